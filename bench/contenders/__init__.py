@@ -1,0 +1,1 @@
+"""One module per contender, each run as processes of its own by the driver: see common.py for the roles."""

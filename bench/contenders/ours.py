@@ -1,0 +1,118 @@
+"""Our side: an ordinary pipeline on an ordinary engine, served by the scheduler as ``esclusa worker`` does it.
+
+``noop`` and ``sleep`` hold their records where they are (one history row each); ``held`` has a state of its own for records under work
+(two history rows each). Metrics are kept; the log is at the level that the peers' own is at by default, warning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Any
+
+from bench.contenders.common import URL, Send, handle, main
+from esclusa import App, Lifecycle, Outcome, Record, To
+from esclusa.artifacts import open_artifacts
+from esclusa.engine.attempt import Attempt
+from esclusa.engine.collector import calm_collector
+from esclusa.engine.engine import Engine
+from esclusa.engine.scheduler import Scheduler
+from esclusa.model.pipeline import NoSettings
+from esclusa.observe import log
+from esclusa.observe.telemetry import Observer
+from esclusa.ports.store import Store
+
+BEST = 500
+"""Handlers at a time where they do nothing: as many as PgQueuer gets."""
+
+
+class Plain(Record, table="plain", key="number"):
+    number: int
+    payload: str
+
+    lifecycle = Lifecycle("ready -> done | failed")
+
+
+class Held(Record, table="held", key="number"):
+    number: int
+    payload: str
+
+    lifecycle = Lifecycle("""
+        ready -> working -> done | failed
+        working -> ready
+    """)
+
+
+def record_of(work: str) -> type[Any]:
+    return Held if work == "held" else Plain
+
+
+def pipeline(work: str, concurrency: int) -> App:
+    app = App("bench")
+    hold = "working" if work == "held" else None
+
+    @app.stage(record_of(work), take="ready", hold=hold, exhausted="failed", concurrency=concurrency or BEST, name="stage")
+    async def stage(record: Any, at: Attempt) -> Outcome:
+        await handle(work, record.number)
+        return To("done")
+
+    return app
+
+
+def open_store() -> Store:
+    if URL.startswith("postgresql://"):
+        from esclusa.stores.postgres.store import PostgresStore
+
+        return PostgresStore(URL)
+    from esclusa.stores.sqlite.store import SqliteStore
+
+    return SqliteStore(URL)
+
+
+@asynccontextmanager
+async def opened(work: str, concurrency: int = 0) -> AsyncIterator[Engine]:
+    artifacts = open_artifacts(f"file://{os.environ['BENCH_FOLDER']}/artifacts")
+    store = open_store()
+    log.configure("json", os.environ.get("BENCH_LOG", "warning"))
+    engine = Engine(store, [pipeline(work, concurrency).bind(NoSettings())], artifacts, telemetry=Observer())
+    await store.open()
+    try:
+        await store.migrate(engine.all_kinds, engine.all_stages)
+        await store.use(engine.all_kinds, engine.all_stages)
+        yield engine
+    finally:
+        await store.close()
+
+
+class Ours:
+    async def setup(self) -> None:
+        for work in ("noop", "held"):
+            async with opened(work):
+                pass
+
+    async def fill(self, work: str, count: int) -> float:
+        kind = record_of(work)
+        async with opened(work) as engine:
+            start = perf_counter()
+            async for _ in engine.records.load(kind(number=number, payload=f"payload of {number}") for number in range(count)):
+                pass
+            return perf_counter() - start
+
+    async def work(self, work: str, concurrency: int) -> None:
+        async with opened(work, concurrency) as engine, engine.running(card=True):
+            calm_collector()
+            scheduler = Scheduler(engine)
+            scheduler.stop_on_signals()
+            await scheduler.serve()
+
+    @asynccontextmanager
+    async def sender(self, work: str) -> AsyncIterator[Send]:
+        kind = record_of(work)
+        async with opened(work) as engine:
+            yield lambda number: engine.records.insert([kind(number=number, payload="one")])
+
+
+if __name__ == "__main__":
+    main(Ours())

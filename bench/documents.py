@@ -1,0 +1,137 @@
+"""Measures of the pipeline ``documents``: pages read a second, a folder's time beside the ideal, memory over ten thousand documents."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from bench.driver import Driver
+from bench.measures import Measure, Scale, say
+from bench.report import Report, rates, times
+
+DOCUMENTS, AT_ONCE, SECONDS = 60, 10, 1.0
+MANY = 10_000
+
+
+async def documents(driver: Driver, report: Report, scale: Scale) -> None:
+    """The local processor's pages/s beside bare pypdfium2; 60 documents of 2 × 1 s, ten at once, beside the ideal 12 s; memory."""
+    _pages(report, scale)
+    await _folder(driver, report)
+    await _many(driver, report, scale)
+
+
+def _pages(report: Report, scale: Scale) -> None:
+    import pypdfium2 as pdfium
+
+    from esclusa.pipelines.documents.local.work import work
+    from esclusa.pipelines.documents.sample import statement
+
+    rng = Random(1)
+    made = [statement(kind, "Pesquera Isla Negra SpA", 2025, rng) for kind in ("balance_sheet", "income_statement", "cash_flow") * 40]
+    ours: list[float] = []
+    bare: list[float] = []
+    for _ in range(scale.rounds):
+        start = time.perf_counter()
+        for content in made:
+            document = pdfium.PdfDocument(content)
+            for page in document:
+                page.get_textpage().get_text_range()
+            document.close()
+        bare.append(len(made) / (time.perf_counter() - start))
+        start = time.perf_counter()
+        for content in made:
+            work(content)
+        ours.append(len(made) / (time.perf_counter() - start))
+        say(f"documents: {ours[-1]:,.0f} pages/s, bare text {bare[-1]:,.0f}/s")
+    report.rows.append(rates("documents: pages understood, local processor", ours, "bare pypdfium2 text", bare))
+
+
+async def _folder(driver: Driver, report: Report) -> None:
+    import aiohttp
+
+    from esclusa.simulators import Played
+
+    with Played("documentai") as sim, tempfile.TemporaryDirectory(dir=driver.folder) as folder:
+        place = Path(folder) / "bkt" / "a"
+        place.mkdir(parents=True)
+        for n in range(DOCUMENTS):
+            (place / f"{n}.pdf").write_text(f"%PDF-1.4\n%class=balance_sheet\n%{n}\n")
+        (Path(folder) / "bkt" / "warm").mkdir()
+        (Path(folder) / "bkt" / "warm" / "0.pdf").write_text("%PDF-1.4\n%class=balance_sheet\n")
+        environ = {
+            "DOCUMENTS_PROCESSOR": "documentai", "DOCUMENTAI_PROJECT": "p", "DOCUMENTAI_CLASSIFIER": "classifier",
+            "DOCUMENTAI_ENDPOINT": sim.url,
+            "DOCUMENTS_EXTRACTORS": "balance_sheet=ext", "MAX_CONCURRENT_DOCS": str(AT_ONCE),
+        }  # fmt: skip
+        async with _house(folder, environ) as house:
+            await _process(house, "gs://bkt/warm")  # libraries are loaded
+            async with aiohttp.ClientSession() as session:
+                await session.post(f"{sim.url}/_delay", json={"seconds": SECONDS})
+            took = await _process(house, "gs://bkt/a")
+    ideal = 2 * SECONDS * DOCUMENTS / AT_ONCE
+    say(f"documents: {DOCUMENTS} documents in {took:.2f} s, ideal {ideal:.0f} s")
+    report.rows.append(times("documents: 60 × 2 calls of 1 s, 10 at once", [took], "ideal", [ideal], 1 / 1.15, " s"))
+
+
+async def _many(driver: Driver, report: Report, scale: Scale) -> None:
+    from esclusa.pipelines.documents.sample import statement
+
+    count, rng = scale.of(MANY), Random(2)
+    with tempfile.TemporaryDirectory(dir=driver.folder) as folder:
+        for name, size in (("small", count // 10), ("large", count)):
+            place = Path(folder) / "bkt" / name
+            place.mkdir(parents=True)
+            for n in range(size):
+                (place / f"{n:05}.pdf").write_bytes(statement("cash_flow", f"Empresa {n} S.A.", 2025, rng))
+        async with _house(folder, {}) as house:
+            await _process(house, "gs://bkt/small")
+            before = _megabytes()
+            took = await _process(house, "gs://bkt/large")
+            grown = _megabytes() - before
+    note = (
+        f"documents: a folder of {count:,} documents in {took:.0f} s ({count / took:,.0f}/s), {grown:.1f} MB more than a tenth of it took"
+    )
+    say(note)
+    report.notes.append(note)
+
+
+def _megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024 * 1024)
+
+
+def _house(folder: str, environ: dict[str, str]) -> Any:
+    from contextlib import asynccontextmanager
+
+    from esclusa.app import open_house
+    from esclusa.settings import load
+
+    @asynccontextmanager
+    async def opened() -> Any:
+        said = {
+            "ESCLUSA_STORE": f"sqlite:///{folder}/d.db", "ESCLUSA_ARTIFACTS": f"{folder}/artifacts", "ESCLUSA_PIPELINES": "documents",
+            "ESCLUSA_LOG_LEVEL": "error", "DOCUMENTS_LOCAL_BUCKETS": f"bkt={folder}/bkt", **environ,
+        }  # fmt: skip
+        async with open_house(load(environ=said)) as house, house.engine.running():
+            yield house
+
+    return opened()
+
+
+async def _process(house: Any, uri: str) -> float:
+    """Process a folder to its end; the seconds it took."""
+    from esclusa.pipelines.documents.signals import from_command
+
+    signal = from_command(uri)
+    start = time.perf_counter()
+    inserted = await house.engine.records.insert([signal])
+    run = await house.engine.run_cycle("documents.process", params={"folio_id": signal.folio_id, "signal": inserted[0].id})
+    assert run.outcome == "ok", run.answer()
+    return time.perf_counter() - start
+
+
+MEASURES: dict[str, Measure] = {"documents": documents}

@@ -1,0 +1,215 @@
+"""Runs contenders: one process per role, a fresh copy of the contender's empty tables for every measurement."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import apsw
+import asyncpg
+
+from bench.marks import Marks
+from bench.peers_env import ROOT, python_with_peers
+from tests.support.postgres import PostgresServer
+
+
+@dataclass(frozen=True)
+class Side:
+    """A contender: its module, where it keeps its data, and the question that says what is not settled yet.
+
+    ``unsettled`` None: its records leave the queue before they are handled, so the end of the last handler must do.
+    """
+
+    label: str
+    module: str
+    unsettled: str | None = None
+    work: str = "noop"
+    sqlite: bool = False
+    peer: bool = True
+    count: int = 30_000
+
+
+OURS = Side("ours, one history row", "ours", "SELECT count(*) FROM plain WHERE status <> 'done'", peer=False)
+HELD = Side("ours, hold state, two history rows", "ours", "SELECT count(*) FROM held WHERE status <> 'done'", "held", peer=False)
+LIMIT = Side("bare asyncpg loop", "limit", "SELECT count(*) FROM bare WHERE status <> 'done'", peer=False)
+PGQUEUER = Side("PgQueuer, batch 500", "pgqueuer", "SELECT count(*) FROM pgqueuer", count=15_000)
+PROCRASTINATE = Side(
+    "Procrastinate", "procrastinate", "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')", count=1500
+)
+DBOS = Side("DBOS", "dbos", "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')", count=1500)
+OURS_SQLITE = Side("ours, one history row", "ours", OURS.unsettled, sqlite=True, peer=False)
+HELD_SQLITE = Side("ours, hold state", "ours", HELD.unsettled, "held", sqlite=True, peer=False)
+LIMIT_SQLITE = Side("bare apsw loop", "limit_sqlite", LIMIT.unsettled, sqlite=True, peer=False)
+HUEY = Side("Huey", "huey", None, sqlite=True, count=6000)
+
+
+@dataclass(frozen=True)
+class Drained:
+    """``rate``: records per second from the first handler's start until all is settled. ``span``: until the last handler's end."""
+
+    fill: float
+    rate: float
+    span: float
+
+
+class Driver:
+    def __init__(self) -> None:
+        self.server = PostgresServer(durable=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="esclusa-bench-"))
+        self._python = {False: sys.executable}
+        self._made: set[str] = set()
+
+    def __enter__(self) -> Self:
+        self.server.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.server.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # the contender's data
+
+    def place(self, side: Side) -> str:
+        """A fresh copy of the contender's empty tables; its address."""
+        name = f"{side.module}-{'file' if side.sqlite else 'empty'}"
+        if name not in self._made:
+            self.server.drop_database(name)
+            self._call(side, self._new(side, name), "setup")
+            self._made.add(name)
+        if side.sqlite:
+            return self._copy(name)
+        self.server.drop_database(f"{side.module}-run")
+        self.server.run_sql(f'CREATE DATABASE "{side.module}-run" TEMPLATE "{name}"')
+        return self.server.url(f"{side.module}-run")
+
+    def _new(self, side: Side, name: str) -> str:
+        return str(self.folder / f"{name}.db") if side.sqlite else self.server.create_database(name)
+
+    def _copy(self, name: str) -> str:
+        """The file alone: whoever wrote it has closed it, so its log is in it."""
+        for old in self.folder.glob(f"{name}-run.db*"):
+            old.unlink()
+        for source in self.folder.glob(f"{name}.db*"):
+            shutil.copy(source, self.folder / source.name.replace(name, f"{name}-run"))
+        return str(self.folder / f"{name}-run.db")
+
+    def call_setup(self, side: Side, url: str) -> None:
+        """The contender's tables in a database that is kept from round to round."""
+        self._call(side, url, "setup")
+
+    # its processes
+
+    def _start(self, side: Side, url: str, *role: str) -> subprocess.Popen[str]:
+        if side.peer not in self._python:
+            self._python[side.peer] = python_with_peers()
+        environment = os.environ | {
+            "BENCH_URL": url, "BENCH_MARKS": str(self.folder / "marks"), "BENCH_SLOTS": str(self._slots()),
+            "BENCH_FOLDER": str(self.folder), "PYTHONPATH": str(ROOT),
+        }  # fmt: skip
+        errors = (self.folder / f"{side.module}.log").open("w")
+        command = [self._python[side.peer], "-m", f"bench.contenders.{side.module}", *role]
+        return subprocess.Popen(command, env=environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=errors, text=True)
+
+    def _slots(self) -> int:
+        marks = self.folder / "marks"
+        return marks.stat().st_size // 17 if marks.exists() else 0
+
+    def _call(self, side: Side, url: str, *role: str) -> Any:
+        process = self._start(side, url, *role)
+        answer, _ = process.communicate(timeout=900)
+        if process.returncode:
+            raise RuntimeError(f"{side.label}: {' '.join(role)} failed:\n{self._log(side)}")
+        return json.loads(answer.strip().splitlines()[-1])
+
+    def _log(self, side: Side) -> str:
+        return (self.folder / f"{side.module}.log").read_text()[-3000:]
+
+    @asynccontextmanager
+    async def working(self, side: Side, url: str, work: str, concurrency: int = 0) -> AsyncIterator[subprocess.Popen[str]]:
+        """The contender's worker process, for as long as the block lasts."""
+        process = self._start(side, url, "work", work, str(concurrency))
+        try:
+            yield process
+            if process.poll() is not None:
+                raise RuntimeError(f"{side.label}: its worker ended:\n{self._log(side)}")
+        finally:
+            process.kill()
+            process.wait()
+
+    # measurements
+
+    def fill(self, side: Side, url: str, count: int, work: str | None = None) -> float:
+        """Put records in; how many per second."""
+        return count / float(self._call(side, url, "fill", work or side.work, str(count)))
+
+    def marks(self, count: int) -> Marks:
+        return Marks.create(self.folder / "marks", count)
+
+    async def drain(
+        self, side: Side, count: int | None = None, *, work: str | None = None, concurrency: int = 0, url: str | None = None
+    ) -> Drained:
+        """Put records in, then start a worker and watch it until all of them are settled."""
+        count, work = count or side.count, work or side.work
+        url = url or self.place(side)
+        marks = self.marks(count)
+        filled = self.fill(side, url, count, work)
+        if not side.sqlite:
+            self.settle_down(url)
+        async with self.working(side, url, work, concurrency) as process:
+            await self.handled(side, process, marks, count)
+            await self._settled(side, url)
+            end = time.monotonic() if side.unsettled else marks.last()
+            return Drained(filled, count / (end - marks.first()), marks.last() - marks.first())
+
+    def settle_down(self, url: str) -> None:
+        """What autovacuum and the checkpointer would do at a moment of their own choosing."""
+        database = url.rsplit("/", 1)[1]
+        self.server.run_sql("VACUUM ANALYZE", database)
+        self.server.run_sql("CHECKPOINT", database)
+
+    async def handled(self, side: Side, process: subprocess.Popen[str], marks: Marks, count: int, patience: float = 30) -> None:
+        before, since = 0, time.monotonic()
+        while (done := marks.handled()) < count:
+            if done > before:
+                before, since = done, time.monotonic()
+            if process.poll() is not None or time.monotonic() - since > patience:
+                raise RuntimeError(f"{side.label}: stopped at {done} of {count}:\n{self._log(side)}")
+            await asyncio.sleep(0.005)
+
+    async def _settled(self, side: Side, url: str) -> None:
+        if side.unsettled is None:
+            return
+        if side.sqlite:
+            reader = apsw.Connection(url)
+            reader.set_busy_timeout(5000)
+            while reader.execute(side.unsettled).fetchone() != (0,):
+                await asyncio.sleep(0.005)
+            reader.close()
+            return
+        connection = await asyncpg.connect(url)
+        while await connection.fetchval(side.unsettled):
+            await asyncio.sleep(0.005)
+        await connection.close()
+
+    async def pickups(self, side: Side, count: int, idle: float = 2.5) -> list[float]:
+        """Milliseconds until an idle worker picks a record up, one at a time."""
+        url = self.place(side)
+        self.marks(count)
+        async with self.working(side, url, side.work):
+            await asyncio.sleep(idle)
+            answer = self._call(side, url, "send", side.work, str(count))
+        if not answer:
+            raise RuntimeError(f"{side.label}: no record was picked up:\n{self._log(side)}")
+        return [float(one) for one in answer]

@@ -1,0 +1,58 @@
+"""A map in shared memory in which handlers leave their times: about a microsecond per record, the same for every contender."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import time
+from pathlib import Path
+from typing import Self
+
+
+class Marks:
+    """Per record: when its handler began, when it ended (both on the machine's monotonic clock), and a flag that it did."""
+
+    def __init__(self, path: Path, slots: int) -> None:
+        self._slots = slots
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), slots * 17)
+        self._ends = slots * 8
+        self._flags = slots * 16
+
+    @classmethod
+    def create(cls, path: Path, slots: int) -> Self:
+        with path.open("wb") as file:
+            file.truncate(slots * 17)
+        return cls(path, slots)
+
+    def close(self) -> None:
+        self._map.close()
+
+    # what handlers do
+
+    def begin(self, number: int) -> None:
+        struct.pack_into("d", self._map, number * 8, time.monotonic())
+
+    def end(self, number: int) -> None:
+        struct.pack_into("d", self._map, self._ends + number * 8, time.monotonic())
+        self._map[self._flags + number] = 1
+
+    # what the driver and the sender read
+
+    def begun(self, number: int) -> float:
+        """When this record's handler began; 0.0 while it did not."""
+        return float(struct.unpack_from("d", self._map, number * 8)[0])
+
+    def handled(self) -> int:
+        return self._map[self._flags :].count(b"\x01")
+
+    def first(self) -> float:
+        """When the first handler began."""
+        return min(t for t in self._times(0) if t)
+
+    def last(self) -> float:
+        """When the last handler ended."""
+        return max(self._times(self._ends))
+
+    def _times(self, start: int) -> tuple[float, ...]:
+        return struct.unpack_from(f"{self._slots}d", self._map, start)

@@ -1,0 +1,83 @@
+"""2,000 files of 100 KB from a local server, 32 at a time: the whole pipeline beside a bare aiohttp loop that writes the same files."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import aiohttp
+
+from bench.driver import Driver
+from bench.measures import Scale, say
+from bench.report import Report, rates
+from esclusa.app import open_house
+from esclusa.pipelines.media.records import Publication
+from esclusa.settings import load
+from esclusa.simulators import Played
+
+SIZE = 100_000
+AT_ONCE = 32
+
+
+async def media(driver: Driver, report: Report, scale: Scale) -> None:
+    """Download: 100 KB files, 32 at a time, each row claimed, judged, kept and settled, beside a bare aiohttp loop."""
+    count = scale.of(2000)
+    got: dict[str, list[float]] = {"SQLite": [], "PostgreSQL": []}
+    beside: dict[str, list[float]] = {"SQLite": [], "PostgreSQL": []}
+    with Played("media_cdn") as cdn:
+        urls = [f"{cdn.url}/m/jpg/{SIZE}/{n}" for n in range(count)]
+        for turn in range(scale.rounds):
+            folder = Path(tempfile.mkdtemp(prefix="esclusa-media-", dir=driver.folder))
+            stores = {"SQLite": f"sqlite:////{folder}/media.db", "PostgreSQL": driver.server.create_database(f"media_{turn}")}
+            before = await _bare(urls, folder / "bare")
+            for name, store in stores.items():
+                ours = await _ours(urls, store, folder / name)
+                after = await _bare(urls, folder / f"bare after {name}")
+                got[name].append(count / ours)
+                beside[name].append(2 * count / (before + after))  # what the machine gave just before and just after
+                before = after
+                say(f"media {turn + 1}/{scale.rounds}  {name}: {got[name][-1]:,.0f}/s beside {beside[name][-1]:,.0f}/s")
+            shutil.rmtree(folder, ignore_errors=True)
+    for name, ours_ in got.items():
+        report.rows.append(rates(f"media: 100 KB files, 32 at once, {name}", ours_, "bare aiohttp loop to disk", beside[name], 0.8))
+
+
+async def _bare(urls: list[str], folder: Path) -> float:
+    """What a script would do: fetch, write, next."""
+    folder.mkdir(parents=True)
+    todo = iter(enumerate(urls))
+    start = time.perf_counter()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
+
+        async def work() -> None:
+            for number, url in todo:
+                async with session.get(url) as answer:
+                    body = await answer.read()
+                await asyncio.to_thread((folder / f"{number}.jpg").write_bytes, body)
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    return time.perf_counter() - start
+
+
+async def _ours(urls: list[str], store: str, folder: Path) -> float:
+    environ = {
+        "ESCLUSA_STORE": store, "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "media", "ESCLUSA_LOG_LEVEL": "warning",
+        "MEDIA_ALLOW_HOSTS": "127.0.0.1", "MEDIA_CONCURRENCY": str(AT_ONCE),
+    }  # fmt: skip
+    async with open_house(load(environ=environ)) as house, house.engine.running() as engine:
+        for start in range(0, len(urls), 500):
+            await engine.records.insert(
+                [Publication(post_id=f"p{start + n}", imagen_url=u) for n, u in enumerate(urls[start : start + 500])]
+            )
+        begun = time.perf_counter()
+        run = await engine.run_cycle("media.download")
+        took = time.perf_counter() - begun
+        if run.counters["success"] != len(urls):
+            raise RuntimeError(f"not every file came: {dict(run.counters)}")
+        return took
+
+
+MEASURES = {"media": media}

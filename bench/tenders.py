@@ -1,0 +1,236 @@
+"""Measures of the pipeline ``tenders``: deliveries created for many devices, and the archive's way into Parquet."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from bench.dispatch import dispatch
+from bench.driver import Driver
+from bench.report import Report, Row, rates
+
+DEVICES, TENDERS, TICKETS = 10_000, 1000, 1_000_000
+_SELECTED = "SELECT {columns} FROM archive.licitaciones"
+
+
+@asynccontextmanager
+async def opened(driver: Driver, name: str, folder: Path) -> AsyncIterator[Any]:
+    """A house with the pipeline on a fresh database."""
+    from esclusa.app import open_house
+    from esclusa.settings import load
+
+    driver.server.drop_database(name)
+    environ = {
+        "ESCLUSA_STORE": driver.server.create_database(name), "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "tenders",
+        "ESCLUSA_LOG_LEVEL": "error", "CHILECOMPRA_TICKET": "x",
+    }  # fmt: skip
+    async with open_house(load(environ=environ)) as house, house.engine.running():
+        yield house
+
+
+async def targeting(driver: Driver, report: Report, scale: Any) -> None:
+    """Tenders of the day against 10,000 devices' preferences: deliveries created per second, beside a bare INSERT … SELECT."""
+    from esclusa.engine.runs import RunContext
+    from esclusa.pipelines.tenders.ingestion import load_targets, write
+    from esclusa.pipelines.tenders.tender import from_detail, make
+    from esclusa.simulators.chilecompra import BUYERS, REGIONS, invented
+
+    rng, tenders = Random(1), scale.of(TENDERS // 4)
+    ours, bare, made = [], [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        async with opened(driver, "tenders-targeting", Path(folder)) as house:
+            await _devices(house, rng, REGIONS, BUYERS)
+            begun = time.monotonic()
+            targets = await load_targets(house.engine.records)
+            print(f"    index of {len(targets):,} devices built in {time.monotonic() - begun:.2f} s")
+            details = [make(from_detail(invented(n, "2026-11-16")), datetime.now(UTC)) for n in range(tenders * scale.rounds)]
+            begun = time.monotonic()
+            chosen = sum(len(targets.of(tender)) for tender in details)
+            print(f"    matching alone: {chosen / (time.monotonic() - begun):,.0f} deliveries/s, {chosen / len(details):,.0f} per tender")
+            for turn in range(scale.rounds):
+                run = RunContext(house.engine, house.engine.cycle("tenders.ingest"), f"bench-{turn}", "", house.engine.clock.now())
+                part = iter(details[turn * tenders : (turn + 1) * tenders])
+                begun = time.monotonic()
+
+                async def work(part: Any = part, run: Any = run) -> None:
+                    for tender in part:
+                        await write(run, tender, targets)
+
+                await asyncio.gather(work(), work())
+                ours.append(run.counters["deliveries"] / (time.monotonic() - begun))
+                made += run.counters["deliveries"]
+                bare.append(
+                    await _bare_insert(
+                        driver, "tenders-targeting", [t.codigo_externo for t in details[turn * tenders : (turn + 1) * tenders]]
+                    )
+                )
+    report.rows.append(rates(f"deliveries created, {made:,} for {DEVICES:,} devices", ours, "bare INSERT … SELECT, same table", bare))
+    report.rows.append(
+        Row("deliveries created a second", "/s", ours, "the mark", [100_000.0] * len(ours), [o / 100_000 for o in ours], 1.0)
+    )
+
+
+async def _devices(house: Any, rng: Random, regions: Any, buyers: Any) -> None:
+    from esclusa.pipelines.tenders.devices import DeviceBody
+
+    now = house.engine.clock.now()
+    records: list[Any] = []
+    for n in range(DEVICES):
+        wanted: dict[str, Any] = {}
+        if n % 2:
+            wanted["regions"] = rng.sample([r.strip() for r in regions], 2)
+        if n % 3 == 0:
+            wanted["categories"] = rng.sample(["8512", "72", "43211500"], 2)
+        if n % 5 == 0:
+            wanted["keywords"] = rng.sample(["hospital", "caminos", "periféricos", "puente", "atención"], 2)
+        if n % 7 == 0:
+            wanted["amount_min"] = rng.randrange(50) * 1_000_000
+        if n % 11 == 0:
+            wanted["buyers"] = [rng.choice(buyers)[0]]
+        body = DeviceBody.model_validate({"installation_id": f"i{n:05}", "push_token": f"ExponentPushToken[{n}]", "preferences": wanted})
+        records += body.records(now)
+    for start in range(0, len(records), 5000):
+        await house.engine.records.insert(records[start : start + 5000])
+
+
+async def _bare_insert(driver: Driver, database: str, tenders: list[str]) -> float:
+    """The same rows by the database alone, a transaction for each tender: nothing travels."""
+    import asyncpg
+
+    connection = await asyncpg.connect(driver.server.url(database))
+    try:
+        await connection.execute("DROP TABLE IF EXISTS bare_deliveries")
+        await connection.execute("CREATE TABLE bare_deliveries (LIKE notification_deliveries INCLUDING ALL)")
+        begun = time.monotonic()
+        done = 0
+        for tender in tenders:
+            done += int((await connection.execute(
+                "INSERT INTO bare_deliveries SELECT * FROM notification_deliveries WHERE licitacion_id = $1 ON CONFLICT DO NOTHING", tender
+            )).split()[-1])  # fmt: skip
+        return done / (time.monotonic() - begun)
+    finally:
+        await connection.execute("DROP TABLE bare_deliveries")
+        await connection.close()
+
+
+async def export(driver: Driver, report: Report, scale: Any) -> None:
+    """The archive into Parquet: a million rows with times, decimals, JSON and nulls, beside a bare asyncpg cursor → pyarrow loop."""
+    rows = scale.of(TICKETS // 2) * 2 if scale.share == 1.0 else TICKETS // 5
+    with tempfile.TemporaryDirectory() as folder:
+        async with opened(driver, "tenders-export", Path(folder)) as house:
+            await _fill(driver, rows)
+            whole, pages, bare, grown = [], [], [], []
+            for _ in range(min(3, scale.rounds)):
+                bare.append(await _bare_export(driver, Path(folder) / "bare.parquet"))
+                driver.server.run_sql("UPDATE archive_exports SET status = 'filling'", "tenders-export")
+                begun = time.monotonic()
+                async with _memory(grown):
+                    run = await house.engine.run_cycle("tenders.archive-export")
+                whole.append(rows / (time.monotonic() - begun))
+                assert (run.outcome, run.counters["rows"]) == ("ok", rows), run.answer()
+                pages.append(await _pages_alone(house, Path(folder) / "alone.parquet", rows))
+    limit = "limit: asyncpg cursor → pyarrow"
+    report.rows.append(rates(f"archive rows to Parquet, {rows:,}", pages, limit, bare, 0.8))
+    report.rows.append(rates("archive-export whole: write, upload, read back, prove", whole, limit, bare, 0.8))
+    report.notes.append(
+        f"archive-export: over {rows:,} rows memory grew by at most {max(grown):.0f} MB after the first tenth of a run"
+        f" (load {os.getloadavg()[0]:.1f})"
+    )
+
+
+@asynccontextmanager
+async def _memory(grown: list[float]) -> AsyncIterator[None]:
+    """Adds by how many MB this process's memory rose above what it was after the first tenth of the block."""
+    seen: list[float] = []
+
+    async def watch() -> None:
+        page = resource.getpagesize() / (1 << 20)
+        while True:
+            seen.append(int(Path("/proc/self/statm").read_text().split()[1]) * page)
+            await asyncio.sleep(0.1)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        grown.append(max(seen) - max(seen[: max(1, len(seen) // 10)]))
+
+
+async def _fill(driver: Driver, rows: int) -> None:
+    """Rows as cleanup archives them: given to the export of their month."""
+    import asyncpg
+
+    connection = await asyncpg.connect(driver.server.url("tenders-export"))
+    detail = json.dumps({"CodigoExterno": "x", "Nombre": "Adquisición — Ñuñoa", "Items": {"Listado": [{"a": 1, "b": None}]}})
+    await connection.execute(
+        """INSERT INTO archive.licitaciones (id, status, attempts, due_at, fence, created_at, updated_at, codigo_externo, nombre,
+            descripcion, codigo_estado, monto_estimado, region, categorias, items, fecha_publicacion, fecha_cierre, detalle, notificada,
+            archived_at, export_id)
+        SELECT n || '-1-LE25', 'notificada', 0, now(), 1, now(), now(), n || '-1-LE25', 'Licitación N° ' || n,
+            CASE WHEN n % 3 = 0 THEN NULL ELSE 'Reparación de caminos en Ñuble, tramo ' || n END, 5,
+            CASE WHEN n % 4 = 0 THEN NULL ELSE (n * 1000.25)::numeric END, 'Región del Biobío', '["85122200"]', '[]',
+            '2025-02-01T00:00:00Z'::timestamptz + n * interval '1 second', NULL, $2::jsonb, true, now(), 'e1'
+        FROM generate_series(1, $1::int) n""",
+        rows,
+        detail,
+    )
+    await connection.execute(
+        """INSERT INTO archive_exports (id, status, attempts, fence, created_at, updated_at, table_name, month, part, path, row_count,
+            byte_count, checksum, first_id, last_id)
+        VALUES ('e1', 'filling', 0, 0, now(), now(), 'licitaciones', '2025-02', 1,
+            'licitaciones/year=2025/month=02/part-00001.parquet', 0, 0, '', '', '')"""
+    )
+    await connection.execute("VACUUM ANALYZE archive.licitaciones")
+    await connection.close()
+
+
+async def _bare_export(driver: Driver, file: Path) -> float:
+    """What anybody would write: a cursor, a schema, a page at a time."""
+    import asyncpg
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from esclusa.engine.archiver import _schema
+    from esclusa.pipelines.tenders.records import Licitacion
+
+    schema = _schema(Licitacion.kind)
+    columns = ", ".join(f'"{Licitacion.kind.columns[name]}"' for name in schema.names)
+    connection = await asyncpg.connect(driver.server.url("tenders-export"))
+    rows, begun = 0, time.monotonic()
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            cursor = await connection.cursor(_SELECTED.format(columns=columns))
+            while page := await cursor.fetch(20_000):
+                arrays = [pa.array(column, field.type) for column, field in zip(zip(*page, strict=True), schema, strict=True)]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                rows += len(page)
+    seconds = time.monotonic() - begun
+    await connection.close()
+    return rows / seconds
+
+
+async def _pages_alone(house: Any, file: Path, rows: int) -> float:
+    """The part of the export that reads and writes rows."""
+    from esclusa.engine.archiver import Archiver
+    from esclusa.model.books import Export
+    from esclusa.pipelines.tenders.records import Licitacion
+
+    exports = [e.id async for e in house.engine.records.each(Export)]
+    begun = time.monotonic()
+    written = sum([await Archiver(house.engine)._parquet(Licitacion.kind, id, file, None) for id in exports])
+    assert written == rows
+    return rows / (time.monotonic() - begun)
+
+
+MEASURES = {"tenders-targeting": targeting, "tenders-dispatch": dispatch, "tenders-export": export}

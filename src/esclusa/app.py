@@ -1,0 +1,115 @@
+"""The composition root: the only place that picks stores, artifacts and clock. Everything else is handed what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from esclusa.engine.engine import AlertSink
+    from esclusa.house import House
+    from esclusa.model.books import Alert
+    from esclusa.ports.store import Store
+    from esclusa.ports.telemetry import Telemetry
+    from esclusa.settings import Settings
+
+
+def open_store(settings: Settings) -> Store:
+    """The store that ``ESCLUSA_STORE`` names, not yet opened."""
+    url, offset = settings.store, settings.clock_offset_seconds
+    if url.startswith("sqlite:///"):
+        from esclusa.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(url.removeprefix("sqlite:///"), clock_offset=offset)
+    if url.startswith("firestore://"):
+        return _open_firestore(url, offset)
+    from esclusa.stores.postgres.store import PostgresStore
+
+    return PostgresStore(
+        url, clock_offset=offset, pool_size=settings.postgres_pool_size, statement_cache_size=settings.postgres_statement_cache_size
+    )
+
+
+def _open_firestore(url: str, offset: float) -> Store:
+    from esclusa.model.errors import SettingsError
+
+    try:
+        from esclusa.stores.firestore.store import FirestoreStore
+    except ImportError as error:
+        missing = f"ESCLUSA_STORE: {url} needs the extra esclusa[google]: pip install 'esclusa[google]' ({error})"
+        raise SettingsError("settings", [missing]) from error
+    project, _, database = url.removeprefix("firestore://").partition("/")
+    return FirestoreStore(project, database or "(default)", clock_offset=offset)
+
+
+@asynccontextmanager
+async def open_house(settings: Settings, *, migrate: bool | None = None, work: bool = True) -> AsyncIterator[House]:
+    """Open the store and the artifacts and put the engine on them; see ``esclusa.house.Opener``."""
+    async with AsyncExitStack() as stack:
+        telemetry, sink = await _observe(settings, stack) if work else (None, None)
+        house = await stack.enter_async_context(open_bare(settings, telemetry=telemetry, alert_sink=sink))
+        if (work and settings.auto_migrate) if migrate is None else migrate:
+            await house.migrate()
+        await house.store.use(house.engine.all_kinds, house.engine.all_stages)
+        if work:
+            await house.artifacts.open()
+            stack.push_async_callback(house.artifacts.close)
+            if house.engine.publisher is not None:
+                await house.engine.publisher.open()
+                stack.push_async_callback(house.engine.publisher.close)
+        yield house
+
+
+@asynccontextmanager
+async def open_bare(settings: Settings, *, telemetry: Telemetry | None = None, alert_sink: AlertSink | None = None) -> AsyncIterator[House]:
+    """The house on its opened store, whatever the schema; nothing else is opened."""
+    from esclusa.artifacts import open_artifacts
+    from esclusa.engine.engine import Engine, Options
+    from esclusa.engine.insight import Insight
+    from esclusa.house import House
+    from esclusa.publishers import publisher_for
+
+    store = open_store(settings)
+    artifacts = open_artifacts(settings.artifacts, public_url=settings.artifacts_public_url)
+    options = Options(lease=settings.lease_seconds, poll=settings.poll_seconds, grace=settings.grace_seconds)
+    publisher = publisher_for(settings.publish, settings.topics)
+    engine = Engine(store, settings.plans, artifacts, telemetry=telemetry, options=options, alert_sink=alert_sink, publisher=publisher)
+    await store.open()
+    try:
+        await engine.clock.sync()
+        yield House(settings, store, artifacts, engine, Insight(engine))
+    finally:
+        await store.close()
+
+
+async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry, AlertSink | None]:
+    """The log, the metrics, the traces and the alerts of this process, closed with the house."""
+    from esclusa.observe import log, traces
+    from esclusa.observe.telemetry import Observer
+
+    log.configure(settings.log_format, settings.log_level, project=settings.google_project)
+    missing = traces.setup()
+    stack.callback(traces.flush)
+    observer = Observer()
+    if missing:
+        observer.event("warning", missing)
+    if settings.alert_webhook is None:
+        return observer, None
+    from esclusa.observe.alerts import Alerts
+    from esclusa.observe.alerts import AlertSink as Webhook
+
+    bell = Alerts(Webhook(settings.alert_webhook.get_secret_value()))
+    stack.push_async_callback(bell.close)
+
+    async def ring(alert: Alert) -> None:
+        bell.raise_(alert.name, alert.subject, alert.message, **alert.details)
+
+    return observer, ring
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command ``esclusa``."""
+    from esclusa.cli import run
+
+    run(argv, open_house=open_house, open_bare=open_bare)

@@ -1,0 +1,201 @@
+"""Artifacts in a bucket of Google Cloud Storage."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+from esclusa.artifacts.bodies import regroup, wrong_body
+from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
+from esclusa.artifacts.threads import finished
+from esclusa.model.errors import ArtifactError, ArtifactMissing
+from esclusa.ports.artifacts import ArtifactInfo, Body
+
+if TYPE_CHECKING:
+    from esclusa.artifacts.gcs_bucket import Found, GcsBucket, Upload
+
+T = TypeVar("T")
+
+PART = 4 << 20
+"""Bytes in one request of a longer upload, or in one ranged read: a multiple of the 256 KiB that Cloud Storage asks for."""
+
+_LONGEST_KEY = 1024
+
+
+class GcsArtifacts:
+    """A bucket, or a prefix in one. ``info().version`` is the object's generation.
+
+    A body larger than a part goes up part by part in an upload session, never held whole, and is there only when the last
+    part is. A create-only put holds against every other writer (a precondition on the generation), also when the answer to
+    it is lost. Credentials are the environment's own (a service account on Google Cloud). ``endpoint``: an emulator, without
+    credentials. The client blocks, so it lives in ``threads`` threads of its own; it is loaded when the store is opened.
+    """
+
+    def __init__(
+        self, bucket: str, prefix: str = "", *, endpoint: str | None = None, public_url: str | None = None, threads: int = 16
+    ) -> None:
+        self._prefix = f"{clean(prefix.strip('/'))}/" if prefix.strip("/") else ""
+        if len(self._prefix.encode()) > _LONGEST_KEY - MAX_PATH:
+            raise ArtifactError(f"the prefix {prefix!r} is longer than {_LONGEST_KEY - MAX_PATH - 1} bytes; keys would not fit")
+        self.url = f"gs://{bucket}/{self._prefix}".rstrip("/")
+        self._name = bucket
+        self._endpoint = endpoint
+        self._public = (public_url or f"{(endpoint or 'https://storage.googleapis.com').rstrip('/')}/{quote(bucket)}").rstrip("/")
+        if public_url is None and self._prefix:
+            self._public += "/" + quote(self._prefix.rstrip("/"))
+        self._workers = threads
+        self._threads: ThreadPoolExecutor | None = None
+        self._opened: GcsBucket | None = None
+
+    def __repr__(self) -> str:
+        return f"GcsArtifacts({self.url!r})"
+
+    async def open(self) -> None:
+        if self._opened is not None:
+            return
+        self._threads = ThreadPoolExecutor(self._workers, "gcs")
+        try:
+            self._opened = await self._call(self._connect)
+            await self._call(self._bucket.probe, self._prefix)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _connect(self) -> GcsBucket:
+        try:
+            from esclusa.artifacts.gcs_bucket import GcsBucket  # noqa: PLC0415 - an extra, and half a second to load
+        except ImportError as error:
+            raise ArtifactError(f"ESCLUSA_ARTIFACTS: {self.url} needs the extra esclusa[google] ({error})") from error
+        return GcsBucket(self._name, endpoint=self._endpoint, threads=self._workers)
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown, wait=True)
+        if opened is not None:
+            opened.close()
+
+    async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
+        key = self._key(path)
+        match body:
+            case bytes() | bytearray():
+                await self._put_blocks(path, key, _slices(bytes(body)), content_type, create)
+            case Path():
+                try:
+                    file = await asyncio.to_thread(body.open, "rb")
+                except OSError as error:
+                    raise ArtifactError(f"{path}: its body cannot be read from {body}: {error.strerror}") from error
+                with file:
+                    await self._put_blocks(path, key, self._blocks(file), content_type, create)
+            case AsyncIterable():
+                await self._put_blocks(path, key, body, content_type, create)
+            case _:
+                raise wrong_body(body)
+        return self.public_url(path)
+
+    async def get(self, path: str) -> bytes:
+        return await self._call(lambda: self._bucket.read(path, self._key(path)))
+
+    async def stream(self, path: str, chunk: int = 1 << 20) -> AsyncIterator[bytes]:
+        if chunk < 1:
+            raise ValueError(f"chunk must be at least 1, not {chunk}")
+        key = self._key(path)
+        head = await self._call(self._bucket.look, path, key)
+        if head is None:
+            raise ArtifactMissing(f"{path}: there is no such object in {self.url}")
+        import google_crc32c  # noqa: PLC0415 - an extra, loaded with the client
+
+        checksum = google_crc32c.Checksum()
+        # Ranges of one generation: a slow reader holds no connection open, and never gets two versions in one stream.
+        for start in range(0, head.size, PART):
+            end = min(start + PART, head.size)
+            block = await self._call(self._read, path, key, start, end, head.generation)
+            checksum.update(block)
+            for at in range(0, len(block), chunk):
+                yield block[at : at + chunk]
+        if head.crc32c is not None and base64.b64encode(checksum.digest()).decode() != head.crc32c:
+            raise ArtifactError(f"{path}: what was read is not what was written (its checksum differs)")
+
+    async def info(self, path: str) -> ArtifactInfo | None:
+        found = await self._call(self._bucket.look, path, self._key(path))
+        return None if found is None else self._describe(found)
+
+    async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
+        following = self._bucket.pages(self._prefix + clean_prefix(prefix))
+        while (page := await self._call(following)) is not None:
+            for found in page:
+                if not found.key.endswith("/"):  # a folder that somebody made in Google's console
+                    yield self._describe(found)
+
+    async def delete(self, path: str) -> None:
+        await self._call(self._bucket.delete, path, self._key(path))
+
+    def public_url(self, path: str) -> str:
+        return f"{self._public}/{quote(clean(path), safe='/')}"
+
+    @property
+    def _bucket(self) -> GcsBucket:
+        if self._opened is None:
+            raise ArtifactError(f"{self.url} is not open")
+        return self._opened
+
+    def _key(self, path: str) -> str:
+        return self._prefix + clean(path)
+
+    def _read(self, path: str, key: str, start: int, end: int, generation: int) -> bytes:
+        return self._bucket.read(path, key, start=start, end=end, generation=generation)
+
+    def _send(self, path: str, key: str, body: bytes, content_type: str | None, create: bool) -> None:
+        self._bucket.send(path, key, body, content_type, create=create)
+
+    async def _put_blocks(self, path: str, key: str, body: AsyncIterable[bytes], content_type: str | None, create: bool) -> None:
+        async with aclosing(regroup(body, PART)) as blocks:
+            first = await anext(blocks)
+            second = await anext(blocks, None)
+            if second is None:
+                await self._call(self._send, path, key, first, content_type, create)
+                return
+            upload = self._bucket.upload(path, key, content_type, create=create)
+            try:
+                await self._call(upload.write, first)
+                del first
+                await self._call(upload.write, second)
+                del second
+                async for block in blocks:
+                    await self._call(upload.write, block)
+                    del block
+            except BaseException:
+                await asyncio.shield(self._abandon(upload))
+                raise
+            await self._call(upload.close)
+
+    async def _abandon(self, upload: Upload) -> None:
+        await self._call(upload.abandon)
+
+    async def _blocks(self, file: IO[bytes]) -> AsyncIterator[bytes]:
+        while block := await self._call(file.read, PART):
+            yield block
+
+    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
+        if self._threads is None:
+            raise ArtifactError(f"{self.url} is not open")
+        return await finished(self._threads, partial(function, *arguments))
+
+    def _describe(self, found: Found) -> ArtifactInfo:
+        return ArtifactInfo(found.key.removeprefix(self._prefix), found.size, str(found.generation), found.created)
+
+
+async def _slices(body: bytes) -> AsyncIterator[bytes]:
+    if len(body) <= PART:
+        yield body
+        return
+    for start in range(0, len(body), PART):
+        yield body[start : start + PART]

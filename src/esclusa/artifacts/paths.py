@@ -1,0 +1,108 @@
+"""The one place that decides which artifact paths are allowed, and makes safe ones out of any value."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from esclusa.model.errors import ArtifactError
+
+RESERVED = ".esclusa-"
+"""Names that begin so belong to the artifact stores themselves (files being written)."""
+
+MAX_SEGMENT = 255
+"""Bytes in one segment: what common file systems take."""
+
+MAX_PATH = 900
+"""Bytes in a whole path: object stores take 1,024 for a key, of which a prefix wants its part."""
+
+_LONGEST_MADE = 150
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_DRIVE = re.compile(r"[A-Za-z]:")
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_.-]")
+
+
+def clean(path: str) -> str:
+    """The path itself if it is relative, plain and short enough; ArtifactError naming it and its fault otherwise.
+
+    It is never mended: two spellings of one path would be two objects in one store and one object in another.
+    """
+    why = fault(path)
+    if why is not None:
+        raise ArtifactError(f"bad artifact path {_shown(path)}: {why}")
+    return path
+
+
+def clean_prefix(prefix: str) -> str:
+    """As ``clean``, for the beginning of a path: it may be empty, end in a slash, or end in the middle of a name."""
+    if prefix:
+        why = fault(prefix[:-1]) if prefix.endswith("/") else fault(prefix, partial=True)
+        if why is not None:
+            raise ArtifactError(f"bad artifact prefix {_shown(prefix)}: {why}")
+    return prefix
+
+
+def segment(text: str | int) -> str:
+    """One safe path segment for a value of a record, such that different values never share one.
+
+    Letters, digits, ``_``, ``-`` and inner dots stay as they are, everything else is percent-escaped (so that
+    ``../x`` is one harmless name), and a long value is cut and ends in its hash. Use it wherever a field goes into a
+    path: ``f"media/{segment(post.id)}.jpg"``.
+    """
+    if isinstance(text, bool) or not isinstance(text, str | int):
+        raise TypeError(f"a path segment is made of a str or an int, not of {type(text).__name__}")
+    raw = str(text).encode("utf-8", "surrogatepass")
+    if not raw:
+        return "%empty"  # no escape looks like this, so no other value has it
+    made = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
+    if made.startswith("."):
+        made = "%2E" + made[1:]
+    if made.endswith("."):
+        made = made[:-1] + "%2E"
+    if len(made) <= _LONGEST_MADE:
+        return made
+    kept = re.sub(r"%.?$", "", made[: _LONGEST_MADE - 42])  # never half an escape
+    return f"{kept}%~{hashlib.sha256(raw).hexdigest()[:40]}"
+
+
+def fault(path: object, *, partial: bool = False) -> str | None:
+    """What is wrong with the path, None if nothing is. ``partial``: it may end in the middle of a name."""
+    if not isinstance(path, str):
+        return "it is not text"
+    if not path:
+        return "it is empty"
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        return "it is not valid Unicode (a lone surrogate)"
+    if size > MAX_PATH:
+        return f"it is {size} bytes long, the limit is {MAX_PATH}"
+    if _CONTROL.search(path):
+        return "it holds a control character"
+    if "\\" in path:
+        return "it holds a backslash; folders are parted by /"
+    if path.startswith("/") or _DRIVE.match(path):
+        return "it is absolute; paths are relative to the store's root"
+    parts = path.split("/")
+    for position, part in enumerate(parts):
+        why = _segment_fault(part, open_end=partial and position == len(parts) - 1)
+        if why is not None:
+            return why
+    return None
+
+
+def _segment_fault(part: str, *, open_end: bool) -> str | None:
+    if not part:
+        return "it has an empty segment"
+    if part == ".." or (part == "." and not open_end):
+        return f"the segment {part!r} is not a name"
+    if part.startswith(RESERVED):
+        return f"names that begin with {RESERVED} are the store's own"
+    if len(part.encode()) > MAX_SEGMENT:
+        return f"a segment is longer than {MAX_SEGMENT} bytes"
+    return None
+
+
+def _shown(path: object) -> str:
+    text = ascii(path)
+    return text if len(text) <= 200 else f"{text[:120]}… ({len(text)} characters)"

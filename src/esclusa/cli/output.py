@@ -1,0 +1,162 @@
+"""How answers look: JSON for programs, plain columns for pipes, rich for terminals (imported only there)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from esclusa.model import duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDEST = 60
+SHORT = 20
+FAULTS = 20
+STYLES = {
+    "ok": "green", "warn": "yellow", "fail": "red", "error": "red", "partial": "yellow", "blocked": "yellow", "paused": "yellow",
+    "running": "cyan", "failed": "red",
+}  # fmt: skip
+
+
+def as_json(answer: Any, indent: int | None = None) -> str:
+    return json.dumps(answer, ensure_ascii=False, default=_plain, indent=indent)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def text_of(value: Any) -> str:
+    """A value for people, on one line, with nothing in it that a terminal would obey."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict | list):
+        value = as_json(value)
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in str(value))
+
+
+def moment(value: datetime | str | None) -> str:
+    if value is None:
+        return "-"
+    when = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return when.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def ago(value: datetime | str | None, now: datetime) -> str:
+    """A moment as people say it: ``5m ago``, ``in 2h``."""
+    if value is None:
+        return "-"
+    when = datetime.fromisoformat(value) if isinstance(value, str) else value
+    seconds = (now - when).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    words = duration.words(round(abs(seconds)))
+    return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def seconds_of(value: float | None) -> str:
+    return "-" if value is None else duration.words(value)
+
+
+def share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+class Screen:
+    """Where a person reads."""
+
+    def __init__(self) -> None:
+        self.terminal = sys.stdout.isatty()
+        self._console: Console | None = None
+
+    @property
+    def console(self) -> Console:
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(highlight=False)
+        return self._console
+
+    def line(self, text: str = "", style: str = "") -> None:
+        if self.terminal and style:
+            from rich.text import Text
+
+            self.console.print(Text(text, style), soft_wrap=True)
+        else:
+            click.echo(text)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "nothing") -> None:
+        """Rows under their columns; a column whose name begins with ``>`` is aligned to the right."""
+        cells = [[text_of(cell) for cell in row] for row in rows]
+        if not cells:
+            self.line(empty, "dim")
+        elif self.terminal:
+            self.console.print(rich_table(columns, cells))
+        else:
+            self._plain(columns, cells)
+
+    def pairs(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        """Names and values, one a line, each value whole."""
+        shown = [(name, text_of(value)) for name, value in pairs]
+        width = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
+            self.line(f"{name:<{width}}  {value}")
+
+    def _plain(self, columns: Sequence[str], cells: list[list[str]]) -> None:
+        rows = [[c.lstrip(">") for c in columns], *([cut(cell) for cell in row] for row in cells)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
+        for row in rows:
+            padded = [
+                cell.rjust(width) if name.startswith(">") else cell.ljust(width)
+                for name, cell, width in zip(columns, row, widths, strict=True)
+            ]
+            click.echo("  ".join(padded).rstrip())
+
+
+def cut(text: str, width: int = WIDEST) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
+    """The table for a terminal. Where it is too narrow the long columns give way, not the short ones."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for number, name in enumerate(columns):
+        title = name.lstrip(">")
+        longest = max([len(title), *(len(row[number]) for row in cells)])
+        justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
+        table.add_column(title, justify=justify, overflow="ellipsis", no_wrap=True, min_width=min(longest, SHORT))
+    for row in cells:
+        table.add_row(*(Text(cut(cell), STYLES.get(cell, "")) for cell in row))
+    return table
+
+
+def draw_report(screen: Screen, answer: dict[str, Any], known: str = "known") -> None:
+    """What became of the rows of an import, the first faults by their rows."""
+    errors = answer["errors"]
+    screen.line(f"{answer['created']:,} new, {answer['known']:,} {known}, {len(errors):,} refused")
+    for error in errors[:FAULTS]:
+        screen.line(f"row {error['row']}: {text_of(error['error'])}")
+    if len(errors) > FAULTS:
+        screen.line(f"… and {len(errors) - FAULTS:,} more; --json tells them all")

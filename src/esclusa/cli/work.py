@@ -1,0 +1,181 @@
+"""Commands that handle records: run a cycle once, be a worker, serve."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from esclusa.cli import FAILED, OK, PARTIAL, STOPPED
+from esclusa.cli.output import STYLES, Screen
+from esclusa.cli.root import Command, cycle_names
+from esclusa.cli.session import Session
+from esclusa.model.errors import SettingsError
+
+if TYPE_CHECKING:
+    from esclusa.engine.engine import Engine
+    from esclusa.house import House
+
+_CODES = {"ok": OK, "blocked": FAILED, "error": FAILED, "partial": PARTIAL}
+
+
+@click.command(cls=Command)
+@click.option("--exit", "leave", is_flag=True, help="End when it is over; otherwise the console goes on until Ctrl-C.")
+@click.option("--port", type=int, help="The port of the console (8082).")
+@click.pass_obj
+def demo(session: Session, leave: bool, port: int | None) -> int:
+    """See it work: every pipeline against simulated providers with real faults, on a store of its own below .cache/demo."""
+    from esclusa.cli.demo import demonstrate
+
+    return demonstrate(session, stay=not leave, port=port)
+
+
+@click.command(cls=Command)
+@click.option("--host", metavar="ADDRESS", help="The address to listen on (127.0.0.1).")
+@click.option("--port", type=int, help="The port to listen on (8082).")
+@click.option("--worker", is_flag=True, help="Run the cycles in this process too.")
+@click.pass_obj
+def serve(session: Session, host: str | None, port: int | None, worker: bool) -> int:
+    """Serve the API and the console. Cycles run only with --worker, or in 'esclusa worker'."""
+    session.overrides |= {"host": host, "port": port}
+    settings = session.settings
+    if not settings.api_tokens and not settings.loopback:
+        refused = f"without ESCLUSA_API_TOKENS the server listens on loopback only, not on {settings.host}"
+        raise SettingsError("settings", [f"{refused}: set a token, or use --host 127.0.0.1"])
+
+    async def served(house: House) -> None:
+        from esclusa.web.server import serve as listen
+
+        def started(port: int) -> None:
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            session.note(f"esclusa listens on http://{host}:{port}{' and runs the cycles' if worker else ''}; Ctrl-C stops it")
+
+        place = {"root_path": settings.root_path, "proxies": settings.proxies}
+        await listen(house, settings.host, settings.port, worker=worker, started=started, **place)
+
+    session.work(served)
+    return OK
+
+
+@click.command(cls=Command)
+@click.option("--only", multiple=True, metavar="CYCLE", shell_complete=cycle_names, help="Only this cycle; may be given several times.")
+@click.pass_obj
+def worker(session: Session, only: tuple[str, ...]) -> int:
+    """Run the cycles in their slots until stopped. SIGTERM and Ctrl-C stop in order, a second one at once."""
+
+    async def serve_cycles(house: House) -> None:
+        from esclusa.engine.scheduler import Scheduler
+
+        names = frozenset(house.engine.cycle(name).name for name in only) or None
+        async with house.engine.running(card=True) as engine:
+            scheduler = Scheduler(engine)
+            scheduler.stop_on_signals()
+            cycles = len(names) if names else sum(not n.startswith("esclusa.") for n in engine.cycles)
+            engine.telemetry.event("info", f"worker {engine.worker} runs {cycles} cycles on {house.store.url}", worker=engine.worker)
+            await scheduler.serve(names)
+
+    session.work(serve_cycles)
+    return OK
+
+
+@click.command(cls=Command)
+@click.argument("cycle", shell_complete=cycle_names)
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="Take at most so many records.")
+@click.pass_obj
+def run(session: Session, cycle: str, limit: int | None) -> int:
+    """Run a cycle once, to its end. Exit code 5 if records ended in an error state, 1 if it was blocked or broke."""
+    return run_cycle(session, cycle, limit=limit)
+
+
+def run_cycle(session: Session, cycle: str, *, limit: int | None = None, params: dict[str, Any] | None = None) -> int:
+    """What ``esclusa run`` does, for the commands of pipelines too: run, show counters meanwhile, answer; the exit code."""
+
+    async def do(house: House) -> tuple[dict[str, Any], bool]:
+        async with house.engine.running() as engine:
+            engine.cycle(cycle)
+            stopping = _stop_on_signals(session, engine)
+            watch = asyncio.create_task(_counters(engine, cycle)) if sys.stderr.isatty() and not session.json else None
+            try:
+                ended = await house.operator(session.who).run(cycle, limit=limit, params=params)
+            finally:
+                if watch is not None:
+                    watch.cancel()
+                    await asyncio.gather(watch, return_exceptions=True)
+            return ended.answer(), stopping.is_set()
+
+    if sys.stderr.isatty() and "log_level" not in session.settings.sources:  # the counters and the answer say it better
+        session.settings = session.settings.model_copy(update={"log_level": "warning"})
+    answer, stopped = session.work(do)
+
+    def draw(screen: Screen) -> None:
+        counted = ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items()) or "nothing was due"
+        screen.line(f"{cycle}: {answer['outcome']} ({counted})", STYLES.get(answer["outcome"], ""))
+        if answer["message"]:
+            screen.line(answer["message"])
+
+    session.show(answer, draw)
+    return STOPPED if stopped else _CODES[answer["outcome"]]
+
+
+@click.command(cls=Command)
+@click.option("--seconds", type=click.FloatRange(min=1), help="How long it may take (ESCLUSA_TICK_SECONDS).")
+@click.pass_obj
+def tick(session: Session, seconds: float | None) -> int:
+    """Run what is due, within a time budget, and exit: for cron and jobs, where no worker stays. Exit codes as for run."""
+
+    async def do(house: House) -> tuple[dict[str, Any], bool]:
+        from esclusa.engine.tick import tick as run_what_is_due
+
+        async with house.engine.running() as engine:
+            stopping = _stop_on_signals(session, engine)
+            ticked = await run_what_is_due(engine, house.settings.tick_seconds if seconds is None else seconds)
+            return ticked.answer(), stopping.is_set()
+
+    answer, stopped = session.work(do)
+
+    def draw(screen: Screen) -> None:
+        for ran in answer["runs"]:
+            counted = ", ".join(f"{name} {count:,}" for name, count in ran["counters"].items()) or "nothing was due"
+            screen.line(f"{ran['cycle']}: {ran['outcome']} ({counted})", STYLES.get(ran["outcome"], ""))
+        screen.line("nothing more is due" if answer["complete"] else "time is up; the next tick goes on")
+
+    session.show(answer, draw)
+    codes = {_CODES[ran["outcome"]] for ran in answer["runs"]}
+    return STOPPED if stopped else FAILED if FAILED in codes else PARTIAL if PARTIAL in codes else OK
+
+
+def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
+    """First signal: nothing more is claimed and the run comes to its end. Second: records under work go back at once."""
+    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+    task = asyncio.current_task()
+
+    def stop() -> None:
+        if stopping.is_set():
+            engine.abort()
+            if task is not None:
+                loop.call_later(2.0, task.cancel)
+            return
+        stopping.set()
+        session.note("stopping: what is under work comes to its end; once more to stop at once")
+        engine.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    return stopping
+
+
+async def _counters(engine: Engine, cycle: str) -> None:
+    """Live counters on the terminal's last line."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{cycle} …") as status:
+        while True:
+            await asyncio.sleep(0.2)
+            run = engine.under_way(cycle)
+            if run is not None:
+                counted = "  ".join(f"{name} {count:,}" for name, count in run.counters.items())
+                rate = run.counters["taken"] / max(run.seconds, 0.001)
+                status.update(f"{cycle}  {counted}  {rate:,.0f}/s")

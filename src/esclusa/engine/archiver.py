@@ -1,0 +1,272 @@
+"""The archiver: hot table → archive → verified Parquet files → dropped, each step bounded and safe to repeat."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from esclusa.engine.engine import Engine
+from esclusa.model.books import Export
+from esclusa.model.errors import EsclusaError
+from esclusa.model.query import Query, Where, at_least, at_most, below, conditions, not_null, null, query
+from esclusa.model.record import Kind
+from esclusa.model.settlement import Inserted, Settled, Settlement
+from esclusa.ports.artifacts import Artifacts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Progress = Callable[[int], None]
+Page = dict[str, Sequence[Any]]
+
+
+class ExportError(EsclusaError):
+    """An export could not be written or did not verify; nothing may be dropped because of it."""
+
+
+class Archiver:
+    """Moves old records out of the way, and keeps proof before anything is removed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._room: dict[tuple[str, str], tuple[Export, int]] = {}
+        """The export that is filling, by table and month, and how many rows it still takes."""
+
+    async def archive(
+        self, kind: Kind, where: Where, by: str, *, batch: int = 1000, rows: int = 1_000_000, progress: Progress | None = None
+    ) -> int:
+        """Move what matches to the archive, ``batch`` rows a transaction, the oldest by ``by`` first; return how many. What
+        has no such time stays. Each row is given to the export of its month (UTC) on the way, at most ``rows`` to one: to
+        mark it later would be to write it again. An orderly stop ends it between two batches."""
+        asked, total, idle = query(kind, where, order=by), 0, 0
+        while not self._engine.stopping and idle < 3:  # what is found and then not moved was changed, or its export closed
+            month = await self._oldest_month(_also(asked, {by: not_null}).but(limit=1), by)
+            if month is None:
+                break
+            export, left = await self._filling(kind, month, rows)
+            moved = await self._store.archive(_also(asked, {by: _during(month)}).but(limit=min(batch, left)), export.id)
+            if moved:
+                self._room[kind.table, export.month] = (export, left - moved)
+            else:
+                self._room.pop((kind.table, export.month))
+            total, idle = total + moved, 0 if moved else idle + 1
+            if progress:
+                progress(total)
+        return total
+
+    async def export(
+        self,
+        kind: Kind,
+        by: str,
+        *,
+        to: Artifacts | None = None,
+        keep: timedelta = timedelta(days=30),
+        rows: int = 1_000_000,
+        progress: Progress | None = None,
+    ) -> list[Export]:
+        """Write every archived row that is in no file yet to Parquet, one file per month of ``by`` (UTC) and part; verify
+        each by reading it back. What an interrupted export began is finished first. Rows that came to the archive without
+        an export are given to one, at most ``rows`` to each.
+
+        Raises ExportError when a file does not verify; its rows stay with it and are written again next time.
+        """
+        target = to or self._engine.artifacts
+        done: list[Export] = []
+        for state in ("written", "filling"):
+            async for export in self._engine.records.each(Export, {"table_name": kind.table, "status": state}):
+                if self._engine.stopping:
+                    return done
+                if state == "filling":  # from here on no row comes to it
+                    await self._settle(export, "written")
+                await self._fill(kind, by, export, rows)
+                done += await self._write(kind, export, target, keep, progress)
+        free = query(kind, {"export_id": null, by: not_null}, order=by, limit=1, archived=True)
+        while not self._engine.stopping and (month := await self._oldest_month(free, by)) is not None:
+            export = await self._open(kind, month, "written")
+            await self._fill(kind, by, export, rows)
+            done += await self._write(kind, export, target, keep, progress)
+        return done
+
+    async def drop(self, kind: Kind, *, batch: int = 1000, progress: Progress | None = None) -> int:
+        """Remove archived rows whose export is verified and past its ``drop_eligible_at``; return how many."""
+        total, now = 0, await self._engine.clock.sync()
+        where: dict[str, Any] = {"table_name": kind.table, "status": "verified", "drop_eligible_at": at_most(now)}
+        async for export in self._engine.records.each(Export, where):
+            if others := await self._store.undeclared(kind):
+                raise ExportError(
+                    f"{kind.table}: its archive has what the record does not declare, and so the files do not hold"
+                    f" ({', '.join(others)}): declare it and export again, or remove it from the archive; nothing is dropped"
+                )
+            held, _ = await self._store.count(query(kind, {"export_id": export.id}, archived=True), export.row_count + 1)
+            if held > export.row_count:  # a drop that was interrupted leaves fewer, and that is fine
+                raise ExportError(f"{export.path}: the archive has more rows for it than it holds; nothing is dropped")
+            while removed := await self._store.purge(query(kind, {"export_id": export.id}, limit=batch, archived=True)):
+                total += removed
+                if progress:
+                    progress(total)
+            await self._settle(export, "dropped", dropped_at=now)
+        return total
+
+    # how
+
+    async def _oldest_month(self, oldest: Query, by: str) -> datetime | None:
+        page = await self._store.find(oldest)
+        if not page.items:
+            return None
+        moment: datetime = getattr(page.items[0], by)
+        return moment.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+    async def _filling(self, kind: Kind, month: datetime, rows: int) -> tuple[Export, int]:
+        """The export that rows of the month are given to, and how many more it takes: at least one."""
+        name = _named(month)
+        found = self._room.get((kind.table, name))
+        if found is None:
+            where = {"table_name": kind.table, "month": name, "status": "filling"}
+            export = await self._engine.records.first(Export, where) or await self._open(kind, month, "filling")
+            found = export, rows - await self._given(kind, export, rows)
+        if found[1] > 0:
+            return found
+        await self._settle(found[0], "written")
+        return await self._open(kind, month, "filling"), rows
+
+    async def _given(self, kind: Kind, export: Export, cap: int) -> int:
+        return (await self._store.count(query(kind, {"export_id": export.id}, archived=True), cap))[0]
+
+    async def _open(self, kind: Kind, month: datetime, status: str) -> Export:
+        """The next part of the month; its number is taken by its key."""
+        for part in itertools.count(1):
+            path = f"{kind.table}/year={month.year:04}/month={month.month:02}/part-{part:05d}.parquet"
+            export = Export(table_name=kind.table, month=_named(month), part=part, path=path, row_count=0, checksum="", status=status)
+            answer = await self._store.insert([export])
+            if isinstance(answer[0], Inserted):
+                export.id = answer[0].id
+                break
+        return export
+
+    async def _fill(self, kind: Kind, by: str, export: Export, rows: int) -> None:
+        """Give it rows of its month that belong to no export, until it has ``rows``."""
+        month = datetime.fromisoformat(f"{export.month}-01T00:00:00+00:00")
+        where = {"export_id": null, by: _during(month)}
+        if not (await self._store.find(query(kind, where, limit=1, archived=True))).items:
+            return
+        left = rows - await self._given(kind, export, rows)
+        while left > 0 and (given := await self._store.assign(query(kind, where, limit=min(left, 10_000), archived=True), export.id)):
+            left -= given
+
+    async def _write(self, kind: Kind, export: Export, target: Artifacts, keep: timedelta, progress: Progress | None) -> list[Export]:
+        """Write its file and prove it; none if it has no row."""
+        if not await self._given(kind, export, 1):
+            await self._engine.records.purge(Export, {"id": export.id})
+            return []
+        with tempfile.TemporaryDirectory(prefix="esclusa-export-") as folder:
+            file = Path(folder) / "part.parquet"
+            rows = await self._parquet(kind, export.id, file, progress)
+            checksum = await asyncio.to_thread(_sha256, file)
+            await target.put(export.path, file, content_type="application/vnd.apache.parquet")
+            size = (await asyncio.to_thread(file.stat)).st_size
+            await self._verify(target, export, Path(folder) / "back.parquet", checksum, rows)
+        now = await self._engine.clock.sync()
+        fields = {"row_count": rows, "byte_count": size, "checksum": checksum, "verified_at": now, "drop_eligible_at": now + keep}
+        await self._settle(export, "verified", **fields)
+        return [export.but(**fields, status="verified")]
+
+    async def _parquet(self, kind: Kind, export: str, file: Path, progress: Progress | None) -> int:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra, needed only here
+
+        schema, rows = _schema(kind), 0
+        writer = pq.ParquetWriter(file, schema, compression="zstd")
+        try:
+            async for page in _ahead(self._store.scan_columns(query(kind, {"export_id": export}, archived=True))):
+                rows += await asyncio.to_thread(_write_page, writer, schema, page)
+                if progress:
+                    progress(rows)
+        finally:
+            await asyncio.to_thread(writer.close)
+        return rows
+
+    async def _verify(self, target: Artifacts, export: Export, file: Path, checksum: str, rows: int) -> None:
+        """Read the uploaded object back: the same bytes, a readable file, the same number of rows."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra, needed only here
+
+        digest = hashlib.sha256()
+        with file.open("wb") as out:
+            async for chunk in target.stream(export.path):
+                digest.update(chunk)
+                out.write(chunk)
+        if digest.hexdigest() != checksum:
+            raise ExportError(f"{export.path}: what was read back has another checksum than what was written; nothing is dropped")
+        try:
+            found = await asyncio.to_thread(lambda: pq.ParquetFile(file).metadata.num_rows)
+        except Exception as error:
+            raise ExportError(f"{export.path}: what was read back is no Parquet file: {error}") from error
+        if found != rows:
+            raise ExportError(f"{export.path}: it holds {found} rows instead of {rows}; nothing is dropped")
+
+    async def _settle(self, export: Export, to: str, **fields: Any) -> None:
+        frm = Export.lifecycle.sources(to)
+        verdict = await self._store.settle([Settlement(export.ref, to, frm, None, fields, who=self._engine.worker)])
+        if not isinstance(verdict[0], Settled):
+            raise ExportError(f"{export.path}: another process changed this export meanwhile")
+
+
+def _also(asked: Query, where: Where) -> Query:
+    """The same, with further conditions."""
+    return asked.but(where=(*asked.where, *conditions(asked.kind, where)))
+
+
+def _named(month: datetime) -> str:
+    return f"{month.year:04}-{month.month:02}"
+
+
+def _during(month: datetime) -> tuple[Any, Any]:
+    """The conditions of a time that lies in the month."""
+    return at_least(month), below((month + timedelta(days=32)).replace(day=1))
+
+
+def _schema(kind: Kind) -> pa.Schema:
+    import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
+
+    types = {
+        "text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us", tz="UTC"),
+        "date": pa.date32(), "decimal": pa.decimal128(38, 10), "json": pa.string(), "bytes": pa.binary(),
+    }  # fmt: skip
+    return pa.schema([pa.field(name, types[type], metadata={"esclusa": type}) for name, type in kind.types.items()])
+
+
+async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
+    """The same pages, each asked for while the one before is worked on."""
+    coming = asyncio.ensure_future(anext(pages, None))
+    try:
+        while (page := await coming) is not None:
+            coming = asyncio.ensure_future(anext(pages, None))
+            yield page
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        await pages.aclose()  # type: ignore[attr-defined]  # a store's scan is a generator, and holds its snapshot
+
+
+def _write_page(writer: Any, schema: pa.Schema, page: Page) -> int:
+    import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
+
+    columns = []
+    for field in schema:
+        try:
+            columns.append(pa.array(page[field.name], field.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:  # a value must not change by being kept
+            raise ExportError(f"{field.name}: a value does not fit a Parquet {field.type}: {error}; nothing is dropped") from error
+    table = pa.Table.from_arrays(columns, schema=schema)
+    writer.write_table(table)
+    return int(table.num_rows)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,109 @@
+"""What a handler gets beside its record: the attempt, and the tools of the house."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from esclusa.model.budget import Budget, BudgetEmpty, Denied
+from esclusa.model.errors import EsclusaError
+from esclusa.model.settlement import Leased, Renewal
+from esclusa.model.stage import Stage
+from esclusa.ports.artifacts import Artifacts
+
+if TYPE_CHECKING:
+    from esclusa.engine.engine import Engine
+    from esclusa.engine.records import Records
+    from esclusa.engine.runs import RunContext
+
+
+class LeaseLost(EsclusaError):
+    """The record is no longer ours: whatever this attempt does from here on does not count."""
+
+
+class Attempt:
+    """One attempt at one record, or at a batch of them.
+
+    ``number`` is 1 for the first; ``tries`` how many there may be (None: no limit); ``run`` the run it is part of.
+    """
+
+    __slots__ = ("_engine", "_leases", "_spent", "_spent_at", "lost", "number", "run", "stage")
+
+    def __init__(self, engine: Engine, stage: Stage, leases: list[Leased], run: RunContext, spent_at: datetime | None = None) -> None:
+        self._engine = engine
+        self._leases = leases
+        self._spent = stage.cost * len(leases) if stage.budget is not None else 0
+        self._spent_at = {stage.budget.name: spent_at} if stage.budget is not None else {}
+        self.stage = stage
+        self.run = run
+        self.number = leases[0].attempt
+        self.lost = False
+
+    @property
+    def tries(self) -> int | None:
+        return self.stage.retry.tries
+
+    @property
+    def now(self) -> datetime:
+        """The store's time."""
+        return self._engine.clock.now()
+
+    @property
+    def records(self) -> Records:
+        return self._engine.records
+
+    @property
+    def artifacts(self) -> Artifacts:
+        return self._engine.artifacts
+
+    @property
+    def settings(self) -> Any:
+        """The pipeline's own settings."""
+        return self._engine.plan_of(self.stage.name).settings
+
+    @property
+    def context(self) -> Any:
+        """What the pipeline's lifespan yielded."""
+        return self._engine.contexts[self.stage.name.split(".")[0]]
+
+    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+        """A structured log line that says which record and attempt it is about."""
+        one = {"record": self._leases[0].record.id} if len(self._leases) == 1 else {"records": len(self._leases)}
+        self._engine.telemetry.event(
+            level, message, engine_stage=self.stage.name, attempt=self.number, tries=self.tries, run=self.run.id, **one, **fields
+        )
+
+    async def save(self, **fields: Any) -> None:
+        """Keep these fields already now, before the attempt ends. Raises LeaseLost if the record is no longer ours."""
+        lease = self._leases[0]
+        checked = lease.ref.kind.check_fields(fields)
+        held = await self._engine.store.renew([Renewal(lease.ref, lease.fence, self._engine.lease_of(self.stage), checked)])
+        if lease.ref not in held:
+            self.lost = True
+            raise LeaseLost(f"{lease.ref} is no longer held by this worker")
+        for name, value in checked.items():
+            setattr(lease.record, name, value)
+
+    async def caught_up(self) -> None:
+        """Wait until what this process has settled is written. Before a call outside that must not be made again: a crash
+        then repeats no more than the calls that are under way."""
+        await self._engine.settler.flush()
+
+    async def spend(self, budget: Budget, units: int = 1) -> None:
+        """Reserve before a metered call. Denied: raises BudgetEmpty, and the record waits for the reset."""
+        answer = await self._engine.store.spend(budget, units, self.stage.name, least=units)
+        if isinstance(answer, Denied):
+            raise BudgetEmpty(budget.name, answer.until)
+        self._spent_at.setdefault(budget.name, answer.at)  # of several grants the first: better unused than overspent
+
+    async def refund(self, units: int | None = None, budget: Budget | None = None) -> None:
+        """Give back what was reserved for this attempt and not used (all of it, of the stage's budget, by default)."""
+        source = budget or self.stage.budget
+        if source is None:
+            return
+        units = self._spent if units is None else units
+        if budget is None:
+            units = min(units, self._spent)
+            self._spent -= units
+        if units > 0:
+            await self._engine.store.refund(source, units, self.stage.name, self._spent_at.get(source.name))

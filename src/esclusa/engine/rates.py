@@ -1,0 +1,87 @@
+"""What each stage did, minute by minute: the small rollup behind rates, error shares and latencies."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from esclusa.model.books import Rate
+
+if TYPE_CHECKING:
+    from esclusa.engine.engine import Engine
+
+BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0)
+"""Upper bounds of the histogram of handler times, in seconds; the last bucket is open."""
+
+
+class _Count:
+    """One stage in the minute under way."""
+
+    __slots__ = ("histogram", "minute", "results", "seconds")
+
+    def __init__(self, minute: datetime) -> None:
+        self.minute = minute
+        self.results = dict.fromkeys(("moved", "retried", "waited", "exhausted", "lost"), 0)
+        self.seconds = 0.0
+        self.histogram = [0] * (len(BOUNDS) + 1)
+
+
+class Rates:
+    """Counts in memory, one row per stage and minute when the minute is over."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._counts: dict[str, _Count] = {}
+        self._done: list[Rate] = []
+
+    def add(self, stage: str, result: str, times: Sequence[float]) -> None:
+        """So many attempts ended with this result; the seconds that each handler took."""
+        count = self._counts.get(stage)
+        if count is None:
+            count = self._counts[stage] = _Count(self._minute())
+        if result in count.results:
+            count.results[result] += len(times)
+            count.seconds += sum(times)
+            for seconds in times:
+                count.histogram[bisect_left(BOUNDS, seconds)] += 1
+
+    def _minute(self) -> datetime:
+        return self._engine.clock.now().replace(second=0, microsecond=0)
+
+    async def flush(self, *, all: bool = False) -> None:
+        """Write the minutes that are over (``all``: the one under way too)."""
+        minute, worker = self._minute(), self._engine.worker
+        for stage in [s for s, count in self._counts.items() if all or count.minute < minute]:
+            count = self._counts.pop(stage)
+            row = Rate(stage=stage, minute=count.minute, worker=worker, seconds=count.seconds, histogram=count.histogram, **count.results)
+            self._done.append(row)
+        if self._done:
+            await self._engine.store.insert(self._done)
+            self._done = []
+
+
+def merge(rows: list[Rate]) -> dict[str, dict[str, float]]:
+    """Totals per stage: counts, and percentiles of the handler time from the histograms."""
+    out: dict[str, dict[str, float]] = {}
+    histograms: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
+    for row in rows:
+        total = out.setdefault(row.stage, {"moved": 0, "retried": 0, "waited": 0, "exhausted": 0, "lost": 0, "seconds": 0.0})
+        for name in total:
+            total[name] += getattr(row, name)
+        histograms[row.stage] = [a + b for a, b in zip(histograms[row.stage], row.histogram, strict=True)]
+    for stage, total in out.items():
+        for share in (50, 90, 99):
+            total[f"p{share}"] = _percentile(histograms[stage], share / 100)
+    return out
+
+
+def _percentile(histogram: list[int], share: float) -> float:
+    wanted, seen = sum(histogram) * share, 0
+    for bound, count in zip((*BOUNDS, 600.0), histogram, strict=True):
+        seen += count
+        if seen >= wanted:
+            return bound
+    return 0.0

@@ -1,0 +1,140 @@
+"""Reading and adding records, for handlers, cycles and routes: typed, checked, in batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+from esclusa.model.errors import BadQuery, UndeclaredMove
+from esclusa.model.query import Page, Where, query
+from esclusa.model.record import Record, Ref
+from esclusa.model.settlement import Inserted, Known, Settled, Settlement, Spread, StateSummary
+from esclusa.ports.store import Store
+
+R = TypeVar("R", bound=Record)
+
+_WRITING = 2
+"""Parts of a load that are written at a time: while one waits for the disk, the other is worked on."""
+
+
+class Records:
+    """The store as pipelines see it: they read, add, replace and clear away; only settlements move records."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def get(self, kind: type[R], *key: Any) -> R | None:
+        """The record with this id, or with this key when several parts are given."""
+        id = str(key[0]) if len(key) == 1 else kind.kind.id_of(*key)
+        found = await self._store.get(kind.kind, [id])
+        return cast("R | None", found[0])
+
+    async def get_many(self, kind: type[R], ids: Sequence[str]) -> list[R | None]:
+        return cast("list[R | None]", await self._store.get(kind.kind, ids))
+
+    async def find(
+        self,
+        kind: type[R],
+        where: Where | None = None,
+        *,
+        order: str | tuple[str, ...] = (),
+        limit: int = 100,
+        after: str | None = None,
+        archived: bool = False,
+    ) -> Page[R]:
+        """One page; ``next`` continues it."""
+        page = await self._store.find(query(kind, where, order=order, limit=limit, after=after, archived=archived))
+        return cast("Page[R]", page)
+
+    async def first(self, kind: type[R], where: Where | None = None, *, order: str | tuple[str, ...] = ()) -> R | None:
+        page = await self.find(kind, where, order=order, limit=1)
+        return page.items[0] if page.items else None
+
+    async def each(
+        self, kind: type[R], where: Where | None = None, *, order: str | tuple[str, ...] = (), size: int = 500
+    ) -> AsyncIterator[R]:
+        """Every record that matches, page by page: bounded memory."""
+        after: str | None = None
+        while True:
+            page = await self.find(kind, where, order=order, limit=size, after=after)
+            for record in page.items:
+                yield record
+            after = page.next
+            if after is None:
+                return
+
+    async def count(self, kind: type[Record], where: Where | None = None, *, cap: int = 100_000) -> tuple[int, bool]:
+        """How many, counted up to ``cap``, and whether that is all."""
+        return await self._store.count(query(kind, where), cap)
+
+    async def summary(self, kind: type[Record], average: str, where: Where | None = None) -> list[StateSummary]:
+        """What matches, by state: how many, and the mean of a number field. States without any are left out."""
+        if kind.kind.types.get(average) not in ("int", "float"):
+            raise BadQuery(f"{kind.kind.table} has no number {average} to take the mean of")
+        return await self._store.summary(query(kind, where), average)
+
+    async def insert(self, records: Sequence[Record]) -> list[Inserted | Known]:
+        """Add records in one transaction; a known key is left as it is."""
+        return await self._store.insert(records)
+
+    async def load(self, records: Iterable[Record], *, size: int = 5000) -> AsyncIterator[list[Inserted | Known]]:
+        """Add very many records, ``size`` to a transaction; the answers of each part, in order. While parts are written the
+        next is made, so ``records`` may well be a generator: memory is bounded. A fault ends it; what was answered is kept."""
+        writing: deque[asyncio.Task[list[Inserted | Known]]] = deque()
+        source = iter(records)
+        try:
+            while part := await _part(source, size):
+                if len(writing) == _WRITING:
+                    yield await writing.popleft()
+                writing.append(asyncio.create_task(self._store.insert(part)))
+            while writing:
+                yield await writing.popleft()
+        finally:
+            await asyncio.gather(*writing, return_exceptions=True)
+
+    async def insert_if_new(self, first: Record, rest: Sequence[Record | Spread]) -> int | None:
+        """Add a record with all that belongs to it in one transaction, or nothing if its key is known: then None, else
+        how many of the rest are new."""
+        return await self._store.insert_if_new(first, rest)
+
+    async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Known]:
+        """Add records; one whose key is there already gets this one's fields instead, and moves to its state (the initial
+        one, if it names none) if it is in another. UndeclaredMove if it cannot."""
+        answers = await self._store.insert(records)
+        settlements = []
+        for record, answer in zip(records, answers, strict=True):
+            if isinstance(answer, Known):
+                kind, to = record.kind, record.status or record.kind.initial
+                fields = {f.name: getattr(record, f.name) for f in kind.fields if f.name not in kind.key}
+                frm = (to, *kind.lifecycle.sources(to))
+                settlements.append(Settlement(Ref(kind, answer.id), to, frm, None, kind.check_fields(fields), who=who, reason="put"))
+        for settlement, verdict in zip(settlements, await self._store.settle(settlements) if settlements else [], strict=True):
+            if not isinstance(verdict, Settled):
+                raise UndeclaredMove(str(settlement.ref), "its present state", settlement.to, settlement.frm)
+        return answers
+
+    async def edit(self, kind: type[Record], id: str, *, among: Sequence[str], who: str, reason: str, **fields: Any) -> bool:
+        """Change fields of a record that stays in its state, if that is one of ``among``; whether it was. A lease on it ends,
+        and it is due at once: what was being done stood on the old fields."""
+        ref, checked = Ref(kind.kind, id), kind.kind.check_fields(fields)
+        settlements = [Settlement(ref, state, (state,), None, checked, who=who, reason=reason) for state in among]
+        return any(isinstance(verdict, Settled) for verdict in await self._store.settle(settlements))
+
+    async def purge(self, kind: type[Record], where: Where) -> int:
+        """Delete every record that matches, page by page, with its history; how many. For results that are made again."""
+        removed = 0
+        while count := await self._store.purge(query(kind, where, limit=1000)):
+            removed += count
+        return removed
+
+
+async def _part(source: Iterator[Record], size: int) -> list[Record]:
+    """The next so many, made in small steps so that others have their turn."""
+    part: list[Record] = []
+    while step := list(islice(source, min(250, size - len(part)))):
+        part += step
+        await asyncio.sleep(0)
+    return part

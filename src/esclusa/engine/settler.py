@@ -1,0 +1,120 @@
+"""The settler: gathers settlements, writes them in batches, and never loses one to a passing fault."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Protocol, TypeAlias
+
+from esclusa.model.errors import StoreConflict, StoreUnavailable
+from esclusa.model.settlement import Rejected, Settlement, Verdict
+from esclusa.ports.store import Store
+from esclusa.ports.telemetry import Telemetry
+
+
+class Receiver(Protocol):
+    """Whoever wants to know what became of its settlements."""
+
+    def written(self, told: list[tuple[Any, Settlement, Verdict]]) -> None:
+        """These were written: for each the token that was added with it, and the verdict."""
+
+
+class _Waiting:
+    """The receiver of somebody who waits for one verdict."""
+
+    def __init__(self, answer: asyncio.Future[Verdict]) -> None:
+        self._answer = answer
+
+    def written(self, told: list[tuple[Any, Settlement, Verdict]]) -> None:
+        if not self._answer.done():
+            self._answer.set_result(told[0][2])
+
+
+_Entry: TypeAlias = tuple[Settlement, "Receiver | None", Any]
+
+
+class Settler:
+    """One flush at a time; whatever arrives meanwhile makes the next batch. So a lone settlement is written at
+    once, and under load the batches grow by themselves."""
+
+    def __init__(self, store: Store, telemetry: Telemetry, *, batch: int) -> None:
+        self._store = store
+        self._telemetry = telemetry
+        self._batch = batch
+        self._queue: deque[_Entry] = deque()
+        self._some = asyncio.Event()
+        self._added = 0
+        self._written = 0
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._loop(), name="settler")
+
+    def add(self, settlement: Settlement, receiver: Receiver | None = None, token: Any = None) -> None:
+        """Queue it; ``receiver`` is told the verdict, with the token, once it is written. Never blocks."""
+        self._queue.append((settlement, receiver, token))
+        self._added += 1
+        self._some.set()
+
+    async def settle(self, settlement: Settlement) -> Verdict:
+        """Queue one and wait for its verdict."""
+        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.add(settlement, _Waiting(answer))
+        return await answer
+
+    async def flush(self) -> None:
+        """Wait until everything that was added before now is written."""
+        if self._written < self._added:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append((self._added, waiter))
+            await waiter
+
+    async def stop(self) -> None:
+        """Write what is left, then end."""
+        while self._written < self._added:  # what was rejected is settled again, as an error
+            await self.flush()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _loop(self) -> None:
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            while self._queue:
+                batch = [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
+                await self._write(batch)
+                self._count(len(batch))
+
+    def _count(self, written: int) -> None:
+        self._written += written
+        while self._waiters and self._waiters[0][0] <= self._written:
+            waiter = self._waiters.popleft()[1]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _write(self, batch: list[_Entry]) -> None:
+        verdicts = await self._verdicts([settlement for settlement, _, _ in batch])
+        told: dict[Receiver, list[tuple[Any, Settlement, Verdict]]] = {}
+        for (settlement, receiver, token), verdict in zip(batch, verdicts, strict=True):
+            if receiver is not None:
+                told.setdefault(receiver, []).append((token, settlement, verdict))
+        for receiver, theirs in told.items():
+            receiver.written(theirs)
+
+    async def _verdicts(self, settlements: list[Settlement]) -> list[Verdict]:
+        """Write them, however long the store is away. If the batch as a whole cannot be written, find the ones
+        that cannot, so that the others are."""
+        pause = 0.05
+        while True:
+            try:
+                return await self._store.settle(settlements)
+            except (StoreUnavailable, StoreConflict) as error:
+                self._telemetry.event("warning", f"settle: {error}; the outcomes are kept and tried again", outcomes=len(settlements))
+                await asyncio.sleep(pause)
+                pause = min(5.0, pause * 2)
+            except Exception as error:  # noqa: BLE001 - one bad value must not stop the others
+                if len(settlements) == 1:
+                    return [Rejected(settlements[0].ref, f"{type(error).__name__}: {error}")]
+                return [verdict for one in settlements for verdict in await self._verdicts([one])]

@@ -1,0 +1,414 @@
+"""claim → handle → settle, for one stage: bounded, overlapped, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections import Counter, defaultdict, deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from esclusa.engine.attempt import Attempt
+from esclusa.engine.heartbeat import Holding
+from esclusa.model.budget import Denied
+from esclusa.model.decide import Ending, GivenBack, OverLimit, Raised, decide
+from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
+from esclusa.model.outcome import Retry, To, Wait
+from esclusa.model.query import Where, conditions
+from esclusa.model.settlement import Ask, Leased, Rejected, Settled, Settlement, Verdict
+from esclusa.model.stage import Stage
+
+if TYPE_CHECKING:
+    from esclusa.engine.engine import Engine
+    from esclusa.engine.runs import RunContext
+
+_BY_RESULT = frozenset({"retried", "waited", "lost"})
+"""Results that a run counts by their own name; the others it counts by the state that the record went to."""
+
+LEAD = 0.1
+"""Seconds of work that may wait, claimed, for a free handler: enough to hide a claim's round trip."""
+
+
+class StageRunner:
+    """Drains one stage once (a run), or serves it until it is stopped (``forever``).
+
+    At most ``concurrency`` handler calls are under way. What is claimed ahead follows the handler's own pace: as much as
+    its calls can handle in LEAD seconds, never more than ``options.prefetch``. Claiming, handling and settling overlap: what
+    is being settled takes no room, but not more than as much again may wait for that.
+    """
+
+    def __init__(self, engine: Engine, stage: Stage, run: RunContext, *, forever: bool = False) -> None:
+        self.engine = engine
+        self.stage = stage
+        self.run = run
+        self.forever = forever
+        self._stopping = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._waiting: deque[Holding] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._rousing = False
+        self._turns = 0
+        self._handlers: set[asyncio.Task[None]] = set()
+        self._inflight = 0
+        self._settling = 0
+        self._took = 0.0
+        self._taken = 0
+        self._unspent: Counter[datetime | None] = Counter()
+        self._lease = engine.lease_of(stage)
+        self._size = stage.batch or 1
+        self._plain = inspect.iscoroutinefunction(stage.handler) and stage.timeout is None
+        self._threads = None if inspect.iscoroutinefunction(stage.handler) else ThreadPoolExecutor(stage.concurrency, stage.name)
+
+    def wake(self) -> None:
+        """Something may be due: do not wait for the next poll."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Claim nothing more; hand back what was not begun. ``serve`` then ends once the handlers have."""
+        self._stopping.set()
+        self._woken.set()
+        self._freed.set()
+
+    def abort(self) -> None:
+        """Stop the handlers too; their records go back at once, the attempt not counted."""
+        self.stop()
+        for task in self._handlers:
+            task.cancel("stopping")
+
+    async def serve(self, *, limit: int | None = None, where: Where | None = None, before: Any = None, eager: bool = False) -> None:
+        """Claim and handle until nothing is due (a run) or until stopped. Returns when all is settled."""
+        stage = self.stage
+        base = Ask(
+            stage.kind, stage.name, stage.take, stage.hold, stage.where + conditions(stage.kind, where or {}), stage.order,
+            lease=self._lease, worker=self.engine.worker, run=self.run.id or None, before=before, eager=eager,
+        )  # fmt: skip
+        try:
+            while not self._over(limit):
+                if await self._claim(base, limit) == 0 and not await self._pause():
+                    break
+        finally:
+            await self._wind_down()
+
+    def _over(self, limit: int | None) -> bool:
+        return self._stopping.is_set() or self.run.halted or (limit is not None and self._taken >= limit)
+
+    # claiming
+
+    def _room(self, limit: int | None) -> int:
+        """How many more to claim now; 0 while enough is waiting."""
+        full = self.stage.concurrency * self._size
+        most = max(self.engine.options.prefetch, full)
+        ahead = min(most, int(full * LEAD / self._took)) if self._took else 0
+        if len(self._waiting) > ahead // 2:
+            return 0
+        wanted = min(full + max(ahead, full // 4 if self._size > 1 else 0), most)
+        room = min(wanted - (self._inflight - self._settling), 2 * most - self._inflight)
+        return room if limit is None else min(room, limit - self._taken)
+
+    async def _claim(self, base: Ask, limit: int | None) -> int:
+        """Claim what there is room for, waiting for room; the number taken, 0 when nothing is due."""
+        while (room := self._room(limit)) <= 0:
+            self._freed.clear()
+            if self._room(limit) > 0:
+                continue
+            await self._freed.wait()
+            if self._over(limit):
+                return 0
+        self._woken.clear()
+        granted, at = await self._reserve(room)
+        if granted == 0:
+            return 0
+        start = time.monotonic()
+        try:
+            leases = await self.engine.store.claim(replace(base, limit=granted))
+        except (StoreUnavailable, StoreConflict) as error:
+            self.engine.telemetry.event("warning", f"claim: {error}; will be tried again", engine_stage=self.stage.name)
+            await self._refund(granted, at)
+            await self._sleep(self.engine.options.poll)
+            return -1
+        begun = 0
+        if leases:
+            self.engine.telemetry.claimed(self.stage.name, len(leases), time.monotonic() - start)
+            begun = self._take(leases, at)
+        await self._refund(granted - begun, at)
+        return len(leases)
+
+    def _take(self, leases: list[Leased], spent_at: datetime | None) -> int:
+        """Line them up for their handlers; the number of them. The others are settled without one."""
+        tries = self.stage.retry.tries
+        self._inflight += len(leases)
+        self._taken += len(leases)
+        self.run.counters["taken"] += len(leases)
+        before = len(self._waiting)
+        for holding in self.engine.heartbeat.hold(leases, self._lease, spent_at):
+            lease = holding.lease
+            if lease.fault is not None:
+                self._end(holding, Raised(Failure(lease.fault, type="invalid_record")))
+            elif tries is not None and lease.attempt > tries:
+                self._end(holding, OverLimit())
+            else:
+                self._waiting.append(holding)
+        begun = len(self._waiting) - before
+        self._rouse()
+        return begun
+
+    async def _reserve(self, room: int) -> tuple[int, datetime | None]:
+        """What the stage's budget grants of ``room`` records, and when it did."""
+        budget, cost = self.stage.budget, self.stage.cost
+        if budget is None or cost == 0:
+            return room, None
+        try:
+            answer = await self.engine.store.spend(budget, room * cost, self.stage.name, least=cost)
+        except (StoreUnavailable, StoreConflict):
+            await self._sleep(self.engine.options.poll)
+            return 0, None
+        if isinstance(answer, Denied):
+            message = f"budget {budget.name} is empty until {answer.until.isoformat(timespec='seconds')}"
+            if not self.forever:
+                self.run.halt("blocked", message)
+            else:
+                await self._sleep(min(30.0, max(0.05, (answer.until - self.engine.clock.now()).total_seconds())))
+            return 0, None
+        if answer.units % cost:
+            await self.engine.store.refund(budget, answer.units % cost, self.stage.name, answer.at)
+        return answer.units // cost, answer.at
+
+    async def _refund(self, records: int, at: datetime | None) -> None:
+        if self.stage.budget is None or self.stage.cost == 0 or records <= 0:
+            return
+        try:
+            await self.engine.store.refund(self.stage.budget, records * self.stage.cost, self.stage.name, at)
+        except (StoreUnavailable, StoreConflict) as error:  # better unused than overspent
+            self.engine.telemetry.event(
+                "warning", f"{records} shares of the budget were not given back: {error}", engine_stage=self.stage.name
+            )
+
+    async def _pause(self) -> bool:
+        """Nothing is due. A run is over once its handlers are done; a server waits to be woken, or polls."""
+        if not self.forever:
+            while self._inflight and not self._stopping.is_set():
+                self._freed.clear()
+                await self._freed.wait()
+            return False
+        await self._sleep(self.engine.options.poll)
+        while self.engine.paused(self.run.cycle.name) and not self._stopping.is_set():
+            await self._sleep(self.engine.options.poll)
+        return True
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    # handling
+
+    def _rouse(self) -> None:
+        """Something waits: wake a handler that is idle, or hire one more. One at a time: it rouses the next when it begins,
+        so handlers that never wait do not wake a crowd for nothing."""
+        if self._rousing or not self._waiting:
+            return
+        if self._idle:
+            self._idle.popleft().set_result(None)
+            self._rousing = True
+        elif len(self._handlers) < self.stage.concurrency:
+            self._handlers.add(asyncio.create_task(self._work(), name=f"{self.stage.name} handler"))
+            self._rousing = True
+
+    async def _work(self) -> None:
+        """One handler's loop: take what waits, handle it, again."""
+        me = asyncio.current_task()
+        assert me is not None
+        waiting, size, stopping, run = self._waiting, self._size, self._stopping, self.run
+        self._rousing = False
+        while True:
+            if not waiting:
+                await self._rest()
+                continue
+            if stopping.is_set() or run.halted:
+                self._give_back()
+                continue
+            batch = [waiting.popleft()]
+            while len(batch) < size and waiting:
+                batch.append(waiting.popleft())
+            self._rouse()
+            batch = [h for h in batch if not (h.lost and self._dropped(h))]
+            if batch:
+                await self._handle(batch, me)
+            self._turns += 1
+            if self._turns % 32 == 0:  # handlers that never wait must not hold up claims, settlements and heartbeats
+                await asyncio.sleep(0)
+
+    async def _rest(self) -> None:
+        """Wait, idle, until something waits to be handled."""
+        idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(idle)
+        await idle
+        self._rousing = False
+
+    def _dropped(self, holding: Holding) -> bool:
+        """Whether its lease was lost meanwhile: then nothing is settled, it only counts."""
+        if holding.lost:
+            self._counted("lost", [(holding, None)])
+        return holding.lost
+
+    def _give_back(self) -> None:
+        """Give back what waits and was not begun."""
+        reason = self.run.message if self.run.halted and self.run.message else "the worker stopped"
+        while self._waiting:
+            holding = self._waiting.popleft()
+            self._unspent[holding.spent_at] += 1
+            if not self._dropped(holding):
+                self._end(holding, GivenBack(f"given back: {reason}"))
+
+    async def _handle(self, batch: list[Holding], me: asyncio.Task[None]) -> None:
+        stage, first = self.stage, batch[0]
+        one = stage.batch is None
+        attempt = Attempt(self.engine, stage, [first.lease] if one else [h.lease for h in batch], self.run, first.spent_at)
+        for holding in batch:
+            holding.task, holding.attempt = me, attempt
+        argument: Any = first.lease.record if one else [h.lease.record for h in batch]
+        endings: list[Ending]
+        start = time.monotonic()
+        try:
+            answer = await (stage.handler(argument, attempt) if self._plain else self._bounded(argument, attempt))
+            endings = [_ending(answer, stage)] if one else self._endings(answer, len(batch))
+        except asyncio.CancelledError:
+            if not self._absorb(batch, me):
+                raise
+            endings = [GivenBack("given back: the worker stopped") for _ in batch]
+        except Exception as error:  # noqa: BLE001 - an exception is a Retry
+            endings = [Raised(error) for _ in batch]
+        took = time.monotonic() - start
+        self._took = 0.9 * self._took + 0.1 * took if self._took else max(took, 1e-6)
+        for holding, ending in zip(batch, endings, strict=True):
+            holding.task, holding.took = None, took
+            if not (holding.lost and self._dropped(holding)):
+                self._end(holding, ending)
+
+    async def _bounded(self, argument: Any, attempt: Attempt) -> Any:
+        """Call the handler in a thread if it is a plain function, and within the stage's time."""
+        if self._threads is not None:
+            call = asyncio.get_running_loop().run_in_executor(self._threads, partial(self.stage.handler, argument, attempt))
+        else:
+            call = self.stage.handler(argument, attempt)
+        async with asyncio.timeout(self.stage.timeout):
+            return await call
+
+    def _absorb(self, batch: list[Holding], me: asyncio.Task[None]) -> bool:
+        """A cancel that means this work alone (a lost lease, an abort), not the whole loop."""
+        if not (self._stopping.is_set() or any(h.lost for h in batch)):
+            return False
+        me.uncancel()
+        return True
+
+    def _endings(self, answers: Any, count: int) -> list[Ending]:
+        if not isinstance(answers, list | tuple) or len(answers) != count:
+            got = f"{len(answers)} answers" if isinstance(answers, list | tuple) else type(answers).__name__
+            raise TypeError(f"stage {self.stage.name}: a batch of {count} needs a list of {count} outcomes, not {got}")
+        return [_ending(one, self.stage) for one in answers]
+
+    # settling
+
+    def _end(self, holding: Holding, ending: Ending) -> None:
+        try:
+            settlement = self._decide(ending, holding)
+        except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a field that does not fit
+            ending = Raised(error)
+            settlement = self._decide(ending, holding)
+        holding.ending = ending
+        self._settling += 1
+        self.engine.settler.add(settlement, self, holding)
+        self._freed.set()
+
+    def _decide(self, ending: Ending, holding: Holding) -> Settlement:
+        engine = self.engine
+        return decide(ending, holding.lease, self.stage, now=engine.clock.now(), rng=engine.rng, who=engine.worker, run=self.run.id or None)
+
+    def written(self, told: list[tuple[Holding, Settlement, Verdict]]) -> None:
+        """The settler wrote these."""
+        self._settling -= len(told)
+        ended: defaultdict[str, list[tuple[Holding, Settlement | None]]] = defaultdict(list)
+        for holding, settlement, verdict in told:
+            if isinstance(verdict, Settled):
+                ended[self._result(holding, settlement)].append((holding, settlement))
+            elif isinstance(verdict, Rejected) and not _rejected(holding.ending):
+                self._end(holding, Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
+            else:
+                ended["lost"].append((holding, settlement))
+        for result, those in ended.items():
+            self._counted(result, those)
+
+    def _result(self, holding: Holding, settlement: Settlement) -> str:
+        ending = holding.ending
+        if settlement.error is not None:
+            if settlement.to == self.stage.exhausted:
+                return "exhausted"
+            return "moved" if isinstance(ending, To) else "retried"
+        match ending:
+            case To():
+                return "moved"
+            case GivenBack():
+                return "given_back"
+            case _:
+                return "waited"
+
+    def _counted(self, result: str, ended: list[tuple[Holding, Settlement | None]]) -> None:
+        """These are over, all alike: count them, and tell whoever listens."""
+        engine, name, run = self.engine, self.stage.name, self.run
+        engine.heartbeat.release(holding for holding, _ in ended)
+        if result == "given_back":
+            run.counters["taken"] -= len(ended)
+        elif result in _BY_RESULT:
+            run.counters[result] += len(ended)
+        else:
+            run.counters.update(settlement.to for _, settlement in ended if settlement is not None)
+        if result == "exhausted":
+            run.end("partial", f"records ended in {self.stage.exhausted}")
+        times = [holding.took for holding, _ in ended]
+        engine.rates.add(name, result, times)
+        engine.telemetry.settled(name, result, times, lambda n: _told(ended[n][0].lease, ended[n][1], run.id))
+        self._inflight -= len(ended)
+        self._freed.set()
+
+    async def _wind_down(self) -> None:
+        """Give back what waits, let the handlers end, and see everything settled."""
+        if self._over(None):
+            self._give_back()
+        while self._inflight:
+            self._freed.clear()
+            await self._freed.wait()
+        for task in self._handlers:
+            task.cancel()
+        await asyncio.gather(*self._handlers, return_exceptions=True)
+        for at, records in self._unspent.items():
+            await self._refund(records, at)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _rejected(ending: Ending | None) -> bool:
+    """Whether this is already the error that a rejected settlement became."""
+    return isinstance(ending, Raised) and getattr(ending.error, "type", "") == "rejected"
+
+
+def _told(lease: Leased, settlement: Settlement | None, run: str) -> dict[str, Any]:
+    """What a settlement's event says: which record, and what became of it; none of its business fields."""
+    said: dict[str, Any] = {"table": lease.ref.kind.table, "record": lease.ref.id, "attempt": lease.attempt, "run": run}
+    if settlement is not None:
+        said |= {"from": settlement.frm[0], "to": settlement.to, "reason": settlement.reason}
+        if settlement.error is not None:
+            said |= {"error_type": settlement.error["type"], "error_message": settlement.error["message"]}
+    return said
+
+
+def _ending(answer: Any, stage: Stage) -> Ending:
+    if isinstance(answer, To | Retry | Wait):
+        return answer
+    raise TypeError(f"stage {stage.name}: its handler must answer To, Retry or Wait, not {type(answer).__name__}")

@@ -1,0 +1,180 @@
+"""Why is this record not moving? One pure function, answered in words, with the next time it can move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from esclusa.model.books import CycleCard
+from esclusa.model.budget import WindowUse
+from esclusa.model.query import Cond, matches
+from esclusa.model.record import Record
+from esclusa.model.schedule import Always, OnCall
+from esclusa.model.stage import Cycle, Stage
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Reason:
+    """One thing that keeps it where it is; ``until`` when that ends by itself, None when somebody must act.
+
+    ``said`` is the sentence with names in place of its values, so that it can be told in another language."""
+
+    code: str
+    text: str
+    until: datetime | None
+    said: str
+    values: dict[str, Any]
+
+    def __init__(self, code: str, said: str, until: datetime | None = None, **values: Any) -> None:
+        put = object.__setattr__
+        put(self, "code", code)
+        put(self, "said", said)
+        put(self, "values", values)
+        put(self, "text", said.format(**{name: _at(v) if isinstance(v, datetime) else v for name, v in values.items()}))
+        put(self, "until", until)
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer: what holds it, and when it can move next (None: not by itself)."""
+
+    state: str
+    reasons: tuple[Reason, ...]
+    next: datetime | None
+
+    @property
+    def text(self) -> str:
+        return "; ".join(r.text for r in self.reasons)
+
+    def answer(self) -> dict[str, Any]:
+        reasons = [{"code": r.code, "text": r.text, "until": r.until} for r in self.reasons]
+        return {"state": self.state, "answer": self.text, "reasons": reasons, "next": self.next}
+
+
+def why(
+    record: Record,
+    stages: Sequence[Stage],
+    cycles: Mapping[str, Cycle | None],
+    cards: Mapping[str, CycleCard],
+    budgets: Mapping[str, Sequence[WindowUse]],
+    *,
+    now: datetime,
+    workers_alive: bool,
+) -> Why:
+    """What a person should know. ``stages`` are those of the record's kind."""
+    life, state = record.kind.lifecycle, record.status
+    if state not in life.states:
+        return _stuck(
+            state, "unknown_state", "{state!r} is not a state of {table}; something else wrote it", state=state, table=record.kind.table
+        )
+    if state in life.terminal:
+        return _stuck(state, "finished", "it is finished: {state} is a terminal state", state=state)
+    taking = [s for s in stages if state in s.states]
+    if not taking:
+        return _resting(record, stages)
+    passing = [s for s in taking if matches(record.model_dump(), s.where)]
+    if not passing:
+        return Why(state, tuple(_filtered(record, s) for s in taking), None)
+    return _waiting(record, passing[0], cycles.get(passing[0].name), cards, budgets, now, workers_alive=workers_alive)
+
+
+def _stuck(_now: str, code: str, said: str, **values: Any) -> Why:
+    return Why(_now, (Reason(code, said, None, **values),), None)
+
+
+def _resting(record: Record, stages: Sequence[Stage]) -> Why:
+    state = record.status
+    ways = ", ".join(record.kind.lifecycle.targets(state))
+    error = record.last_error or {}
+    if any(s.exhausted == state for s in stages):
+        cause = f": {error['type']}: {error['message']}" if error else ""
+        said = "its tries are used up after attempt {attempt}{cause}; an operator can move it to {ways}"
+        return _stuck(state, "exhausted", said, attempt=record.attempts, cause=cause, ways=ways)
+    said = "no stage takes {state}; an operator or another record can move it to {ways}"
+    return _stuck(state, "no_stage", said, state=state, ways=ways)
+
+
+def _filtered(record: Record, stage: Stage) -> Reason:
+    faults = [
+        f"{name} {_words(cond)}, and it is {getattr(record, name)!r:.60}"
+        for name, cond in stage.where
+        if not matches({name: getattr(record, name)}, ((name, cond),))
+    ]
+    return Reason("filtered", "{stage} takes only records whose {faults}", stage=stage.name, faults=" and whose ".join(faults))
+
+
+def _waiting(
+    record: Record,
+    stage: Stage,
+    cycle: Cycle | None,
+    cards: Mapping[str, CycleCard],
+    budgets: Mapping[str, Sequence[WindowUse]],
+    now: datetime,
+    *,
+    workers_alive: bool,
+) -> Why:
+    reasons: list[Reason] = []
+    due = record.due_at or now
+    tries = f" of {stage.retry.tries}" if stage.retry.tries is not None else ""
+    if record.leased_by is not None and due > now:
+        said = "it is held by {worker} until {due}, attempt {attempt}{tries}"
+        reasons.append(Reason("held", said, due, worker=record.leased_by, due=due, attempt=record.attempts, tries=tries))
+    elif record.leased_by is not None:
+        said = "the lease of {worker} ran out at {due}; the next claim takes it over"
+        reasons.append(Reason("orphan", said, now, worker=record.leased_by, due=due))
+    elif due > now:
+        error = record.last_error or {}
+        if error and record.attempts:
+            said, cause = (
+                "it is not due until {due} after attempt {attempt}{tries} failed ({cause})",
+                f"{error['type']}: {error['message']}",
+            )
+            reasons.append(Reason("not_due", said, due, due=due, attempt=record.attempts, tries=tries, cause=cause))
+        else:
+            reasons.append(Reason("not_due", "it is not due until {due}", due, due=due))
+    if cycle is not None:
+        reasons += _cycle_reasons(cycle, cards.get(cycle.name), now)
+    if stage.budget is not None:
+        for window in budgets.get(stage.budget.name, ()):
+            if window.left < stage.cost:
+                said = "budget {budget} is empty until {reset} ({used} of {limit} per {per})"
+                use = {"budget": window.budget, "reset": window.reset, "used": window.used, "limit": window.limit, "per": window.per}
+                reasons.append(Reason("budget", said, window.reset, **use))
+    if not workers_alive:
+        reasons.append(Reason("no_worker", "no worker is running; start one with 'esclusa worker'"))
+    if not reasons:
+        reasons.append(Reason("due", "it is due since {due} and will be claimed in its turn by {stage}", now, due=due, stage=stage.name))
+    waits = [r.until for r in reasons]
+    return Why(record.status, tuple(reasons), None if None in waits else max(w for w in waits if w is not None))
+
+
+def _cycle_reasons(cycle: Cycle, card: CycleCard | None, now: datetime) -> list[Reason]:
+    if card is not None and card.status == "paused":
+        return [Reason("paused", "cycle {cycle} is paused; resume it with 'esclusa resume {cycle}'", cycle=cycle.name)]
+    if isinstance(cycle.schedule, Always):
+        return []
+    if isinstance(cycle.schedule, OnCall):
+        return [Reason("on_call", "cycle {cycle} runs only when it is called", cycle=cycle.name)]
+    slot = cycle.schedule.next_after(now)
+    if slot is None:
+        return []
+    return [Reason("schedule", "cycle {cycle} runs {schedule}, next at {slot}", slot, cycle=cycle.name, schedule=cycle.schedule, slot=slot)]
+
+
+def _words(cond: Cond) -> str:
+    match cond.op:
+        case "null":
+            return "is null"
+        case "not_null":
+            return "is not null"
+        case "in":
+            return f"is one of {', '.join(map(str, cond.value))}"
+        case "eq":
+            return f"is {cond.value}"
+    return {"lt": "is below", "le": "is at most", "gt": "is above", "ge": "is at least"}[cond.op] + f" {cond.value}"
+
+
+def _at(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,134 @@
+"""Is the house in order? One list of checks for ``esclusa doctor`` and ``/readyz``: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from esclusa.artifacts import open_artifacts
+from esclusa.house import Bare, House
+from esclusa.model import duration
+from esclusa.model.errors import EsclusaError
+from esclusa.ports.artifacts import Artifacts
+from esclusa.publishers import publisher_for
+from esclusa.settings import Settings, shown
+
+Verdict = Literal["ok", "warn", "fail"]
+SKEW = timedelta(seconds=2)
+SHORT_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at; ``do`` says what to do where it is not ok."""
+
+    name: str
+    verdict: Verdict
+    text: str
+    do: str = ""
+
+    def answer(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+async def examine(settings: Settings, opened: Bare) -> list[Check]:
+    """Everything, in the order in which a person would mend it. Writes and removes one small artifact; changes nothing else."""
+    checks = [*check_settings(settings), *check_pipelines(settings)]
+    checks += await _store(opened(settings), shown(settings.store))
+    artifacts = open_artifacts(settings.artifacts, public_url=settings.artifacts_public_url)
+    return [*checks, await check_artifacts(artifacts)]
+
+
+def check_settings(settings: Settings) -> Iterator[Check]:
+    """Names that nobody reads, tokens that can be guessed, a door that is open too wide."""
+    where = f"from {settings.config}, " if settings.config else ""
+    given = len(settings.sources)
+    yield Check("settings", "ok", f"{where}{given} given, the rest by default")
+    for unknown in settings.unknown:
+        yield Check("settings", "warn", unknown, "rename or unset it; docs/reference.md lists all settings")
+    for token in settings.api_tokens:
+        if len(token.secret.get_secret_value()) < SHORT_TOKEN:
+            yield Check("settings", "warn", f"API token {token.name} is shorter than {SHORT_TOKEN} characters", "use a long random one")
+    if not settings.api_tokens and not settings.loopback:
+        yield Check(
+            "settings",
+            "fail",
+            f"serve would refuse to listen on {settings.host} without ESCLUSA_API_TOKENS",
+            "set a token, or host 127.0.0.1",
+        )
+    if settings.topics and publisher_for(settings.publish, settings.topics) is None:
+        text = f"messages for {', '.join(settings.topics)} will wait in esclusa_outbox: nothing publishes them"
+        yield Check("settings", "warn", text, "install esclusa[google] and set ESCLUSA_PUBLISH=pubsub://project")
+    if settings.clock_offset_seconds:
+        yield Check("settings", "warn", f"the clock is shifted by {settings.clock_offset_seconds:g} s", "unset it outside trials")
+
+
+def check_pipelines(settings: Settings) -> Iterator[Check]:
+    """What the pipelines say of their own settings: each text that ``App.checks`` yields is a fault; a pair (verdict, text) says
+    how bad it is."""
+    if not settings.plans:
+        yield Check("pipelines", "warn", "none is listed", "set ESCLUSA_PIPELINES, for example to examples/hello.py:app")
+    for plan in settings.plans:
+        said: list[str | tuple[Verdict, str]] = list(plan.app.needs_(plan.settings)) if plan.app.needs_ else []
+        said += plan.app.checks_(plan.settings) or () if plan.app.checks_ else ()
+        found = [Check(plan.name, "fail", each) if isinstance(each, str) else Check(plan.name, *each) for each in said]
+        yield from found or [Check(plan.name, "ok", f"kinds {len(plan.kinds)}, stages {len(plan.stages)}, cycles {len(plan.cycles)}")]
+
+
+async def _store(opened: AbstractAsyncContextManager[House], url: str) -> list[Check]:
+    try:
+        async with opened as house:
+            return [Check("store", "ok", f"{house.store.url} answers"), await check_schema(house), await check_clock(house)]
+    except EsclusaError as error:
+        return [Check("store", "fail", _one_line(error), f"is {url} right, and does it run?")]
+
+
+async def check_schema(house: House) -> Check:
+    """Whether the schema is what this program needs."""
+    try:
+        pending = await house.pending()
+    except EsclusaError as error:
+        return Check("schema", "fail", _one_line(error), "see docs/operations.md, Migrations")
+    if not pending:
+        return Check("schema", "ok", "up to date")
+    will = house.settings.auto_migrate
+    text = f"{len(pending)} statements behind"
+    return Check(
+        "schema", "warn" if will else "fail", text, "run, worker and serve bring it up to date" if will else "run 'esclusa migrate'"
+    )
+
+
+async def check_clock(house: House) -> Check:
+    """How far the store's clock, by which everything is judged, is from this machine's."""
+    before = datetime.now(UTC)
+    read = await house.store.now() - timedelta(seconds=house.settings.clock_offset_seconds)
+    after = datetime.now(UTC)
+    skew = max(before - read, read - after, timedelta(0))  # the round trip is not counted against it
+    text = f"the store's clock and this machine's differ by {duration.words(skew.total_seconds())}"
+    return Check("clock", "warn", text, "synchronise both with NTP") if skew > SKEW else Check("clock", "ok", text)
+
+
+async def check_artifacts(artifacts: Artifacts) -> Check:
+    """Whether a file can be written, read and removed there."""
+    path, body = f"esclusa-doctor/{secrets.token_hex(8)}", secrets.token_bytes(32)
+    try:
+        await artifacts.open()
+        try:
+            await artifacts.put(path, body)
+            same = await artifacts.get(path) == body
+            await artifacts.delete(path)
+        finally:
+            await artifacts.close()
+    except EsclusaError as error:
+        return Check("artifacts", "fail", _one_line(error), f"can this user write to {artifacts.url}?")
+    if not same:
+        return Check("artifacts", "fail", f"{artifacts.url} gave back another content than was written", "do not use this store")
+    return Check("artifacts", "ok", f"{artifacts.url} can be written and read")
+
+
+def _one_line(error: EsclusaError) -> str:
+    return str(error).replace("\n  - ", "; ").replace("\n", " ")

@@ -1,0 +1,373 @@
+"""HTTP to the outside: one session per pipeline, without proxies or surprises from the environment; downloads of links that
+somebody else gave, which lead to no address that is not theirs to give."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import tempfile
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urljoin, urlsplit
+
+from esclusa.guard import Allowed, public
+from esclusa.model.errors import ArtifactError, EsclusaError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+HEAD = 1024
+"""Bytes at the beginning of a body by which its type is judged."""
+
+KEEP = 1 << 20
+"""A body of up to so many bytes stays in memory; a larger one goes to a temporary file."""
+
+_BLOCK = 1 << 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]*\Z")
+_NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9])[0-9a-fx.]*\Z", re.IGNORECASE)
+_MOVED = frozenset({301, 302, 303, 307, 308})
+_WHOLE = frozenset({200, 201, 202, 203, 204})
+
+
+class Forbidden(EsclusaError):
+    """The link, or a redirect of it, leads where it must not: another scheme, an address that is not public."""
+
+    error_type = "forbidden"
+
+
+class TooLarge(EsclusaError):
+    """The body is larger than the limit."""
+
+    error_type = "too_large"
+
+
+class BadAnswer(EsclusaError):
+    """No whole answer came: refused, not found, cut off, too many redirects, any 4xx and 5xx."""
+
+    error_type = "http_error"
+
+
+@asynccontextmanager
+async def session(
+    *, total: float = 60.0, connect: float = 10.0, connections: int = 100, **options: Any
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """An aiohttp session that ignores the environment's proxies and keeps to its time limits."""
+    import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
+
+    timeout = aiohttp.ClientTimeout(total=total, connect=connect)
+    connector = options.pop("connector", None) or aiohttp.TCPConnector(limit=connections)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector, trust_env=False, **options) as opened:
+        yield opened
+
+
+def retry_after(headers: Any, now: float) -> float | None:
+    """The seconds that a ``Retry-After`` header asks for, as a number or a date; None if it says nothing usable."""
+    said = headers.get("Retry-After")
+    if said is None:
+        return None
+    try:
+        return max(0.0, float(said))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(said).timestamp() - now)
+    except (TypeError, ValueError):
+        return None
+
+
+# links that somebody else gave
+
+
+@dataclass
+class _Hop:
+    """One request on the way: whether its host is allowed whatever its address, and the address that was refused."""
+
+    free: bool
+    refused: str | None = None
+
+
+_hop: ContextVar[_Hop | None] = ContextVar("esclusa_hop", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A session for links of strangers. The address of every connection is judged at the moment it is made, so that neither
+    a redirect nor a name whose answer changes can lead elsewhere."""
+
+    session: aiohttp.ClientSession
+    allowed: Allowed
+
+
+@asynccontextmanager
+async def guarded(allowed: Allowed, *, connections: int = 100, **connector: Any) -> AsyncIterator[Guard]:
+    """A session whose connections go to public addresses and allowed ones only. It keeps no cookies."""
+    import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
+
+    def made(info: Any) -> socket.socket:
+        family, kind, proto, _, where = info
+        hop = _hop.get()
+        if not (hop is not None and hop.free) and not public(where[0]) and not allowed.address(where[0]):
+            if hop is not None:
+                hop.refused = where[0]
+            raise PermissionError(f"{where[0]} is not a public address")
+        return socket.socket(family, kind, proto)
+
+    tcp = aiohttp.TCPConnector(limit=connections, socket_factory=made, **connector)
+    async with session(connector=tcp, cookie_jar=aiohttp.DummyCookieJar()) as opened:
+        yield Guard(opened, allowed)
+
+
+@dataclass
+class Download:
+    """A body that was fetched whole: its bytes, or the temporary file that holds them, for as long as the download is open."""
+
+    size: int = 0
+    head: bytes = b""
+    redirects: int = 0
+    body: bytes | Path = b""
+
+
+@asynccontextmanager
+async def download(
+    guard: Guard,
+    url: str,
+    *,
+    limit: int,
+    total: float,
+    look: Callable[[bytes], None] | None = None,
+    redirects: int = 5,
+    keep: int = KEEP,
+) -> AsyncIterator[Download]:
+    """Fetch a link with bounded memory. ``limit``: bytes, after decompression. ``total``: seconds for all of it, redirects too.
+    ``look`` sees the first bytes as soon as they are there, and may raise to end it.
+
+    Raises TimeoutError, Forbidden, TooLarge or BadAnswer, none of which tells the link's path or query: they may be signed.
+    """
+    import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
+
+    with _spooling(keep) as spool:
+        try:
+            async with asyncio.timeout(total):
+                await _follow(guard, url, spool, limit, look, redirects)
+        except TimeoutError:
+            raise TimeoutError(f"the download took longer than {total:g} s") from None
+        except (aiohttp.InvalidURL, ValueError):  # and it never will be
+            raise Forbidden("the link, or a redirect of it, cannot be read as an address") from None
+        except aiohttp.ClientError as error:
+            raise BadAnswer(f"{_site(url)}: {_why(error)}") from None
+        yield spool.download
+
+
+async def _follow(guard: Guard, url: str, spool: _Spool, limit: int, look: Callable[[bytes], None] | None, redirects: int) -> None:
+    for count in range(redirects + 1):
+        target = _target(url)
+        hop = _Hop(guard.allowed.host(target.host or "", target.port))
+        token = _hop.set(hop)
+        try:
+            following = await _ask(guard, target, spool, limit, look)
+        except OSError as error:
+            if hop.refused is not None:
+                named = "" if target.host == hop.refused else f" (where {target.host} leads)"
+                raise Forbidden(f"{hop.refused}{named} is not a public address") from None
+            raise BadAnswer(f"{target.host}: {_why(error)}") from None
+        finally:
+            _hop.reset(token)
+        spool.download.redirects = count
+        if following is None:
+            return
+        url = urljoin(url, following)
+    raise BadAnswer(f"{_site(url)}: more than {redirects} redirects")
+
+
+async def _ask(guard: Guard, target: Any, spool: _Spool, limit: int, look: Callable[[bytes], None] | None) -> str | None:
+    """Fetch the body, or return where the answer sends us."""
+    import aiohttp  # noqa: PLC0415 - loaded by the caller already
+
+    headers = {"Accept": "image/*,video/*;q=0.9,*/*;q=0.1", "Accept-Encoding": "identity", "User-Agent": "esclusa"}
+    unlimited = aiohttp.ClientTimeout(total=None, connect=None)  # the caller's limit is over all of it
+    async with guard.session.get(target, allow_redirects=False, auto_decompress=False, headers=headers, timeout=unlimited) as answer:
+        if answer.status in _MOVED:
+            where = answer.headers.get("Location")
+            if not where:
+                raise BadAnswer(f"{target.host}: HTTP {answer.status} without saying where to")
+            return where
+        if answer.status not in _WHOLE:
+            raise BadAnswer(f"{target.host}: HTTP {answer.status}{await _said(answer)}")
+        unpacker = _unpacker(answer.headers.get("Content-Encoding", ""))
+        if unpacker is None and (answer.content_length or 0) > limit:
+            raise TooLarge(f"the body has {answer.content_length:,} bytes, the limit is {limit:,}")
+        async for chunk in answer.content.iter_any():
+            for part in (chunk,) if unpacker is None else unpacker.parts(chunk):
+                await spool.write(part, limit, look)
+        if unpacker is not None:
+            unpacker.end()
+        await spool.end(look)
+    return None
+
+
+def _target(url: str) -> Any:
+    """The address to ask, to the letter where it can be: another spelling of a signed link has another signature."""
+    from yarl import URL  # noqa: PLC0415 - comes with aiohttp
+
+    text = url.strip()
+    scheme = text.partition(":")[0].lower()
+    if scheme not in ("http", "https"):
+        raise Forbidden(f"the link must begin with http:// or https://, not {text[:20]!r}")
+    if _CONTROL.search(text):
+        raise Forbidden("the link has a control character in it")
+    target = URL(text, encoded=True) if _PLAIN.match(text) else URL(text)
+    if not target.host:
+        raise Forbidden("the link names no host")
+    if not _NUMERIC.match(target.host):
+        return target
+    try:  # 2130706433, 0177.1 and 0x7f000001 are addresses too, to those who call them
+        number = socket.inet_ntoa(socket.inet_aton(target.host.rstrip(".")))
+    except OSError:
+        return target
+    return target if number == target.host else target.with_host(number)
+
+
+async def _said(answer: Any) -> str:
+    """The first words of an error that came as plain text: ``URL signature expired`` says more than a number."""
+    if not (answer.content_type or "").startswith("text/plain"):
+        return ""
+    words = (await answer.content.read(120)).decode("utf-8", "replace").split("\n")[0]
+    return f" ({''.join(c for c in words if c.isprintable()).strip()})" if words.strip() else ""
+
+
+def _site(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "the link"
+    except ValueError:
+        return "the link"
+
+
+def _why(error: BaseException) -> str:
+    """The library's own words, without the link."""
+    import aiohttp  # noqa: PLC0415 - loaded by the caller already
+
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "there is no such host"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {error.os_error.strerror or error.os_error}"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the body was cut off"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed without an answer"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is not HTTP: {error.message}"[:200]
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:200]
+
+
+# bodies on their way
+
+
+class _Unpacker:
+    """Decompression in small parts: a bomb is counted as it goes off."""
+
+    def __init__(self) -> None:
+        self._inside = zlib.decompressobj(47)  # gzip or zlib, by the body itself
+
+    def parts(self, chunk: bytes) -> Iterator[bytes]:
+        try:
+            while chunk:
+                if self._inside.eof:  # one more member
+                    self._inside = zlib.decompressobj(47)
+                if part := self._inside.decompress(chunk, 1 << 16):
+                    yield part
+                chunk = self._inside.unused_data if self._inside.eof else self._inside.unconsumed_tail
+        except zlib.error as error:
+            raise BadAnswer(f"the body cannot be decompressed: {error}") from None
+
+    def end(self) -> None:
+        if not self._inside.eof:
+            raise BadAnswer("the compressed body was cut off")
+
+
+def _unpacker(encoding: str) -> _Unpacker | None:
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip" | "deflate":
+            return _Unpacker()
+        case other:
+            raise BadAnswer(f"the body is compressed with {other!r:.20}, which was not asked for")
+
+
+@dataclass
+class _Spool:
+    """Keeps a small body in memory and pours a large one into a file, block by block."""
+
+    keep: int
+    download: Download = field(default_factory=Download)
+    _held: list[bytes] = field(default_factory=list)
+    _holding: int = 0
+    _file: BinaryIO | None = None
+    _path: Path | None = None
+
+    async def write(self, part: bytes, limit: int, look: Callable[[bytes], None] | None) -> None:
+        done = self.download
+        before = done.size
+        done.size += len(part)
+        if done.size > limit:
+            raise TooLarge(f"the body has more than {limit:,} bytes")
+        if before < HEAD:
+            done.head += part[: HEAD - before]
+            if done.size >= HEAD and look is not None:
+                look(done.head)
+        self._held.append(part)
+        self._holding += len(part)
+        if self._holding >= _BLOCK and done.size > self.keep:
+            await self._flush()
+
+    async def end(self, look: Callable[[bytes], None] | None) -> None:
+        done = self.download
+        if done.size < HEAD and look is not None:
+            look(done.head)
+        if self._file is None:
+            done.body = b"".join(self._held)
+            return
+        await self._flush()
+        assert self._path is not None
+        done.body = self._path
+
+    async def _flush(self) -> None:
+        held, self._held, self._holding = self._held, [], 0
+        try:
+            await asyncio.to_thread(self._pour, held)
+        except OSError as error:
+            raise ArtifactError(f"the body cannot be kept in {tempfile.gettempdir()}: {error.strerror}") from error
+
+    def _pour(self, held: list[bytes]) -> None:
+        if self._file is None:
+            number, name = tempfile.mkstemp(prefix="esclusa-")
+            self._file, self._path = os.fdopen(number, "wb"), Path(name)
+        self._file.writelines(held)
+        self._file.flush()
+
+    def clear(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _spooling(keep: int) -> Iterator[_Spool]:
+    spool = _Spool(keep)
+    try:
+        yield spool
+    finally:
+        spool.clear()
+
+
+__all__ = ["Allowed", "BadAnswer", "Download", "Forbidden", "Guard", "TooLarge", "download", "guarded", "retry_after", "session"]

@@ -1,0 +1,179 @@
+"""Budgets: how much of a metered service may be used in a calendar window, shared by all workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from esclusa.model.errors import DeclarationError, EsclusaError
+
+Per = Literal["second", "minute", "hour", "day", "month"]
+_STEP = {"second": timedelta(seconds=1), "minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """So many units per calendar unit, in the provider's time zone."""
+
+    per: Per
+    limit: int
+    timezone: str = "UTC"
+
+    def start(self, now: datetime) -> datetime:
+        """When the window that ``now`` lies in began."""
+        local = now.astimezone(ZoneInfo(self.timezone))
+        if self.per == "second":
+            return local.replace(microsecond=0).astimezone(UTC)
+        if self.per == "minute":
+            return local.replace(second=0, microsecond=0).astimezone(UTC)
+        if self.per == "hour":
+            return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
+        day = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+        return (day if self.per == "day" else day.replace(day=1)).astimezone(UTC)
+
+    def reset(self, now: datetime) -> datetime:
+        """When the window that ``now`` lies in ends and the next begins."""
+        if self.per in _STEP:
+            return self.start(now) + _STEP[self.per]
+        zone = ZoneInfo(self.timezone)
+        # from the calendar day, not from the start: where midnight does not exist, a day starts later than the next one does
+        day = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0, tzinfo=None)
+        after = day + timedelta(days=1) if self.per == "day" else (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+        return after.replace(tzinfo=zone).astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a credential may spend. Every window must have room for a spend to be granted."""
+
+    name: str
+    windows: tuple[Window, ...]
+
+    def __init__(self, name: str, *windows: Window) -> None:
+        faults = [] if windows else ["it has no window"]
+        for window in windows:
+            if window.limit < 0:
+                faults.append(f"its limit per {window.per} is {window.limit}; it must be 0 or more")
+            try:
+                ZoneInfo(window.timezone)
+            except (KeyError, ValueError, OSError):
+                faults.append(f"{window.timezone!r} is not a time zone name")
+        if len({w.per for w in windows}) != len(windows):
+            faults.append("it has two windows of the same length")
+        if faults:
+            raise DeclarationError(f"budget {name}", faults)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "windows", windows)
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """``units`` were reserved at ``at``, between 1 and what was asked."""
+
+    units: int
+    at: datetime | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Nothing was reserved; the window that is empty resets at ``until``."""
+
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WindowUse:
+    """What the store knows of one window of a budget, now."""
+
+    budget: str
+    per: Per
+    limit: int
+    used: int
+    start: datetime
+    reset: datetime
+    spenders: dict[str, int]
+
+    @property
+    def left(self) -> int:
+        return max(0, self.limit - self.used)
+
+    def projected(self, now: datetime) -> int:
+        """How much will be used at the reset, at the pace of this window so far."""
+        elapsed = max(1.0, (now - self.start).total_seconds())
+        return round(self.used / elapsed * max(elapsed, (self.reset - self.start).total_seconds()))
+
+    def runs_out_at(self, now: datetime) -> datetime | None:
+        """When nothing is left, at the pace of this window so far; None if it lasts until the reset."""
+        if self.left == 0:
+            return now
+        elapsed = max(1.0, (now - self.start).total_seconds())
+        seconds = self.left * elapsed / self.used if self.used > 0 else float("inf")
+        return now + timedelta(seconds=seconds) if seconds < (self.reset - now).total_seconds() else None
+
+
+@dataclass(slots=True)
+class OpenWindow:
+    """The window of a budget that is open now, as a store keeps it: what was used and by whom, and what the provider said."""
+
+    window: Window
+    start: datetime
+    used: int = 0
+    limit_seen: int | None = None
+    spenders: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> int:
+        return self.window.limit if self.limit_seen is None else self.limit_seen
+
+    @property
+    def left(self) -> int:
+        return max(0, self.limit - self.used)
+
+    def learn(self, used: int | None, limit: int | None) -> None:
+        """The provider's word: at least ``used`` was used, its limit is ``limit``."""
+        self.used = max(self.used, used or 0)
+        self.limit_seen = self.limit_seen if limit is None else limit
+
+    def use(self, budget: str, now: datetime) -> WindowUse:
+        return WindowUse(budget, self.window.per, self.limit, self.used, self.start, self.window.reset(now), self.spenders)
+
+
+def reserve(
+    windows: Sequence[OpenWindow], units: int, spender: str, least: int, *, now: datetime, barred: datetime | None
+) -> Granted | Denied:
+    """Take up to ``units`` and no fewer than ``least`` from all windows, or nothing. ``barred``: the provider has none before it."""
+    enough = min(max(1, least), units)
+    granted = min([units, *(w.left for w in windows)])
+    if barred is not None and barred > now:
+        return Denied(max([barred, *(w.window.reset(now) for w in windows if w.left < enough)]))
+    if granted < enough:
+        return Denied(max(w.window.reset(now) for w in windows if w.left < enough))
+    if granted > 0:
+        for window in windows:
+            window.used += granted
+            window.spenders[spender] = window.spenders.get(spender, 0) + granted
+    return Granted(max(0, granted), now)
+
+
+def give_back(windows: Sequence[OpenWindow], units: int, spender: str, at: datetime | None) -> None:
+    """Undo a reservation made ``at`` that time (None: in the windows open now). A window that began later never had it;
+    none gives back more than the spender took from it, so a refund cannot make room for an overspend."""
+    for window in windows:
+        held = window.spenders.get(spender, 0)
+        back = 0 if at is not None and at < window.start else min(units, held)
+        if back > 0:
+            window.used = max(0, window.used - back)
+            window.spenders[spender] = held - back
+            if held == back:
+                del window.spenders[spender]
+
+
+class BudgetEmpty(EsclusaError):
+    """A spend inside a handler was denied: the record waits until the reset, its attempt not counted."""
+
+    def __init__(self, budget: str, until: datetime) -> None:
+        self.until = until
+        super().__init__(f"budget {budget} is empty until {until.isoformat(timespec='seconds')}")

@@ -1,0 +1,136 @@
+"""Columns: what they can hold, which of them a record's tracking has, and how an existing table names those."""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from esclusa.model.errors import DeclarationError
+
+ColumnType: TypeAlias = Literal["text", "int", "float", "bool", "time", "date", "decimal", "json", "bytes"]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
+
+TRACKING: dict[str, ColumnType] = {
+    "status": "text",
+    "attempts": "int",
+    "due_at": "time",
+    "fence": "int",
+    "leased_by": "text",
+    "last_error": "json",
+    "created_at": "time",
+    "updated_at": "time",
+}
+"""What every record carries, and its types. The engine needs all of them but created_at and last_error."""
+
+EXTRAS: dict[str, ColumnType] = {
+    "leased_at": "time",
+    "finished_at": "time",
+    "error_type": "text",
+    "error_message": "text",
+}
+"""Written by the engine only where ``track`` names a column for them, for readers of the table. A business field of
+that column reads it."""
+
+_REQUIRED = frozenset(TRACKING) - {"created_at", "last_error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Which column holds which tracking value."""
+
+    columns: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        return self.columns[name]
+
+    def get(self, name: str) -> str | None:
+        return self.columns.get(name)
+
+
+def track(prefix: str = "", **names: str | None) -> Track:
+    """Where an existing table keeps its tracking: under a prefix, or mapped name by name.
+
+    ``track(prefix="media_")`` means ``media_status``, ``media_attempts`` …; ``track(attempts="attempt_count")``
+    renames one; ``created_at=None`` says that the table has none. ``leased_at``, ``finished_at``,
+    ``error_type`` and ``error_message`` are kept only where they are named.
+    """
+    faults = [
+        f"{name} is no tracking value (they are {', '.join([*TRACKING, *EXTRAS])})"
+        for name in names
+        if name not in TRACKING and name not in EXTRAS
+    ]
+    faults += [f"{name} is needed by the engine and must have a column" for name in names if names[name] is None and name in _REQUIRED]
+    columns = {name: prefix + name for name in TRACKING if not (prefix and name == "created_at")}
+    for name, column in names.items():
+        if column is None:
+            columns.pop(name, None)
+        else:
+            columns[name] = column
+    faults += [f"{column!r} (for {name}) is not a column name" for name, column in columns.items() if not NAME.match(column)]
+    twice = sorted({c for c in columns.values() if list(columns.values()).count(c) > 1})
+    faults += [f"column {column} is named for two tracking values" for column in twice]
+    if faults:
+        raise DeclarationError("track", faults)
+    return Track(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A business field of a kind: its name in Python, its column, what the column holds."""
+
+    name: str
+    column: str
+    type: ColumnType
+    nullable: bool
+
+
+_SIMPLE: tuple[tuple[type, ColumnType], ...] = (
+    (bool, "bool"), (int, "int"), (float, "float"), (Decimal, "decimal"), (datetime, "time"), (date, "date"),
+    (str, "text"), (UUID, "text"), (bytes, "bytes"), (dict, "json"), (list, "json"), (tuple, "json"), (set, "json"), (BaseModel, "json"),
+)  # fmt: skip
+
+
+def column_type(info: FieldInfo) -> tuple[ColumnType | None, bool]:
+    """What a column must hold for this field, and whether it may be null. (None, …) if no column can."""
+    annotation = info.annotation
+    options = (
+        [a for a in typing.get_args(annotation) if a is not type(None)]
+        if typing.get_origin(annotation) in (typing.Union, types.UnionType)
+        else [annotation]
+    )
+    nullable = annotation is not None and type(None) in typing.get_args(annotation)
+    kinds = {_column_type(option) for option in options}
+    return (
+        kinds.pop() if len(kinds) == 1 else "json" if None not in kinds and kinds <= {"json", "text", "int", "float", "bool"} else None
+    ), nullable
+
+
+def _column_type(annotation: Any) -> ColumnType | None:
+    origin = typing.get_origin(annotation)
+    if origin is Literal:
+        values = {type(v) for v in typing.get_args(annotation)}
+        return _column_type(values.pop()) if len(values) == 1 else None
+    if origin is typing.Annotated:
+        return _column_type(typing.get_args(annotation)[0])
+    base = origin or annotation
+    if base is Any:
+        return "json"
+    if isinstance(base, type):
+        if issubclass(base, Enum):
+            return "int" if issubclass(base, int) else "text"
+        for candidate, column in _SIMPLE:
+            if issubclass(base, candidate):
+                return column
+    return None

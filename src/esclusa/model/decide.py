@@ -1,0 +1,132 @@
+"""The whole retry policy in one pure function: how an attempt ended becomes what is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from random import Random
+from typing import Any, TypeAlias, assert_never
+
+from esclusa.model.books import DeadLetter, publish
+from esclusa.model.budget import BudgetEmpty
+from esclusa.model.effects import Create, Effect
+from esclusa.model.errors import Failure, Throttled
+from esclusa.model.outcome import Outcome, Retry, To, Wait
+from esclusa.model.retry import error_message, error_type
+from esclusa.model.settlement import Leased, Settlement
+from esclusa.model.stage import Stage
+from esclusa.model.value import value
+
+
+@value
+class Raised:
+    """The handler raised, or its answer could not be used."""
+
+    error: BaseException
+
+
+@value
+class GivenBack:
+    """It was not handled after all (an orderly stop, a run that ended): as if it had not been claimed."""
+
+    reason: str
+
+
+@value
+class OverLimit:
+    """It was claimed past its limit: attempts were used up by crashes."""
+
+
+Ending: TypeAlias = Outcome | Raised | GivenBack | OverLimit
+
+
+def decide(ending: Ending, lease: Leased, stage: Stage, *, now: datetime, rng: Random, who: str, run: str | None = None) -> Settlement:
+    """What to settle. No I/O, no clock, no randomness of its own; raises nothing but on an undeclared answer."""
+    outcome: Wait | Retry
+    match ending:
+        case To():
+            return _move(lease, stage, ending, now, who, run)
+        case Wait() | Retry():
+            outcome = ending
+        case Raised(Throttled() as error):
+            outcome = Wait(error.after, error_message(error))
+        case Raised(BudgetEmpty() as error):
+            outcome = Wait(error.until, error_message(error))
+        case Raised(error):
+            outcome = Retry(error)
+        case GivenBack(reason):
+            outcome = Wait(0, reason)
+        case OverLimit():
+            outcome = Retry("the worker that held it stopped without answering", type="crash", permanent=True)
+        case _:
+            assert_never(ending)
+    said = _wait(lease, stage, outcome) if isinstance(outcome, Wait) else _retry(lease, stage, outcome, now, rng)
+    record = lease.record
+    return Settlement(lease.ref, frm=(record.status,), fence=record.fence, who=who, run=run, attempt=record.attempts, **said)
+
+
+def _move(lease: Leased, stage: Stage, to: To, now: datetime, who: str, run: str | None) -> Settlement:
+    """The way that nearly every record goes, and so without detours."""
+    record = lease.record
+    attempts = to.attempts if to.attempts is not None else 0 if to.state in stage.resets else None
+    error = None if to.fault is None else _error(lease, error_type(to.fault), error_message(to.fault), now)
+    reason = to.reason if error is None or to.reason is not None else error["type"]
+    return Settlement(
+        lease.ref, to.state, (record.status,), record.fence, stage.kind.check_fields(to.fields), attempts, to.after,
+        error=error, clear_error=error is None, effects=to.also, who=who, run=run, attempt=record.attempts, reason=reason,
+    )  # fmt: skip
+
+
+def _wait(lease: Leased, stage: Stage, wait: Wait) -> dict[str, Any]:
+    attempts = max(0, lease.attempt - 1) if wait.attempts is None else wait.attempts
+    fields = stage.kind.check_fields(wait.fields)
+    to = _home(lease, stage)
+    return {"to": to, "fields": fields, "attempts": attempts, "delay": wait.delay, "until": wait.until, "reason": wait.reason}
+
+
+def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random) -> dict[str, Any]:
+    kind_of, message = _name(retry)
+    failure = retry.error if isinstance(retry.error, Failure) else None
+    policy = stage.retry.of(kind_of)
+    error = _error(lease, kind_of, message, now)
+    said = {"fields": stage.kind.check_fields(retry.fields), "attempts": retry.attempts, "error": error}
+    final = retry.permanent or (failure is not None and failure.permanent) or kind_of in stage.retry.permanent
+    if stage.exhausted is not None and (final or policy.spent(lease.attempt)):
+        reason = "permanent error" if final else f"reached the maximum of attempts ({policy.tries})"
+        belonging = () if stage.on_exhausted is None else stage.on_exhausted(lease.record)
+        effects = (*retry.also, *belonging, *_dead_letter(stage, lease, error, reason))
+        return said | {"to": stage.exhausted, "reason": reason, "effects": effects}
+    least = retry.after if retry.after is not None else failure.after if failure is not None else None
+    delay = policy.delay(max(1, lease.attempt), rng) if least is None else least
+    tries = f"/{policy.tries}" if policy.tries is not None else ""
+    reason = f"attempt {lease.attempt}{tries}, will retry"
+    return said | {"to": stage.retry_to, "delay": delay, "effects": retry.also, "reason": reason}
+
+
+def _error(lease: Leased, type: str, message: str, now: datetime) -> dict[str, Any]:
+    return {"message": message, "type": type, "timestamp": now.isoformat(), "attempt": lease.attempt}
+
+
+def _home(lease: Leased, stage: Stage) -> str:
+    """Where a record goes that was not handled after all: the state it was taken from, if it can."""
+    life, here = stage.kind.lifecycle, lease.record.status
+    return lease.taken if lease.taken == here or life.allows(here, lease.taken) else stage.retry_to
+
+
+def _name(retry: Retry) -> tuple[str, str]:
+    if isinstance(retry.error, BaseException):
+        return retry.type or error_type(retry.error), error_message(retry.error)
+    return retry.type or "error", retry.error[:2000]
+
+
+def _dead_letter(stage: Stage, lease: Leased, error: Mapping[str, Any], reason: str) -> tuple[Effect, ...]:
+    """The letter in its table and, where the stage names a topic, the same words as a message in the outbox."""
+    record = lease.record
+    told = {"error_type": error["type"], "error_message": error["message"], "attempts": lease.attempt, "timestamp": error["timestamp"]}
+    payload = (record.kind.as_json(record) if stage.letter is None else stage.letter(record)) | told
+    letter = DeadLetter(
+        table_name=lease.ref.kind.table, record_id=record.id, state_before=lease.taken, error_type=error["type"],
+        error_message=error["message"], attempts=lease.attempt, reason=reason, payload=payload,
+    )  # fmt: skip
+    message = () if stage.letters_to is None else (publish(stage.letters_to, payload, error_type=error["type"]),)
+    return Create(letter), *message

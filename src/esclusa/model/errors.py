@@ -1,0 +1,114 @@
+"""Every error that Esclusa raises on purpose. Each says what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class EsclusaError(Exception):
+    """The root: catching it catches everything that Esclusa raises on purpose."""
+
+
+class FaultsError(EsclusaError):
+    """Several faults found in one pass, reported together."""
+
+    def __init__(self, what: str, faults: Iterable[str]) -> None:
+        self.what = what
+        self.faults = tuple(faults)
+        super().__init__(what + "".join(f"\n  - {fault}" for fault in self.faults))
+
+
+class DeclarationError(FaultsError):
+    """A lifecycle, record, stage or cycle is declared wrongly; raised where it is declared."""
+
+
+class SettingsError(FaultsError):
+    """Settings are wrong; every fault names its setting."""
+
+
+class SchemaError(FaultsError):
+    """The store's tables do not fit the declared kinds, and adding columns cannot mend it."""
+
+
+class MigrationError(EsclusaError):
+    """A migration cannot run: it was edited after it ran, or the schema is newer than this program."""
+
+
+class UndeclaredMove(EsclusaError):
+    """A move that the lifecycle does not have."""
+
+    def __init__(self, where: str, frm: str, to: str, allowed: Iterable[str]) -> None:
+        self.frm, self.to = frm, to
+        targets = ", ".join(allowed) or "nothing: it is terminal"
+        super().__init__(f"{where}: the move {frm} -> {to} is not declared; from {frm} it can go to {targets}")
+
+
+class BadQuery(EsclusaError):
+    """A filter, order or cursor that this kind cannot answer."""
+
+
+class BadRecord(EsclusaError):
+    """A record whose fields do not fit its declaration."""
+
+
+class NotFound(EsclusaError):
+    """There is no such kind, record, cycle or budget."""
+
+
+class AlreadyRunning(EsclusaError):
+    """The cycle is running now, here or elsewhere, and may not overlap itself."""
+
+
+class Paused(EsclusaError):
+    """The cycle is paused; resume it first."""
+
+
+class StoreUnavailable(EsclusaError):
+    """The store does not answer now. Transient: the same call may go through later."""
+
+
+class StoreConflict(EsclusaError):
+    """The store gave up on this transaction because of another one. Transient."""
+
+
+class ArtifactError(EsclusaError):
+    """The artifact store refused or failed."""
+
+    error_type = "storage_error"
+
+
+class ArtifactExists(ArtifactError):
+    """A create-only put found an object of that name."""
+
+
+class ArtifactMissing(ArtifactError):
+    """There is no object of that name."""
+
+
+class Failure(EsclusaError):
+    """Raise it in a handler to end the attempt with a type of your own.
+
+    ``type`` names the error in the record, the history and the metrics; ``after`` is the least delay
+    before the next attempt (a provider's ``Retry-After``); ``permanent`` ends the record at once.
+    """
+
+    permanent = False
+
+    def __init__(self, message: str, *, type: str | None = None, after: float | None = None) -> None:
+        self.type = type
+        self.after = after
+        super().__init__(message)
+
+
+class Permanent(Failure):
+    """No later attempt can mend this: the record goes to its exhausted state at once."""
+
+    permanent = True
+
+
+class Throttled(EsclusaError):
+    """The outside asks us to slow down. The record waits ``after`` seconds; the attempt is not counted."""
+
+    def __init__(self, message: str, *, after: float) -> None:
+        self.after = after
+        super().__init__(message)

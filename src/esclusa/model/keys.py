@@ -1,0 +1,47 @@
+"""Keys: the id of a record that has a key is made of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from enum import Enum
+from functools import lru_cache
+from urllib.parse import quote
+
+
+def key_id(parts: Sequence[object]) -> str:
+    """An id from key parts: readable, injective, safe in URLs and as a document name."""
+    text = ":".join(map(_named, parts))
+    if not text.strip("."):
+        text = text.replace(".", "%2E")  # '.' and '..' are no names
+    if text and len(text) <= 400:
+        return text
+    return f"{text[:300]}~{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> list[str]:
+    """The ids of keys that are alike but for the part at ``place``: what ``key_id`` makes of each."""
+    if len(parts) == 1:
+        return [key_id([value]) for value in values]
+    names = [_named(part) for part in parts]
+    head, tail = "".join(f"{n}:" for n in names[:place]), "".join(f":{n}" for n in names[place + 1 :])
+    ids = [f"{head}{_quoted(value) if type(value) is str else _named(value)}{tail}" for value in values]
+    if max(map(len, ids), default=0) <= 400:
+        return ids
+    return [id if len(id) <= 400 else key_id([*parts[:place], v, *parts[place + 1 :]]) for id, v in zip(ids, values, strict=True)]
+
+
+def _named(part: object) -> str:
+    return "~" if part is None else _quoted(_plain(part))
+
+
+@lru_cache(maxsize=1 << 16)  # the same few parts come in very many keys
+def _quoted(text: str) -> str:
+    return quote(text, safe="").replace("~", "%7E")
+
+
+def _plain(part: object) -> str:
+    if isinstance(part, datetime):
+        return part.isoformat()
+    return str(part.value if isinstance(part, Enum) else part)

@@ -1,0 +1,125 @@
+"""Lifecycles: the states a record may be in and the moves between them, written with arrows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from esclusa.model.errors import DeclarationError, UndeclaredMove
+
+_STATE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Lifecycle:
+    """The states and moves of a kind of record.
+
+    Each line is a chain of arrows; ``|`` separates alternatives; ``#`` starts a comment. The first state
+    named is the initial one; a state without a way out is terminal::
+
+        pending -> downloading -> success
+        downloading -> pending | error
+        error -> pending
+
+    Checked at once: every state can be reached from the initial one, and from every state some terminal
+    state can be reached (``endless=True`` declares a lifecycle that has none).
+    """
+
+    states: tuple[str, ...]
+    moves: frozenset[tuple[str, str]]
+    endless: bool
+    _targets: dict[str, tuple[str, ...]] = field(repr=False, compare=False, hash=False)
+
+    def __init__(self, text: str, *, endless: bool = False) -> None:
+        states, moves, faults = _parse(text)
+        if not faults:
+            faults = _check(states, moves, endless=endless)
+        if faults:
+            raise DeclarationError("lifecycle", faults)
+        put = object.__setattr__
+        put(self, "states", tuple(states))
+        put(self, "moves", frozenset(moves))
+        put(self, "endless", endless)
+        put(self, "_targets", {s: tuple(t for t in states if (s, t) in moves) for s in states})
+
+    @property
+    def initial(self) -> str:
+        return self.states[0]
+
+    @property
+    def terminal(self) -> frozenset[str]:
+        return frozenset(s for s in self.states if not self._targets[s])
+
+    def targets(self, state: str) -> tuple[str, ...]:
+        """The states that ``state`` can move to, in the order they were declared."""
+        return self._targets.get(state, ())
+
+    def sources(self, state: str) -> tuple[str, ...]:
+        """The states that can move to ``state``."""
+        return tuple(s for s in self.states if (s, state) in self.moves)
+
+    def allows(self, frm: str, to: str) -> bool:
+        return (frm, to) in self.moves
+
+    def check(self, frm: str, to: str, where: str) -> None:
+        """Raise UndeclaredMove unless the move is declared; ``where`` names the record in the message."""
+        if (frm, to) not in self.moves:
+            raise UndeclaredMove(where, frm, to, self.targets(frm))
+
+    def mermaid(self) -> str:
+        """The lifecycle as a Mermaid state diagram."""
+        lines = ["stateDiagram-v2", f"    [*] --> {self.initial}"]
+        lines += [f"    {s} --> {t}" for s in self.states for t in self._targets[s]]
+        lines += [f"    {s} --> [*]" for s in self.states if not self._targets[s]]
+        return "\n".join(lines)
+
+
+def _parse(text: str) -> tuple[list[str], set[tuple[str, str]], list[str]]:
+    states: list[str] = []
+    moves: set[tuple[str, str]] = set()
+    faults: list[str] = []
+    for number, written in enumerate(text.splitlines(), 1):
+        line = written.split("#", 1)[0].strip()
+        if not line:
+            continue
+        before: list[str] = []
+        for segment in line.split("->"):
+            names = [name.strip() for name in segment.split("|")]
+            for name in names:
+                if not _STATE.match(name):
+                    faults.append(f"line {number}: {name!r} is not a state name (letters, digits, _ and -; in {line!r})")
+                elif name not in states:
+                    states.append(name)
+            for a in before:
+                for b in names:
+                    if a == b:
+                        faults.append(f"line {number}: {a} -> {b} is not a move; waiting and retrying need no arrow")
+                    moves.add((a, b))
+            before = names
+    if not states and not faults:
+        faults.append("it has no states; write for example 'pending -> working -> done'")
+    return states, moves, faults
+
+
+def _check(states: list[str], moves: set[tuple[str, str]], *, endless: bool) -> list[str]:
+    reached = _closure({states[0]}, moves)
+    faults = [f"state {s} cannot be reached from the initial state {states[0]}" for s in states if s not in reached]
+    terminal = {s for s in states if not any(a == s for a, _ in moves)}
+    if endless:
+        return faults
+    if not terminal:
+        return [*faults, "it has no terminal state: every state has a way out (say endless=True if that is meant)"]
+    ends = _closure(terminal, {(b, a) for a, b in moves})
+    faults += [f"state {s} is a trap: no terminal state can be reached from it" for s in states if s not in ends]
+    return faults
+
+
+def _closure(start: set[str], moves: set[tuple[str, str]]) -> set[str]:
+    seen, todo = set(start), list(start)
+    while todo:
+        here = todo.pop()
+        for a, b in moves:
+            if a == here and b not in seen:
+                seen.add(b)
+                todo.append(b)
+    return seen

@@ -1,0 +1,94 @@
+"""Settings as declared: typed fields that say where their value comes from, what it is for, and whether it is secret."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+_KEY = "esclusa"
+
+
+def option(env: str | Sequence[str], default: Any = ..., *, secret: bool = False, help: str = "", **limits: Any) -> Any:
+    """A setting of a pipeline: a field of its settings model that the environment, the settings file or both may give.
+
+    ``env`` is its name in the environment (several: the last one that is set wins); in the settings file it is the
+    field's name under the pipeline's table. ``secret`` values are never shown: annotate them ``SecretStr``.
+    ``limits`` are pydantic's (``ge=1``, ``pattern=…``)::
+
+        class MediaSettings(BaseModel):
+            timeout_seconds: float = option("MEDIA_TIMEOUT_SECONDS", 30.0, gt=0, help="Seconds for one download.")
+            secret: SecretStr | None = option("META_APP_SECRET", None, secret=True, help="Signs the webhook.")
+
+        app = App("media", settings=MediaSettings)
+    """
+    names: list[Any] = [env] if isinstance(env, str) else list(env)
+    return Field(default, description=help, json_schema_extra={_KEY: {"env": names, "secret": secret}}, **limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One declared setting, as the loader, ``esclusa doctor`` and the reference see it."""
+
+    field: str
+    env: tuple[str, ...]
+    secret: bool
+    help: str
+    required: bool
+    default: Any
+    allowed: str
+    many: bool
+    """Whether it holds a list, which text gives with commas."""
+
+
+def options_of(model: type[BaseModel], prefix: str = "") -> Iterator[Option]:
+    """The settings that a model declares. A field that names no environment gets ``PREFIX_FIELD``."""
+    for name, info in model.model_fields.items():
+        extra = info.json_schema_extra
+        said: Any = extra.get(_KEY) if isinstance(extra, dict) else None
+        if said is None and not prefix:
+            continue  # a field of the house's own that is no setting
+        env = tuple(said["env"]) if said else (f"{prefix}_{name}".upper().replace("-", "_"),)
+        secret = bool(said and said["secret"]) or SecretStr in _types(info.annotation)
+        default = None if info.default is PydanticUndefined else info.default
+        if info.default_factory is not None:
+            default = info.get_default(call_default_factory=True, validated_data={})
+        many = any(typing.get_origin(t) in (list, tuple, set, frozenset) for t in _types(info.annotation))
+        yield Option(name, env, secret, info.description or "", info.is_required(), default, allowed(info), many)
+
+
+def allowed(info: FieldInfo) -> str:
+    """What the field accepts, in words: ``a whole number, 1 or more``, ``one of auto, json, text``."""
+    words = " or ".join(dict.fromkeys(_words(t) for t in _types(info.annotation) if t is not type(None)))
+    limits = []
+    for limit in info.metadata:
+        for name, text in (("ge", "{} or more"), ("gt", "more than {}"), ("le", "{} or less"), ("lt", "less than {}")):
+            if (bound := getattr(limit, name, None)) is not None:
+                limits.append(text.format(bound))
+        if (pattern := getattr(limit, "pattern", None)) is not None:
+            limits.append(f"matching {pattern}")
+    return f"{words}, {' and '.join(limits)}" if limits else words
+
+
+def _types(annotation: Any) -> list[Any]:
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return [t for part in typing.get_args(annotation) for t in _types(part)]
+    if origin is typing.Annotated:
+        return _types(typing.get_args(annotation)[0])
+    return [annotation]
+
+
+def _words(annotation: Any) -> str:
+    if typing.get_origin(annotation) is Literal:
+        return "one of " + ", ".join(map(str, typing.get_args(annotation)))
+    if typing.get_origin(annotation) in (list, tuple, set, frozenset):
+        return "a list, separated by commas"
+    simple = {bool: "true or false", int: "a whole number", float: "a number", str: "text", SecretStr: "text"}
+    return simple.get(annotation, f"a {getattr(annotation, '__name__', annotation)}")

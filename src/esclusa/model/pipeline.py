@@ -1,0 +1,310 @@
+"""App: the declaration of a pipeline — its records, stages, cycles and doors. It does nothing by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from esclusa.model import schedule as schedules
+from esclusa.model.budget import Budget
+from esclusa.model.effects import Effect
+from esclusa.model.errors import BadQuery, DeclarationError
+from esclusa.model.query import Query, Where, conditions, query
+from esclusa.model.record import Kind, Record
+from esclusa.model.retry import Backoff
+from esclusa.model.schedule import Schedule
+from esclusa.model.stage import Cycle, Stage, make_stage
+from esclusa.model.view import Look, View
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+FromSettings = Callable[[Any], T]
+"""An option may be a function of the pipeline's settings: ``concurrency=lambda s: s.max_concurrent``."""
+
+FUNCTIONS = frozenset({"handler", "letter", "on_exhausted"})
+"""Options of a stage that are functions themselves, not functions of the settings."""
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
+
+
+class NoSettings(BaseModel):
+    """The settings of a pipeline that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a pipeline asks of its records; with ``average`` it asks for a summary, with the mean of that field."""
+
+    query: Query
+    average: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A pipeline with its settings filled in: what the engine runs."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    stages: tuple[Stage, ...]
+    cycles: tuple[Cycle, ...]
+    budgets: tuple[Budget, ...]
+    settings: BaseModel
+    app: App
+    parts: tuple[Stage, ...] = ()
+    """Its stages once more, as narrow as its runs drain them."""
+    questions: tuple[Question, ...] = ()
+
+
+@dataclass(slots=True)
+class App:
+    """A pipeline: declare its stages and cycles with the decorators, list it in ``ESCLUSA_PIPELINES``."""
+
+    name: str
+    settings: type[BaseModel] = NoSettings
+    records: list[type[Record]] = field(default_factory=list)
+    budgets: list[Budget | FromSettings[Budget]] = field(default_factory=list)
+    lifespan_: Callable[[Any], AbstractAsyncContextManager[Any]] | None = None
+    routes_: Callable[[Any], Any] | None = None
+    commands_: Callable[[], Any] | None = None
+    checks_: Callable[[Any], Any] | None = None
+    needs_: Callable[[Any], Iterable[str]] | None = None
+    views: list[View] = field(default_factory=list)
+    _stages: list[tuple[str, type[Record], dict[str, Any]]] = field(default_factory=list)
+    _cycles: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    _parts: list[tuple[str, Where]] = field(default_factory=list)
+    _questions: list[Question] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise DeclarationError("App", [f"{self.name!r} is not a pipeline name (lower case letters, digits and -)"])
+
+    def stage(
+        self,
+        record: type[Record],
+        *,
+        take: str | Sequence[str],
+        hold: str | None = None,
+        exhausted: str | None = None,
+        retry_to: str | None = None,
+        where: Where | None = None,
+        order: str | Sequence[str] = (),
+        retry: Backoff | FromSettings[Backoff] | None = None,
+        every: Schedule | str | float | timedelta | FromSettings[Schedule | str | float] | None = None,
+        concurrency: int | FromSettings[int] = 16,
+        batch: int | FromSettings[int] | None = None,
+        budget: Budget | FromSettings[Budget | None] | None = None,
+        cost: int = 1,
+        timeout: str | float | FromSettings[str | float] | None = None,
+        lease: str | float | FromSettings[str | float] | None = None,
+        letter: Callable[[Any], dict[str, Any]] | None = None,
+        letters_to: str | FromSettings[str | None] | None = None,
+        on_exhausted: Callable[[Any], Sequence[Effect]] | None = None,
+        alert_rate: float | FromSettings[float] | None = 0.2,
+        alert_min: int | FromSettings[int] = 5,
+        eager: bool = False,
+        cycle: bool = True,
+        counters: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a stage; the decorated handler takes the record (or, with ``batch``, a list) and the attempt.
+
+        take, hold: the states it claims from and holds in (no hold: it is held where it is). exhausted: where a
+        record goes when its tries are used up or an error is permanent. retry_to: where it goes between tries
+        (the first take state). where, order: which records, in which order (oldest due first). every: its cycle's
+        schedule (None: as soon as something is due). batch: the handler gets up to so many and answers with one
+        outcome each. budget, cost: reserved before each claim. timeout: seconds for one call of the handler.
+        letter: what a dead letter says of the record (all of it by default). letters_to: a topic to which dead letters are
+        published too, by the outbox. on_exhausted: the effects that belong to going to the exhausted state, however the record
+        came there (tries used up, an error, crashes); a handler that moves it there by ``To`` names its effects itself.
+        eager: a run that a person starts takes also what is not due yet, each record once.
+        cycle=False: it has no cycle of its own; another one drains it. counters: what a run calls the engine's counters
+        (``{"retried": "retryable"}``); those named here are told even when they are 0.
+        """
+
+        def declare(handler: F) -> F:
+            slug = name or handler.__name__.replace("_", "-")
+            options: dict[str, Any] = dict(  # noqa: C408
+                handler=handler, take=take, hold=hold, exhausted=exhausted, retry_to=retry_to, where=where, order=order, retry=retry,
+                concurrency=concurrency, batch=batch, budget=budget, cost=cost, timeout=timeout, lease=lease, letter=letter,
+                letters_to=letters_to, on_exhausted=on_exhausted,
+            )  # fmt: skip
+            if not any(callable(v) for k, v in options.items() if k not in FUNCTIONS):
+                make_stage(f"{self.name}.{slug}", record.kind, **options)  # faults are told where they are declared
+            self._stages.append((slug, record, options))
+            if cycle:
+                options = {
+                    "every": every,
+                    "stages": (slug,),
+                    "function": None,
+                    "alone": False,
+                    "eager": eager,
+                    "alert_rate": alert_rate,
+                    "alert_min": alert_min,
+                    "counters": counters or {},
+                }
+                self._cycles.append((slug, options))
+            if record not in self.records:
+                self.records.append(record)
+            return handler
+
+        return declare
+
+    def cycle(
+        self,
+        *,
+        every: Schedule | str | float | timedelta | FromSettings[Schedule | str | float] | None = None,
+        stages: Sequence[str] = (),
+        alone: bool = False,
+        eager: bool = False,
+        alert_rate: float | FromSettings[float] | None = 0.2,
+        alert_min: int | FromSettings[int] = 5,
+        counters: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a cycle with a function of its own: ``async def ingest(run)``. ``alone``: one at a time in the cluster."""
+
+        def declare(function: F) -> F:
+            slug = name or function.__name__.replace("_", "-")
+            schedule = schedules.OnCall() if every is None else every
+            options = {
+                "every": schedule,
+                "stages": tuple(stages),
+                "function": function,
+                "alone": alone,
+                "eager": eager,
+                "alert_rate": alert_rate,
+                "alert_min": alert_min,
+                "counters": counters or {},
+            }
+            self._cycles.append((slug, options))
+            return function
+
+        return declare
+
+    def parts(self, stage: str, *where: Where) -> None:
+        """Declare that runs drain a stage in these parts (``run.drain(stage, where=…)``), so that a store which needs an index
+        for every question has one. Which fields are compared, and how, counts; the values do not."""
+        self._parts += [(stage, each) for each in where]
+
+    def asks(
+        self,
+        record: type[Record],
+        where: Where | None = None,
+        *,
+        order: str | tuple[str, ...] = (),
+        archived: bool = False,
+        average: str | None = None,
+    ) -> None:
+        """Declare a question that handlers or routes ask of records, for the same reason. Values that are compared with ``=``
+        alone, in the order of the ids, need no declaration; nor does what ``index=`` of the record says."""
+        self._questions.append(Question(query(record, where, order=order, archived=archived), average))
+
+    def view(
+        self, title: str, *, of: type[Record] | None = None, where: Where | None = None, name: str | None = None, **languages: str
+    ) -> Callable[[Look], Look]:
+        """Declare a view: the decorated function answers one page of it, ``(records, limit, after)`` to ``{"items": […], "next": …}``.
+
+        title: in English; other languages by their code, ``es="…"``. of, where: the records that it is about; they are counted
+        wherever the view is named, and an item with an ``id`` leads to one of them.
+        """
+
+        def declare(look: Look) -> Look:
+            slug = name or getattr(look, "__name__", "view").replace("_", "-")
+            if any(view.name == f"{self.name}.{slug}" for view in self.views):
+                raise DeclarationError(f"pipeline {self.name}", [f"two views are called {slug}"])
+            kind = None if of is None else of.kind
+            self.views.append(View(f"{self.name}.{slug}", {"en": title, **languages}, look, kind, dict(where or {})))
+            return look
+
+        return declare
+
+    def lifespan(self, opener: Callable[[Any], AbstractAsyncContextManager[Any]]) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
+        """Declare what lives as long as the process does (an HTTP session, a client); handlers see it as ``at.context``."""
+        self.lifespan_ = opener
+        return opener
+
+    def routes(self, build: F) -> F:
+        """Declare a function that builds the pipeline's own HTTP routes; called only where a server starts."""
+        self.routes_ = build
+        return build
+
+    def commands(self, build: F) -> F:
+        """Declare a function that builds the pipeline's own commands (a click group); called only by the command line."""
+        self.commands_ = build
+        return build
+
+    def checks(self, check: F) -> F:
+        """Declare a function that yields what ``esclusa doctor`` and ``/readyz`` should say of the settings."""
+        self.checks_ = check
+        return check
+
+    def needs(self, missing: F) -> F:
+        """Declare a function of the settings that yields what is missing for a run, one text each that names the setting. While
+        it yields any, its cycles are refused at once; servers start, and ``esclusa doctor`` and ``/readyz`` say it."""
+        self.needs_ = missing
+        return missing
+
+    def bind(self, settings: BaseModel) -> Plan:
+        """Fill the settings in; DeclarationError tells every fault at once."""
+        faults: list[str] = []
+        stages: dict[str, Stage] = {}
+        for slug, record, options in self._stages:
+            try:
+                resolved = {k: v if k in FUNCTIONS else _resolve(v, settings) for k, v in options.items()}
+                if slug in stages:
+                    faults.append(f"two stages are called {slug}")
+                stages[slug] = make_stage(f"{self.name}.{slug}", record.kind, **resolved)
+            except DeclarationError as error:
+                faults += [f"{error.what}: {fault}" for fault in error.faults]
+        stages = {slug: replace(stage, resets=_resets(stage, stages.values())) for slug, stage in stages.items()}
+        cycles: dict[str, Cycle] = {}
+        for slug, options in self._cycles:
+            try:
+                cycles[slug] = self._bind_cycle(slug, options, stages, settings)
+            except DeclarationError as error:
+                faults += [f"cycle {slug}: {fault}" for fault in error.faults]
+        parts: list[Stage] = []
+        for slug, where in self._parts:
+            if slug not in stages:
+                faults.append(f"parts: there is no stage {slug}")
+                continue
+            try:
+                narrow = conditions(stages[slug].kind, where)
+                parts.append(replace(stages[slug], where=stages[slug].where + narrow))
+            except BadQuery as error:
+                faults.append(f"parts of {slug}: {error}")
+        if faults:
+            raise DeclarationError(f"pipeline {self.name}", faults)
+        kinds = dict.fromkeys([r.kind for r in self.records] + [s.kind for s in stages.values()])
+        budgets = {b.name: b for b in (_resolve(b, settings) for b in self.budgets)}
+        budgets |= {s.budget.name: s.budget for s in stages.values() if s.budget is not None}
+        return Plan(
+            self.name, tuple(kinds), tuple(stages.values()), tuple(cycles.values()), tuple(budgets.values()), settings, self,
+            tuple(parts), tuple(self._questions),
+        )  # fmt: skip
+
+    def _bind_cycle(self, slug: str, options: dict[str, Any], stages: dict[str, Stage], settings: BaseModel) -> Cycle:
+        missing = [name for name in options["stages"] if name not in stages]
+        if missing:
+            raise DeclarationError(slug, [f"there is no stage {name}" for name in missing])
+        return Cycle(
+            name=f"{self.name}.{slug}", schedule=schedules.parse(_resolve(options["every"], settings)),
+            stages=tuple(stages[name] for name in options["stages"]), function=options["function"], alone=options["alone"],
+            eager=options["eager"], counters=options["counters"],
+            alert_rate=_resolve(options["alert_rate"], settings), alert_min=_resolve(options["alert_min"], settings),
+        )  # fmt: skip
+
+
+def _resolve(value: Any, settings: BaseModel) -> Any:
+    return value(settings) if callable(value) and not isinstance(value, type) else value
+
+
+def _resets(stage: Stage, stages: Any) -> frozenset[str]:
+    """States whose arrival starts a new count of attempts: those that another stage of the kind takes."""
+    return frozenset(state for other in stages if other.kind == stage.kind and other.name != stage.name for state in other.take)

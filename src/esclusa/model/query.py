@@ -1,0 +1,286 @@
+"""The small portable query: what every store can answer alike."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+from esclusa.model.columns import ColumnType
+from esclusa.model.errors import BadQuery
+from esclusa.model.record import Kind, Record
+
+Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cond:
+    """One test on one field."""
+
+    op: Op
+    value: Any = None
+
+
+null: Final = Cond("null")
+not_null: Final = Cond("not_null")
+
+
+def one_of(*values: Any) -> Cond:
+    return Cond("in", values)
+
+
+def below(value: Any) -> Cond:
+    return Cond("lt", value)
+
+
+def at_most(value: Any) -> Cond:
+    return Cond("le", value)
+
+
+def above(value: Any) -> Cond:
+    return Cond("gt", value)
+
+
+def at_least(value: Any) -> Cond:
+    return Cond("ge", value)
+
+
+Test: TypeAlias = "Cond | tuple[Cond, ...] | Any"
+"""What a filter may say of a field: a value to equal, a condition, or several that must all hold."""
+
+Where: TypeAlias = Mapping[str, Test]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    field: str
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which records, in which order, how many, after which cursor. The id always breaks ties."""
+
+    kind: Kind
+    where: tuple[tuple[str, Cond], ...] = ()
+    order: tuple[Order, ...] = ()
+    limit: int = 100
+    after: str | None = None
+    archived: bool = False
+
+    def but(self, **changes: Any) -> Query:
+        return replace(self, **changes)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of an answer; ``next`` is the cursor of the following one, None at the end."""
+
+    items: list[T]
+    next: str | None
+
+
+def query(
+    kind: Kind | type[Record],
+    where: Where | None = None,
+    *,
+    order: str | tuple[str, ...] = (),
+    limit: int = 100,
+    after: str | None = None,
+    archived: bool = False,
+) -> Query:
+    """Build a query and check it against the kind; BadQuery names the field that is wrong.
+
+    ``where={"platform": "twitter", "attempts": above(3), "imagen_url": not_null}``; ``order="-updated_at"``.
+    """
+    kind = kind if isinstance(kind, Kind) else kind.kind
+    names = (order,) if isinstance(order, str) else order
+    orders = tuple(Order(n.removeprefix("-"), n.startswith("-")) for n in names)
+    for item in orders:
+        if kind.types.get(item.field) in (None, "json", "bytes"):
+            raise BadQuery(f"{kind.table} cannot be ordered by {item.field}")
+    if not 1 <= limit <= 10_000:
+        raise BadQuery(f"limit must be between 1 and 10000, not {limit}")
+    return Query(kind, conditions(kind, where or {}, archived=archived), orders, limit, after, archived)
+
+
+ARCHIVE_COLUMNS: dict[str, ColumnType] = {"archived_at": "time", "export_id": "text"}
+"""What an archive holds besides the record; archived queries may ask for it."""
+
+
+def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tuple[str, Cond], ...]:
+    """The filter as checked conditions, values converted to the fields' types."""
+    out = []
+    types = {**kind.types, **ARCHIVE_COLUMNS} if archived else kind.types
+    for name, said in where.items():
+        for cond in _conds(said):
+            column = types.get(name)
+            if column is None:
+                raise BadQuery(f"{kind.table} has no field {name}; it has {', '.join(types)}")
+            if column in ("json", "bytes") and cond.op not in ("null", "not_null"):
+                raise BadQuery(f"{kind.table}.{name} holds {column} and cannot be compared")
+            out.append((name, _convert(f"{kind.table}.{name}", column, cond)))
+    return tuple(out)
+
+
+_SAID = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
+_OPS: dict[str, Op] = {">=": "ge", "<=": "le", ">": "gt", "<": "lt"}
+
+
+def parse_filter(kind: Kind, said: Iterable[str], *, archived: bool = False) -> dict[str, Test]:
+    """A filter as people write it, checked against the kind: ``field=value``, ``field=a,b`` (one of), ``field>=value`` (also
+    ``<=``, ``>``, ``<``), ``field=null``, ``field!=null``. All must hold. A value in double quotes is taken as it is.
+    BadQuery says what is wrong."""
+    tests: dict[str, tuple[Cond, ...]] = {}
+    for text in said:
+        match = _SAID.fullmatch(text)
+        if match is None:
+            raise BadQuery(f"{text!r} is not a filter; write field=value, field=a,b, field>=value, field=null or field!=null")
+        name, sign, value = match[1], match[2], match[3].strip()
+        tests[name] = (*tests.get(name, ()), _said_cond(text, sign, value))
+    conditions(kind, tests, archived=archived)
+    return {name: conds[0] if len(conds) == 1 else conds for name, conds in tests.items()}
+
+
+def _said_cond(text: str, sign: str, value: str) -> Cond:
+    quoted = len(value) >= 2 and value[0] == value[-1] == '"'
+    if sign == "!=":
+        if value.lower() != "null":
+            raise BadQuery(f"{text!r}: != is for null only (field!=null); name the values that are wanted instead")
+        return not_null
+    if quoted:
+        return Cond(_OPS.get(sign, "eq"), value[1:-1])
+    if sign in _OPS:
+        return Cond(_OPS[sign], value)
+    if value.lower() == "null":
+        return null
+    return one_of(*(part.strip() for part in value.split(","))) if "," in value else Cond("eq", value)
+
+
+def matches(values: Mapping[str, Any], where: tuple[tuple[str, Cond], ...]) -> bool:
+    """Whether a record with these values passes; the meaning that every store must reproduce."""
+    return all(_holds(values.get(name), cond) for name, cond in where)
+
+
+def _holds(value: Any, cond: Cond) -> bool:
+    match cond.op:
+        case "null":
+            return value is None
+        case "not_null":
+            return value is not None
+        case "eq":
+            return value is not None and value == cond.value
+        case "in":
+            return value is not None and value in cond.value
+    if value is None:
+        return False
+    match cond.op:
+        case "lt":
+            return bool(value < cond.value)
+        case "le":
+            return bool(value <= cond.value)
+        case "gt":
+            return bool(value > cond.value)
+        case "ge":
+            return bool(value >= cond.value)
+
+
+def _conds(said: Test) -> tuple[Cond, ...]:
+    if said is None:
+        return (null,)
+    if isinstance(said, Cond):
+        return (said,)
+    if isinstance(said, tuple) and said and all(isinstance(s, Cond) for s in said):
+        return said
+    if isinstance(said, list | tuple | set | frozenset):
+        return (Cond("in", tuple(said)),)
+    return (Cond("eq", said),)
+
+
+def _convert(name: str, column: ColumnType, cond: Cond) -> Cond:
+    if cond.op in ("null", "not_null"):
+        return cond
+    if cond.op == "in":
+        values = tuple(_value(name, column, v) for v in cond.value)
+        if len(values) > 1000:
+            raise BadQuery(f"{name}: at most 1000 values, not {len(values)}")
+        return Cond("in", values)
+    return Cond(cond.op, _value(name, column, cond.value))
+
+
+def _value(name: str, column: ColumnType, value: Any) -> Any:
+    try:
+        return _CONVERT[column](value)
+    except (ValueError, TypeError, ArithmeticError):
+        raise BadQuery(f"{name} is compared with a value of type {column}, not {value!r:.80}") from None
+
+
+def _time(value: Any) -> datetime:
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise ValueError("a time needs its zone")
+    return moment
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return (
+        {"true": True, "false": False, "1": True, "0": False}[value.lower()]
+        if isinstance(value, str) and value.lower() in ("true", "false", "1", "0")
+        else _refuse()
+    )
+
+
+def _refuse() -> Any:
+    raise ValueError
+
+
+def _int(value: Any) -> int:
+    number = int(value)
+    if not -(2**63) <= number < 2**63 or (isinstance(value, float) and value != number):
+        raise ValueError("out of range")
+    return number
+
+
+_CONVERT: dict[str, Any] = {
+    "text": lambda v: str(v.value) if hasattr(v, "value") else str(v),
+    "int": _int,
+    "float": float,
+    "bool": _bool,
+    "time": _time,
+    "date": lambda v: v if isinstance(v, date) else date.fromisoformat(v),
+    "decimal": lambda v: Decimal(str(v)),
+}
+
+
+def encode_cursor(values: list[Any]) -> str:
+    """A cursor that holds the order values and the id of the last record of a page."""
+    return base64.urlsafe_b64encode(json.dumps([_out(v) for v in values], ensure_ascii=False).encode()).decode().rstrip("=")
+
+
+def decode_cursor(query: Query) -> list[Any]:
+    """The values in ``query.after``, typed; BadQuery if it is no cursor of this query."""
+    assert query.after is not None
+    try:
+        raw = json.loads(base64.urlsafe_b64decode(query.after + "=" * (-len(query.after) % 4)))
+        names = [o.field for o in query.order] + ["id"]
+        if not isinstance(raw, list) or len(raw) != len(names):
+            raise ValueError("another query's cursor")
+        return [None if v is None else _CONVERT[query.kind.types[n]](v) for n, v in zip(names, raw, strict=True)]
+    except (ValueError, TypeError, KeyError, ArithmeticError):
+        raise BadQuery(f"{query.after!r:.60} is not a cursor of this list; take 'next' of the page before") from None
+
+
+def _out(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value

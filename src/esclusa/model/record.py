@@ -1,0 +1,303 @@
+"""Records: typed business rows that carry their lifecycle, and the Kind that describes them to a store."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from esclusa.model import columns as declared
+from esclusa.model.columns import EXTRAS, NAME, TRACKING, ColumnType, Field, Track, column_type
+from esclusa.model.errors import BadRecord, DeclarationError, EsclusaError
+from esclusa.model.keys import key_id
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.value import value
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All that a store needs to know about a class of records."""
+
+    name: str
+    table: str
+    model: type[Record]
+    lifecycle: Lifecycle
+    fields: tuple[Field, ...]
+    key: tuple[str, ...]
+    track: Track
+    id_column: str
+    attached: bool
+    history: bool
+    archive: bool
+    indexes: tuple[tuple[str, ...], ...]
+    within: str | None
+    database_id: bool
+    parent: Kind | None = None
+    refs: tuple[tuple[str, str], ...] = ()
+    """Fields that hold the id of a record of another table: (field, table)."""
+    adopt: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+    """In which state rows begin that were there before the tracking: (state, conditions)."""
+
+    def __hash__(self) -> int:
+        return hash(self.table)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kind) and other.table == self.table
+
+    @property
+    def initial(self) -> str:
+        return self.lifecycle.initial
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        return {f.name: f for f in self.fields}
+
+    @cached_property
+    def types(self) -> dict[str, ColumnType]:
+        """The type of everything that can be stored or asked for, by its name in Python."""
+        tracked = {n: t for n, t in TRACKING.items() if n in self.track.columns}
+        return {"id": "text", **tracked, **{f.name: f.type for f in self.fields}}
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """The column of everything that a record holds, by its name in Python."""
+        tracked = {n: c for n, c in self.track.columns.items() if n in TRACKING}
+        return {"id": self.id_column, **tracked, **{f.name: f.column for f in self.fields}}
+
+    @cached_property
+    def extras(self) -> dict[str, str]:
+        """The columns that the engine writes for readers of the table, by the name of the value."""
+        return {n: c for n, c in self.track.columns.items() if n in EXTRAS}
+
+    def identify(self, record: Record, new_id: typing.Callable[[], str]) -> str:
+        """The id of a new record: its key where it has one, else a new id."""
+        if record.id:
+            return record.id
+        return key_id([getattr(record, name) for name in self.key]) if self.key and not self.database_id else new_id()
+
+    def id_of(self, *parts: object, **named: object) -> str:
+        """The id that a record with this key has: ``Post.kind.id_of("twitter", "123")``."""
+        return key_id([named[name] for name in self.key] if named else list(parts))
+
+    def check_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate business fields that are about to be written; BadRecord names every fault."""
+        if not fields:
+            return {}
+        faults = [f"{self.table} has no field {name}" for name in fields if name not in self.by_name]
+        faults += [f"{self.table}.{name} is part of the key and cannot change" for name in fields if name in self.key]
+        if not faults:
+            try:
+                return self.model.checked(fields)
+            except ValidationError as error:
+                faults = _faults(error)
+        raise BadRecord("; ".join(faults))
+
+    def build(self, values: dict[str, Any]) -> Record:
+        """A record from stored values. Rows of an attached table are validated, for outsiders write them too."""
+        if not self.attached:
+            return self.model.model_construct(None, **values)
+        try:
+            return self.model.model_validate(values)
+        except ValidationError as error:
+            raise BadRecord(f"{self.table} {values.get('id')}: {'; '.join(_faults(error))}") from None
+
+    def draft(self, values: Mapping[str, Any]) -> Record:
+        """A new record from outside input; BadRecord names every fault."""
+        try:
+            return self.model.model_validate(values)
+        except ValidationError as error:
+            raise BadRecord("; ".join(_faults(error))) from None
+
+    def as_json(self, record: Record) -> dict[str, Any]:
+        """The record as the API shows it; mapped tracking columns appear under their own names too."""
+        shown = record.model_dump(mode="json")
+        for name, column in self.columns.items():
+            if column != name and column not in shown and name != "id":
+                shown[column] = shown[name]
+        return {name: value for name, value in shown.items() if name not in ("fence", "leased_by")}
+
+
+@value
+class Ref:
+    """Which record: its kind and its id."""
+
+    kind: Kind
+    id: str
+
+    def __hash__(self) -> int:
+        return hash(self.id)  # kinds seldom share ids, and this is asked very often
+
+    def __str__(self) -> str:
+        return f"{self.kind.table} {self.id}"
+
+
+class Record(BaseModel):
+    """A business row with a lifecycle. Subclass it::
+
+        class Post(Record, table="posts", key=("platform", "post_id")):
+            platform: str
+            post_id: str
+            lifecycle = Lifecycle("waiting -> working -> done")
+
+    ``key``: the fields that make it unique; the id is made of them, so a second one can never be.
+    ``track`` and ``columns``: the record lives in an existing table (see ``track``).
+    ``within`` and ``parent``: the field that holds the id of the parent record and that record's class, for stores that
+    nest (Firestore: ``within="folio_id", parent=Folio``).
+    ``refs``: fields that hold the id of another record, with its class or table (``refs={"post_doc_id": Post}``).
+    They are followed where records are shown, and back where an index begins with the field.
+    ``database_id``: the table makes the ids where it can; else they are new ones.
+    ``adopt``: in which state rows of an existing table begin that pass a filter, when the status column is added to it
+    (``adopt={"success": {"file": not_null}}``); the others begin in the initial state.
+    """
+
+    # deferred: a command that only looks reads rows that the store itself wrote, and never pays for the validators
+    model_config = ConfigDict(ignored_types=(Lifecycle,), extra="ignore", protected_namespaces=(), defer_build=True)
+
+    kind: ClassVar[Kind]
+    lifecycle: ClassVar[Lifecycle]
+
+    id: str = ""
+    status: str = ""
+    attempts: int = 0
+    due_at: datetime | None = None
+    fence: int = 0
+    leased_by: str | None = None
+    last_error: dict[str, Any] | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__()  # the options are for the method below, called once the fields are known
+
+    @classmethod
+    def __pydantic_init_subclass__(
+        cls,
+        *,
+        table: str | None = None,
+        key: str | Sequence[str] = (),
+        track: Track | None = None,
+        columns: Mapping[str, str] | None = None,
+        id: str = "id",
+        attach: bool | None = None,
+        history: bool = True,
+        archive: bool = False,
+        index: Sequence[Sequence[str]] = (),
+        within: str | None = None,
+        parent: type[Record] | None = None,
+        refs: Mapping[str, type[Record] | str] | None = None,
+        database_id: bool = False,
+        adopt: Mapping[str, Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if table is None:  # a base class of one's own, without a table
+            return
+        key = (key,) if isinstance(key, str) else tuple(key)
+        columns = columns or {}
+        tracked = track or declared.track()
+        faults = _faults_of(cls, table, key, columns, id, index, within)
+        fields = []
+        for name, info in cls.model_fields.items():
+            if name in Record.model_fields:
+                continue
+            column = columns.get(name, name)
+            kind_of, nullable = column_type(info)
+            if kind_of is None:
+                faults.append(f"field {name}: a column cannot hold {info.annotation}")
+                continue
+            if not NAME.match(column):
+                faults.append(f"field {name}: {column!r} is not a column name")
+            fields.append(Field(name, column, kind_of, nullable))
+        business = [f.column for f in fields] + [id]
+        faults += [f"column {c} is named for two of its fields" for c in sorted({c for c in business if business.count(c) > 1})]
+        faults += [
+            f"column {c} is both a business column and the tracking value {n}"
+            for n, c in tracked.columns.items()
+            if c in business and n in TRACKING
+        ]
+        if parent is not None and within is None:
+            faults.append(f"parent={parent.__name__} needs within=, the field that holds its id")
+        followed = {name: target if isinstance(target, str) else target.kind.table for name, target in (refs or {}).items()}
+        faults += [f"refs: it has no text field {name}" for name in followed if "text" not in [f.type for f in fields if f.name == name]]
+        if parent is not None and within is not None:
+            followed.setdefault(within, parent.kind.table)
+        if faults:
+            raise DeclarationError(f"record {cls.__name__}", faults)
+        cls.kind = Kind(
+            name=cls.__name__, table=table, model=cls, lifecycle=cls.lifecycle, fields=tuple(fields), key=key, track=tracked,
+            id_column=id, attached=track is not None if attach is None else attach, history=history, archive=archive,
+            indexes=tuple(tuple(i) for i in index), within=within, database_id=database_id,
+            parent=None if parent is None else parent.kind, refs=tuple(followed.items()),
+        )  # fmt: skip
+        if adopt:
+            cls.kind = replace(cls.kind, adopt=_adopted(cls.kind, adopt))
+
+    @classmethod
+    def checked(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate some business fields alone, as assignment would."""
+        validator = cls.__pydantic_validator__
+        blank = cls.model_construct()
+        for name, given in fields.items():
+            validator.validate_assignment(blank, name, given)
+        return {name: getattr(blank, name) for name in fields}
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(self.kind, self.id)
+
+    def but(self, **fields: Any) -> Self:
+        """A copy with these fields changed."""
+        return self.model_copy(update=fields)
+
+
+def _adopted(kind: Kind, adopt: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+    from esclusa.model.query import conditions  # noqa: PLC0415 - queries stand on records
+
+    faults = [f"adopt names the state {state}, which its lifecycle has not" for state in adopt if state not in kind.lifecycle.states]
+    faults += [] if kind.attached else ["adopt is for a record that lives in an existing table (track=…)"]
+    faults += [f"adopt[{state!r}] says nothing; the initial state needs no word" for state, where in adopt.items() if not where]
+    if not faults:
+        try:
+            return tuple((state, conditions(kind, where)) for state, where in adopt.items())
+        except EsclusaError as error:
+            faults = [f"adopt: {error}"]
+    raise DeclarationError(f"record {kind.name}", faults)
+
+
+def _faults_of(
+    cls: type[Record],
+    table: str,
+    key: tuple[str, ...],
+    columns: Mapping[str, str],
+    id_column: str,
+    index: Sequence[Sequence[str]],
+    within: str | None,
+) -> list[str]:
+    faults = []
+    known = [n for n in cls.model_fields if n not in Record.model_fields]
+    if not isinstance(getattr(cls, "lifecycle", None), Lifecycle):
+        faults.append("it has no lifecycle; write: lifecycle = Lifecycle('pending -> done')")
+    if not NAME.match(table):
+        faults.append(f"{table!r} is not a table name")
+    if not NAME.match(id_column):
+        faults.append(f"{id_column!r} is not a column name")
+    faults += [f"its key names {name}, which is not one of its fields" for name in key if name not in known]
+    faults += [f"columns maps {name}, which is not one of its fields" for name in columns if name not in known]
+    allowed = {*known, "id", *TRACKING}
+    faults += [
+        f"an index names {name}, which is not one of its fields" for fields in index for name in fields if name.lstrip("-") not in allowed
+    ]
+    if within is not None and within not in known:
+        faults.append(f"within names {within}, which is not one of its fields")
+    redefined = [n for n in cls.__annotations__ if n in Record.model_fields and n != "created_at"]
+    faults += [f"field {name} belongs to the tracking; name the business field otherwise" for name in redefined]
+    return faults
+
+
+def _faults(error: ValidationError) -> list[str]:
+    return [f"{'.'.join(map(str, e['loc'])) or 'record'}: {e['msg']} (got {e['input']!r:.80})" for e in error.errors(include_url=False)]

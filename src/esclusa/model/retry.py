@@ -1,0 +1,81 @@
+"""Retry policy: how often, how long between, and which errors end a record at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from pydantic import ValidationError
+
+from esclusa.model import duration
+from esclusa.model.errors import DeclarationError, Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Capped exponential backoff.
+
+    Attempt n is followed by a wait of ``min(cap, base * factor**(n-1))``, less a random part of up to ``jitter``
+    of it; after ``tries`` attempts (None: without limit) the record is exhausted. ``permanent`` names error types
+    that end it at once; ``by_type`` gives some error types a backoff of their own.
+    """
+
+    tries: int | None = 5
+    base: float | str = 60.0
+    factor: float = 2.0
+    cap: float | str = 3600.0
+    jitter: float = 0.1
+    permanent: frozenset[str] | tuple[str, ...] = frozenset()
+    by_type: Mapping[str, Backoff] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        faults = []
+        for name in ("base", "cap"):
+            try:
+                object.__setattr__(self, name, duration.seconds(getattr(self, name)))
+            except ValueError as error:
+                faults.append(f"{name}: {error}")
+        if self.tries is not None and self.tries < 1:
+            faults.append(f"tries must be 1 or more, or None for no limit, not {self.tries}")
+        if self.factor < 1:
+            faults.append(f"factor must be 1 or more, not {self.factor}")
+        if not 0 <= self.jitter <= 1:
+            faults.append(f"jitter must be between 0 and 1, not {self.jitter}")
+        if faults:
+            raise DeclarationError("Backoff", faults)
+        object.__setattr__(self, "permanent", frozenset(self.permanent))
+
+    def delay(self, attempt: int, rng: Random) -> float:
+        """Seconds to wait after attempt ``attempt`` (1 is the first)."""
+        full = min(float(self.cap), float(self.base) * self.factor ** min(attempt - 1, 64))
+        return full - full * self.jitter * rng.random()
+
+    def of(self, error_type: str) -> Backoff:
+        return self.by_type.get(error_type, self)
+
+    def spent(self, attempt: int) -> bool:
+        """Whether attempt ``attempt`` was the last one allowed."""
+        return self.tries is not None and attempt >= self.tries
+
+
+def error_type(error: BaseException) -> str:
+    """The name of an error in records, history and metrics: ``timeout``, ``http_error``, ``connection_error`` …"""
+    own = (error.type if isinstance(error, Failure) else None) or getattr(error, "error_type", None)
+    if isinstance(own, str):
+        return own
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, ValidationError):
+        return "invalid_data"
+    for base in type(error).__mro__:  # by name, so that no HTTP library is imported for it
+        if base.__module__.startswith("aiohttp") and base.__name__ == "ClientError":
+            return "http_error"
+    if isinstance(error, ConnectionError):
+        return "connection_error"
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def error_message(error: BaseException) -> str:
+    return (str(error) or type(error).__name__)[:2000]

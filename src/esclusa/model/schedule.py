@@ -1,0 +1,109 @@
+"""When a cycle runs. Slots are points in time that any process computes alike, so two never share one twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from esclusa.model import duration
+from esclusa.model.errors import DeclarationError
+
+
+class Schedule(Protocol):
+    def next_after(self, moment: datetime) -> datetime | None:
+        """The first slot strictly after ``moment``; None where time never starts it."""
+        ...
+
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """A fixed interval, its slots aligned to the epoch."""
+
+    seconds: float
+
+    def next_after(self, moment: datetime) -> datetime:
+        count = int(moment.timestamp() // self.seconds) + 1
+        slot = datetime.fromtimestamp(count * self.seconds, UTC)
+        return slot if slot > moment else slot + timedelta(seconds=self.seconds)
+
+    def __str__(self) -> str:
+        return f"every {duration.words(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A cron line in a time zone. A local time that does not exist runs once, one that comes twice runs once."""
+
+    line: str
+    timezone: str = "UTC"
+
+    def next_after(self, moment: datetime) -> datetime:
+        slot: datetime = next(CronSim(self.line, moment.astimezone(ZoneInfo(self.timezone))))
+        return slot.astimezone(UTC)
+
+    def __str__(self) -> str:
+        return f"cron {self.line} ({self.timezone})"
+
+
+@dataclass(frozen=True, slots=True)
+class OnCall:
+    """Nothing but a call or an event starts it."""
+
+    def next_after(self, moment: datetime) -> None:
+        return None
+
+    def __str__(self) -> str:
+        return "on call"
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """Whenever something is due: a worker claims at once, woken by the store."""
+
+    def next_after(self, moment: datetime) -> None:
+        return None
+
+    def __str__(self) -> str:
+        return "always"
+
+
+def every(value: str | float | timedelta) -> Every:
+    """``every("5m")``. Raises DeclarationError on what is no positive duration."""
+    try:
+        length = duration.seconds(value)
+    except ValueError as error:
+        raise DeclarationError("schedule", [str(error)]) from None
+    if length <= 0:
+        raise DeclarationError("schedule", [f"an interval must be more than 0, not {value!r}"])
+    return Every(length)
+
+
+def cron(line: str, timezone: str = "UTC") -> Cron:
+    """``cron("17 3 * * *", "America/Santiago")``. Raises DeclarationError on a bad line or zone."""
+    faults = []
+    try:
+        CronSim(line, datetime(2026, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        faults.append(f"{line!r} is not a cron line (minute hour day month weekday): {error}")
+    try:
+        ZoneInfo(timezone)
+    except (KeyError, ValueError, OSError):
+        faults.append(f"{timezone!r} is not a time zone name such as America/Santiago")
+    if faults:
+        raise DeclarationError("schedule", faults)
+    return Cron(line, timezone)
+
+
+def parse(value: Schedule | str | float | timedelta | None) -> Schedule:
+    """A schedule from what a declaration may say: a schedule, an interval, or None for always."""
+    if value is None:
+        return Always()
+    if isinstance(value, str | int | float | timedelta):
+        return every(value)
+    return value

@@ -1,0 +1,167 @@
+"""Stages and cycles as declared: pure descriptions, checked when they are made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from esclusa.model import duration
+from esclusa.model.budget import Budget
+from esclusa.model.effects import Effect
+from esclusa.model.errors import BadQuery, DeclarationError
+from esclusa.model.query import Cond, Order, Where, conditions
+from esclusa.model.record import Kind
+from esclusa.model.retry import Backoff
+from esclusa.model.schedule import Schedule
+
+Handler = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """For records in the take states that are due: hold them, call the handler, settle the outcome."""
+
+    name: str
+    kind: Kind
+    handler: Handler = field(compare=False)
+    take: tuple[str, ...]
+    hold: str | None = None
+    retry_to: str = ""
+    exhausted: str | None = None
+    where: tuple[tuple[str, Cond], ...] = ()
+    order: tuple[Order, ...] = ()
+    retry: Backoff = field(default_factory=Backoff)
+    concurrency: int = 16
+    batch: int | None = None
+    budget: Budget | None = None
+    cost: int = 1
+    timeout: float | None = None
+    lease: float | None = None
+    resets: frozenset[str] = frozenset()
+    letter: Callable[[Any], dict[str, Any]] | None = field(default=None, compare=False)
+    letters_to: str | None = None
+    on_exhausted: Callable[[Any], Sequence[Effect]] | None = field(default=None, compare=False)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states in which this stage's records are claimed."""
+        return self.take if self.hold is None else (*self.take, self.hold)
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """When something runs, and what: the stages it drains, or a function of its own."""
+
+    name: str
+    schedule: Schedule
+    stages: tuple[Stage, ...] = ()
+    function: Callable[..., Awaitable[Any]] | None = None
+    alone: bool = False
+    eager: bool = False
+    alert_rate: float | None = 0.2
+    alert_min: int = 5
+    counters: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+def make_stage(  # noqa: C901 - one check per option
+    name: str,
+    kind: Kind,
+    handler: Handler,
+    *,
+    take: str | Sequence[str],
+    hold: str | None,
+    retry_to: str | None,
+    exhausted: str | None,
+    where: Where | None,
+    order: str | Sequence[str],
+    retry: Backoff | None,
+    concurrency: int,
+    batch: int | None,
+    budget: Budget | None,
+    cost: int,
+    timeout: str | float | timedelta | None,
+    lease: str | float | timedelta | None,
+    letter: Callable[[Any], dict[str, Any]] | None = None,
+    letters_to: str | None = None,
+    on_exhausted: Callable[[Any], Sequence[Effect]] | None = None,
+) -> Stage:
+    """A checked stage; DeclarationError tells every fault at once."""
+    life = kind.lifecycle
+    takes = (take,) if isinstance(take, str) else tuple(take)
+    policy = retry or Backoff()
+    back = retry_to or takes[0] if takes else ""
+    faults = [] if takes else ["it takes no state"]
+    for role, state in [*(("take", t) for t in takes), ("hold", hold), ("exhausted", exhausted), ("retry_to", retry_to)]:
+        if state is not None and state not in life.states:
+            faults.append(f"{role}={state!r} is not a state of {kind.table} ({', '.join(life.states)})")
+    if not faults:
+        faults = _stage_faults(kind, takes, hold, back, exhausted, policy)
+    if concurrency < 1:
+        faults.append(f"concurrency must be 1 or more, not {concurrency}")
+    if batch is not None and batch < 1:
+        faults.append(f"batch must be 1 or more, not {batch}")
+    if cost < 0:
+        faults.append(f"cost must be 0 or more, not {cost}")
+    seconds: dict[str, float | None] = {"timeout": None, "lease": None}
+    for label, value in (("timeout", timeout), ("lease", lease)):
+        if value is not None:
+            try:
+                seconds[label] = duration.seconds(value)
+            except ValueError as error:
+                faults.append(f"{label}: {error}")
+    names = (order,) if isinstance(order, str) else tuple(order)
+    orders = tuple(Order(n.removeprefix("-"), n.startswith("-")) for n in names)
+    faults += [f"{kind.table} cannot be ordered by {o.field}" for o in orders if kind.types.get(o.field) in (None, "json", "bytes")]
+    conds: tuple[tuple[str, Cond], ...] = ()
+    try:
+        conds = conditions(kind, where or {})
+    except BadQuery as error:
+        faults.append(f"where: {error}")
+    if not _takes_arguments(handler):
+        faults.append("its handler takes the record (or the batch) and the attempt: async def handle(record, at)")
+    if faults:
+        raise DeclarationError(f"stage {name}", faults)
+    return Stage(
+        name=name, kind=kind, handler=handler, take=takes, hold=hold, retry_to=back, exhausted=exhausted, where=conds,
+        order=orders, retry=policy, concurrency=concurrency, batch=batch, budget=budget, cost=cost,
+        timeout=seconds["timeout"], lease=seconds["lease"], letter=letter, letters_to=letters_to or None,
+        on_exhausted=on_exhausted,
+    )  # fmt: skip
+
+
+def _stage_faults(kind: Kind, takes: tuple[str, ...], hold: str | None, back: str, exhausted: str | None, policy: Backoff) -> list[str]:
+    life = kind.lifecycle
+    faults = []
+    if hold is not None:
+        faults += [f"take={t!r}, hold={hold!r}: the move {t} -> {hold} is not declared" for t in takes if not life.allows(t, hold)]
+        if hold in takes:
+            faults.append(f"hold={hold!r} is one of the states it takes")
+        if not life.allows(hold, back):
+            faults.append(f"a retry or a wait needs the move {hold} -> {back}, which is not declared")
+        if exhausted is not None and not life.allows(hold, exhausted):
+            faults.append(f"exhausted={exhausted!r} needs the move {hold} -> {exhausted}, which is not declared")
+    else:
+        faults += [f"a retry needs the move {t} -> {back}, which is not declared" for t in takes if t != back and not life.allows(t, back)]
+        faults += [
+            f"exhausted={exhausted!r} needs the move {t} -> {exhausted}, which is not declared"
+            for t in takes
+            if exhausted is not None and not life.allows(t, exhausted)
+        ]
+    if exhausted is None and policy.tries is not None:
+        faults.append("it has no exhausted state for a record that used up its tries; name one, or say retry=Backoff(tries=None)")
+    if exhausted is not None and exhausted in takes:
+        faults.append(f"exhausted={exhausted!r} is one of the states it takes")
+    return faults
+
+
+def _takes_arguments(handler: Handler) -> bool:
+    try:
+        inspect.signature(handler).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

@@ -1,0 +1,1 @@
+"""Seeing: the structured log, metrics, traces and alerts."""

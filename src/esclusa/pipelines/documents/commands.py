@@ -1,0 +1,139 @@
+"""``esclusa documents``: process a folder, watch local ones, read progress from a log."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from esclusa import one_of
+from esclusa.cli.root import Group
+from esclusa.cli.session import Session
+
+if TYPE_CHECKING:
+    from esclusa.house import House
+
+_CODES = {"ok": 0, "partial": 5}
+CYCLE = "documents.process"
+
+
+@click.group(cls=Group)
+def group() -> None:
+    """Ready folders of financial PDFs become traceable numbers."""
+
+
+@group.command()
+@click.argument("uri")
+@click.option("--reprocess", is_flag=True, help="Also if the folder is done: new and failed documents are processed.")
+@click.option("--force", is_flag=True, help="Reprocess, and do unchanged documents again too.")
+@click.pass_obj
+def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
+    """Process the folder URI (gs://bucket/folder or file:///parent/folder) to its end. Exit code 5 if documents ended in error."""
+    from esclusa.pipelines.documents.buckets import BadUri  # noqa: PLC0415 - the command starts fast
+    from esclusa.pipelines.documents.signals import from_command  # noqa: PLC0415
+
+    try:
+        said = from_command(uri, reprocess=reprocess, force=force)
+    except BadUri as error:
+        raise click.UsageError(str(error)) from None
+
+    async def do(house: House) -> dict[str, Any]:
+        async with house.engine.running() as engine:
+            _stop_on_signals(house)
+            inserted = await engine.records.insert([said])
+            params = {"folio_id": said.folio_id, "signal": inserted[0].id}
+            return (await house.operator(session.who).run(CYCLE, params=params)).answer()
+
+    if sys.stderr.isatty() and "log_level" not in session.settings.sources:  # the answer says it better
+        session.settings = session.settings.model_copy(update={"log_level": "warning"})
+    answer = session.work(do)
+    counted = ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items())
+    session.show(answer, lambda screen: screen.line(f"{answer['message']} ({counted})"))
+    return _CODES.get(answer["outcome"], 1)
+
+
+@group.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path), metavar="DIR")
+@click.option("--every", type=click.FloatRange(min=0.05), default=2.0, show_default=True, help="Seconds between two looks.")
+@click.option("--once", is_flag=True, help="Process what is ready now, then end.")
+@click.pass_obj
+def watch(session: Session, folder: Path, every: float, once: bool) -> int:
+    """Process every folder below DIR that holds an empty file is_ready, now and as they come. Ctrl-C ends it."""
+    from esclusa.pipelines.documents.records import FOLDER_ENDED, Folio, Signal  # noqa: PLC0415
+    from esclusa.pipelines.documents.signals import from_flags  # noqa: PLC0415
+
+    async def unfinished(house: House) -> bool:
+        records = house.engine.records
+        open_states = one_of(*(s for s in Folio.lifecycle.states if s not in FOLDER_ENDED))
+        return bool(await records.first(Signal, {"status": "received"}) or await records.first(Folio, {"status": open_states}))
+
+    async def do(house: House) -> int:
+        async with house.engine.running() as engine:
+            stopping = _stop_on_signals(house)
+            outcomes: set[str] = set()
+            while not stopping.is_set():
+                signals = await asyncio.to_thread(from_flags, folder)
+                for start in range(0, len(signals), 500):
+                    await engine.records.insert(signals[start : start + 500])
+                if await unfinished(house):
+                    outcomes.add((await engine.run_cycle(CYCLE)).outcome)
+                elif once:
+                    break
+                await _rest(stopping, every)
+            return max((_CODES.get(outcome, 1) for outcome in outcomes), default=0) if once else 0
+
+    session.note(f"watching {folder}")
+    return session.work(do)
+
+
+@group.command()
+@click.argument("log", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
+@click.option("--follow", "-f", is_flag=True, help="Print each change as it is read.")
+@click.pass_obj
+def progress(session: Session, log: Any, follow: bool) -> int:
+    """How far each folder is, from log lines alone (stdin, or the file LOG)."""
+    from esclusa.cli.output import as_json  # noqa: PLC0415
+    from esclusa.pipelines.documents.progress import Progress  # noqa: PLC0415
+
+    def show(folder: dict[str, Any]) -> None:
+        total = "?" if folder["total_docs"] is None else folder["total_docs"]
+        plain = f"{folder['progress_pct']:3d} %  {folder['processed_docs']} of {total}  {folder['folio_id']}  {folder['closed'] or ''}"
+        click.echo(as_json(folder) if session.json else plain.rstrip())
+        sys.stdout.flush()
+
+    reader = Progress()
+    for line in log:
+        changed = reader.read(line)
+        if follow and changed is not None:
+            show(changed)
+    if not follow:
+        for folder in reader.folders:
+            show(folder)
+    return 0
+
+
+def _stop_on_signals(house: House) -> asyncio.Event:
+    """First signal: what is under work comes to its end. Second: it goes back at once."""
+    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def stop() -> None:
+        if stopping.is_set():
+            house.engine.abort()
+        stopping.set()
+        house.engine.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    return stopping
+
+
+async def _rest(stopping: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+    except TimeoutError:
+        pass

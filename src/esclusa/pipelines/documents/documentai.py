@@ -1,0 +1,185 @@
+"""The processor ``documentai``: Google's client, one processor for each class, limits kept by calling more than once."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from esclusa import Failure, Permanent
+from esclusa.pipelines.documents.entities import items_of
+from esclusa.pipelines.documents.processors import Classified, Extracted, Source
+from esclusa.pipelines.documents.settings import DocumentsSettings
+
+MEGABYTE = 1 << 20
+_PERMANENT = {
+    "INVALID_ARGUMENT": "invalid_argument", "FAILED_PRECONDITION": "failed_precondition", "PERMISSION_DENIED": "permission_denied",
+    "UNAUTHENTICATED": "unauthenticated", "NOT_FOUND": "not_found", "OUT_OF_RANGE": "invalid_argument", "UNIMPLEMENTED": "unimplemented",
+}  # fmt: skip
+_TRANSIENT = {
+    "RESOURCE_EXHAUSTED": "resource_exhausted", "UNAVAILABLE": "service_unavailable", "DEADLINE_EXCEEDED": "timeout",
+    "ABORTED": "aborted", "INTERNAL": "internal", "CANCELLED": "cancelled", "UNKNOWN": "unknown",
+}  # fmt: skip
+
+
+class DocumentAi:
+    """One Document AI processor (``name``), or the classifier that is set. Calls are made without the client's own retries: an
+    attempt that failed is counted, seen and tried again by the engine."""
+
+    def __init__(self, settings: DocumentsSettings, name: str | None) -> None:
+        said = name or settings.documentai_classifier
+        if not said:
+            raise Permanent("DOCUMENTAI_CLASSIFIER is not set", type="configuration")
+        self._settings = settings
+        self.name = said if said.startswith("projects/") else _full_name(settings, said)
+        self._client: Any = None
+        self._threads = ThreadPoolExecutor(settings.max_concurrent_docs, "documentai")
+
+    async def classify(self, source: Source) -> Classified:
+        """By the first pages: as many as one call may have."""
+        parts = await self._parts(source)
+        answer = await self._process(source, *parts[0])
+        classes = [{"class": e.type_.split("/")[-1], "confidence": round(float(e.confidence), 4)} for e in answer.entities]
+        if not classes:
+            raise Permanent(f"the classifier {self.name} named no class", type="no_class")
+        best = max(classes, key=lambda one: one["confidence"])
+        return Classified(best["class"], best["confidence"], {"classes": classes, "processor": self.name})
+
+    async def extract(self, source: Source, doc_type: str) -> Extracted:
+        items: list[dict[str, Any]] = []
+        offset, calls = 0, await self._parts(source)
+        for content, pages, first in calls:
+            answer = await self._process(source, content, pages, first)
+            numbers = [number - 1 for number in pages] or list(range(first, first + max(1, len(answer.pages))))
+            items += items_of(answer, numbers, offset)
+            offset += len(answer.text)
+        version = self.name.rsplit("/", 1)[-1]
+        items = [item | {"processor_version": version} for item in items]
+        values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
+        return Extracted(items, {"line_items": values, "entities": len(items), "calls": len(calls), "processor": self.name})
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._client is not None:
+            await asyncio.to_thread(self._client.transport.close)
+
+    async def _parts(self, source: Source) -> list[tuple[bytes, list[int], int]]:
+        """What to send, call by call: the content, the pages of it that are asked for (1-based; none: all), and where it begins."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, parts, source.content, self._settings.documentai_max_pages, self._settings.documentai_max_mb * MEGABYTE
+        )
+
+    async def _process(self, source: Source, content: bytes, pages: list[int], first: int) -> Any:
+        call = asyncio.get_running_loop().run_in_executor(self._threads, self._call, source, content, pages)
+        answer = await call
+        if answer.error.code:
+            kind = Permanent if answer.error.code in (3, 9, 11) else Failure
+            raise kind(f"Document AI: {answer.error.message}", type="invalid_argument" if kind is Permanent else "document_error")
+        return answer
+
+    def _call(self, source: Source, content: bytes, pages: list[int]) -> Any:
+        from google.api_core import exceptions  # noqa: PLC0415 - Google's library is an extra
+        from google.auth import exceptions as auth  # noqa: PLC0415
+        from google.cloud import documentai  # noqa: PLC0415
+        from google.protobuf import json_format  # noqa: PLC0415
+
+        raw = documentai.RawDocument(content=content, mime_type="application/pdf", display_name=source.uri.rsplit("/", 1)[-1])
+        request = documentai.ProcessRequest(name=self.name, raw_document=raw, skip_human_review=True)
+        if pages:
+            selector = documentai.ProcessOptions.IndividualPageSelector(pages=pages)
+            request.process_options = documentai.ProcessOptions(individual_page_selector=selector)
+        try:
+            return self._connected().process_document(request=request, retry=None, timeout=self._settings.timeout_seconds).document
+        except exceptions.GoogleAPICallError as error:
+            raise _failure(error) from None
+        except auth.GoogleAuthError as error:
+            raise Failure(f"Document AI: {error}", type="unauthenticated") from None
+        except exceptions.RetryError as error:
+            raise Failure(f"Document AI: {error}", type="timeout") from None
+        except OSError as error:  # requests' errors are: no connection, cut in the middle, no answer in time
+            timed = "timeout" in type(error).__name__.lower()
+            raise Failure(f"Document AI: {type(error).__name__}: {error}", type="timeout" if timed else "connection_error") from None
+        except (json_format.Error, ValueError, KeyError) as error:  # an answer that is no message of theirs: a gateway's page, half a body
+            raise Failure(f"Document AI: its answer cannot be read: {type(error).__name__}", type="bad_answer") from None
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415
+            from google.cloud import documentai  # noqa: PLC0415
+
+            endpoint = self._settings.documentai_endpoint
+            options = {"api_endpoint": endpoint or f"{self._settings.documentai_location}-documentai.googleapis.com"}
+            credentials = AnonymousCredentials() if endpoint else None  # type: ignore[no-untyped-call]
+            self._client = documentai.DocumentProcessorServiceClient(
+                transport="rest", client_options=options, credentials=credentials
+            )  # fmt: skip
+        return self._client
+
+
+def _full_name(settings: DocumentsSettings, id: str) -> str:
+    if not settings.documentai_project:
+        raise Permanent("DOCUMENTAI_PROJECT is not set", type="configuration")
+    return f"projects/{settings.documentai_project}/locations/{settings.documentai_location}/processors/{id}"
+
+
+def _failure(error: Any) -> Failure:
+    """Their error as ours: what no later attempt can mend is permanent."""
+    status = getattr(getattr(error, "grpc_status_code", None), "name", None) or _BY_CODE.get(int(error.code or 0), "UNKNOWN")
+    details = "; ".join(str(v.description) for d in error.details or () for v in getattr(d, "field_violations", ()))
+    message = f"Document AI: {status}: {error.message}" + (f" ({details})" if details else "")
+    if status in _PERMANENT:
+        return Permanent(message, type=_PERMANENT[status])
+    return Failure(message, type=_TRANSIENT.get(status, "unknown"))
+
+
+_BY_CODE = {
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED", 500: "INTERNAL", 502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+}  # fmt: skip
+
+
+def parts(content: bytes, max_pages: int, max_bytes: int) -> list[tuple[bytes, list[int], int]]:
+    """A document in calls that the API takes. Too many pages: the same content with a page selector. Too many bytes: documents of
+    its pages. A single page that is too large is Permanent; a document whose pages cannot be counted goes as it is."""
+    from esclusa.pipelines.documents.local.words import ALONE  # noqa: PLC0415 - the PDF library loads with the first call
+
+    with ALONE:
+        return _parts(content, max_pages, max_bytes)
+
+
+def _parts(content: bytes, max_pages: int, max_bytes: int) -> list[tuple[bytes, list[int], int]]:
+    import pypdfium2 as pdfium  # noqa: PLC0415
+
+    try:
+        document = pdfium.PdfDocument(content)
+    except pdfium.PdfiumError:
+        if len(content) > max_bytes:
+            raise Permanent(f"{len(content):,} bytes are too many for one call", type="too_large") from None
+        return [(content, [], 0)]
+    try:
+        count = len(document)
+        if len(content) <= max_bytes:
+            if count <= max_pages:
+                return [(content, [], 0)]
+            return [(content, list(range(first + 1, min(count, first + max_pages) + 1)), 0) for first in range(0, count, max_pages)]
+        made = [_cut(document, first, min(count, first + max_pages), max_bytes) for first in range(0, count, max_pages)]
+        return [part for group in made for part in group]
+    finally:
+        document.close()
+
+
+def _cut(document: Any, first: int, end: int, max_bytes: int) -> list[tuple[bytes, list[int], int]]:
+    import pypdfium2 as pdfium  # noqa: PLC0415
+
+    out = io.BytesIO()
+    part = pdfium.PdfDocument.new()
+    part.import_pages(document, list(range(first, end)))
+    part.save(out)
+    part.close()
+    if out.tell() <= max_bytes:
+        return [(out.getvalue(), [], first)]
+    if end - first == 1:
+        raise Permanent(f"page {first} alone has {out.tell():,} bytes, too many for one call", type="too_large")
+    middle = (first + end) // 2
+    return _cut(document, first, middle, max_bytes) + _cut(document, middle, end, max_bytes)

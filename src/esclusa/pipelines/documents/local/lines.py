@@ -1,0 +1,253 @@
+"""Lines of words, and the cells that stand in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+from esclusa.pipelines.documents.local.numbers import is_amount, is_code, is_dash, is_percent, is_sign
+from esclusa.pipelines.documents.local.words import Page, Word
+
+CellKind = Literal["text", "amount", "dash", "percent", "sign"]
+
+SPACE = 0.72
+"""A wider gap, in line heights, is no space between words any more."""
+_DECIMALS = re.compile(r"[.,]\d{1,2}\Z")
+_OPEN = frozenset({"(", "$(", "€(", "£("})
+
+
+@dataclass(slots=True)
+class Cell:
+    """Words that belong together: a label, a number, a heading. ``free``: it stands apart from what is left of it."""
+
+    kind: CellKind
+    words: list[Word]
+    free: bool = True
+    text: str = field(init=False)
+    x0: float = field(init=False)
+    x1: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        words = self.words
+        self.x0, self.x1, self.text = words[0].x0, words[0].x1, words[0].text
+        if len(words) > 1:
+            self.x1 = max([word.x1 for word in words])
+            self.text = " ".join([word.text for word in words])
+
+
+@dataclass
+class Line:
+    """Words beside each other; complete before anything is asked of it."""
+
+    page: int
+    words: list[Word]
+    cells: list[Cell] = field(default_factory=list)
+    prose: bool = False
+    """Part of a paragraph, as letters to shareholders and opinions of auditors are written: neither a title nor a row."""
+
+    @cached_property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+    @cached_property
+    def runs(self) -> list[Cell]:
+        """Its words by gaps alone, whatever they are."""
+        return [Cell("text", run) for run in runs_of(self.words)]
+
+    @cached_property
+    def height(self) -> float:
+        return max(word.height for word in self.words)
+
+    @cached_property
+    def codes(self) -> int:
+        """How many of its first cells are numbers before a text: codes of accounts (1101, 1.1.01, 11-01), not values."""
+        first = next((number for number, cell in enumerate(self.cells) if cell.kind == "text" and not is_code(cell.text)), 0)
+        return first if all(cell.kind in ("amount", "text") for cell in self.cells[:first]) else 0
+
+    @cached_property
+    def base(self) -> float:
+        """Where it stands on the page: its longest word decides."""
+        longest = max(self.words, key=lambda word: word.x1 - word.x0)
+        return longest.middle
+
+    @property
+    def x0(self) -> float:
+        return self.words[0].x0
+
+    @property
+    def x1(self) -> float:
+        return max(word.x1 for word in self.words)
+
+
+def lines_of(page: Page, words: Iterable[Word] | None = None) -> list[Line]:
+    """The page's lines from the top, words from the left. Words are of one line if their middles are."""
+    out: list[Line] = []
+    for word in sorted(page.words if words is None else words, key=lambda w: (w.middle, w.x0)):
+        home = None
+        for line in reversed(out[-6:]):
+            near = line.words[-1]
+            if abs(word.middle - near.middle) < 0.42 * min(word.height, near.height) and not _on(line, word):
+                home = line
+                break
+        if home is None:
+            out.append(Line(page.number, [word]))
+        else:
+            home.words.append(word)
+    for line in out:
+        line.words.sort(key=lambda w: w.x0)
+        line.cells = list(_cells(line.words))
+    return sorted(out, key=lambda line: line.base)
+
+
+def mark_prose(lines: list[Line]) -> None:
+    """Mark paragraphs: long lines close below each other from one left edge, where a sentence goes on in the next line."""
+    paragraph: list[Line] = []
+    for line, following in pairwise([*lines, None]):
+        assert line is not None
+        paragraph.append(line)
+        if following is None or not _flows(line, following):
+            ended = line.text.endswith(".") or len(paragraph) > 3  # a title that wraps has neither
+            if ended and any(one.text[0].islower() for one in paragraph[1:]):
+                for one in paragraph:
+                    one.prose = True
+            paragraph = []
+
+
+def _flows(line: Line, following: Line) -> bool:
+    """Whether the next line may be of the same paragraph."""
+    if (
+        line.page != following.page
+        or len(line.words) < 9
+        or any(c.free and c.kind != "text" for one in (line, following) for c in one.cells)
+    ):
+        return False
+    size = line.height
+    return abs(size - following.height) < 0.15 * size and following.base - line.base < 2.2 * size and abs(line.x0 - following.x0) < 4 * size
+
+
+def _on(line: Line, word: Word) -> bool:
+    """Whether a word lies on another one of the line: then it is none of it."""
+    x0, x1 = word.x0, word.x1
+    for other in line.words:
+        if other.x0 < x1 and x0 < other.x1 and min(x1, other.x1) - max(x0, other.x0) > 0.6 * min(x1 - x0, other.x1 - other.x0):
+            return True
+    return False
+
+
+def _cells(words: list[Word]) -> Iterator[Cell]:
+    """The cells of a line. A number with a text close behind it is part of that text; one close behind a text stands alone, not free."""
+    for run in runs_of(words):
+        tokens = list(_tokens(run))
+        last_text = max((i for i, (kind, _) in enumerate(tokens) if kind == "text"), default=-1)
+        text = [word for _, token in tokens[: last_text + 1] for word in token]
+        if text:
+            yield Cell("text", text)
+        for kind, token in tokens[last_text + 1 :]:
+            yield Cell(kind, token, free=not text)
+
+
+def runs_of(words: list[Word]) -> list[list[Word]]:
+    """Words with no more than a space between them. A parenthesis at a column's left edge belongs to the number that closes it."""
+    runs: list[list[Word]] = []
+    for number, word in enumerate(words):
+        if runs and (_beside(runs[-1][-1], word) or (runs[-1][-1].text in _OPEN and _closed(words[number : number + 2]))):
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    return runs
+
+
+def _beside(a: Word, b: Word) -> bool:
+    return b.x0 - a.x1 < SPACE * min(b.height, a.height)
+
+
+def _closed(words: list[Word]) -> bool:
+    """Whether the next words are a number with a closing parenthesis."""
+    joined = "".join(word.text for word in words[: 1 if words[0].text.endswith(")") else 2])
+    return joined.endswith(")") and joined[0].isdigit() and is_amount(joined[:-1])
+
+
+def _tokens(words: list[Word]) -> Iterator[tuple[CellKind, list[Word]]]:
+    """Single words by kind; a number whose sign or parentheses stand apart is put together."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        for length in (4, 3, 2) if _may_begin(word.text) else ():
+            group = words[index : index + length]
+            if len(group) == length and _one_number(group):
+                yield "amount", group
+                index += length
+                break
+        else:
+            yield _kind(word.text), [word]
+            index += 1
+
+
+def _may_begin(text: str) -> bool:
+    """Whether a word may be the first part of a number whose parts stand apart."""
+    return text[0] in "($€£-−–" or text[-1].isdigit()
+
+
+def _one_number(group: list[Word]) -> bool:
+    size = group[0].height
+    texts = [word.text for word in group]
+    if any(b.x0 - a.x1 > 0.5 * size for a, b in pairwise(group[1:] if texts[0] in _OPEN else group)):
+        return False
+    opened = texts[0].startswith("(") and not texts[0].endswith(")")
+    if texts[0] in ("-", "−", "–", "$(") or texts[-1] == ")" or opened:
+        if is_sign(texts[0]) and texts[0].strip("($"):
+            return False
+        joined = "".join(texts)
+        return is_amount(joined) and any(ch.isdigit() for ch in joined) and _balanced(joined)
+    digits = [texts[0].lstrip("-−–$€£"), *texts[1:-1], _DECIMALS.sub("", texts[-1].rstrip("-−–*"))]
+    if all(t.isdigit() for t in digits) and 1 <= len(digits[0]) <= 3 and all(len(t) == 3 for t in digits[1:]):
+        return all(b.x0 - a.x1 < 0.5 * size for a, b in pairwise(group))  # 1 234 567
+    return False
+
+
+def _balanced(text: str) -> bool:
+    return text.count("(") == text.count(")")
+
+
+def _kind(text: str) -> CellKind:
+    if is_dash(text):
+        return "dash"
+    if is_percent(text):
+        return "percent"
+    if is_amount(text) and _balanced(text):
+        return "amount"
+    return "sign" if is_sign(text) else "text"
+
+
+def lanes(page: Page, lines: list[Line]) -> list[list[Line]]:
+    """The page's lines, or those of its left and right half where two tables stand side by side."""
+    starts: list[float] = []
+    for line in lines:
+        seen_value = False
+        for cell in line.cells:
+            if cell.kind in ("amount", "dash") and cell.free and cell.x0 > 0.15 * page.width:
+                seen_value = True
+            elif cell.kind == "text" and seen_value and cell.free and len(cell.text) > 3 and cell.x0 > 0.35 * page.width:
+                starts.append(cell.x0)
+                break
+    if len(starts) < 4:
+        return [lines]
+    middle = sorted(starts)[len(starts) // 2]
+    close = [x for x in starts if abs(x - middle) < 0.06 * page.width]
+    if len(close) < max(4, 0.6 * len(starts)):
+        return [lines]
+    split = min(close) - 2
+    crossing = sum(1 for line in lines for cell in line.cells if cell.kind == "amount" and cell.x0 < split < cell.x1)
+    if crossing:
+        return [lines]
+    left = [w for line in lines for w in line.words if w.x0 < split]
+    right = [w for line in lines for w in line.words if w.x0 >= split]
+    # headings that run across both halves belong to the first, whole
+    across = {id(w) for line in lines for run in line.runs if run.x0 < split - 5 and run.x1 > split + 5 for w in run.words}
+    right_only = [w for w in right if id(w) not in across]
+    left += [w for w in right if id(w) in across]
+    return [lines_of(page, left), lines_of(page, right_only)]

@@ -1,0 +1,131 @@
+"""Numbers as statements print them: dots or commas, parentheses for negatives, dashes for nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+_SIGNS = r"(?:MM?US\$|MM?\$|US\$|R\$|S/\.?|[$€£¥]|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UF)"
+_MINUS = "-−–‐‑"
+_MARKS = r"[*†‡¹²³⁴⁵⁶⁷⁸⁹]{0,3}"
+"""Marks of footnotes behind a number."""
+_AMOUNT = re.compile(
+    rf"(?P<open>[(\[])?\s*(?P<minus>[{_MINUS}])?\s*(?:{_SIGNS})?\s*(?P<inner>[{_MINUS}(])?\s*"
+    rf"(?P<digits>\d{{1,3}}(?:[.,'’\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?)"
+    rf"\s*(?P<close>[)\]])*\s*(?P<after>[{_MINUS}])?{_MARKS}"
+)
+_SIGN = re.compile(rf"{_SIGNS}|\$\(|\(\$")
+_NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z", re.IGNORECASE)
+_NOTES = re.compile(
+    r"\d{1,2}(?:\.\d{1,2})?(?:\([a-z]\))?(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*\d{1,2}(?:\.\d{1,2})?(?:\([a-z]\))?)*", re.IGNORECASE
+)
+_CODE = re.compile(r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?")
+_DASHES = re.compile(rf"[{_MINUS}—]{{1,3}}|\(\s*[{_MINUS}—]\s*\)|nil", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """Which mark stands between thousands, and which before decimals."""
+
+    thousands: str
+    decimal: str
+
+
+@lru_cache(16384)
+def is_amount(text: str) -> bool:
+    found = _AMOUNT.fullmatch(text)
+    if found is None or found["digits"] == "000":  # «€ 000» is a unit
+        return False
+    return found["open"] is None or found["close"] is not None or found["inner"] is None
+
+
+@lru_cache(16384)
+def is_dash(text: str) -> bool:
+    return _DASHES.fullmatch(text) is not None
+
+
+@lru_cache(16384)
+def is_sign(text: str) -> bool:
+    """A currency sign alone."""
+    return _SIGN.fullmatch(text) is not None
+
+
+@lru_cache(16384)
+def is_note(text: str) -> bool:
+    """What may stand in a column of notes: 4, 12.1, 5-6, 7(a)."""
+    return _NOTE.match(text) is not None
+
+
+def is_note_list(text: str) -> bool:
+    """The whole of what a row says of its notes: ``12``, ``5 y 6``, ``7(a), 9``."""
+    return _NOTES.fullmatch(text) is not None
+
+
+def is_code(text: str) -> bool:
+    """A code of an account in several parts."""
+    return _CODE.fullmatch(text) is not None
+
+
+def is_percent(text: str) -> bool:
+    return text.endswith("%") and is_amount(text.rstrip("% "))
+
+
+def digits_span(text: str) -> tuple[int, int]:
+    """Where the value itself stands in a token: without a currency sign before it and marks behind it."""
+    start = 0
+    found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*{_SIGNS}\s*", text)
+    if found and not found[1]:
+        start = found.end()
+    return start, len(text) - len(re.search(rf"{_MARKS}\Z", text)[0])  # type: ignore[index]
+
+
+def convention(texts: Iterable[str]) -> Convention:
+    """The convention of a document, from all its amounts: what is unmistakable decides, the rest follows."""
+    decimal: Counter[str] = Counter()
+    for text in texts:
+        found = _AMOUNT.fullmatch(text)
+        if found is None:
+            continue
+        digits = found["digits"]
+        marks = [m for m in digits if m in ".,"]
+        if not marks:
+            continue
+        tail = len(digits) - 1 - max(digits.rfind("."), digits.rfind(","))
+        if len(set(marks)) == 2:
+            decimal[marks[-1]] += 5
+        elif len(marks) > 1:
+            decimal[_other(marks[0])] += 5
+        elif tail != 3:
+            decimal[marks[0]] += 2
+        elif digits[0] == "0":
+            decimal[marks[0]] += 2  # 0.125
+        else:
+            decimal[_other(marks[0])] += 1
+    mark = "," if decimal[","] > decimal["."] else "."
+    return Convention(_other(mark), mark)
+
+
+def _other(mark: str) -> str:
+    return "," if mark == "." else "."
+
+
+def value_of(text: str, used: Convention) -> str | None:
+    """The signed decimal that is printed; None if it is none in this convention."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    digits = re.sub(r"['’\u00a0 ]", "", found["digits"])
+    whole, mark, part = digits.rpartition(used.decimal)
+    if not mark:
+        whole, part = digits, ""
+    if used.decimal in whole:  # several decimal marks: they were thousands after all
+        whole, part = digits.replace(used.decimal, ""), ""
+    whole = whole.replace(used.thousands, "")
+    if not whole.isdigit() or (part and not part.isdigit()):
+        return None
+    negative = bool((found["open"] and found["close"]) or found["minus"] or found["inner"] or found["after"])
+    number = (whole.lstrip("0") or "0") + (f".{part}" if part else "")
+    return f"-{number}" if negative and number.strip("0.") else number

@@ -1,0 +1,57 @@
+"""What the trace view shows of a document: a page as a picture (PNG, bounded in size), and its text."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pypdfium2 as pdfium
+
+from esclusa import Permanent
+from esclusa.pipelines.documents.local.words import ALONE, Unreadable, opened, read
+
+MOST = 3000
+"""Pixels of the longer side at most."""
+
+
+def render(content: bytes, number: int, width: int) -> bytes:
+    """Page ``number`` (from 0), ``width`` pixels wide. Raises Permanent: it cannot be read, or has no such page."""
+    with ALONE:
+        try:
+            document = opened(content)
+        except Unreadable as error:
+            raise Permanent(str(error), type=error.error) from None
+        try:
+            if not 0 <= number < len(document):
+                raise Permanent(f"it has pages 0 to {len(document) - 1}, not {number}", type="no_such_page")
+            page = document[number]
+            shown_width, shown_height = page.get_size()
+            scale = min(width / max(shown_width, 1), MOST / max(shown_width, shown_height, 1))
+            bitmap = page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False)
+            return _png(bitmap)
+        except pdfium.PdfiumError as error:
+            raise Permanent(f"page {number} cannot be drawn: {error}", type="bad_pdf") from None
+        finally:
+            document.close()
+
+
+def text_of(content: bytes) -> str:
+    """The document's text, in which extractions' spans count. Raises Permanent if it cannot be read."""
+    with ALONE:
+        try:
+            return read(content).text
+        except Unreadable as error:
+            raise Permanent(str(error), type=error.error) from None
+
+
+def _png(bitmap: pdfium.PdfBitmap) -> bytes:
+    """The bitmap as PNG: 8 bits, RGB or RGBA or grey."""
+    colour = {1: 0, 3: 2, 4: 6}[bitmap.n_channels]
+    data, stride, length = bytes(bitmap.buffer), bitmap.stride, bitmap.width * bitmap.n_channels
+    rows = b"".join(b"\0" + data[y * stride : y * stride + length] for y in range(bitmap.height))
+    head = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows, 3)) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

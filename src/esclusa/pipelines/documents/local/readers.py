@@ -1,0 +1,88 @@
+"""Reader processes: PDFs are strangers' data and PDF libraries are C, so each document is read where nothing else can be hurt."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from esclusa import Failure
+from esclusa.pipelines.documents.local.child import LENGTH
+
+MOST = 500
+"""Documents that one process reads before another takes its place: whatever leaks, leaks only so far."""
+
+
+class Readers:
+    """Up to so many processes, started when they are needed, each with one document at a time."""
+
+    def __init__(self, most: int) -> None:
+        self._free = asyncio.LifoQueue[_Reader]()
+        for _ in range(most):
+            self._free.put_nowait(_Reader())
+        self._all = most
+
+    async def read(self, content: bytes) -> dict[str, Any]:
+        """The answer of ``work``. Raises Failure if the process died over it. Cancelled, the process is ended with its document."""
+        reader = await self._free.get()
+        try:
+            return await reader.read(content)
+        finally:
+            self._free.put_nowait(reader)
+
+    async def close(self) -> None:
+        for _ in range(self._all):
+            await (await self._free.get()).stop()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._count = 0
+
+    async def read(self, content: bytes) -> dict[str, Any]:
+        if self._count >= MOST:
+            await self.stop()
+        process = self._process or await self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._count += 1
+        try:
+            process.stdin.write(LENGTH.pack(len(content)))
+            process.stdin.write(content)
+            await process.stdin.drain()
+            head = await process.stdout.readexactly(LENGTH.size)
+            answer: dict[str, Any] = json.loads(await process.stdout.readexactly(LENGTH.unpack(head)[0]))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            await self.stop()
+            raise Failure("the process that read the document died", type="reader_died") from None
+        except BaseException:  # cancelled: it would go on with a document that nobody waits for
+            self._kill()
+            raise
+        return answer
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        command = [sys.executable, "-m", "esclusa.pipelines.documents.local.child"]
+        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+        self._process = await asyncio.create_subprocess_exec(*command, **pipes, start_new_session=True)  # type: ignore[arg-type]
+        self._count = 0
+        return self._process
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        self._process = None
+
+    async def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            async with asyncio.timeout(2):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

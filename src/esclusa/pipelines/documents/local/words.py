@@ -1,0 +1,280 @@
+"""Words with their places, from a PDF's own text."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pypdfium2 as pdfium
+import pypdfium2.raw as c
+
+MAX_PAGES = 2000
+ALONE = threading.RLock()
+"""pdfium is not made for threads: whoever uses it where there are several holds this."""
+_FINE = 1_000_000
+"""Steps per page side in which pdfium says where a point is shown."""
+
+Box = tuple[float, float, float, float]
+
+
+class Unreadable(Exception):
+    """A document that no later attempt can read: ``bad_pdf``, ``encrypted_pdf``, ``no_text_layer``, ``too_many_pages``."""
+
+    def __init__(self, error: str, message: str) -> None:
+        self.error = error
+        super().__init__(message)
+
+
+@dataclass(slots=True)
+class Word:
+    """A word as it is shown. ``x0 … y1`` are points in the direction of reading, from the top left; ``box`` is 0..1 of the page as
+    shown; ``start, end`` are where it stands in the document's text."""
+
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    box: Box
+    page: int
+    start: int
+    end: int
+    height: float = field(init=False)
+    middle: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.height = self.y1 - self.y0
+        self.middle = (self.y0 + self.y1) / 2
+
+
+@dataclass(slots=True)
+class Page:
+    """A page's words, in reading direction."""
+
+    number: int
+    width: float
+    height: float
+    words: list[Word] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Text:
+    """A document's pages, and its text: the pages' own, one after the other, each ended by a form feed."""
+
+    pages: list[Page]
+    text: str
+
+
+def read(content: bytes) -> Text:
+    """The words of a document. Raises Unreadable."""
+    document = opened(content)
+    try:
+        pages: list[Page] = []
+        texts: list[str] = []
+        offset = 0
+        if len(document) > MAX_PAGES:
+            raise Unreadable("too_many_pages", f"it has {len(document):,} pages; up to {MAX_PAGES:,} are read")
+        for number in range(len(document)):
+            try:
+                page, text = _page(document, number, offset)
+            except pdfium.PdfiumError as error:
+                raise Unreadable("bad_pdf", f"page {number} cannot be read: {error}") from None
+            pages.append(page)
+            texts.append(text)
+            offset += len(text)
+    finally:
+        document.close()
+    if not any(page.words for page in pages):
+        raise Unreadable("no_text_layer", "no page has text: the document is made of pictures, and reading those needs OCR")
+    return Text(pages, "".join(texts))
+
+
+def opened(content: bytes) -> Any:
+    """The document, opened. Raises Unreadable."""
+    try:
+        document = pdfium.PdfDocument(content)
+        if len(document) == 0:
+            raise Unreadable("bad_pdf", "it has no pages")
+    except pdfium.PdfiumError as error:
+        if "password" in str(error).lower() or "security" in str(error).lower():
+            raise Unreadable("encrypted_pdf", "it is encrypted and needs a password") from None
+        raise Unreadable("bad_pdf", f"it is not a PDF that can be read: {error}") from None
+    return document
+
+
+def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
+    page = document[number]
+    textpage = page.get_textpage()
+    try:
+        width, height = page.get_size()
+        shown = _Shown(page, width, height)
+        count = c.FPDFText_CountChars(textpage)
+        text = _text(textpage, count) + "\f"
+        runs = [_Run(start, end, _char_box(textpage, start, shown), _char_box(textpage, end - 1, shown)) for start, end in _runs(text)]
+        turn = _turn(runs, shown)
+        out = Page(number, *((width, height) if turn % 2 == 0 else (height, width)))
+        for run in runs:
+            out.words.extend(_words(textpage, text, run, shown, turn, number, offset))
+        return out, text
+    finally:
+        textpage.close()
+        page.close()
+
+
+def _text(textpage: Any, count: int) -> str:
+    """One character for each of the page's, so that places in the text are places on the page."""
+    units = (ctypes.c_ushort * (count + 1))()
+    if c.FPDFText_GetText(textpage, 0, count, units) == count + 1:
+        text = bytes(units)[: 2 * count].decode("utf-16-le", "replace")
+        if len(text) == count and "\0" not in text and "\ufffd" not in text:  # no half of a character, no two units of one
+            return text
+    codes = (c.FPDFText_GetUnicode(textpage, index) for index in range(count))
+    return "".join(chr(u) if 0 < u < 0x110000 and not 0xD800 <= u < 0xE000 else "\ufffd" for u in codes)
+
+
+def _runs(text: str) -> Iterator[tuple[int, int]]:
+    """Where the words stand: whatever is between white space, cut at dot leaders too."""
+    start = None
+    index, length = 0, len(text)
+    while index < length:
+        char = text[index]
+        stop = index
+        if char in "._…·" or char.isspace() or char in "\ufffd\u00ad\ufffe\u0002":
+            stop = index + 1
+            if char in "._…·":
+                while stop < length and text[stop] == char:
+                    stop += 1
+                if stop - index < (3 if char != "…" else 1):
+                    stop = index  # a dot that belongs to its word
+        if stop > index:
+            if start is not None:
+                yield start, index
+                start = None
+            index = stop
+        else:
+            if start is None:
+                start = index
+            index += 1
+    if start is not None:
+        yield start, length
+
+
+class _Shown:
+    """From the page's own coordinates to the page as it is shown: cropped and rotated. Fractions of its sides."""
+
+    def __init__(self, page: Any, width: float, height: float) -> None:
+        self.width, self.height = width, height
+        x, y = ctypes.c_int(), ctypes.c_int()
+
+        def point(px: float, py: float) -> tuple[float, float]:
+            c.FPDF_PageToDevice(page, 0, 0, _FINE, _FINE, 0, px, py, x, y)
+            return x.value / _FINE, y.value / _FINE
+
+        origin, right, up = point(0, 0), point(1000, 0), point(0, 1000)
+        self._o = origin
+        self._a = ((right[0] - origin[0]) / 1000, (right[1] - origin[1]) / 1000)
+        self._b = ((up[0] - origin[0]) / 1000, (up[1] - origin[1]) / 1000)
+
+    def box(self, left: float, bottom: float, right: float, top: float) -> Box:
+        (ox, oy), (ax, ay), (bx, by) = self._o, self._a, self._b
+        xs = (ox + ax * left + bx * bottom, ox + ax * right + bx * top)
+        ys = (oy + ay * left + by * bottom, oy + ay * right + by * top)
+        return min(xs), min(ys), max(xs), max(ys)
+
+
+_rect = c.FS_RECTF()
+
+
+def _char_box(textpage: Any, index: int, shown: _Shown) -> Box | None:
+    if not c.FPDFText_GetLooseCharBox(textpage, index, _rect):
+        return None
+    left, bottom, right, top = _rect.left, _rect.bottom, _rect.right, _rect.top
+    if left == right and top == bottom:
+        return None
+    return shown.box(left, min(bottom, top), right, max(bottom, top))
+
+
+class _Run(NamedTuple):
+    """Characters without white space between them: where they stand in the page's text, and the boxes of the first and the last."""
+
+    start: int
+    end: int
+    first: Box | None
+    last: Box | None
+
+
+def _turn(runs: list[_Run], shown: _Shown) -> int:
+    """Quarter turns (clockwise) of most words against the page as shown: text that was drawn sideways is read sideways."""
+    votes: Counter[int] = Counter()
+    for start, end, first, last in runs[:: max(1, len(runs) // 60)]:
+        if end - start < 2 or first is None or last is None:
+            continue
+        dx = ((last[0] + last[2]) - (first[0] + first[2])) * shown.width
+        dy = ((last[1] + last[3]) - (first[1] + first[3])) * shown.height
+        votes[(0 if dx > 0 else 2) if abs(dx) > abs(dy) else (1 if dy > 0 else 3)] += 1
+    return votes.most_common(1)[0][0] if votes else 0
+
+
+def _words(textpage: Any, text: str, run: _Run, shown: _Shown, turn: int, page: int, offset: int) -> Iterator[Word]:
+    """The run as a word, or as several where it has gaps: some programs place columns without any white space between."""
+    start, end, first, last = run
+    if first is None or last is None:
+        return
+    one = _word(text, start, end, _union(first, last), shown, turn, page, offset)
+    if one is None:
+        return
+    if end - start > 1 and (one.x1 - one.x0 > 0.75 * one.height * (end - start) or one.height > 1.8 * _tall(first, shown, turn)):
+        yield from _cut(textpage, text, start, end, shown, turn, page, offset)
+    else:
+        yield one
+
+
+def _cut(textpage: Any, text: str, start: int, end: int, shown: _Shown, turn: int, page: int, offset: int) -> Iterator[Word]:
+    begun, whole, before = start, None, None
+    for index in range(start, end):
+        box = _char_box(textpage, index, shown)
+        if box is None:
+            continue
+        here = _word(text, index, index + 1, box, shown, turn, page, offset)
+        if here is None:
+            continue
+        if before is not None and whole is not None:
+            gap, rise = here.x0 - before.x1, abs(here.middle - before.middle)
+            if gap > 0.6 * here.height or gap < -2 * here.height or rise > 0.6 * here.height:
+                made = _word(text, begun, index, whole, shown, turn, page, offset)
+                if made is not None:
+                    yield made
+                begun, whole = index, None
+        whole = box if whole is None else _union(whole, box)
+        before = here
+    if whole is not None:
+        made = _word(text, begun, end, whole, shown, turn, page, offset)
+        if made is not None:
+            yield made
+
+
+def _tall(box: Box, shown: _Shown, turn: int) -> float:
+    return (box[3] - box[1]) * shown.height if turn % 2 == 0 else (box[2] - box[0]) * shown.width
+
+
+def _union(a: tuple[float, ...], b: tuple[float, ...]) -> Box:
+    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+
+
+def _word(text: str, start: int, end: int, box: Box, shown: _Shown, turn: int, page: int, offset: int) -> Word | None:
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    if not (0 <= x <= 1 and 0 <= y <= 1):
+        return None  # cropped away: nobody sees it
+    left, top, right, bottom = box[0] * shown.width, box[1] * shown.height, box[2] * shown.width, box[3] * shown.height
+    if turn == 1:
+        left, top, right, bottom = top, shown.width - right, bottom, shown.width - left
+    elif turn == 2:
+        left, top, right, bottom = shown.width - right, shown.height - bottom, shown.width - left, shown.height - top
+    elif turn == 3:
+        left, top, right, bottom = shown.height - bottom, left, shown.height - top, right
+    inside = (max(0.0, box[0]), max(0.0, box[1]), min(1.0, box[2]), min(1.0, box[3]))
+    return Word(text[start:end], left, top, right, bottom, inside, page, offset + start, offset + end)

@@ -1,0 +1,176 @@
+"""What the pipeline keeps: folders, their documents, what was read in them, and the signals that started it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from typing import Any
+
+from esclusa import Lifecycle, Record, track
+
+FOLDER_ENDED = ("DONE", "DONE_WITH_ERRORS", "ERROR")
+UNFINISHED = ("NOT_STARTED", "IN_PROGRESS")
+
+
+class Signal(Record, table="folio_signals", key="signal_key"):
+    """Somebody says that a folder is ready: an event, a command, a watcher. The same event again is the same signal."""
+
+    signal_key: str
+    folio_id: str
+    bucket: str
+    folder_prefix: str
+    eventarc_event_id: str | None = None
+    reprocess: bool = False
+    force: bool = False
+    answer: str | None = None
+
+    lifecycle = Lifecycle("received -> heard")
+
+
+class Folio(
+    Record,
+    table="folios",
+    attach=False,
+    track=track(updated_at="last_update_at", finished_at="finished_at", error_type="error_type", error_message="error_message"),
+    index=[("status", "created_at")],
+):
+    """A folder: one case. ``wanted`` listings were asked for and ``listed`` were made; it is listed again while they differ.
+    ``announced`` is the execution whose beginning the log told; documents put to work before ``redo_from`` are done again."""
+
+    folio_id: str
+    bucket: str
+    folder_prefix: str
+    total_docs: int | None = None
+    processed_docs: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    ignored: list[dict[str, str]] = []
+    ignored_count: int = 0
+    eventarc_event_id: str | None = None
+    execution_id: str = ""
+    announced: str = ""
+    wanted: int = 1
+    listed: int = 0
+    redo_from: int = 0
+
+    lifecycle = Lifecycle(
+        """
+        PENDING -> PROCESSING -> DONE | DONE_WITH_ERRORS | ERROR
+        ERROR -> PROCESSING                      # a new event, or an operator
+        DONE | DONE_WITH_ERRORS -> PROCESSING    # an explicit reprocess
+        """,
+        endless=True,
+    )
+
+
+class Documento(
+    Record,
+    table="documentos",
+    key=("folio_id", "slug"),
+    within="folio_id",
+    parent=Folio,
+    attach=False,
+    track=track(error_type="error_type", error_message="error_message"),
+    index=[("folio_id", "superseded", "status"), ("content_hash", "status")],
+):
+    """One version of one object. ``listing`` is the listing that last put it to work; ``superseded`` is not 0 once the folder
+    holds another version in its place, or none; ``revision`` is the claim whose extractions count."""
+
+    folio_id: str
+    slug: str
+    gcs_uri: str
+    generation: str
+    bucket: str
+    folder_prefix: str
+    size: int = 0
+    doc_type: str | None = None
+    classifier_output_raw: dict[str, Any] | None = None
+    extractor_output_summary: dict[str, Any] | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    content_hash: str | None = None
+    reused_from: str | None = None
+    eventarc_event_id: str | None = None
+    execution_id: str = ""
+    listing: int = 1
+    superseded: int = 0
+    revision: int | None = None
+
+    lifecycle = Lifecycle(
+        """
+        NOT_STARTED -> IN_PROGRESS -> DONE | ERROR
+        IN_PROGRESS -> NOT_STARTED       # a retry
+        ERROR -> NOT_STARTED             # re-entry, or an operator
+        DONE -> NOT_STARTED              # a forced reprocess
+        """,
+        endless=True,
+    )
+
+
+class Extraccion(
+    Record,
+    table="extracciones",
+    key=("documento_id", "slug"),
+    within="documento_id",
+    parent=Documento,
+    history=False,
+    index=[("documento_id", "position"), ("documento_id", "revision"), ("folio_id", "type")],
+):
+    """One printed number (or other entity) and exactly where it came from."""
+
+    folio_id: str
+    documento_id: str
+    slug: str
+    revision: int
+    position: int
+    gcs_uri: str
+    generation: str
+    type: str
+    LINE_ITEM_NAME: str | None = None
+    LINE_ITEM_VALUE: str | None = None
+    value: str | None = None
+    COLUMN_YEAR: str | None = None
+    SECTION_HEADER: str | None = None
+    TOTAL_LABEL: str | None = None
+    CURRENCY: str | None = None
+    UNITS_SCALE: int | None = None
+    REPORTING_PERIOD: str | None = None
+    ORG_NAME: str | None = None
+    STATEMENT_TITLE: str | None = None
+    TABLE_COLUMN_HEADER: str | None = None
+    TABLE_ROW_REF: str | None = None
+    TABLE_CELL_REF: str | None = None
+    page_refs: list[dict[str, Any]] = []
+    text_spans: list[dict[str, int]] = []
+    confidence: float | None = None
+    processor_version: str = ""
+
+    lifecycle = Lifecycle("kept")
+
+
+def folio_id(bucket: str, folder_prefix: str) -> str:
+    """The id of a folder: readable, the same for the same folder, safe in addresses."""
+    return f"{_plain(f'{bucket}-{folder_prefix}')}-{_digest(bucket, folder_prefix)[:12]}"
+
+
+def document_slug(gcs_uri: str, generation: str) -> str:
+    """The part of a document's id after its folder's: readable, one per object and generation."""
+    name = gcs_uri.rsplit("/", 1)[-1]
+    return f"{_plain(name.removesuffix('.pdf').removesuffix('.PDF'))}-{_digest(gcs_uri, generation)[:16]}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[-60:].strip("-") or "x"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def letter(record: Folio | Documento) -> dict[str, Any]:
+    """What a dead letter says of a folder or a document."""
+    uri = record.gcs_uri if isinstance(record, Documento) else None
+    return {"bucket": record.bucket, "folder_prefix": record.folder_prefix, "folio_id": record.folio_id, "gcs_uri": uri}

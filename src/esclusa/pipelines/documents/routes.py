@@ -1,0 +1,153 @@
+"""The pipeline's own HTTP: the event that a folder is ready, a document with its extractions, its pages as pictures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from esclusa import EsclusaError
+from esclusa.house import House
+from esclusa.pipelines.documents.buckets import Bucket, object_name
+from esclusa.pipelines.documents.events import BadEvent, Passed, read_event
+from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
+from esclusa.pipelines.documents.settings import DocumentsSettings
+from esclusa.pipelines.documents.signals import from_event
+from esclusa.web.auth import SIGNED
+from esclusa.web.oidc import Forbidden, Tokens, Unauthorized
+from esclusa.web.problems import problem, responses
+
+KEPT = 32
+"""Pictures kept in memory, the last ones that were asked for."""
+
+
+def build(house: House) -> APIRouter:
+    router = APIRouter(tags=["documents"])
+    _events(router, house)
+    _reading(router, house)
+    _pictures(router, house)
+    return router
+
+
+def _events(router: APIRouter, house: House) -> None:
+    settings: DocumentsSettings = house.engine.plan_of("documents").settings  # type: ignore[assignment]
+    tokens = _tokens(settings)
+
+    @router.post(
+        "/events/storage", status_code=202, responses=responses(400, 401, 403), openapi_extra=SIGNED if tokens is not None else None,
+        summary="An event of Cloud Storage, by Eventarc or a Pub/Sub push: an empty {folder_prefix}/is_ready starts the folder",
+    )  # fmt: skip
+    async def storage_event(request: Request, response: Response) -> Any:
+        if tokens is not None:
+            refused = await _verify(tokens, request)
+            if refused is not None:
+                return refused
+        try:
+            event = read_event(request.headers, await request.body())
+        except BadEvent as error:
+            return problem(400, str(error), slug="bad-event", title="This event cannot be read", instance=request.url.path)
+        if isinstance(event, Passed):
+            response.status_code = 200
+            return {"accepted": False, "reason": event.reason}
+        signal = from_event(event)
+        await house.engine.records.insert([signal])
+        return {"accepted": True, "folio_id": signal.folio_id, "eventarc_event_id": event.event_id}
+
+
+def _reading(router: APIRouter, house: House) -> None:
+    @router.get("/documents/{folio_id}", responses=responses(404), summary="A folder and its documents, page by page")
+    async def folder(folio_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: str | None = None) -> Any:
+        found = await house.engine.records.get(Folio, folio_id)
+        if found is None:
+            return problem(404, f"there is no folder {folio_id!r}", slug="not-found")
+        page = await house.engine.records.find(Documento, {"folio_id": folio_id}, limit=limit, after=after)
+        items = [Documento.kind.as_json(doc) for doc in page.items]
+        return {"folio": Folio.kind.as_json(found), "items": items, "next": page.next}
+
+    @router.get("/documents/{folio_id}/{documento_id}", responses=responses(404), summary="A document with everything that was read in it")
+    async def document(folio_id: str, documento_id: str) -> Any:
+        doc = await _document(house, folio_id, documento_id)
+        if doc is None:
+            return problem(404, f"there is no document {documento_id!r} in folder {folio_id!r}", slug="not-found")
+        found = house.engine.records.each(Extraccion, {"documento_id": doc.id}, order="position")
+        kept = [Extraccion.kind.as_json(e) async for e in found if e.revision == doc.revision]
+        return {**Documento.kind.as_json(doc), "extracciones": kept}
+
+
+def _pictures(router: APIRouter, house: House) -> None:
+    @router.get("/documents/{folio_id}/{documento_id}/text", response_class=Response, responses=responses(404), summary="A document's text")
+    async def text(folio_id: str, documento_id: str) -> Any:
+        from esclusa.pipelines.documents.local.picture import text_of  # noqa: PLC0415 - PDF libraries load with the first document
+
+        doc = await _document(house, folio_id, documento_id)
+        if doc is None:
+            return problem(404, f"there is no document {documento_id!r} in folder {folio_id!r}", slug="not-found")
+        try:
+            return Response(await asyncio.to_thread(text_of, await _content(house, doc)), media_type="text/plain; charset=utf-8")
+        except EsclusaError as error:
+            return problem(404, str(error), slug="not-found", title="There is no such text")
+
+    pictures: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+
+    @router.get(
+        "/documents/{folio_id}/{documento_id}/pages/{number}.png", response_class=Response, responses=responses(404, 422),
+        summary="A page as a picture; pages count from 0",
+    )  # fmt: skip
+    async def page(
+        folio_id: str, documento_id: str, number: Annotated[int, Path(ge=0)], width: Annotated[int, Query(ge=100, le=2400)] = 1200
+    ) -> Any:
+        doc = await _document(house, folio_id, documento_id)
+        if doc is None:
+            return problem(404, f"there is no document {documento_id!r} in folder {folio_id!r}", slug="not-found")
+        key = (doc.id, number, width)
+        if key not in pictures:
+            try:
+                picture = await _picture(house, doc, number, width)
+            except EsclusaError as error:  # it went away, is no PDF after all, or has no such page
+                return problem(404, str(error), slug="not-found", title="There is no such page")
+            pictures[key] = picture
+            while len(pictures) > KEPT:
+                pictures.popitem(last=False)
+        pictures.move_to_end(key)
+        return Response(pictures[key], media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+
+def _tokens(settings: DocumentsSettings) -> Tokens | None:
+    if not settings.audiences:
+        return None
+    names = ("EVENTARC_AUDIENCE", "EVENTARC_SERVICE_ACCOUNT")
+    return Tokens(settings.audiences, settings.eventarc_certs_url, settings.eventarc_service_account, settings=names)
+
+
+async def _verify(tokens: Tokens, request: Request) -> Response | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    try:
+        await tokens.verify(token.strip() if scheme.lower() == "bearer" else "")
+    except Unauthorized as error:
+        challenge = {"WWW-Authenticate": 'Bearer realm="eventarc"'}
+        return problem(401, str(error), slug="unauthorized", title="Who is calling?", instance=request.url.path, headers=challenge)
+    except Forbidden as error:
+        return problem(403, str(error), slug="forbidden", instance=request.url.path)
+    return None
+
+
+async def _document(house: House, folio_id: str, documento_id: str) -> Documento | None:
+    """By its whole id, or by the part after the folder's."""
+    for id in (documento_id, Documento.kind.id_of(folio_id, documento_id)):
+        doc = await house.engine.records.get(Documento, id)
+        if doc is not None and doc.folio_id == folio_id:
+            return doc
+    return None
+
+
+async def _picture(house: House, doc: Documento, number: int, width: int) -> bytes:
+    from esclusa.pipelines.documents.local.picture import render  # noqa: PLC0415 - PDF libraries load with the first picture
+
+    return await asyncio.to_thread(render, await _content(house, doc), number, width)
+
+
+async def _content(house: House, doc: Documento) -> bytes:
+    bucket: Bucket = house.engine.contexts["documents"].buckets[doc.bucket]
+    return await bucket.read(object_name(doc.bucket, doc.gcs_uri), doc.generation)

@@ -1,0 +1,81 @@
+"""What ``make demo`` shows of this pipeline: links that fail and heal, and links that are dead, dangerous or no media."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from esclusa.http import session
+from esclusa.pipelines.media import views, webhook
+from esclusa.pipelines.media.intake import Intake
+from esclusa.pipelines.media.records import Publication
+from esclusa.simulators.media_cdn import sign
+
+SIMULATORS: tuple[str, ...] = ("media_cdn",)
+CYCLES: tuple[str, ...] = ("media.download",)
+SECRET = "a secret between Meta and the demo"  # noqa: S105 - nothing outside the demo knows it
+
+GOOD = 24
+
+
+def environ(urls: dict[str, str], folder: Path) -> dict[str, str]:
+    return {
+        "META_APP_SECRET": SECRET, "META_VERIFY_TOKEN": "demo", "MEDIA_ALLOW_HOSTS": urlsplit(urls["media_cdn"]).netloc,
+        "MEDIA_INTERVAL_SECONDS": "1", "MEDIA_BACKOFF_SECONDS": "0.5", "MEDIA_TIMEOUT_SECONDS": "1.5",
+        "MEDIA_MAX_BYTES": "20000000",
+    }  # fmt: skip
+
+
+async def prepare(house: Any, urls: dict[str, str], folder: Path) -> None:
+    """What a delivery of Meta's webhook tells, and faults at the CDN."""
+    cdn = urls["media_cdn"]
+    photos = [
+        {
+            "item": "photo",
+            "verb": "add",
+            "post_id": f"101_{n}",
+            "photo_id": str(900 + n),
+            "link": cdn + sign(f"/m/jpg/{40_000 + n}/photo{n}"),
+        }
+        for n in range(GOOD)
+    ]
+    odd = {
+        "film": "/m/mp4/3000000/film",
+        "expired": sign("/m/jpg/9000/old", lifetime=-60),
+        "page": "/html",
+        "metadata": "/to?url=http://169.254.169.254/latest/meta-data",
+        "slow": "/drip/30",
+        "large": "/bomb/40000000",
+    }
+    photos += [
+        {"item": "video", "verb": "add", "post_id": f"102_{name}", "video_id": name, "link": cdn + path} for name, path in odd.items()
+    ]
+    album = {"item": "status", "verb": "add", "post_id": "103_1", "photos": [f"{cdn}/m/png/5000/album{n}" for n in range(3)]}
+    values = [*photos, album, {"item": "share", "verb": "add", "post_id": "104_1", "share_id": "1", "link": "https://example.org"}]
+    document = {"object": "page", "entry": [{"id": "1", "changes": [{"field": "feed", "value": v} for v in values]}]}
+    faults = [
+        {"path": "/m/jpg", "match": "photo1", "status": 503, "times": 6}, {"path": "/m/jpg", "match": "photo2", "fault": "cut", "times": 4},
+        {"path": "/m/mp4", "fault": "hang", "seconds": 3, "times": 1},
+    ]  # fmt: skip
+    async with session() as http, http.post(f"{cdn}/_faults", json=faults) as answer:
+        answer.raise_for_status()
+    await Intake(house.engine.records, "webhook:meta").take(list(webhook.read(document)))
+
+
+async def finished(house: Any) -> bool:
+    """Whether nothing with a link is pending or under way any more."""
+    left, _ = await house.engine.records.count(Publication, {"status": ["pending", "downloading"], **views.WITH_MEDIA})
+    return not left
+
+
+async def summary(house: Any) -> list[str]:
+    records = house.engine.records
+    lines = [
+        f"{item['total']:>3} {item['media_status']:<8} after {item['avg_intentos']:.1f} attempts on average"
+        for item in (await views.summary(records))["items"]
+    ]
+    failed = await views.errors(records, 10)
+    lines += [f"    {e['post_id']}: {e['error_type']} after {e['media_attempts']}: {e['error_msg'][:90]}" for e in failed["items"]]
+    first = await records.first(Publication, {"status": "success"})
+    return [*lines, f"    the files are at {first.imagen_local.rpartition('/')[0]}/"] if first else lines

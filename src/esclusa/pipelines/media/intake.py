@@ -1,0 +1,126 @@
+"""New publications: from the webhook and from files, each medium of a post once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from esclusa import EsclusaError, one_of
+from esclusa.intake import Report, Row
+from esclusa.pipelines.media.records import OPEN, Notice, Publication
+from esclusa.pipelines.media.webhook import Told
+
+COLUMNS = ("post_id", "tipo_item", "imagen_url", "imagen_local", "media_id")
+AT_ONCE = 16
+CHUNK = 500
+
+
+class BadRow(EsclusaError):
+    """A row of a file that does not fit."""
+
+
+class Intake:
+    """Keeps what is told. A row that another program wrote for the same post and link counts as told."""
+
+    def __init__(self, records: Any, who: str) -> None:
+        self._records = records
+        self._who = who
+
+    async def take(self, told: Sequence[Told]) -> dict[str, int]:
+        """Keep a delivery; how many rows are new, changed, known."""
+        report = Report()
+        drafts = [(t, Publication(post_id=t.post_id, tipo_item=t.tipo_item, imagen_url=t.url)) for t in told if t.verb == "add"]
+        await self._keep(drafts, report)
+        edits = [t for t in told if t.verb == "edited"]
+        known = await self._rows([t.post_id for t in edits])
+        updated = sum([await self._edit(each, known) for each in edits])
+        return {"created": report.created, "updated": updated, "known": report.known + len(edits) - updated}
+
+    async def read(self, rows: Iterable[Row]) -> Report:
+        """Keep the rows of a file; the report says what became of each. Bounded memory."""
+        report, chunk = Report(), list[tuple[Told, Publication]]()
+        for row in rows:
+            try:
+                chunk.append(_row(row))
+            except BadRow as error:
+                report.refuse(row.number, str(error))
+            if len(chunk) >= CHUNK:
+                await self._keep(chunk, report)
+                chunk.clear()
+        await self._keep(chunk, report)
+        return report
+
+    async def _keep(self, chunk: list[tuple[Told, Publication]], report: Report) -> None:
+        known = await self._rows([told.post_id for told, _ in chunk])
+        for start in range(0, len(chunk), AT_ONCE):
+            part = chunk[start : start + AT_ONCE]
+            for new in await asyncio.gather(*(self._add(told, draft, known) for told, draft in part)):
+                report.created += new
+                report.known += not new
+
+    async def _rows(self, posts: Sequence[str]) -> dict[str, list[Publication]]:
+        """The rows of these posts that are there already, by post."""
+        found: dict[str, list[Publication]] = {}
+        wanted = list(dict.fromkeys(posts))
+        for start in range(0, len(wanted), CHUNK):
+            async for row in self._records.each(Publication, {"post_id": one_of(*wanted[start : start + CHUNK])}):
+                found.setdefault(row.post_id, []).append(row)
+        return found
+
+    async def _add(self, told: Told, draft: Publication, known: dict[str, list[Publication]]) -> bool:
+        """Add a row and the note that it was told, together; False if it was told before."""
+        notice = Notice(post_id=told.post_id, part=told.part, imagen_url=told.url)
+        if any(row.imagen_url == told.url for row in known.get(told.post_id, ())):
+            return False
+        return await self._records.insert_if_new(notice, [draft]) is not None
+
+    async def _edit(self, told: Told, known: dict[str, list[Publication]]) -> bool:
+        """Give a row that has no file yet its new link. Made again after a crash between the two writes, it comes to the same."""
+        rows = known.get(told.post_id, [])
+        if told.url is None or not rows:
+            return False
+        notice = await self._records.get(Notice, told.post_id, told.part)
+        before = rows[0].imagen_url if notice is None and len(rows) == 1 else notice.imagen_url if notice is not None else None
+        row = next((r for r in rows if r.imagen_url == before), None)
+        changed = False
+        if row is not None and before != told.url:
+            reason = "the webhook told a new link"
+            changed = await self._records.edit(Publication, row.id, among=OPEN, who=self._who, reason=reason, imagen_url=told.url)
+            row.imagen_url = told.url
+        if notice is not None and notice.imagen_url != told.url:
+            await self._records.edit(Notice, notice.id, among=("told",), who=self._who, reason="edited", imagen_url=told.url)
+        return changed
+
+
+def _row(row: Row) -> tuple[Told, Publication]:
+    """A row of a file as it is kept; BadRow says every fault of it."""
+    if row.values is None:
+        raise BadRow(row.fault or "it cannot be read")
+    values = {name: _text(value) for name, value in row.values.items()}
+    faults = [f"{name}: there is no such column; there are {', '.join(COLUMNS)}" for name in values if name not in COLUMNS]
+    faults += [
+        f"{name}: it must be text" for name, value in row.values.items() if value is not None and values[name] is None and value != ""
+    ]
+    post, url = values.get("post_id"), values.get("imagen_url")
+    if post is None and "post_id: it must be text" not in faults:
+        faults.append("post_id: it is missing")
+    if url is not None and urlsplit(url).scheme.lower() not in ("http", "https"):
+        faults.append(f"imagen_url: it must begin with http:// or https://, not {url[:40]!r}")
+    if faults:
+        raise BadRow("; ".join(faults))
+    assert post is not None
+    part = values.get("media_id") or ("0" if url is None else f"url:{hashlib.sha256(url.encode()).hexdigest()[:32]}")
+    kept = values.get("imagen_local")
+    item = values.get("tipo_item")
+    draft = Publication(post_id=post, tipo_item=item, imagen_url=url, imagen_local=kept, status="success" if kept else "")
+    return Told(post, part, item or "", url), draft
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    text = str(value).strip()
+    return text if text and text.isprintable() else None

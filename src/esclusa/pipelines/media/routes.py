@@ -1,0 +1,137 @@
+"""The pipeline's own HTTP routes: the webhook, and the three monitoring views."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel, Field
+
+from esclusa.house import House
+from esclusa.pipelines.media import views, webhook
+from esclusa.pipelines.media.intake import Intake
+from esclusa.pipelines.media.settings import MediaSettings
+from esclusa.web.auth import SIGNED
+from esclusa.web.problems import responses
+from esclusa.web.records import After, by_name
+
+WHO = "webhook:meta"
+
+
+class Received(BaseModel):
+    """What became of a delivery."""
+
+    created: int
+    updated: int
+    known: int
+
+
+class SummaryItem(BaseModel):
+    media_status: str = Field(examples=["success"])
+    total: int = Field(examples=[450])
+    avg_intentos: float | None = Field(examples=[1.2])
+
+
+class Summary(BaseModel):
+    items: list[SummaryItem]
+
+
+class ErrorItem(BaseModel):
+    post_id: str | None
+    tipo_item: str | None
+    media_attempts: int
+    error_msg: str | None
+    error_type: str | None
+    media_updated_at: datetime | None
+
+
+class Errors(BaseModel):
+    items: list[ErrorItem]
+    next: str | None
+
+
+class RetryItem(BaseModel):
+    post_id: str | None
+    tipo_item: str | None
+    media_attempts: int
+    ultimo_error: str | None
+    media_updated_at: datetime | None
+
+
+class Retries(BaseModel):
+    items: list[RetryItem]
+    next: str | None
+
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many, at most")]
+
+
+def router(house: House) -> APIRouter:
+    """The routes over an opened house."""
+    api = APIRouter(tags=["media"], generate_unique_id_function=by_name)
+    settings = house.engine.plan_of("media.").settings
+    assert isinstance(settings, MediaSettings)
+    records = house.engine.records
+    _webhook(api, settings, Intake(records, WHO), house)
+
+    @api.get("/media/summary", response_model=Summary, summary="Publications with media by state, with the average of their attempts")
+    async def media_summary() -> Any:
+        return await views.summary(records)
+
+    @api.get("/media/errors", response_model=Errors, responses=responses(400), summary="Publications that ended in an error, newest first")
+    async def media_errors(limit: Limit = 10, after: After = None) -> Any:
+        return await views.errors(records, limit, after)
+
+    @api.get("/media/retries", response_model=Retries, responses=responses(400), summary="Publications that will be tried again")
+    async def media_retries(limit: Limit = 100, after: After = None) -> Any:
+        return await views.retries(records, limit, after)
+
+    return api
+
+
+def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: House) -> None:
+    @api.get(
+        "/webhooks/meta",
+        response_class=PlainTextResponse,
+        openapi_extra=SIGNED,
+        responses=responses(403, 503),
+        summary="Meta's verification",
+    )
+    async def verify(
+        mode: Annotated[str, Query(alias="hub.mode")] = "",
+        challenge: Annotated[str, Query(alias="hub.challenge", max_length=1000)] = "",
+        token: Annotated[str, Query(alias="hub.verify_token")] = "",
+    ) -> str:
+        """Answers the challenge, bare, to whoever shows the verify token."""
+        if settings.verify_token is None:
+            raise HTTPException(503, "META_VERIFY_TOKEN is not set; without it nobody can verify the webhook")
+        expected = settings.verify_token.get_secret_value().encode()
+        if mode != "subscribe" or not hmac.compare_digest(expected, token.encode("utf-8", "surrogatepass")):
+            raise HTTPException(403, "the verify token is not ours, or hub.mode is not subscribe")
+        return challenge
+
+    @api.post(
+        "/webhooks/meta",
+        response_model=Received,
+        openapi_extra=SIGNED,
+        responses=responses(400, 403, 503),
+        summary="A delivery of Meta's webhook",
+    )
+    async def receive(request: Request) -> Any:
+        """Keeps the media of a signed delivery, each once. Comments, reactions, removals and unknown things are passed over."""
+        if settings.app_secret is None:
+            raise HTTPException(503, "META_APP_SECRET is not set; without it nothing is accepted")
+        body = await request.body()
+        if not webhook.signed(body, request.headers.get("X-Hub-Signature-256"), settings.app_secret.get_secret_value()):
+            raise HTTPException(403, "X-Hub-Signature-256 does not sign this body with our secret")
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise HTTPException(400, f"the body is not JSON: {error}") from None
+        counts = await intake.take(list(webhook.read(document)))
+        house.engine.telemetry.event("info", "a delivery of Meta's webhook was kept", **counts)
+        return counts

@@ -1,0 +1,83 @@
+"""What a file is, by its first bytes: pictures and films. What its name or its sender says does not count.
+
+SVG is not media here: it is a program that a browser runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MediaType:
+    mime: str
+    extension: str
+
+
+_STARTS: tuple[tuple[bytes, MediaType], ...] = (
+    (b"\xff\xd8\xff", MediaType("image/jpeg", ".jpg")),
+    (b"\x89PNG\r\n\x1a\n", MediaType("image/png", ".png")),
+    (b"GIF87a", MediaType("image/gif", ".gif")),
+    (b"GIF89a", MediaType("image/gif", ".gif")),
+    (b"II*\x00", MediaType("image/tiff", ".tiff")),
+    (b"MM\x00*", MediaType("image/tiff", ".tiff")),
+    (b"II+\x00", MediaType("image/tiff", ".tiff")),
+    (b"MM\x00+", MediaType("image/tiff", ".tiff")),
+    (b"\xff\x0a", MediaType("image/jxl", ".jxl")),
+    (b"\x00\x00\x00\x0cJXL \r\n\x87\n", MediaType("image/jxl", ".jxl")),
+    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", MediaType("image/jp2", ".jp2")),
+    (b"FLV\x01", MediaType("video/x-flv", ".flv")),
+    (b"OggS", MediaType("video/ogg", ".ogv")),
+    (b"\x00\x00\x01\xba", MediaType("video/mpeg", ".mpg")),
+    (b"\x00\x00\x01\xb3", MediaType("video/mpeg", ".mpg")),
+    (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", MediaType("video/x-ms-wmv", ".wmv")),
+)
+
+_BRANDS: dict[bytes, MediaType] = {
+    b"avif": MediaType("image/avif", ".avif"),
+    b"avis": MediaType("image/avif", ".avif"),
+    b"qt  ": MediaType("video/quicktime", ".mov"),
+    b"M4V ": MediaType("video/x-m4v", ".m4v"),
+}
+_HEIC = MediaType("image/heic", ".heic")
+_HEIF = MediaType("image/heif", ".heif")
+_MP4 = MediaType("video/mp4", ".mp4")
+_SOUND = (b"M4A ", b"M4B ", b"M4P ", b"F4A ", b"F4B ")
+_HEICS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis")
+
+
+def media_type(head: bytes) -> MediaType | None:
+    """The type of a picture or film that begins so; None if it is neither."""
+    for start, found in _STARTS:
+        if head.startswith(start):
+            return found
+    if head[:4] == b"RIFF":
+        return {b"WEBP": MediaType("image/webp", ".webp"), b"AVI ": MediaType("video/x-msvideo", ".avi")}.get(head[8:12])
+    if head[4:8] == b"ftyp":
+        return _brand(head)
+    if head[4:8] in (b"moov", b"mdat", b"wide", b"free", b"skip"):
+        return MediaType("video/quicktime", ".mov")  # films of old begin without saying what they are
+    if head.startswith(b"\x1a\x45\xdf\xa3"):
+        if b"webm" in head[:64]:
+            return MediaType("video/webm", ".webm")
+        return MediaType("video/x-matroska", ".mkv") if b"matroska" in head[:64] else None
+    if head[:2] == b"BM" and len(head) >= 26 and head[6:10] == bytes(4):
+        return MediaType("image/bmp", ".bmp")
+    if len(head) > 376 and head[0] == head[188] == head[376] == 0x47:
+        return MediaType("video/mp2t", ".ts")
+    return None
+
+
+def _brand(head: bytes) -> MediaType | None:
+    """ISO files say by their brands what they hold; the major one comes first."""
+    size = min(max(int.from_bytes(head[:4], "big"), 16), 256)
+    major = head[8:12]
+    others = [head[at : at + 4] for at in range(16, size, 4)]
+    for brand in (major, *others):
+        if brand in _BRANDS:
+            return _BRANDS[brand]
+        if brand in _HEICS:
+            return _HEIC
+    if major in (b"mif1", b"msf1"):
+        return _HEIF
+    return None if major in _SOUND or len(head) < 12 else _MP4

@@ -1,0 +1,137 @@
+"""Devices as they register: what a body may say, checked in one place for HTTP and for files."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, time
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from esclusa import Record
+from esclusa.pipelines.tenders.records import DeviceInstallation, NotificationPreferences
+
+_TOKEN = re.compile(
+    r"(?:ExponentPushToken|ExpoPushToken)\[[^\[\]\s\x00-\x1f\x7f]{1,200}\]\Z"
+    r"|[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}\Z"
+)
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+Names = Annotated[list[Name], Field(max_length=500)]
+Amount = Annotated[Decimal, Field(ge=0, max_digits=28, decimal_places=4)]
+
+
+class Strict(BaseModel):
+    """A misspelt member is refused: it would widen what a device hears."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class QuietHours(Strict):
+    """No message between two local times; the night may lie between them."""
+
+    start: Annotated[str, Field(examples=["22:00"])]
+    end: Annotated[str, Field(examples=["07:00"])]
+    timezone: str = "America/Santiago"
+
+    @field_validator("start", "end")
+    @classmethod
+    def _clock(cls, value: str) -> str:
+        if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
+            raise ValueError("a time of day is HH:MM, from 00:00 to 23:59")
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"{value!r:.60} is not a time zone name such as America/Santiago") from None
+        return value
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if time.fromisoformat(self.start) == time.fromisoformat(self.end):
+            raise ValueError("start and end must differ")
+        return self
+
+
+class PreferencesBody(Strict):
+    """What the device wants to hear about. Empty or missing means no limit; any value of a kind will do, every kind must agree."""
+
+    enabled: bool = True
+    regions: Names = []
+    categories: Names = []
+    buyers: Names = []
+    amount_min: Amount | None = None
+    amount_max: Amount | None = None
+    keywords: Names = []
+    quiet_hours: QuietHours | None = None
+
+    @field_validator("regions", "categories", "buyers", "keywords", mode="before")
+    @classmethod
+    def _missing(cls, value: Any) -> Any:
+        return [] if value is None else value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.amount_min is not None and self.amount_max is not None and self.amount_min > self.amount_max:
+            raise ValueError("amount_min must not be more than amount_max")
+        return self
+
+
+class DeviceBody(Strict):
+    """An installation and its preferences."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "installation_id": "b7f1c2",
+                    "push_token": "ExponentPushToken[xxxxxxxxxxxxxxxxxxxxxx]",
+                    "platform": "android",
+                    "preferences": {
+                        "regions": ["Región del Biobío"],
+                        "categories": ["8512"],
+                        "keywords": ["hospital"],
+                        "amount_min": 1000000,
+                        "quiet_hours": {"start": "22:00", "end": "07:00", "timezone": "America/Santiago"},
+                    },
+                }
+            ]
+        }
+    )
+
+    installation_id: Name
+    push_token: str
+    platform: Literal["android", "ios"] | None = None
+    preferences: PreferencesBody = PreferencesBody()
+
+    @field_validator("push_token")
+    @classmethod
+    def _token(cls, value: str) -> str:
+        if not _TOKEN.match(value.strip()):
+            raise ValueError("a push token is ExponentPushToken[…]")
+        return value.strip()
+
+    @field_validator("preferences", mode="before")
+    @classmethod
+    def _none(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+    def records(self, now: datetime) -> list[Record]:
+        """The rows to put: the preferences first, so that no device is active with another's."""
+        wanted = self.preferences
+        return [
+            NotificationPreferences(
+                installation_id=self.installation_id, enabled=wanted.enabled, regions=wanted.regions, categories=wanted.categories,
+                buyers=wanted.buyers, keywords=wanted.keywords, amount_min=wanted.amount_min, amount_max=wanted.amount_max,
+                quiet_hours=wanted.quiet_hours.model_dump() if wanted.quiet_hours else None,
+            ),
+            DeviceInstallation(
+                installation_id=self.installation_id, push_token=self.push_token, platform=self.platform, active=True, registered_at=now
+            ),
+        ]  # fmt: skip

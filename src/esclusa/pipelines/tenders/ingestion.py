@@ -1,0 +1,130 @@
+"""Ingest: find new tenders, read each one's detail, write it with its event and deliveries in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from esclusa import BudgetEmpty, EsclusaError, Record, RunContext, Spread
+from esclusa.pipelines.tenders.chilecompra import Blocked, CallFailed
+from esclusa.pipelines.tenders.outside import Outside
+from esclusa.pipelines.tenders.records import (
+    NEW_TENDER,
+    Delivery,
+    DeviceInstallation,
+    Licitacion,
+    NotificationEvent,
+    NotificationPreferences,
+    RegistryEntry,
+)
+from esclusa.pipelines.tenders.settings import CHILE
+from esclusa.pipelines.tenders.site import SiteFailed
+from esclusa.pipelines.tenders.targeting import Targets, notifies
+from esclusa.pipelines.tenders.tender import from_detail, make, merge
+
+NEWEST = 20
+IMPATIENT = 3
+"""After so many details in a row that the API failed on, it is not waited for any more: each is asked for once."""
+
+COUNTERS = {name: name for name in ("found", "known", "new", "deliveries", "left")}
+"""``left``: codes whose detail could not be had; the next run asks again."""
+
+
+async def ingest(run: RunContext) -> None:
+    """Scrape and ask for today's tenders; drop what the registry knows; detail, merge and write the rest, one by one."""
+    outside: Outside = run.context
+
+    async def spend() -> None:
+        await run.spend(run.settings.calls)
+
+    site = await _site(run, outside)
+    try:
+        today = run.now.astimezone(ZoneInfo(CHILE)).date()
+        summary = await outside.chilecompra.summary(today, spend)
+        codes = _codes(summary) | dict.fromkeys(site)
+        run.count("found", len(codes))
+        fresh = await _unknown(run, codes)
+        run.count("known", len(codes) - len(fresh))
+        await _details(run, outside, fresh, site, spend)
+    except CallFailed as error:
+        run.end("error", f"today's tenders could not be read: {error}")
+    except (Blocked, BudgetEmpty) as error:
+        run.halt("blocked", str(error))
+
+
+async def _site(run: RunContext, outside: Outside) -> dict[str, dict[str, Any]]:
+    """The newest tenders of the public site by code; none if it fails, which is told and harms nothing."""
+    try:
+        found = await outside.newest(NEWEST)
+    except Exception as error:  # noqa: BLE001 - it never blocks, whatever its page does to who reads it
+        said = str(error) if isinstance(error, SiteFailed) else f"{type(error).__name__}: {error}"
+        run.log(f"the public site failed: {said}", level="warning")
+        run.end("ok", f"the public site failed: {said}")
+        return {}
+    return {row["codigo_externo"]: row for row in found}
+
+
+def _codes(summary: Iterable[Any]) -> dict[str, None]:
+    found = (row.get("CodigoExterno") for row in summary if isinstance(row, dict))
+    return dict.fromkeys(code.strip() for code in found if isinstance(code, str) and code.strip())
+
+
+async def _unknown(run: RunContext, codes: Iterable[str]) -> list[str]:
+    """The codes that nobody has claimed, asked before any detail is: the API's calls are few."""
+    named = {RegistryEntry.kind.id_of(code): code for code in codes}
+    ids, fresh = list(named), []
+    for start in range(0, len(ids), 1000):
+        part = ids[start : start + 1000]
+        known = await run.records.get_many(RegistryEntry, part)
+        fresh += [named[id] for id, entry in zip(part, known, strict=True) if entry is None]
+    return fresh
+
+
+async def _details(run: RunContext, outside: Outside, codes: list[str], site: dict[str, dict[str, Any]], spend: Any) -> None:
+    targets: Targets | None = None
+    failures = 0
+    for code in codes:
+        if run.stopping:
+            return
+        try:
+            detail = await outside.chilecompra.detail(code, spend, patient=failures < IMPATIENT)
+            if detail is None:
+                raise CallFailed("the API does not know it", outage=False)
+            tender = make({**merge(from_detail(detail), site.get(code, {})), "codigo_externo": code}, run.now)
+        except (Blocked, BudgetEmpty):
+            raise
+        except EsclusaError as error:  # the call failed, or what it told makes no tender
+            run.count("left")
+            run.log(f"{code} is left for the next run: {error}", level="warning", codigo_externo=code)
+            run.end("ok", f"{run.counters['left']} tenders are left for the next run; the last: {code}: {error}")
+            failures = failures + 1 if isinstance(error, CallFailed) and error.outage else 0
+            continue
+        failures = 0
+        targets = targets or await load_targets(run.records)
+        await write(run, tender, targets)
+
+
+async def load_targets(records: Any) -> Targets:
+    """Every active device with its preferences, indexed."""
+    wanted = {row.installation_id: row async for row in records.each(NotificationPreferences, size=5000)}
+    active = [row.installation_id async for row in records.each(DeviceInstallation, {"active": True}, size=5000)]
+    return Targets((id, wanted.get(id)) for id in active)
+
+
+async def write(run: RunContext, tender: Licitacion, targets: Targets) -> None:
+    """Claim the code and, if it is new, write the tender, its event and a delivery for each device: all, or nothing."""
+    entry = RegistryEntry(codigo_externo=tender.codigo_externo, claimed_by=run.engine.worker, claimed_at=run.now)
+    rest: list[Record | Spread] = [tender]
+    chosen: list[str] = []
+    if notifies(tender):
+        id = Licitacion.kind.id_of(tender.codigo_externo)
+        event = NotificationEvent(type=NEW_TENDER, licitacion_id=id)
+        chosen = targets.of(tender)
+        blank = Delivery(notification_event_id=NotificationEvent.kind.id_of(NEW_TENDER, id), installation_id="", licitacion_id=id)
+        rest += [event, Spread(blank, "installation_id", chosen)]
+    if await run.records.insert_if_new(entry, rest) is None:
+        run.count("known")
+    else:
+        run.count("new")
+        run.count("deliveries", len(chosen))

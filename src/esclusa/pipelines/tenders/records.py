@@ -1,0 +1,143 @@
+"""The records: tenders and their registry, events, devices with their preferences, deliveries."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from esclusa import Lifecycle, Record, track
+
+NEW_TENDER = "nueva_licitacion"
+PUBLISHED = 5
+OPEN = ("pending", "retryable", "sent")
+
+
+class RegistryEntry(Record, table="licitacion_registry", key="codigo_externo", history=False):
+    """A code that somebody claimed. It stays for ever, so that no tender is ever announced twice."""
+
+    codigo_externo: str
+    claimed_by: str
+    claimed_at: datetime
+
+    lifecycle = Lifecycle("claimed")
+
+
+class Licitacion(Record, table="licitaciones", key="codigo_externo", archive=True, index=[("fecha_publicacion",)]):
+    """A tender, as the API and the public site tell it together."""
+
+    codigo_externo: str
+    nombre: str = ""
+    descripcion: str | None = None
+    codigo_estado: int | None = None
+    estado: str | None = None
+    tipo: str | None = None
+    moneda: str | None = None
+    monto_estimado: Decimal | None = None
+    codigo_organismo: str | None = None
+    organismo: str | None = None
+    unidad: str | None = None
+    region: str | None = None
+    comuna: str | None = None
+    categorias: list[str] = []
+    items: list[dict[str, Any]] = []
+    fecha_publicacion: datetime
+    """When it was published; where nobody says so, when it was first seen."""
+    fecha_cierre: datetime | None = None
+    url: str | None = None
+    detalle: dict[str, Any] = {}
+    """The API's detail as it came."""
+    notificada: bool = False
+
+    lifecycle = Lifecycle("registrada -> notificada")
+
+
+class NotificationEvent(
+    Record,
+    table="notification_events",
+    key=("type", "licitacion_id"),
+    history=False,
+    index=[("licitacion_id",)],
+    refs={"licitacion_id": Licitacion},
+):
+    """Something worth telling about a tender."""
+
+    type: str
+    licitacion_id: str
+
+    lifecycle = Lifecycle("created")
+
+
+class DeviceInstallation(Record, table="device_installations", key="installation_id"):
+    """An app on a device."""
+
+    installation_id: str
+    push_token: str
+    platform: Literal["android", "ios"] | None = None
+    active: bool = True
+    registered_at: datetime
+
+    lifecycle = Lifecycle("active -> inactive -> active", endless=True)
+
+
+class NotificationPreferences(
+    Record, table="notification_preferences", key="installation_id", history=False, refs={"installation_id": DeviceInstallation}
+):
+    """What a device wants to hear about. Empty means no limit."""
+
+    installation_id: str
+    enabled: bool = True
+    regions: list[str] = []
+    categories: list[str] = []
+    buyers: list[str] = []
+    keywords: list[str] = []
+    amount_min: Decimal | None = None
+    amount_max: Decimal | None = None
+    quiet_hours: dict[str, str] | None = None
+
+    lifecycle = Lifecycle("kept")
+
+
+class Delivery(
+    Record,
+    table="notification_deliveries",
+    key=("notification_event_id", "installation_id"),
+    track=track(
+        attempts="attempt_count",
+        due_at="next_attempt_at",
+        leased_by="locked_by",
+        leased_at="locked_at",
+        finished_at="completed_at",
+        error_type="last_error_code",
+        error_message="last_error_message",
+    ),
+    attach=False,
+    archive=True,
+    index=[("licitacion_id", "status"), ("completed_at",)],
+    refs={"notification_event_id": NotificationEvent, "installation_id": DeviceInstallation, "licitacion_id": Licitacion},
+):
+    """One event for one device. Unique, so nothing is told twice; its row holds every time that decides about it."""
+
+    notification_event_id: str
+    installation_id: str
+    licitacion_id: str
+    provider: str = "expo"
+    provider_ticket_id: str | None = None
+    provider_receipt_id: str | None = None
+    sent_at: datetime | None = None
+    sends: int = 0
+    """How many attempts the last send was: the ladder goes on from there if its receipt is bad."""
+    locked_at: datetime | None = None
+    completed_at: datetime | None = None
+    last_error_code: str | None = None
+    last_error_message: str | None = None
+
+    lifecycle = Lifecycle("""
+        pending -> sent | retryable | failed | invalid
+        retryable -> sent | failed | invalid
+        sent -> ok | retryable | failed | invalid
+        failed -> pending
+    """)
+
+
+RECORDS: list[type[Record]] = [RegistryEntry, Licitacion, NotificationEvent, DeviceInstallation, NotificationPreferences, Delivery]

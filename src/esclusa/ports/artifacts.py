@@ -1,0 +1,57 @@
+"""The artifact protocol: files that a pipeline keeps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+Body: TypeAlias = bytes | Path | AsyncIterable[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactInfo:
+    """What the store knows of an object. ``version`` changes whenever its content does."""
+
+    path: str
+    size: int
+    version: str
+    modified: datetime | None
+
+
+class Artifacts(Protocol):
+    """Where files live. Paths are relative, cleaned, with forward slashes; none leads outside the root.
+
+    Everything that fails raises ArtifactError (ArtifactMissing, ArtifactExists), which handlers may let pass.
+    """
+
+    url: str
+    """Where it is, without secrets: for messages."""
+
+    async def open(self) -> None:
+        """Connect, and check that it can be used. Raises ArtifactError with the reason."""
+
+    async def close(self) -> None: ...
+
+    async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
+        """Write an object whole or not at all; return its public URL. ``create``: ArtifactExists if there is one."""
+
+    async def get(self, path: str) -> bytes:
+        """The whole content. ArtifactMissing if there is none."""
+
+    def stream(self, path: str, chunk: int = 1 << 20) -> AsyncIterator[bytes]:
+        """The content in chunks, bounded memory."""
+
+    async def info(self, path: str) -> ArtifactInfo | None:
+        """What is known of it; None if there is none."""
+
+    def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
+        """Every object whose path begins with the prefix, in order of path."""
+
+    async def delete(self, path: str) -> None:
+        """Remove it; no error if there is none."""
+
+    def public_url(self, path: str) -> str:
+        """The address at which a reader finds the object."""

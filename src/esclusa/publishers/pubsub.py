@@ -1,0 +1,177 @@
+"""Messages to Google Cloud Pub/Sub."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from esclusa.model.books import Message
+from esclusa.model.errors import Failure, Permanent, SettingsError
+
+if TYPE_CHECKING:
+    from google.pubsub_v1 import PublisherAsyncClient
+
+EVENT_ID = "event_id"
+"""The attribute that carries the message's own id: one that is published twice has two ids of Pub/Sub's, but this one once."""
+
+_MOST_MESSAGES = 1000
+_MOST_BYTES = 8_000_000
+_LARGEST = 10_000_000
+_MOST_ATTRIBUTES, _LONGEST_NAME, _LONGEST_VALUE = 100, 256, 1024
+
+
+class PubSubPublisher:
+    """Publishes with the environment's own credentials. ``topic`` is ``projects/p/topics/t``, or ``t`` in this project.
+
+    Messages of one topic go in one request, as many as it may hold. ``emulator``: host:port of one, without credentials.
+    ``lazy``: connect with the first message; where that cannot be done, the messages say why and are tried again.
+    ``patience``: seconds for which a request that fails for a moment is sent again; after that the outbox tries later.
+    """
+
+    def __init__(self, project: str, *, emulator: str | None = None, patience: float = 20.0, lazy: bool = False) -> None:
+        self._project = project
+        self._patience = patience
+        self._emulator = emulator
+        self._lazy = lazy
+        self._connecting = asyncio.Lock()
+        self._client: PublisherAsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"PubSubPublisher({self._project!r})"
+
+    async def open(self) -> None:
+        if not self._lazy:
+            await self._connect()
+
+    async def _connect(self) -> None:
+        async with self._connecting:
+            if self._client is not None:
+                return
+            try:
+                self._client = _emulated(self._emulator) if self._emulator else await asyncio.to_thread(_connected)
+            except ImportError as error:
+                missing = f"ESCLUSA_PUBLISH: pubsub:// needs the extra esclusa[google]: pip install 'esclusa[google]' ({error})"
+                raise SettingsError("settings", [missing]) from error
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.transport.close()
+
+    async def publish(self, messages: Sequence[Message]) -> list[Failure | None]:
+        try:
+            await self._connect()
+        except SettingsError as error:
+            return [Failure("; ".join(error.faults), type="configuration") for _ in messages]
+        by_topic: dict[str, list[_Wire]] = defaultdict(list)
+        answers: list[Failure | None] = [None] * len(messages)
+        for place, message in enumerate(messages):
+            wire = _Wire(place, message)
+            answers[place] = wire.fault()
+            if answers[place] is None:
+                by_topic[self._full(message.topic)].append(wire)
+        for topic, wires in by_topic.items():
+            for part in _parts(wires):
+                for wire, answer in zip(part, await self._send(topic, part), strict=True):
+                    answers[wire.place] = answer
+        return answers
+
+    def _full(self, topic: str) -> str:
+        return topic if topic.startswith("projects/") else f"projects/{self._project}/topics/{topic}"
+
+    async def _send(self, topic: str, messages: Sequence[_Wire]) -> list[Failure | None]:
+        """One request. Where it is refused because of what is in it, each goes alone, so that one bad message harms no other."""
+        from google.api_core import exceptions as api  # noqa: PLC0415 - an extra, loaded with the client
+        from google.api_core.retry_async import AsyncRetry  # noqa: PLC0415
+        from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
+
+        transient = (api.ServiceUnavailable, api.DeadlineExceeded, api.ResourceExhausted, api.InternalServerError, api.Aborted, api.Unknown)
+        again = AsyncRetry(lambda error: isinstance(error, transient), initial=0.1, maximum=3.0, timeout=self._patience)
+        assert self._client is not None
+        try:
+            made = [{"data": wire.data, "attributes": wire.attributes} for wire in messages]
+            await self._client.publish(topic=topic, messages=made, timeout=self._patience, retry=again)
+        except api.InvalidArgument as error:
+            if len(messages) > 1:
+                return [(await self._send(topic, [message]))[0] for message in messages]
+            return [Permanent(f"Pub/Sub refuses the message: {error.message}", type="invalid_message")]
+        except api.NotFound:
+            name = topic.rpartition("/")[2]
+            missing = f"there is no topic {topic}: create it (gcloud pubsub topics create {name}), then retry the message"
+            return [Permanent(missing, type="topic_not_found") for _ in messages]
+        except (api.PermissionDenied, api.Unauthenticated) as error:
+            refused = f"may not publish to {topic}: {error.message}; grant roles/pubsub.publisher on it to this service account"
+            return [Failure(refused, type="forbidden") for _ in messages]
+        except (api.GoogleAPIError, GoogleAuthError, OSError) as error:
+            said = getattr(error, "message", None) or str(error) or type(error).__name__
+            return [Failure(f"{topic}: {said}"[:500], type="pubsub_error") for _ in messages]
+        return [None] * len(messages)
+
+
+def _connected() -> PublisherAsyncClient:
+    """With the environment's credentials; finding them may take a round trip."""
+    from google.auth.exceptions import DefaultCredentialsError  # noqa: PLC0415 - an extra
+    from google.pubsub_v1 import PublisherAsyncClient  # noqa: PLC0415
+
+    try:
+        return PublisherAsyncClient()
+    except DefaultCredentialsError:
+        missing = (
+            "ESCLUSA_PUBLISH: there are no Google credentials here; run with a service account,"
+            " run 'gcloud auth application-default login', or set GOOGLE_APPLICATION_CREDENTIALS"
+        )
+        raise SettingsError("settings", [missing]) from None
+
+
+def _emulated(host: str) -> PublisherAsyncClient:
+    import grpc  # noqa: PLC0415 - an extra
+    from google.pubsub_v1 import PublisherAsyncClient  # noqa: PLC0415
+    from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport  # noqa: PLC0415
+
+    return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=grpc.aio.insecure_channel(host)))
+
+
+class _Wire:
+    """A message as it travels, and its place among those that were given."""
+
+    __slots__ = ("attributes", "data", "place", "size")
+
+    def __init__(self, place: int, message: Message) -> None:
+        self.place = place
+        self.data = json.dumps(message.data, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "backslashreplace")
+        self.attributes = {name: _cut(value) for name, value in {EVENT_ID: message.id, **message.attributes}.items()}
+        self.size = len(self.data) + sum(len(name.encode()) + len(value.encode()) for name, value in self.attributes.items())
+
+    def fault(self) -> Permanent | None:
+        """What Pub/Sub will refuse: told before it is sent, so that it harms no other message of the request."""
+        if self.size > _LARGEST:
+            return Permanent(f"the message has {self.size:,} bytes; Pub/Sub takes {_LARGEST:,}", type="invalid_message")
+        if len(self.attributes) > _MOST_ATTRIBUTES:
+            return Permanent(f"the message has {len(self.attributes)} attributes; Pub/Sub takes {_MOST_ATTRIBUTES}", type="invalid_message")
+        wrong = [name for name in self.attributes if not name or len(name.encode()) > _LONGEST_NAME or name.startswith("goog")]
+        if wrong:
+            names = f"an attribute's name has 1 to {_LONGEST_NAME} bytes and does not begin with goog"
+            return Permanent(f"{names}; {wrong[0][:80]!r} is none", type="invalid_message")
+        return None
+
+
+def _parts(wires: Sequence[_Wire]) -> Iterator[list[_Wire]]:
+    """As many as one request may hold, by number and by size."""
+    part: list[_Wire] = []
+    size = 0
+    for wire in wires:
+        if part and (size + wire.size > _MOST_BYTES or len(part) == _MOST_MESSAGES):
+            yield part
+            part, size = [], 0
+        part.append(wire)
+        size += wire.size
+    if part:
+        yield part
+
+
+def _cut(value: Any) -> str:
+    """An attribute's value, not longer than Pub/Sub takes; the whole of it is in the data."""
+    return str(value).encode("utf-8", "backslashreplace")[:_LONGEST_VALUE].decode("utf-8", "ignore")

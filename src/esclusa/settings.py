@@ -1,0 +1,399 @@
+"""One typed settings object: file < environment < command line, every fault reported at once by the name its author used."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, GetPydanticSchema, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_core import core_schema
+
+from esclusa.artifacts import open_artifacts
+from esclusa.loading import BUILT_IN, NoPipeline, load_app
+from esclusa.model.errors import DeclarationError, SettingsError
+from esclusa.model.options import Option, option, options_of
+from esclusa.model.pipeline import App, Plan
+
+FILE = "esclusa.toml"
+CONFIG = "ESCLUSA_CONFIG"
+_MASK = "(secret)"
+_AsIs = GetPydanticSchema(lambda _source, _handler: core_schema.any_schema())
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """Who may call the API: a name for the history, the token itself, and what it may do."""
+
+    name: str
+    secret: SecretStr
+    role: Literal["read", "operate"] = "operate"
+
+
+class Settings(BaseModel):
+    """What the house is told. Made by ``load``; nothing else reads the environment for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    store: str = option(
+        "ESCLUSA_STORE", "sqlite:///esclusa.db",
+        help="Where records live: sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host/database or"
+        " firestore://project[/database].",
+    )  # fmt: skip
+    artifacts: str = option(
+        "ESCLUSA_ARTIFACTS", "./artifacts", help="Where files live: a folder, file:///path, s3://bucket[/prefix] or gs://bucket[/prefix]."
+    )
+    artifacts_public_url: str | None = option(
+        "ESCLUSA_ARTIFACTS_PUBLIC_URL", None, help="The address under which readers find the artifacts."
+    )
+    pipelines: tuple[str, ...] = option(
+        "ESCLUSA_PIPELINES", BUILT_IN, help=f"Which pipelines to load: {', '.join(BUILT_IN)}, module:app or path/to/file.py:app."
+    )
+    api_tokens: Annotated[tuple[ApiToken, ...], _AsIs] = option(
+        "ESCLUSA_API_TOKENS", (), secret=True,
+        help="Who may call the API: token, token:read or name=token:operate. Without any, the server listens on loopback only.",
+    )  # fmt: skip
+    host: str = option("ESCLUSA_HOST", "127.0.0.1", help="The address that the server listens on.")
+    port: int = option(("PORT", "ESCLUSA_PORT"), 8082, ge=0, le=65535, help="The port that the server listens on; 0 takes a free one.")
+    proxies: str = option(
+        "ESCLUSA_PROXIES", "127.0.0.1,::1",
+        help="Whose word is taken on who called and where we are (X-Forwarded-…): addresses and networks with commas, or * where nothing"
+        " but the proxy can reach the server, as on Cloud Run.",
+    )  # fmt: skip
+    root_path: str = option(
+        "ESCLUSA_ROOT_PATH", "", pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        help="The sub-path that a proxy serves us under, if it does not say so itself (X-Forwarded-Prefix): /esclusa.",
+    )  # fmt: skip
+    lease_seconds: float = option(
+        "ESCLUSA_LEASE_SECONDS", 60.0, ge=1, help="How long a claim holds without a heartbeat; a crashed worker's records are due then."
+    )
+    poll_seconds: float = option("ESCLUSA_POLL_SECONDS", 1.0, gt=0, help="How often an idle worker looks, should no wake-up reach it.")
+    grace_seconds: float = option("ESCLUSA_GRACE_SECONDS", 20.0, ge=0, help="How long handlers may go on after a stop signal.")
+    clock_offset_seconds: float = option("ESCLUSA_CLOCK_OFFSET_SECONDS", 0.0, help="Shifts the store's and the engine's now, for trials.")
+    auto_migrate: bool = option("ESCLUSA_AUTO_MIGRATE", True, help="Whether run, worker and serve bring the schema up to date.")
+    alert_webhook: SecretStr | None = option("ESCLUSA_ALERT_WEBHOOK", None, secret=True, help="Alerts are posted to this address, as JSON.")
+    publish: str | None = option(
+        "ESCLUSA_PUBLISH", None,
+        help="Where messages of the outbox go: pubsub://project. Not set: to Pub/Sub if dead letters have a topic projects/…/topics/…,"
+        " else they wait there.",
+    )  # fmt: skip
+    tick_seconds: float = option(
+        "ESCLUSA_TICK_SECONDS", 50.0, ge=1, le=3500, help="How long POST /tick works at most, where the call does not say."
+    )
+    tick_service_account: str | None = option(
+        "ESCLUSA_TICK_SERVICE_ACCOUNT", None, help="The service account whose OIDC tokens may call POST /tick; needed with the audience."
+    )
+    tick_audience: tuple[str, ...] = option(
+        "ESCLUSA_TICK_AUDIENCE", (),
+        help="Audiences of the OIDC tokens with which Cloud Scheduler may call POST /tick, besides API tokens; mostly the service's URL.",
+    )  # fmt: skip
+    oidc_certs_url: str = option(
+        "ESCLUSA_OIDC_CERTS_URL", "https://www.googleapis.com/oauth2/v3/certs", help="Where the keys of the OIDC tokens' issuer are."
+    )
+    google_project: str | None = option(
+        "ESCLUSA_GOOGLE_PROJECT", None, help="The project in the trace names of log lines, for Cloud Logging (else GOOGLE_CLOUD_PROJECT)."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = option("ESCLUSA_LOG_LEVEL", "info", help="The least level that is logged.")
+    log_format: Literal["auto", "json", "text"] = option(
+        "ESCLUSA_LOG_FORMAT", "auto", help="How log lines look; auto is text on a terminal and JSON elsewhere."
+    )
+    postgres_pool_size: int = option("ESCLUSA_POSTGRES_POOL_SIZE", 10, ge=2, le=500, help="Connections to PostgreSQL per process.")
+    postgres_statement_cache_size: int = option(
+        "ESCLUSA_POSTGRES_STATEMENT_CACHE_SIZE", 100, ge=0, help="Prepared statements per connection; 0 behind PgBouncer."
+    )
+
+    plans: Annotated[tuple[Plan, ...], _AsIs] = ()
+    """The pipelines, each bound with its own settings."""
+    config: Path | None = None
+    """The file that was read."""
+    sources: dict[str, str] = {}
+    """What was set, by the name of the setting (``media.timeout_seconds`` for a pipeline's), and where."""
+    unknown: tuple[str, ...] = ()
+    """Names in the environment that look like settings and are none, each with what may have been meant."""
+
+    @field_validator("log_level", "log_format", mode="before")
+    @classmethod
+    def _lower(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("store")
+    @classmethod
+    def _check_store(cls, url: str) -> str:
+        if url.startswith("sqlite:"):
+            path = url.removeprefix("sqlite:///")
+            if path == url or not path or path == "/" or path.startswith(":memory:"):
+                raise ValueError("a SQLite store is sqlite:///relative.db or, with four slashes, sqlite:////absolute/path.db")
+        elif url.startswith("firestore:"):
+            if not re.fullmatch(r"firestore://[a-z][a-z0-9:.-]*[a-z0-9](/(\(default\)|[a-z][a-z0-9-]*)?)?", url):
+                raise ValueError("a Firestore store is firestore://project or firestore://project/database")
+        elif not url.startswith(("postgresql://", "postgres://")):
+            raise ValueError("a store is sqlite:///path, postgresql://user:password@host/database or firestore://project/database")
+        elif not urlsplit(url).path.strip("/"):
+            raise ValueError("a PostgreSQL store names its database: postgresql://user:password@host/database")
+        return url
+
+    @field_validator("publish")
+    @classmethod
+    def _check_publish(cls, url: str | None) -> str | None:
+        if url is not None and not re.fullmatch(r"pubsub://[a-z][a-z0-9:.-]*[a-z0-9]/?", url):
+            raise ValueError("messages are published to pubsub://project")
+        return url
+
+    @field_validator("tick_audience")
+    @classmethod
+    def _check_audience(cls, audiences: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if audiences and not info.data.get("tick_service_account"):
+            raise ValueError("set ESCLUSA_TICK_SERVICE_ACCOUNT too: anybody can get a token for an audience")
+        return audiences
+
+    @field_validator("alert_webhook")
+    @classmethod
+    def _check_webhook(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not _http(url.get_secret_value()):
+            raise ValueError("an alert webhook is an address that begins with https:// or http://")
+        return url
+
+    @field_validator("api_tokens", mode="before")
+    @classmethod
+    def _read_tokens(cls, written: Any) -> tuple[ApiToken, ...]:
+        if not isinstance(written, list | tuple) or not all(isinstance(w, str) for w in written):
+            raise ValueError("tokens are a list of texts: token, token:read or name=token:operate")
+        tokens = tuple(_token(text, number) for number, text in enumerate(written, 1))
+        if len({t.secret.get_secret_value() for t in tokens}) < len(tokens) or len({t.name for t in tokens}) < len(tokens):
+            raise ValueError("two tokens, or the names of two tokens, are the same")
+        return tokens
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Where the pipelines publish their dead letters."""
+        return tuple(sorted({stage.letters_to for plan in self.plans for stage in plan.stages if stage.letters_to}))
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the server listens to this machine alone."""
+        return is_loopback(self.host)
+
+
+def _token(text: str, number: int) -> ApiToken:
+    name, _, rest = text.partition("=")
+    if not rest.strip("="):  # base64 ends with =
+        name, rest = f"token-{number}", text
+    elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,60}", name):
+        raise ValueError(f"token {number}: its name, before the =, has letters, digits, . _ @ and - only")
+    token, colon, role = rest.rpartition(":")
+    if not colon:
+        token, role = rest, "operate"
+    if role not in ("read", "operate"):
+        raise ValueError(f"token {number}: after the : comes its role, read or operate")
+    if not token:
+        raise ValueError(f"token {number} is empty")
+    return ApiToken(name, SecretStr(token), "read" if role == "read" else "operate")
+
+
+def _http(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own and nobody else's."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def shown(url: str) -> str:
+    """A URL without its password, for messages."""
+    return re.sub(r"(?<=://)([^:/@]*):[^@]*@", r"\1:***@", url)
+
+
+HOUSE_OPTIONS: tuple[Option, ...] = tuple(options_of(Settings))
+
+
+def load(
+    *,
+    path: str | Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Any] | None = None,
+    apps: Callable[[str], App] = load_app,
+) -> Settings:
+    """Read the settings: ``path`` (or ``ESCLUSA_CONFIG``, or ``esclusa.toml`` here if it is there), then the environment, then
+    ``overrides`` by the name of the setting (None: not given). Raises SettingsError with every fault.
+
+    An empty text in the environment counts as not set. ``NAME_FILE`` reads the value of ``NAME`` from a file.
+    """
+    reader = _Reader(environ, {k: v for k, v in (overrides or {}).items() if v is not None})
+    reader.read_file(path)
+    house: Settings = reader.fill(Settings, HOUSE_OPTIONS, reader.file, "")
+    reader.check_artifacts(house)
+    plans = reader.plans(house.pipelines, apps)
+    reader.refuse_unknown_keys(plans)
+    if reader.faults:
+        raise SettingsError("the settings are wrong:", reader.faults)
+    more = {"plans": plans, "config": reader.path, "sources": reader.sources, "unknown": tuple(reader.unknown_names())}
+    return house.model_copy(update=more)
+
+
+@dataclass(slots=True)
+class _Given:
+    """A value and where it was written, as its author would find it."""
+
+    source: str
+    value: Any
+
+
+@dataclass(slots=True)
+class _Reader:
+    environ: Mapping[str, str]
+    overrides: Mapping[str, Any]
+    file: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+    faults: list[str] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    names: set[str] = field(default_factory=lambda: {CONFIG})
+
+    def read_file(self, path: str | Path | None) -> None:
+        source = "--config" if path else CONFIG
+        chosen = Path(path or self.environ.get(CONFIG) or FILE)
+        if not path and not self.environ.get(CONFIG) and not chosen.exists():
+            return
+        try:
+            self.file = tomllib.loads(chosen.read_text(encoding="utf-8"))
+            self.path = chosen
+        except (OSError, UnicodeDecodeError) as error:
+            self.faults.append(f"{source}: {str(chosen)!r} cannot be read: {getattr(error, 'strerror', None) or error}")
+        except tomllib.TOMLDecodeError as error:
+            self.faults.append(f"{chosen}: this is not TOML: {error}")
+
+    def fill(self, model: type[BaseModel], options: Iterable[Option], table: Mapping[str, Any], prefix: str) -> Any:
+        """The model with what was given and is right; the rest are faults. None if a setting that it needs is missing."""
+        known, given = {o.field: o for o in options}, {}
+        for name, opt in known.items():
+            found = self._given(opt, table, prefix)
+            if found is not None:
+                given[name] = found
+                self.sources[prefix + name] = found.source
+        values = {name: _split(found.value) if known[name].many else found.value for name, found in given.items()}
+        try:
+            return model.model_validate(values)
+        except ValidationError as error:
+            for each in error.errors(include_url=False):
+                name = str(each["loc"][0]) if each["loc"] else ""
+                self.faults.append(_fault(each, known.get(name), given.get(name), prefix))
+                values.pop(name, None)
+        try:
+            return model.model_validate(values)  # so that the faults of what depends on it are found too
+        except ValidationError:
+            return None
+
+    def _given(self, opt: Option, table: Mapping[str, Any], prefix: str) -> _Given | None:
+        """The value of the highest layer that has one."""
+        found = _Given(f"{self.path}: {prefix}{opt.field}", table[opt.field]) if opt.field in table else None
+        for name in opt.env:
+            self.names |= {name, f"{name}_FILE"}
+            text, file = self.environ.get(name), self.environ.get(f"{name}_FILE")
+            if text and file:
+                self.faults.append(f"{name} and {name}_FILE are both set; keep one of them")
+            elif file:
+                found = self._from_file(f"{name}_FILE", file) or found
+            elif text:
+                found = _Given(name, text)
+        if not prefix and opt.field in self.overrides:
+            found = _Given(f"--{opt.field.replace('_', '-')}", self.overrides[opt.field])
+        return found
+
+    def _from_file(self, source: str, file: str) -> _Given | None:
+        try:
+            text = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            self.faults.append(f"{source}: {file!r} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}")
+            return None
+        if not text:
+            self.faults.append(f"{source}: {file!r} is empty")
+            return None
+        return _Given(source, text)
+
+    def check_artifacts(self, house: Settings) -> None:
+        try:
+            open_artifacts(house.artifacts, public_url=house.artifacts_public_url, environ=self.environ)
+        except SettingsError as error:
+            for fault in error.faults:
+                name, _, text = fault.partition(": ")
+                setting = name.removeprefix("ESCLUSA_").lower()
+                self.faults.append(f"{self.sources.get(setting, name)}: {text}")
+
+    def plans(self, names: tuple[str, ...], apps: Callable[[str], App]) -> tuple[Plan, ...]:
+        source = self.sources.get("pipelines", "ESCLUSA_PIPELINES")
+        plans: dict[str, Plan] = {}
+        for written in names:
+            try:
+                app = apps(written)
+            except NoPipeline as error:
+                self.faults.append(f"{source}: {error}")
+                continue
+            if app.name in plans or app.name == "esclusa" or app.name in Settings.model_fields:
+                self.faults.append(f"{source}: {written!r}: the name {app.name} is taken")
+                continue
+            settings = self.fill(app.settings, options_of(app.settings, app.name), self._table(app.name), f"{app.name}.")
+            if settings is not None:
+                try:
+                    plans[app.name] = app.bind(settings)
+                except DeclarationError as error:
+                    self.faults += [f"{source}: {written!r}: {fault}" for fault in error.faults]
+        return tuple(plans.values())
+
+    def _table(self, name: str) -> Mapping[str, Any]:
+        table = self.file.get(name, {})
+        if isinstance(table, dict):
+            return table
+        self.faults.append(f"{self.path}: {name}: it must be a table, [{name}]")
+        return {}
+
+    def refuse_unknown_keys(self, plans: Iterable[Plan]) -> None:
+        house = {o.field for o in HOUSE_OPTIONS}
+        pipelines = {plan.name: set(type(plan.settings).model_fields) for plan in plans}
+        for key, value in self.file.items():
+            if key in house:
+                continue
+            if key in pipelines and isinstance(value, dict):
+                self.faults += [_unknown(f"{self.path}: {key}.{k}", k, pipelines[key]) for k in value if k not in pipelines[key]]
+            elif isinstance(value, dict) and (key in BUILT_IN or self.faults):
+                continue  # a pipeline that is not listed now, or could not be loaded: nobody knows its keys
+            else:
+                self.faults.append(_unknown(f"{self.path}: {key}", key, house | set(pipelines)))
+
+    def unknown_names(self) -> Iterator[str]:
+        for name in sorted(self.environ):
+            if name.startswith("ESCLUSA_") and name not in self.names:
+                yield _unknown(name, name, self.names)
+
+
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _unknown(where: str, name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(names), n=1)
+    return f"{where} is no setting" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _fault(error: Any, opt: Option | None, given: _Given | None, prefix: str) -> str:
+    if given is None or opt is None:
+        name = opt.env[-1] if opt else prefix.rstrip(".")
+        if error["type"] == "missing" and opt:
+            return f"{name} is not set (in the file: {prefix}{opt.field}): {opt.help or opt.allowed}"
+        return f"{name}: {error['msg'].removeprefix('Value error, ')}"
+    value = _MASK if opt.secret else repr(shown(given.value) if isinstance(given.value, str) else given.value)[:120]
+    if error["type"] in ("value_error", "assertion_error"):
+        return f"{given.source}: {value}: {error['msg'].split(', ', 1)[1]}"
+    return f"{given.source}: {value} is not {opt.allowed}"

@@ -1,0 +1,27 @@
+"""``python -m esclusa.simulators NAME [--port N]``: play one provider until stopped; the first line printed is its address."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+
+from esclusa.simulators import SIMULATORS, make
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m esclusa.simulators", description=__doc__)
+    parser.add_argument("name", choices=sorted(SIMULATORS))
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    said = parser.parse_args()
+    simulator = make(said.name)
+    print(await simulator.start(said.host, said.port), flush=True)  # noqa: T201 - whoever started it reads the address here
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await stopped.wait()
+    await simulator.stop()
+
+
+asyncio.run(main())

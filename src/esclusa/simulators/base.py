@@ -1,0 +1,146 @@
+"""What every simulator is: a real HTTP server that plays a provider, with faults to order and a log of its calls.
+
+Beside the provider's own routes each has three of its own:
+
+- ``POST /_faults`` ``{"path": "/submit", "times": 2, "status": 429, "headers": {}, "body": "…"}``: the next ``times`` calls whose
+  path begins so (and in whose URL or body the text ``match`` occurs) answer that. Instead of ``status`` a ``fault``: ``hang`` (no
+  answer for ``seconds``), ``slow`` (the right answer, after ``seconds``), ``cut`` (the connection closes in the middle of the
+  body), ``html`` (a gateway's error page), ``bad_json``.
+- ``GET /_calls``: how often each route was called, and the last calls.
+- ``POST /_reset``: forget faults and calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+FAULTS = ("hang", "slow", "cut", "html", "bad_json")
+
+
+@dataclass
+class Fault:
+    """A fault to order."""
+
+    path: str
+    times: int = 1
+    match: str = ""
+    fault: str | None = None
+    status: int | None = None
+    seconds: float = 30.0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: Any = ""
+
+
+class Simulator:
+    """A provider played on loopback. Subclasses add routes to ``self.app`` and keep the provider's state."""
+
+    name = "simulator"
+
+    def __init__(self) -> None:
+        self.app = web.Application(middlewares=[self._middleware], client_max_size=64 << 20)
+        self.app.router.add_post("/_faults", self._order)
+        self.app.router.add_get("/_calls", self._told)
+        self.app.router.add_post("/_reset", self._forget)
+        self.faults: list[Fault] = []
+        self.counts: Counter[str] = Counter()
+        self.calls: deque[dict[str, Any]] = deque(maxlen=1000)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Serve; return the address."""
+        self._runner = web.AppRunner(self.app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        assert site._server is not None  # noqa: SLF001 - the only way to learn the port that was given
+        number = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]  # noqa: SLF001
+        return f"http://{host}:{number}"
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def order(self, path: str, **fault: Any) -> None:
+        """Order a fault from the same process."""
+        self.faults.append(Fault(path, **fault))
+
+    def reset(self) -> None:
+        """Forget faults and calls; subclasses forget their own state too."""
+        self.faults.clear()
+        self.counts.clear()
+        self.calls.clear()
+
+    @web.middleware
+    async def _middleware(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if request.path.startswith("/_"):
+            answer: web.StreamResponse = await handler(request)
+            return answer
+        body = (
+            (await request.read()).decode("utf-8", "replace")
+            if request.can_read_body and not (request.content_type or "").startswith(("image", "video", "application/octet", "multipart"))
+            else ""
+        )
+        self.counts[f"{request.method} {request.path}"] += 1
+        self.calls.append({"method": request.method, "path": request.path, "query": dict(request.query), "body": body[:2000]})
+        found = next((f for f in self.faults if request.path.startswith(f.path) and f.match in f"{request.path_qs} {body}"), None)
+        if found is None:
+            return await _plain(handler, request)
+        found.times -= 1
+        if found.times <= 0:
+            self.faults.remove(found)
+        return await self._broken(found, request, handler)
+
+    async def _broken(self, fault: Fault, request: web.Request, handler: Any) -> web.StreamResponse:
+        if fault.status is not None:
+            text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
+            kind = "application/json" if not isinstance(fault.body, str) else "text/plain"
+            return web.Response(status=fault.status, text=text, headers=fault.headers, content_type=kind)
+        if fault.fault == "hang":
+            await asyncio.sleep(fault.seconds)
+            return web.Response(status=504)
+        if fault.fault == "slow":
+            await asyncio.sleep(fault.seconds)
+            return await _plain(handler, request)
+        if fault.fault == "html":
+            return web.Response(status=502, text="<html><body><h1>502 Bad Gateway</h1></body></html>", content_type="text/html")
+        if fault.fault == "bad_json":
+            return web.Response(text='{"half": ', content_type="application/json")
+        return await _cut(await _plain(handler, request), request)
+
+    async def _order(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        for one in said if isinstance(said, list) else [said]:
+            if one.get("fault") not in (None, *FAULTS):
+                return web.json_response({"error": f"fault must be one of {', '.join(FAULTS)}"}, status=400)
+            self.faults.append(Fault(**one))
+        return web.json_response({"ordered": len(self.faults)})
+
+    async def _told(self, request: web.Request) -> web.Response:
+        return web.json_response({"counts": dict(self.counts), "calls": list(self.calls)})
+
+    async def _forget(self, request: web.Request) -> web.Response:
+        self.reset()
+        return web.json_response({})
+
+
+async def _plain(handler: Any, request: web.Request) -> web.StreamResponse:
+    answer: web.StreamResponse = await handler(request)
+    return answer
+
+
+async def _cut(whole: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+    """Half of the right answer, then the connection closes."""
+    body = whole.body if isinstance(whole, web.Response) and isinstance(whole.body, bytes) else b'{"data": [1, 2, 3]}'
+    response = web.StreamResponse(status=200, headers={"Content-Type": whole.content_type or "application/json"})
+    response.content_length = len(body) + 1
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    if request.transport is not None:
+        request.transport.close()
+    return response

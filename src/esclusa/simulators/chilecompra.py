@@ -1,0 +1,165 @@
+"""ChileCompra played on loopback: the API with its odd success rule and errors, and the public site's list.
+
+Orders of its own, beside those of every simulator: ``POST /_tenders`` (details, or ``{"count": n, "day": "2026-11-16"}`` to invent
+some; ``site`` says whether the site lists them, ``api`` whether the day's list does), ``POST /_state`` (``ticket``, ``quota``: calls a
+day, ``gap``: seconds below which two calls are too fast, ``site``: false takes the site down). ``GET /_state`` tells how many calls
+were answered, and how many came too fast or at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import time
+from typing import Any
+
+from aiohttp import web
+
+from esclusa.simulators.base import Simulator
+
+REGIONS = ("Región del Biobío ", "Región Metropolitana de Santiago", "Región de Valparaíso", "Región de Ñuble", "Región de Los Ríos")
+BUYERS = (("7375", "Servicio de Salud Concepción"), ("6920", "Municipalidad de Ñuñoa"), ("2239", "Dirección de Vialidad"))
+WORKS = (
+    ("85122200", "Servicio de atención hospitalaria"),
+    ("72103300", "Mantención de caminos"),
+    ("43211500", "Computadores y periféricos"),
+)
+_CODE = re.compile(r"\d{1,9}-\d{1,6}-[A-Z][A-Z0-9]\d{2}\Z")
+
+
+def invented(number: int, day: str) -> dict[str, Any]:
+    """A detail as the API tells it, varied by its number."""
+    buyer, name = BUYERS[number % len(BUYERS)]
+    code, work = WORKS[number % len(WORKS)]
+    return {
+        "CodigoExterno": f"{1000 + number // 500}-{number % 500 + 1}-L{'EPQ'[number % 3]}26",
+        "Nombre": f"{work} N° {number}", "CodigoEstado": 5,
+        "Descripcion": f"Se requiere {work.lower()} para {name}.", "FechaCierre": None, "Estado": "Publicada",
+        "Comprador": {
+            "CodigoOrganismo": buyer, "NombreOrganismo": name, "RegionUnidad": REGIONS[number % len(REGIONS)], "ComunaUnidad": "Concepción",
+            "NombreUnidad": "Abastecimiento", "RutUsuario": "",
+        },
+        "DiasCierreLicitacion": "20", "Tipo": "LE", "CodigoTipo": 1, "Moneda": "CLP", "Obras": "0",
+        "Fechas": {"FechaCreacion": f"{day}T07:43:50.77", "FechaPublicacion": f"{day}T10:56:06.9412345", "FechaCierre": f"{day}T15:30:00"},
+        "MontoEstimado": None if number % 4 == 3 else float(1_000_000 * (number % 50 + 1)),
+        "Items": {
+            "Cantidad": 1,
+            "Listado": [{"Correlativo": 1, "CodigoProducto": int(code) + 1, "CodigoCategoria": code, "Categoria": work, "Cantidad": 1.0}],
+        },
+    }  # fmt: skip
+
+
+class ChileCompraSimulator(Simulator):
+    """The API and the site of ChileCompra."""
+
+    name = "chilecompra"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.app.router.add_get("/servicios/v1/publico/licitaciones.json", self._api)
+        self.app.router.add_get("/BuscarLicitacion", self._site)
+        self.app.router.add_post("/_tenders", self._add)
+        self.app.router.add_route("*", "/_state", self._state)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.ticket, self.quota, self.gap, self.site_up = "F8537A18-6766-4DEF-9E59-426B4FEE2844", 10_000, 0.0, True
+        self.details: dict[str, dict[str, Any]] = {}
+        self.listed: dict[str, bool] = {}
+        self.on_site: dict[str, bool] = {}
+        self.answered, self.too_fast, self._busy, self._last = 0, 0, False, 0.0
+
+    def reset(self) -> None:
+        super().reset()
+        self._clear()
+
+    def add(self, *details: dict[str, Any], site: bool = False, api: bool = True) -> None:
+        """Publish tenders."""
+        for detail in details:
+            code = detail["CodigoExterno"]
+            self.details[code], self.listed[code], self.on_site[code] = detail, api, site
+
+    async def _api(self, request: web.Request) -> web.Response:
+        if self._busy or time.monotonic() - self._last < self.gap:
+            self.too_fast += 1
+            return _error(429, 10500, "Lo sentimos. Hemos detectado que existen peticiones simultáneas.")
+        self._busy = True
+        try:
+            await asyncio.sleep(0)
+            return self._answer(request.query)
+        finally:
+            self._busy, self._last = False, time.monotonic()
+
+    def _answer(self, said: Any) -> web.Response:
+        if said.get("ticket") != self.ticket:
+            return _error(203, 203, "Ticket no válido.")
+        if self.answered >= self.quota:
+            return _error(203, 203, "Ticket superó la cuota diaria asignada.")
+        self.answered += 1
+        if (code := said.get("codigo")) is not None:
+            if not _CODE.match(code):
+                return _error(500, 10300, "Los parámetros no son válidos.")
+            found = self.details.get(code)
+            return _listed([found] if found is not None else [])
+        day = said.get("fecha", "")
+        if day and not re.fullmatch(r"\d{8}", day):
+            return _error(500, 10300, "El formato del parametro fechas es incorrecto")
+        rows = [
+            {name: detail.get(name) for name in ("CodigoExterno", "Nombre", "CodigoEstado", "FechaCierre")}
+            for code, detail in self.details.items()
+            if self.listed[code] and (not day or _day(detail) == day)
+        ]
+        return _listed(rows)
+
+    async def _site(self, request: web.Request) -> web.Response:
+        if not self.site_up:
+            return web.Response(status=503, text="<html><body>Sitio en mantención</body></html>", content_type="text/html")
+        cards = [_card(detail) for code, detail in reversed(self.details.items()) if self.on_site[code]]
+        page = f"<!doctype html><html lang='es'><body><h1>Licitaciones</h1><main id='resultados'>{''.join(cards)}</main></body></html>"
+        return web.Response(text=page, content_type="text/html", charset="utf-8")
+
+    async def _add(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        if isinstance(said, list):
+            said = {"details": said}
+        start = len(self.details)
+        made = said.get("details") or [invented(start + n, said["day"]) for n in range(said["count"])]
+        self.add(*made, site=said.get("site", False), api=said.get("api", True))
+        return web.json_response({"codes": [detail["CodigoExterno"] for detail in made]})
+
+    async def _state(self, request: web.Request) -> web.Response:
+        if request.method == "POST":
+            said = await request.json()
+            self.ticket, self.quota = said.get("ticket", self.ticket), said.get("quota", self.quota)
+            self.gap, self.site_up = said.get("gap", self.gap), said.get("site", self.site_up)
+        return web.json_response({"answered": self.answered, "too_fast": self.too_fast, "tenders": len(self.details)})
+
+
+def _day(detail: dict[str, Any]) -> str:
+    year, month, day = str(detail.get("Fechas", {}).get("FechaPublicacion", ""))[:10].split("-")
+    return f"{day}{month}{year}"
+
+
+def _listed(rows: list[Any]) -> web.Response:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S.1234567Z", time.gmtime())
+    return web.json_response({"Cantidad": len(rows), "FechaCreacion": stamp, "Version": "v1", "Listado": rows})
+
+
+def _error(status: int, code: int, message: str) -> web.Response:
+    return web.json_response({"Codigo": code, "Mensaje": message}, status=status)
+
+
+def _card(detail: dict[str, Any]) -> str:
+    """A tender in the site's list: fewer fields than the API, the buyer's name cut, the amount in Chile's writing."""
+    buyer, dates, amount = detail.get("Comprador", {}), detail.get("Fechas", {}), detail.get("MontoEstimado")
+    money = f"$ {amount:,.0f}".replace(",", ".") if amount else "No disponible"
+    published = str(dates.get("FechaPublicacion", ""))
+    parts = {
+        "id-licitacion": detail["CodigoExterno"], "descripcion": detail.get("Descripcion") or "",
+        "nombre-organismo": str(buyer.get("NombreOrganismo", ""))[:20], "region": buyer.get("RegionUnidad", ""),
+        "estado": detail.get("Estado", ""), "monto": money, "fecha-publicacion": f"{published[8:10]}-{published[5:7]}-{published[:4]}",
+    }  # fmt: skip
+    spans = "".join(f'<span class="{name}">{html.escape(str(value))}</span>' for name, value in parts.items())
+    link = f'<a href="/fichaLicitacion.html?idLicitacion={detail["CodigoExterno"]}">ver</a>'
+    return f'<div class="licitacion-publicada"><h2>{html.escape(str(detail.get("Nombre", "")))}</h2>{spans}{link}</div>'

@@ -1,0 +1,217 @@
+"""Supabase Storage: buckets and objects below ``/storage/v1``, with its own habit of hiding the real status in the body.
+
+The bucket ``media`` (public) is there; more are made by ``POST /storage/v1/bucket``. Every call but those to public objects needs
+the key ``SERVICE_KEY``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from esclusa.simulators.base import Simulator
+
+SERVICE_KEY = "service-key-of-the-simulator"
+
+_KEY = re.compile(r"[A-Za-z0-9_/!.*'()&$=@;:+,?\- ]+\Z")
+_ROOT = "/storage/v1"
+
+
+@dataclass
+class Thing:
+    """An object."""
+
+    key: str
+    body: bytes
+    mime: str
+    cache: str
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    version: str = field(default_factory=lambda: str(uuid.uuid4()))
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    updated: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def etag(self) -> str:
+        return f'"{hashlib.md5(self.body, usedforsecurity=False).hexdigest()}"'
+
+
+@dataclass
+class Bucket:
+    id: str
+    public: bool = True
+    file_size_limit: int | None = None
+    allowed_mime_types: list[str] | None = None
+    things: dict[str, Thing] = field(default_factory=dict)
+
+
+class Refusal(Exception):
+    """A domain error: 400 on the wire, whatever it is, but for a few."""
+
+    def __init__(self, status: int, code: str, error: str, message: str) -> None:
+        self.status, self.body = status, {"statusCode": str(status), "error": error, "message": message, "code": code}
+        super().__init__(message)
+
+    def answer(self) -> web.Response:
+        status = self.status if self.status in (429, 500, 544) else 400
+        return web.json_response(self.body, status=status, headers={"Cache-Control": "no-store"})
+
+
+class Supabase(Simulator):
+    name = "supabase"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets = {"media": Bucket("media")}
+        route = self.app.router.add_route
+        route("POST", f"{_ROOT}/bucket", self._wrapped(self._make_bucket))
+        route("GET", f"{_ROOT}/bucket/{{bucket}}", self._wrapped(self._tell_bucket))
+        route("POST", f"{_ROOT}/object/list-v2/{{bucket}}", self._wrapped(self._list))
+        route("GET", f"{_ROOT}/object/public/{{bucket}}/{{key:.+}}", self._wrapped(self._public, open=True))
+        route("GET", f"{_ROOT}/object/info/{{bucket}}/{{key:.+}}", self._wrapped(self._info))
+        route("GET", f"{_ROOT}/object/authenticated/{{bucket}}/{{key:.+}}", self._wrapped(self._get))
+        route("GET", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._get))
+        route("POST", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._post))
+        route("PUT", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._put))
+        route("DELETE", f"{_ROOT}/object/{{bucket}}", self._wrapped(self._delete))
+
+    def reset(self) -> None:
+        super().reset()
+        self.buckets = {"media": Bucket("media")}
+
+    def _wrapped(self, handler: Any, *, open: bool = False) -> Any:
+        async def call(request: web.Request) -> web.StreamResponse:
+            try:
+                if not open and request.headers.get("Authorization") != f"Bearer {SERVICE_KEY}":
+                    raise Refusal(403, "AccessDenied", "Unauthorized", "Invalid Compact JWS")
+                answer: web.StreamResponse = await handler(request)
+                return answer
+            except Refusal as refusal:
+                return refusal.answer()
+
+        return call
+
+    def _bucket(self, request: web.Request) -> Bucket:
+        found = self.buckets.get(request.match_info["bucket"])
+        if found is None:
+            raise Refusal(404, "NoSuchBucket", "Bucket not found", "Bucket not found")
+        return found
+
+    def _key(self, request: web.Request, bucket: str) -> str:
+        """The key as it was sent: decoded once, whatever a router would make of it."""
+        raw = request.raw_path.partition("?")[0].partition(f"/{bucket}/")[2]
+        return unquote(raw)
+
+    def _thing(self, request: web.Request) -> Thing:
+        bucket = self._bucket(request)
+        found = bucket.things.get(self._key(request, bucket.id))
+        if found is None:
+            raise Refusal(404, "NoSuchKey", "not_found", "Object not found")
+        return found
+
+    async def _make_bucket(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        name = str(said.get("id") or said["name"])
+        if name in self.buckets:
+            raise Refusal(409, "ResourceAlreadyExists", "Duplicate", "The resource already exists")
+        self.buckets[name] = Bucket(name, bool(said.get("public")), said.get("file_size_limit"), said.get("allowed_mime_types"))
+        return web.json_response({"name": name})
+
+    async def _tell_bucket(self, request: web.Request) -> web.Response:
+        bucket = self._bucket(request)
+        told = {"id": bucket.id, "name": bucket.id, "public": bucket.public, "file_size_limit": bucket.file_size_limit}
+        return web.json_response(told | {"allowed_mime_types": bucket.allowed_mime_types})
+
+    async def _post(self, request: web.Request) -> web.Response:
+        return await self._upload(request, upsert=request.headers.get("x-upsert") == "true")
+
+    async def _put(self, request: web.Request) -> web.Response:
+        self._thing(request)
+        return await self._upload(request, upsert=True)
+
+    async def _upload(self, request: web.Request, *, upsert: bool) -> web.Response:
+        bucket = self._bucket(request)
+        key = self._key(request, bucket.id)
+        if not _KEY.match(key):
+            raise Refusal(400, "InvalidKey", "InvalidKey", f"Invalid key: {key}")
+        body, mime, cache = await _received(request)
+        if bucket.file_size_limit is not None and len(body) > bucket.file_size_limit:
+            raise Refusal(413, "EntityTooLarge", "Payload too large", "The object exceeded the maximum allowed size")
+        if bucket.allowed_mime_types and not any(_fits(mime, allowed) for allowed in bucket.allowed_mime_types):
+            raise Refusal(415, "InvalidMimeType", "invalid_mime_type", f"mime type {mime} is not supported")
+        known = bucket.things.get(key)
+        if known is not None and not upsert:
+            raise Refusal(409, "KeyAlreadyExists", "Duplicate", "The resource already exists")
+        made = Thing(key, body, mime, cache)
+        if known is not None:
+            made.id, made.created = known.id, known.created
+        bucket.things[key] = made
+        return web.json_response({"Id": made.id, "Key": f"{bucket.id}/{key}"})
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return _sent(self._thing(request))
+
+    async def _public(self, request: web.Request) -> web.Response:
+        if not self._bucket(request).public:
+            raise Refusal(404, "NoSuchBucket", "Bucket not found", "Bucket not found")
+        return _sent(self._thing(request))
+
+    async def _info(self, request: web.Request) -> web.Response:
+        thing = self._thing(request)
+        return web.json_response({
+            "id": thing.id, "name": thing.key, "version": thing.version, "bucket_id": self._bucket(request).id, "size": len(thing.body),
+            "content_type": thing.mime, "cache_control": thing.cache, "etag": thing.etag, "metadata": None,
+            "last_modified": thing.updated.isoformat(), "created_at": thing.created.isoformat(),
+        })  # fmt: skip
+
+    async def _list(self, request: web.Request) -> web.Response:
+        bucket, said = self._bucket(request), await request.json()
+        limit = min(int(said.get("limit") or 1000), 1000)
+        after, prefix = said.get("cursor") or "", said.get("prefix") or ""
+        keys = [key for key in sorted(bucket.things) if key.startswith(prefix) and key > after]
+        page = [bucket.things[key] for key in keys[:limit]]
+        more = len(keys) > limit
+        objects = [
+            {"id": t.id, "name": t.key, "updated_at": t.updated.isoformat(), "created_at": t.created.isoformat(),
+             "metadata": {"eTag": t.etag, "size": len(t.body), "mimetype": t.mime, "cacheControl": t.cache}}
+            for t in page
+        ]  # fmt: skip
+        return web.json_response(
+            {"hasNext": more, "folders": [], "objects": objects} | ({"nextCursor": page[-1].key} if more and page else {})
+        )
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        bucket, said = self._bucket(request), await request.json()
+        gone = [bucket.things.pop(key) for key in said["prefixes"][:1000] if key in bucket.things]
+        return web.json_response([{"name": t.key, "id": t.id, "bucket_id": bucket.id} for t in gone])
+
+
+async def _received(request: web.Request) -> tuple[bytes, str, str]:
+    """The file of an upload, in either of its two forms."""
+    if not (request.content_type or "").startswith("multipart/"):
+        return (
+            await request.read(),
+            request.headers.get("Content-Type", "application/octet-stream"),
+            request.headers.get("Cache-Control", "no-cache"),
+        )
+    form = await request.post()
+    age = form.get("cacheControl")
+    for part in form.values():
+        if isinstance(part, web.FileField):
+            return part.file.read(), part.content_type, f"max-age={age}" if isinstance(age, str) and age else "no-cache"
+    raise Refusal(400, "InvalidRequest", "invalid_request", "No content provided")
+
+
+def _fits(mime: str, allowed: str) -> bool:
+    return mime == allowed or (allowed.endswith("/*") and mime.startswith(allowed[:-1]))
+
+
+def _sent(thing: Thing) -> web.Response:
+    headers = {"ETag": thing.etag, "Cache-Control": thing.cache, "X-Robots-Tag": "none", "Content-Type": thing.mime}
+    return web.Response(body=thing.body, headers=headers)

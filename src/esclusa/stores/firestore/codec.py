@@ -1,0 +1,298 @@
+"""Python values and Firestore values, both ways, on the plain protocol messages.
+
+Times keep microseconds, dates are ISO text, decimals are their exact text with a companion ``{column}__order`` that sorts
+as the number does. JSON is a map or an array where Firestore can hold it, else text marked by the key ``_json``
+(arrays in arrays, empty or reserved keys, whole numbers past 64 bits, deep nesting).
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+import zlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import Any
+
+from google.cloud.firestore_v1 import types
+from google.protobuf.timestamp_pb2 import Timestamp
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from esclusa.model.columns import ColumnType
+from esclusa.model.errors import BadRecord
+from esclusa.model.query import ARCHIVE_COLUMNS
+from esclusa.model.record import Kind, Record
+from esclusa.stores.firestore import names
+
+Value: Any = type(types.Value.pb(types.Value()))
+Document: Any = type(types.Document.pb(types.Document()))
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MARK = "_json"
+_DEPTH = 14
+"""Firestore nests 20 deep; errors and steps wrap JSON a few times more."""
+SURELY_FITS = 400_000
+"""A message of so many bytes cannot be a document of 1 MiB: a number takes 4 bytes or more in one, and 8 in the other."""
+SEQ, STEPS = "_seq", "_steps"
+"""How many steps a record's history has, and those that are not yet in a document of their own."""
+SHARD, SHARDS = "_shard", 16
+"""A number that spreads a kind's records evenly: workers that meet at the same ones part by it."""
+
+NULL = Value(null_value=0)  # type: ignore[arg-type, unused-ignore]
+
+
+def order_column(column: str) -> str:
+    return f"{column}__order"
+
+
+def to_timestamp(moment: datetime) -> Timestamp:
+    since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH
+    return Timestamp(seconds=since.days * 86400 + since.seconds, nanos=since.microseconds * 1000)
+
+
+def from_timestamp(stamp: Any) -> datetime:
+    return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+
+
+def encode(type: ColumnType, value: Any) -> Any:
+    """A value of a column; raises BadRecord where Firestore cannot hold it."""
+    if value is None:
+        return NULL
+    try:
+        return _ENCODE[type](value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadRecord(f"Firestore cannot hold {value!r:.80} as {type}: {error}") from None
+
+
+def decode(type: ColumnType, value: Any) -> Any:
+    """The Python value; what an outsider wrote as another type is handed on as it is."""
+    kind = value.WhichOneof("value_type")
+    if kind in (None, "null_value"):
+        return None
+    plain = _plain(value, kind)
+    try:
+        return _DECODE[type](plain) if type in _DECODE else plain
+    except (ValueError, TypeError, InvalidOperation):
+        return plain
+
+
+def encode_json(value: Any) -> Any:
+    try:
+        plain = to_jsonable_python(value, inf_nan_mode="constants")
+    except PydanticSerializationError as error:
+        raise BadRecord(f"a value cannot be written as JSON: {error}") from None
+    if _fits(plain, 0):
+        return _native(plain)
+    return Value(map_value={"fields": {_MARK: Value(string_value=json.dumps(plain, ensure_ascii=False))}})
+
+
+def decimal_order(value: Decimal) -> str:
+    """Text that sorts as the numbers do: sign, exponent, digits; for negative numbers all complemented."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise BadRecord(f"Firestore cannot hold {value}: it is not a finite number")
+    text = "".join(map(str, digits)).lstrip("0")
+    if not text:
+        return "1"
+    scale = exponent + len(text) + 5_000_000
+    if not 0 <= scale < 10_000_000:
+        raise BadRecord(f"Firestore cannot hold a decimal with the exponent {exponent}")
+    body = f"{scale:07d}{text.rstrip('0')}"
+    if not sign:
+        return "2" + body
+    return "0" + "".join(chr(ord("9") - ord(c) + ord("0")) for c in body) + "~"
+
+
+def stored_size(name: str, fields: Any) -> int:
+    """How many bytes a document takes by Firestore's own count."""
+    path = sum(len(part.encode()) + 1 for part in name.partition("/documents/")[2].split("/")) + 16
+    return path + 32 + sum(len(key.encode()) + 1 + _value_size(value) for key, value in fields.items())
+
+
+def _value_size(value: Any) -> int:
+    kind = value.WhichOneof("value_type")
+    if kind == "string_value":
+        return len(value.string_value.encode()) + 1
+    if kind == "bytes_value":
+        return len(value.bytes_value)
+    if kind == "array_value":
+        return sum(map(_value_size, value.array_value.values))
+    if kind == "map_value":
+        return sum(len(key.encode()) + 1 + _value_size(item) for key, item in value.map_value.fields.items())
+    return 1 if kind in (None, "null_value", "boolean_value") else 8
+
+
+def _native(plain: Any) -> Any:
+    if plain is None:
+        return NULL
+    if isinstance(plain, bool):
+        return Value(boolean_value=plain)
+    if isinstance(plain, int):
+        return Value(integer_value=plain)
+    if isinstance(plain, float):
+        return Value(double_value=plain)
+    if isinstance(plain, str):
+        return Value(string_value=plain)
+    out = Value()
+    if isinstance(plain, dict):
+        out.map_value.SetInParent()
+        for key, item in plain.items():
+            out.map_value.fields[key].CopyFrom(_native(item))
+    else:
+        out.array_value.SetInParent()
+        out.array_value.values.extend(map(_native, plain))
+    return out
+
+
+def _fits(plain: Any, depth: int) -> bool:
+    if isinstance(plain, dict):
+        return (
+            depth < _DEPTH
+            and all(k and k != _MARK and not (k.startswith("__") and k.endswith("__")) and len(k) < 300 for k in plain)
+            and all(_fits(v, depth + 1) for v in plain.values())
+        )
+    if isinstance(plain, list):
+        return depth < _DEPTH and all(not isinstance(v, list) and _fits(v, depth + 1) for v in plain)
+    return not isinstance(plain, int) or -(2**63) <= plain < 2**63
+
+
+def _plain(value: Any, kind: str) -> Any:
+    if kind == "timestamp_value":
+        return from_timestamp(value.timestamp_value)
+    if kind == "map_value":
+        fields = value.map_value.fields
+        if len(fields) == 1 and _MARK in fields:
+            return json.loads(fields[_MARK].string_value)
+        return {k: _any(v) for k, v in fields.items()}
+    if kind == "array_value":
+        return [_any(v) for v in value.array_value.values]
+    return getattr(value, kind)
+
+
+def _any(value: Any) -> Any:
+    kind = value.WhichOneof("value_type")
+    return None if kind in (None, "null_value") else _plain(value, kind)
+
+
+def _text(value: Any) -> Any:
+    return Value(string_value=value if type(value) is str else str(value.value if isinstance(value, Enum) else value))
+
+
+def _time(value: Any) -> Any:
+    out = Value()
+    out.timestamp_value.CopyFrom(to_timestamp(value))
+    return out
+
+
+_ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
+    "text": _text,
+    "int": lambda v: Value(integer_value=int(v.value if isinstance(v, Enum) else v)),
+    "float": lambda v: Value(double_value=float(v)),
+    "bool": lambda v: Value(boolean_value=bool(v)),
+    "time": _time,
+    "date": lambda v: Value(string_value=v.isoformat()),
+    "decimal": lambda v: Value(string_value=str(v)),
+    "json": encode_json,
+    "bytes": lambda v: Value(bytes_value=bytes(v)),
+}
+
+_DECODE: dict[ColumnType, Callable[[Any], Any]] = {
+    "float": lambda v: float(v) if isinstance(v, int) and not isinstance(v, bool) else v,
+    "date": date.fromisoformat,
+    "decimal": Decimal,
+}
+
+
+class Codec:
+    """One kind's documents: their fields, and the records they are."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.columns = [(n, c, kind.types[n]) for n, c in kind.columns.items() if n != "id"]
+        self.types: dict[str, ColumnType] = {**kind.types, **ARCHIVE_COLUMNS, SHARD: "int"}
+        self._typed = [(f.name, fn) for f in kind.fields if (fn := _typed(kind, f.name)) is not None]
+        self._absent = [n for n in ("created_at", "last_error") if n not in kind.columns]
+
+    def column(self, name: str) -> str:
+        """The document's field for a tracking value, a business field, an extra or a column of the archive."""
+        return self.kind.columns.get(name) or self.kind.extras.get(name) or name
+
+    def put(self, fields: Any, name: str, value: Any) -> list[str]:
+        """Write a value by its name in Python; return the document's fields that were written."""
+        column, type = self.column(name), self.types.get(name) or ("time" if name.endswith("_at") else "text")
+        fields[column].CopyFrom(encode(type, value))
+        if type != "decimal":
+            return [column]
+        fields[order_column(column)].CopyFrom(NULL if value is None else Value(string_value=decimal_order(value)))
+        return [column, order_column(column)]
+
+    def document(self, id: str, record: Record, tracking: Mapping[str, Any]) -> Any:
+        """The document of a new record, all fields written: a missing one would be in no index."""
+        out = Document()
+        out.fields[SHARD].integer_value = zlib.crc32(id.encode()) % SHARDS
+        for name in self.kind.extras:
+            self.put(out.fields, name, None)
+        for name, _, _ in self.columns:
+            self.put(out.fields, name, tracking[name] if name in tracking else getattr(record, name))
+        return out
+
+    def values(self, fields: Any, id: str, *, archived: bool = False) -> dict[str, Any]:
+        """By name, as plain Python values."""
+        out: dict[str, Any] = {"id": id}
+        for name, column, type in self.columns:
+            out[name] = decode(type, fields[column]) if column in fields else None
+        if archived:
+            for name, type in ARCHIVE_COLUMNS.items():
+                out[name] = decode(type, fields[name]) if name in fields else None
+        return out
+
+    def record(self, values: dict[str, Any]) -> Record:
+        """The record; one that does not fit its declaration is built as it is."""
+        return self.judged(values)[0]
+
+    def judged(self, values: dict[str, Any]) -> tuple[Record, str | None]:
+        """The record, and what is wrong with it."""
+        for name, fn in self._typed:
+            values[name] = fn(values[name])
+        for name in self._absent:
+            values[name] = None
+        values.pop("archived_at", None)
+        values.pop("export_id", None)
+        try:
+            return self.kind.build(values), None
+        except BadRecord as error:
+            return self.kind.model.model_construct(None, **values), str(error)
+
+    def at(self, where: str, *, archived: bool = False) -> str:
+        return names.id_at(self.kind, where, archived=archived)
+
+
+def _typed(kind: Kind, name: str) -> Callable[[Any], Any] | None:
+    """How to give a field its declared type, where that is more than what the plain value already is."""
+    annotation = kind.model.model_fields[name].annotation
+    if _is_plain(annotation):
+        return None
+    adapter: TypeAdapter[Any] = TypeAdapter(typing.cast(Any, annotation))
+
+    def convert(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError:
+            return value
+
+    return convert
+
+
+_PLAIN = (str, int, float, bool, bytes, datetime, date, Decimal, type(None), Any, dict, list)
+
+
+def _is_plain(annotation: Any) -> bool:
+    if annotation in _PLAIN:
+        return True
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (dict, list):
+        return all(a in (str, int, float, bool, type(None), Any) for a in args)
+    return origin is not None and type(None) in args and all(_is_plain(a) for a in args)

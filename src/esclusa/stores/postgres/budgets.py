@@ -1,0 +1,93 @@
+"""Budgets: one row per budget, window length and window start; reserved under a row lock, so never overspent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic_core import from_json
+
+from esclusa.model.budget import Budget, Denied, Granted, OpenWindow, Window, WindowUse, give_back, reserve
+from esclusa.model.errors import NotFound
+from esclusa.stores.postgres.table import json_text
+
+_KEEP = {"second": timedelta(hours=1), "minute": timedelta(days=1), "hour": timedelta(days=35), "day": timedelta(days=400)}
+"""How long rows of windows that are over are kept, for those who look back."""
+
+_LOCK = """SELECT per, used, limit_seen, spenders FROM esclusa_budgets
+WHERE budget = $1 AND (per, starts_at) IN (SELECT * FROM unnest($2::text[], $3::timestamptz[])) ORDER BY per FOR UPDATE"""
+_READ = _LOCK.removesuffix(" FOR UPDATE")
+_OPEN = """INSERT INTO esclusa_budgets (budget, per, starts_at)
+SELECT $1, * FROM unnest($2::text[], $3::timestamptz[]) ON CONFLICT DO NOTHING RETURNING per"""
+_WRITE = """UPDATE esclusa_budgets b SET used = u.used, limit_seen = u.limit_seen, spenders = u.spenders
+FROM unnest($2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::jsonb[]) AS u(per, starts_at, used, limit_seen, spenders)
+WHERE b.budget = $1 AND b.per = u.per AND b.starts_at = u.starts_at"""
+_BAR = "UPDATE esclusa_budgets SET until = $4 WHERE budget = $1 AND per = $2 AND starts_at = $3"
+_BARRED = "SELECT max(until) FROM esclusa_budgets WHERE budget = $1"
+_FORGET = "DELETE FROM esclusa_budgets WHERE budget = $1 AND per = $2 AND starts_at < $3 AND (until IS NULL OR until < $4)"
+
+
+async def now(connection: Any, offset: timedelta) -> datetime:
+    moment: datetime = await connection.fetchval("SELECT clock_timestamp() + $1::interval", offset)
+    return moment
+
+
+async def _locked(connection: Any, budget: Budget, windows: Sequence[Window], moment: datetime) -> list[OpenWindow]:
+    """The open windows, made if they are new, their rows locked."""
+    pers, starts = [w.per for w in windows], [w.start(moment) for w in windows]
+    rows = await connection.fetch(_LOCK, budget.name, pers, starts)
+    if len(rows) < len(windows):
+        for (per,) in await connection.fetch(_OPEN, budget.name, pers, starts):
+            if per in _KEEP:
+                await connection.execute(_FORGET, budget.name, per, moment - _KEEP[per], moment)
+        rows = await connection.fetch(_LOCK, budget.name, pers, starts)
+    return _opened(windows, moment, rows)
+
+
+def _opened(windows: Sequence[Window], moment: datetime, rows: Sequence[Any]) -> list[OpenWindow]:
+    opened = {w.per: OpenWindow(w, w.start(moment)) for w in windows}
+    for per, used, limit_seen, spenders in rows:
+        open = opened[per]
+        open.used, open.limit_seen, open.spenders = used, limit_seen, from_json(spenders)
+    return list(opened.values())
+
+
+async def _write(connection: Any, budget: Budget, windows: Sequence[OpenWindow]) -> None:
+    columns = zip(*((w.window.per, w.start, w.used, w.limit_seen, json_text(w.spenders)) for w in windows), strict=True)
+    await connection.execute(_WRITE, budget.name, *columns)
+
+
+async def spend(connection: Any, offset: timedelta, budget: Budget, units: int, spender: str, least: int) -> Granted | Denied:
+    moment = await now(connection, offset)
+    windows = await _locked(connection, budget, budget.windows, moment)
+    barred = await connection.fetchval(_BARRED, budget.name)
+    answer = reserve(windows, units, spender, least, now=moment, barred=barred)
+    if isinstance(answer, Granted):
+        await _write(connection, budget, windows)
+    return answer
+
+
+async def refund(connection: Any, offset: timedelta, budget: Budget, units: int, spender: str, at: datetime | None) -> None:
+    windows = await _locked(connection, budget, budget.windows, await now(connection, offset))
+    give_back(windows, units, spender, at)
+    await _write(connection, budget, windows)
+
+
+async def observe(
+    connection: Any, offset: timedelta, budget: Budget, per: str, used: int | None, limit: int | None, until: datetime | None
+) -> None:
+    window = next((w for w in budget.windows if w.per == per), None)
+    if window is None:
+        raise NotFound(f"budget {budget.name} has no window per {per}; it has {', '.join(w.per for w in budget.windows)}")
+    [open] = await _locked(connection, budget, [window], await now(connection, offset))
+    open.learn(used, limit)
+    await _write(connection, budget, [open])
+    if until is not None:
+        await connection.execute(_BAR, budget.name, per, open.start, until)
+
+
+async def usage(connection: Any, offset: timedelta, budget: Budget) -> list[WindowUse]:
+    moment = await now(connection, offset)
+    rows = await connection.fetch(_READ, budget.name, [w.per for w in budget.windows], [w.start(moment) for w in budget.windows])
+    return [w.use(budget.name, moment) for w in _opened(budget.windows, moment, rows)]

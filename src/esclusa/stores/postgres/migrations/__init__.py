@@ -1,0 +1,1 @@
+"""Versioned SQL files, run in order and never edited once they have run anywhere."""

@@ -1,0 +1,258 @@
+"""Python values and SQLite values, both ways.
+
+A time is text in UTC, ``YYYY-MM-DD HH:MM:SS.ffffff+00:00``: it sorts as it should, also beside what
+``CURRENT_TIMESTAMP`` writes. Decimals, dates and JSON are text, truth is 0 or 1. Reading is lenient, for outsiders write
+too: what cannot be read as its type is handed on as it is, and the record's own validation says so.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from esclusa.model.columns import ColumnType
+from esclusa.model.errors import BadRecord
+from esclusa.model.record import Kind, Record
+
+COLUMN: dict[ColumnType, str] = {
+    "text": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "time": "TEXT", "date": "TEXT", "decimal": "TEXT",
+    "json": "TEXT", "bytes": "BLOB",
+}  # fmt: skip
+"""What a column of each type is declared as."""
+
+
+def encode_time(value: datetime) -> str:
+    moment = value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    return moment.isoformat(" ", "microseconds")
+
+
+@lru_cache(maxsize=8192)  # rows of one batch share most of their times
+def decode_time(value: Any) -> Any:
+    """The moment that a stored value means; without a zone it is UTC, and a number is seconds since 1970."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else datetime.fromtimestamp(value, UTC)
+    except (ValueError, TypeError, OverflowError, OSError):
+        return value
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def encode_json(value: Any) -> str:
+    try:
+        return to_json(value, inf_nan_mode="constants").decode()
+    except PydanticSerializationError as error:
+        raise BadRecord(f"a value cannot be written as JSON: {error}") from None
+
+
+def decode_json(value: Any) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, TypeError):
+        return value
+
+
+def _encode_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+def _encode_int(value: Any) -> int:
+    return int(value.value if isinstance(value, Enum) else value)
+
+
+def _decode_date(value: Any) -> Any:
+    try:
+        return date.fromisoformat(value[:10])
+    except (ValueError, TypeError):
+        return value
+
+
+def _decode_decimal(value: Any) -> Any:
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        return value
+
+
+def _decode_bool(value: Any) -> Any:
+    return value != 0 if isinstance(value, int) else value
+
+
+def _decode_float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) else value
+
+
+def _decode_bytes(value: Any) -> Any:
+    """Bytes travel in hexadecimal, see ``statements.shown``."""
+    try:
+        return bytes.fromhex(value)
+    except (ValueError, TypeError):
+        return value
+
+
+ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
+    "text": _encode_text,
+    "int": _encode_int,
+    "float": float,
+    "bool": int,
+    "time": encode_time,
+    "date": lambda v: v.isoformat(),
+    "decimal": str,
+    "json": encode_json,
+    "bytes": bytes,
+}
+
+DECODE: dict[ColumnType, Callable[[Any], Any] | None] = {
+    "text": None,
+    "int": None,
+    "float": _decode_float,
+    "bool": _decode_bool,
+    "time": decode_time,
+    "date": _decode_date,
+    "decimal": _decode_decimal,
+    "json": decode_json,
+    "bytes": _decode_bytes,
+}
+
+
+def encode(type: ColumnType, value: Any) -> Any:
+    return None if value is None else ENCODE[type](value)
+
+
+def literal(type: ColumnType, value: Any) -> str:
+    """The value written into a statement: only for predicates and defaults, which cannot have bound values."""
+    stored = encode(type, value)
+    if stored is None:
+        return "NULL"
+    if isinstance(stored, bytes):
+        return f"x'{stored.hex()}'"
+    if isinstance(stored, str):
+        return quoted(stored)
+    return repr(stored) if stored not in (float("inf"), float("-inf")) else ("9e999" if stored > 0 else "-9e999")
+
+
+def quoted(text: str) -> str:
+    if "\0" in text:
+        return f"CAST(x'{text.encode().hex()}' AS TEXT)"
+    return "'" + text.replace("'", "''") + "'"
+
+
+def compare_decimals(left: str, right: str) -> int:
+    """The order of decimals that are kept as text; what is no number comes after, as text."""
+    a, b = _decode_decimal(left), _decode_decimal(right)
+    if isinstance(a, Decimal) and isinstance(b, Decimal) and not (a.is_nan() or b.is_nan()):
+        return (a > b) - (a < b)
+    x, y = (not isinstance(a, Decimal), left), (not isinstance(b, Decimal), right)
+    return (x > y) - (x < y)
+
+
+Row = list[Any]
+
+
+class Decoder:
+    """Turns the rows of a kind, in the order of ``kind.columns``, into plain values and records."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.names = tuple(kind.columns)
+        self.place = {name: place for place, name in enumerate(self.names)}
+        self.values = _compiled(kind)
+        """By field name, as plain Python values."""
+        self._typed = [] if kind.attached else [(f.name, fn) for f in kind.fields if (fn := _typed(kind, f.name)) is not None]
+        self._absent = {name: None for name in ("created_at", "last_error") if name not in self.place}
+        self._quick = not kind.attached and not kind.model.__pydantic_post_init__ and not kind.model.__private_attributes__
+        self._set = set(kind.model.model_fields)  # all of them, so that no record can add one for the others
+
+    def record(self, row: Row) -> Record:
+        """The record; one that does not fit its declaration is built as it is."""
+        return self.judged(row)[0]
+
+    def records(self, rows: Iterable[Row]) -> list[Record]:
+        return [self.judged(row)[0] for row in rows]
+
+    def judged(self, row: Row, known: Mapping[str, Any] | None = None) -> tuple[Record, str | None]:
+        """The record, and what is wrong with it. ``known``: values that are not in the row but known to the caller."""
+        values = self.values(row)
+        if known is not None:
+            values.update(known)
+        if self._quick:
+            return self._construct(values), None
+        if not self.kind.attached:
+            for name, fn in self._typed:
+                values[name] = fn(values[name])
+            return self.kind.build(values), None
+        try:
+            return self.kind.build(values), None
+        except BadRecord as error:
+            return self.kind.model.model_construct(None, **values), str(error)
+
+    def _construct(self, values: dict[str, Any]) -> Record:
+        """What ``kind.build`` does on a table of our own, without its walk over the fields."""
+        for name, fn in self._typed:
+            values[name] = fn(values[name])
+        if self._absent:
+            values.update(self._absent)
+        record = self.kind.model.__new__(self.kind.model)
+        put = object.__setattr__
+        put(record, "__dict__", values)
+        put(record, "__pydantic_fields_set__", self._set)
+        put(record, "__pydantic_extra__", None)
+        put(record, "__pydantic_private__", None)
+        return record
+
+
+def _compiled(kind: Kind) -> Callable[[Row], dict[str, Any]]:
+    """A function for the rows of this kind alone: five times as fast as a loop over its columns, and every claimed
+    record passes here. It is made of field names, which are Python names, and places."""
+    using = {f"decode_{i}": DECODE[kind.types[name]] for i, name in enumerate(kind.columns)}
+    items = [
+        f"{name!r}: row[{i}]" if using[f"decode_{i}"] is None else f"{name!r}: None if row[{i}] is None else decode_{i}(row[{i}])"
+        for i, name in enumerate(kind.columns)
+    ]
+    made: Callable[[Row], dict[str, Any]] = eval(f"lambda row: {{{', '.join(items)}}}", dict(using))  # noqa: S307
+    return made
+
+
+def _typed(kind: Kind, name: str) -> Callable[[Any], Any] | None:
+    """How to give a field its declared type, where that is more than what SQLite's value already is."""
+    info = kind.model.model_fields[name]
+    if _is_plain(info.annotation):
+        return None
+    adapter: TypeAdapter[Any] = TypeAdapter(typing.cast(Any, info.annotation))
+
+    def convert(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError:
+            return value
+
+    return convert
+
+
+_PLAIN = {str, int, float, bool, bytes, datetime, date, Decimal, type(None), Any}
+
+
+def _is_plain(annotation: Any) -> bool:
+    if annotation in _PLAIN or annotation in (dict, list):
+        return True
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return all(type(value) in (str, int, bool) for value in args)
+    if origin is typing.Annotated:
+        return _is_plain(args[0])
+    if origin in (dict, list):
+        return all(
+            a in (str, int, float, bool, type(None), Any) or (typing.get_origin(a) in (dict, list) and _is_plain(a)) for a in args
+        ) and (origin is list or args[0] in (str, Any))
+    if origin is not None and type(None) in args:
+        return all(_is_plain(a) for a in args)
+    return False

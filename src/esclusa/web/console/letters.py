@@ -1,0 +1,137 @@
+"""Dead letters: grouped by error, looked at, mended and sent back, or closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from esclusa.engine.operate import retry_targets
+from esclusa.model.books import DeadLetter
+from esclusa.model.errors import NotFound
+from esclusa.model.record import Record
+from esclusa.web import filters
+from esclusa.web.console import render, views
+from esclusa.web.console.desk import Desk, Refused
+from esclusa.web.console.records import edited
+from esclusa.web.console.words import gettext as _
+from esclusa.web.console.words import ngettext
+
+PAGE = 50
+
+
+def routes(desk: Desk) -> APIRouter:
+    api = APIRouter(include_in_schema=False, route_class=desk.route())
+    _looks(api, desk)
+    _acts(api, desk)
+    return api
+
+
+def _shown(letter: DeadLetter) -> dict[str, Any]:
+    masked = render.masked({"error": letter.error_message, "payload": letter.payload, "reason": letter.reason})
+    return {
+        "id": letter.id, "status": letter.status, "table": letter.table_name, "record": letter.record_id, "error_type": letter.error_type,
+        "message": masked["error"], "payload": masked["payload"], "reason": masked["reason"], "created_at": letter.created_at,
+        "state_before": letter.state_before, "role": {"open": "failed", "redriven": "end", "discarded": "rest"}.get(letter.status, "rest"),
+    }  # fmt: skip
+
+
+def _looks(api: APIRouter, desk: Desk) -> None:
+    @api.get("/console/dead-letters")
+    async def groups(request: Request) -> Response:
+        found, exact = await desk.kept("letters", 1.0, desk.insight.dead_letter_groups)
+        found = [g | {"message": render.masked({"m": g["message"]})["m"]} for g in found]
+        return await desk.page(request, "letters.html", here="letters", groups=found, exact=exact)
+
+    @api.get("/console/dead-letters/list")
+    async def letters(request: Request, table: str = "", error: str = "", status: str = "open", after: str | None = None) -> Response:
+        said = [(n, v) for n, v in (("table_name", table), ("error_type", error), ("status", status)) if v]
+        where = filters.from_params(DeadLetter.kind, [(f"{n}__eq", v) for n, v in said])
+        page = await desk.insight.dead_letters(where, limit=PAGE, after=after)
+        items = [_shown(x) for x in page.items if isinstance(x, DeadLetter)]
+        values: dict[str, Any] = {
+            "table": table,
+            "error": error,
+            "status": status,
+            "next": page.next,
+            "after": after,
+            "states": DeadLetter.lifecycle.states,
+        }
+        return await desk.page(request, "letter-list.html", here="letters", letters=items, **values)
+
+    @api.get("/console/dead-letters/act")
+    async def preview(request: Request, verb: str, table: str = "", error: str = "") -> Response:
+        acted = await _do(desk, request, verb, {"table": table, "error": error}, dry_run=True)
+        page = await desk.insight.dead_letters(_where(table, error), limit=10)
+        items = [_shown(x) for x in page.items if isinstance(x, DeadLetter)]
+        return await desk.page(request, "letter-act.html", here="letters", acted=acted, verb=verb, table=table, error=error, letters=items)
+
+    @api.get("/console/dead-letters/{id}")
+    async def letter(request: Request, id: str) -> Response:
+        found = await desk.insight.record(DeadLetter.kind.table, id)
+        assert isinstance(found, DeadLetter)
+        record, kind = await _record(desk, found), None
+        if record is not None:
+            kind = record.kind
+        what = views.roles(kind, desk.house.engine.all_stages) if kind else {}
+        values: dict[str, Any] = {
+            "letter": _shown(found), "record": record, "role": what.get(record.status, "failed") if record else "",
+            "editable": views.editable(kind, record) if kind and record else [],
+            "gone_on": record is not None and record.status not in retry_targets(record.kind, desk.house.engine.all_stages),
+        }  # fmt: skip
+        return await desk.page(request, "letter.html", here="letters", **values)
+
+
+async def _record(desk: Desk, letter: DeadLetter) -> Record | None:
+    try:
+        return await desk.insight.record(letter.table_name, letter.record_id)
+    except NotFound:
+        return None
+
+
+def _where(table: str, error: str) -> dict[str, Any]:
+    return {"status": "open", **({"table_name": table} if table else {}), **({"error_type": error} if error else {})}
+
+
+async def _do(desk: Desk, request: Request, verb: str, group: dict[str, str], *, dry_run: bool, reason: str = "") -> Any:
+    operator = desk.house.operator(str(request.state.who))
+    act = {"redrive": operator.redrive, "discard": operator.discard}.get(verb)
+    if act is None:
+        raise Refused(404, _("There is no such act."))
+    return await act(reason=reason, where=_where(group["table"], group["error"]), dry_run=dry_run)
+
+
+def _acts(api: APIRouter, desk: Desk) -> None:
+    @api.post("/console/dead-letters/act")
+    async def many(request: Request) -> Response:
+        form = await desk.form(request)
+        group = {"table": form.get("table"), "error": form.get("error")}
+        acted = await _do(desk, request, form.get("verb"), group, dry_run=False, reason=form.reason)
+        return desk.go(
+            request, render.url("console", "dead-letters"), _told(acted), details=[f"{p['id']}: {p['why']}" for p in acted.passed]
+        )
+
+    @api.post("/console/dead-letters/{id}")
+    async def one(request: Request, id: str) -> Response:
+        form = await desk.form(request)
+        found = await desk.insight.record(DeadLetter.kind.table, id)
+        assert isinstance(found, DeadLetter)
+        operator = desk.house.operator(str(request.state.who))
+        if form.get("verb") == "discard":
+            acted = await operator.discard(reason=form.reason, ids=[found.id])
+            return desk.go(request, render.url("console", "dead-letters"), _told(acted), details=[p["why"] for p in acted.passed])
+        record = await _record(desk, found)
+        fields = edited(record.kind, form, record) if record is not None else {}
+        acted = await operator.redrive(reason=form.reason, ids=[found.id], fields=fields)
+        to = (
+            render.url("console", "records", found.table_name, found.record_id)
+            if acted.moved
+            else render.url("console", "dead-letters", found.id)
+        )
+        return desk.go(request, to, _told(acted), kind="good" if acted.moved else "wait", details=[p["why"] for p in acted.passed])
+
+
+def _told(acted: Any) -> str:
+    if acted.verb == "discard":
+        return ngettext("{n} dead letter was closed.", "{n} dead letters were closed.", acted.moved)
+    return ngettext("{n} dead letter was sent back to work.", "{n} dead letters were sent back to work.", acted.moved)

@@ -1,0 +1,299 @@
+"""What pages show: the read model, arranged for eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from esclusa.engine.operate import retry_targets
+from esclusa.engine.why import Why
+from esclusa.model.columns import TRACKING
+from esclusa.model.record import Kind, Record
+from esclusa.model.schedule import Every, OnCall
+from esclusa.model.settlement import Step
+from esclusa.model.stage import Cycle, Stage
+from esclusa.observe import redact
+from esclusa.web.console import graph, render
+from esclusa.web.console.desk import Desk
+from esclusa.web.console.words import gettext as _
+
+STUCK_AFTER = 300.0
+"""Seconds after which a due record that nobody takes looks stuck, where its cycle runs all the time."""
+
+
+def roles(kind: Kind, stages: Iterable[Stage]) -> dict[str, str]:
+    """What each state is for: a stage takes from it (``wait``), holds in it (``held``), gives up into it (``failed``); it is
+    an ``end``, or records just ``rest`` there until somebody moves them."""
+    found = {s: "end" if s in kind.lifecycle.terminal else "rest" for s in kind.lifecycle.states}
+    mine = [s for s in stages if s.kind == kind]
+    for stage in mine:
+        if stage.hold is not None:
+            found[stage.hold] = "held"
+    for stage in mine:
+        found |= dict.fromkeys(stage.take, "wait")
+    for stage in mine:
+        if stage.exhausted is not None:
+            found[stage.exhausted] = "failed"
+    if kind.table == "dead_letters":
+        return {"open": "failed", "redriven": "end", "discarded": "rest"}
+    for state, role in found.items():
+        if role in ("end", "rest") and state.lower() in _BAD:
+            found[state] = "failed"
+        elif role == "rest" and state.lower() in _GOOD:
+            found[state] = "end"
+    return found
+
+
+_BAD = frozenset({"error", "failed", "invalid", "quota_exceeded", "lost", "done_with_errors", "rejected", "blocked"})
+_GOOD = frozenset({"done", "success", "ok", "verified", "finished", "sent_ok"})
+
+
+def role_words(role: str) -> str:
+    return {
+        "wait": _("waiting for a stage"), "held": _("being worked on"), "failed": _("ended badly"), "end": _("finished"),
+        "rest": _("at rest"),
+    }[role]  # fmt: skip
+
+
+def cycle_of(cycles: Iterable[Cycle], stage: Stage) -> Cycle | None:
+    return next((c for c in cycles if stage in c.stages), None)
+
+
+def patience(cycle: Cycle | None) -> float:
+    """Seconds that a due record may wait before it looks stuck."""
+    if cycle is None:
+        return STUCK_AFTER
+    if isinstance(cycle.schedule, Every):
+        return max(STUCK_AFTER, cycle.schedule.seconds * 3)
+    return 86400.0 if isinstance(cycle.schedule, OnCall) else STUCK_AFTER
+
+
+def diagram(
+    kind: Kind, stages: Sequence[Stage], counts: Mapping[str, dict[str, Any]], due: Mapping[str, dict[str, Any]], current: str = ""
+) -> dict[str, Any]:
+    """A lifecycle ready to be drawn: each state with its count, what it is for, and how long its oldest record is due."""
+    drawing = graph.draw(kind.lifecycle, small=bool(current))
+    what = roles(kind, stages)
+    nodes = []
+    for node in drawing.nodes:
+        count = counts.get(node.state, {"count": 0, "exact": True})
+        waiting = due.get(node.state)
+        nodes.append({
+            "state": node.state, "x": node.x, "y": node.y, "width": node.width, "height": node.height, "role": what[node.state],
+            "words": role_words(what[node.state]), "count": count["count"], "exact": count["exact"], "due": waiting,
+            "initial": node.state == kind.initial, "terminal": node.state in kind.lifecycle.terminal, "current": node.state == current,
+            "shown": node.state if len(node.state) <= 21 else f"{node.state[:20]}…",
+        })  # fmt: skip
+    return {"table": kind.table, "width": drawing.width, "height": drawing.height, "nodes": nodes, "edges": drawing.edges}
+
+
+async def board(desk: Desk) -> dict[str, Any]:
+    """The map: every pipeline with its lifecycles, counts and what is due."""
+    engine = desk.house.engine
+    stages = await desk.insight.stages()
+    cycles = {c["cycle"]: c for c in await desk.insight.cycles()}
+    named = await desk.kept("views", 2.0, desk.outlook.views)
+    pipelines = []
+    for plan in engine.plans:
+        if plan.name == "esclusa":
+            continue
+        kinds = [await _kind(desk, kind, plan.stages, stages, plan.cycles, cycles) for kind in plan.kinds]
+        kinds.sort(key=lambda k: k["single"])
+        pipelines.append({
+            "name": plan.name, "kinds": kinds, "cycles": [cycles[c.name] for c in plan.cycles],
+            "views": [v for v in named if v["view"].startswith(f"{plan.name}.")],
+            "records": sum(k["total"] for k in kinds), "exact": all(k["exact"] for k in kinds),
+        })  # fmt: skip
+    moved = sum(s["per_minute"] for s in stages)
+    failed = sum((s["error_share"] or 0) * s["per_minute"] for s in stages)
+    return {
+        "pipelines": pipelines, "due": sum(s["due"] for s in stages), "due_exact": all(s["due_exact"] for s in stages),
+        "per_minute": round(moved, 1), "error_share": failed / moved if moved else None,
+        "oldest": max((s["oldest_due_seconds"] for s in stages if s["oldest_due_seconds"] is not None), default=None),
+        "estimated": not all(k["exact"] for p in pipelines for k in p["kinds"]),
+    }  # fmt: skip
+
+
+async def _kind(
+    desk: Desk, kind: Kind, plans: Sequence[Stage], told: list[dict[str, Any]], cycles: Sequence[Cycle], cards: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    counts = {c["state"]: c for c in (await desk.kept(f"kind {kind.table}", 1.0, lambda: desk.insight.kind(kind.table)))["counts"]}
+    due: dict[str, dict[str, Any]] = {}
+    for stage in plans:
+        said = next((s for s in told if s["stage"] == stage.name), None)
+        if stage.kind != kind or said is None or not said["due"]:
+            continue
+        cycle = cycle_of(cycles, stage)
+        card = cards.get(cycle.name) if cycle else None
+        age = said["oldest_due_seconds"]
+        due[stage.take[0]] = {
+            "due": said["due"], "exact": said["due_exact"], "age": age, "paused": bool(card and card["state"] == "paused"),
+            "stuck": age is not None and age > patience(cycle), "stage": stage.name, "patience": patience(cycle),
+        }  # fmt: skip
+    odd = [c for state, c in counts.items() if state not in kind.lifecycle.states]
+    return {
+        "table": kind.table, "name": kind.name, "diagram": diagram(kind, plans, counts, due), "single": len(kind.lifecycle.states) == 1,
+        "total": sum(c["count"] for c in counts.values()), "exact": all(c["exact"] for c in counts.values()), "odd": odd,
+    }  # fmt: skip
+
+
+async def tables(desk: Desk) -> list[dict[str, Any]]:
+    """Every table: how many rows, how many of them are finished, in no declared state, or due, and since when."""
+    kinds = await desk.insight.kinds(books=True)
+    stages = await desk.insight.stages(books=True)
+    out = []
+    for told in kinds:
+        kind = desk.house.engine.kind(told["table"])
+        counts = {c["state"]: c["count"] for c in told["counts"]}
+        mine = [s for s in stages if s["table"] == kind.table]
+        out.append({
+            "table": kind.table, "pipeline": told["pipeline"], "rows": sum(counts.values()),
+            "exact": all(c["exact"] for c in told["counts"]),
+            "finished": sum(n for s, n in counts.items() if s in kind.lifecycle.terminal), "archive": kind.archive,
+            "odd": sum(n for s, n in counts.items() if s not in kind.lifecycle.states), "due": sum(s["due"] for s in mine),
+            "due_exact": all(s["due_exact"] for s in mine),
+            "oldest": max((s["oldest_due_seconds"] for s in mine if s["oldest_due_seconds"] is not None), default=None),
+        })  # fmt: skip
+    return out
+
+
+# records
+
+
+def columns(kind: Kind) -> list[str]:
+    """The fields that a list shows: short ones first declared, without those that the id is made of."""
+    named = [f.name for f in kind.fields if f.type not in ("json", "bytes") and f.name not in kind.key and not redact.secret_name(f.name)]
+    return named[:4]
+
+
+def row(kind: Kind, record: Record, what: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
+    raw = {name: getattr(record, name, None) for name in names}
+    values = render.masked(raw) | {name: value for name, value in raw.items() if isinstance(value, datetime)}
+    error = record.last_error or {}
+    return {
+        "id": record.id, "status": record.status, "role": what.get(record.status, "failed"), "attempts": record.attempts,
+        "due_at": record.due_at, "updated_at": record.updated_at or record.created_at, "error": error.get("type"),
+        "values": [(name, values[name]) for name in names],
+    }  # fmt: skip
+
+
+def fields(kind: Kind, record: Record, desk: Desk) -> list[dict[str, Any]]:
+    """The business fields of a record, secrets masked, with what can be followed as a link."""
+    shown = record.model_dump(mode="json")
+    masked = render.masked({f.name: shown.get(f.name) for f in kind.fields})
+    references = dict(kind.refs)
+    known = {k.table for k in desk.house.engine.all_kinds}
+    out = []
+    for field in kind.fields:
+        value = masked[field.name]
+        link = _link(desk, value)
+        if field.name in references and value and references[field.name] in known:
+            link = {"href": render.url("console", "records", references[field.name], str(value)), "away": False}
+        long = isinstance(value, dict | list) and bool(value)
+        out.append({
+            "name": field.name, "type": field.type, "value": value, "link": link, "key": field.name in kind.key, "long": long,
+            "hidden": value == "***" and shown.get(field.name) != "***",
+        })  # fmt: skip
+    return out
+
+
+def _link(desk: Desk, value: Any) -> dict[str, Any] | None:
+    if not isinstance(value, str):
+        return None
+    path = artifact_path(desk, value)
+    if path is not None:
+        return {
+            "href": f"{render.place.get()}/api/artifacts/{render.url(*path.split('/')).removeprefix(render.place.get() + '/')}",
+            "away": False,
+        }
+    return {"href": value, "away": True} if value.startswith(("https://", "http://")) and " " not in value else None
+
+
+def artifact_path(desk: Desk, value: str) -> str | None:
+    """The path in the artifact store, if this is the address of a file in it."""
+    base = desk.house.artifacts.public_url("x").removesuffix("x")
+    return value.removeprefix(base) if value.startswith(base) and len(value) > len(base) else None
+
+
+def editable(kind: Kind, record: Record | None) -> list[dict[str, Any]]:
+    """The fields that an operator may change on the way, as a form shows them; secrets are not shown, and stay as they are."""
+    values = record.model_dump(mode="json") if record is not None else {}
+    masked = render.masked(values)
+    out = []
+    for field in kind.fields:
+        if field.name in kind.key or field.type == "bytes":
+            continue
+        value = values.get(field.name)
+        if masked.get(field.name) != value:
+            continue
+        text = (
+            ""
+            if value is None
+            else render.pretty(value)
+            if field.type == "json"
+            else str(value).lower()
+            if field.type == "bool"
+            else str(value)
+        )
+        out.append(
+            {
+                "name": field.name,
+                "type": field.type,
+                "text": text,
+                "nullable": field.nullable,
+                "long": field.type == "json" or len(text) > 60,
+            }
+        )
+    return out
+
+
+def timeline(steps: Sequence[Step], what: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The moves of a record, the newest first, each with how long the record had been where it left."""
+    out = []
+    for before, step in zip([None, *steps], steps, strict=False):
+        error = render.masked(dict(step.error)) if step.error else None
+        out.append({
+            "step": step, "moved": step.frm != step.to, "frm_role": what.get(step.frm, "failed"), "to_role": what.get(step.to, "failed"),
+            "after": (step.at - before.at).total_seconds() if before else None, "error": error,
+        })  # fmt: skip
+    return out[::-1]
+
+
+def reasons(answer: Why) -> list[dict[str, Any]]:
+    """Why it is not moving, in the page's language."""
+    out = []
+    for reason in answer.reasons:
+        values = {n: render.full(v) if hasattr(v, "isoformat") else v for n, v in reason.values.items()}
+        said = _(reason.said, **values) if values else _(reason.said)
+        out.append({"code": reason.code, "text": said[:1].upper() + said[1:], "until": reason.until})
+    return out
+
+
+def ways(kind: Kind, record: Record, stages: Sequence[Stage]) -> dict[str, Any]:
+    """The moves that an operator can make: declared ones only, and which of them is a new try."""
+    back = retry_targets(kind, stages).get(record.status)
+    what = roles(kind, stages)
+    return {"retry": back, "targets": [(t, what[t]) for t in kind.lifecycle.targets(record.status)]}
+
+
+def chips(kind: Kind, params: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The conditions of a filter, each with the address of the list without it."""
+    out = []
+    for place, (name, value) in enumerate(params):
+        if name in ("order", "after", "limit", "archived") or not value:
+            continue
+        rest = [p for i, p in enumerate(params) if i != place and p[0] != "after"]
+        field, _sep, operator = name.rpartition("__") if name not in kind.types and "__" in name else (name, "", "eq")
+        sign = {"eq": "=", "in": "∈", "lt": "<", "lte": "≤", "le": "≤", "gt": ">", "gte": "≥", "ge": "≥"}.get(operator, operator)
+        said = (_("is empty") if value == "true" else _("is not empty")) if operator == "null" else f"{sign} {value}"
+        out.append({"field": field, "said": said, "without": f"{render.url('console', 'records', kind.table)}?{urlencode(rest)}"})
+    return out
+
+
+def run_role(status: str) -> str:
+    return {"running": "held", "ok": "end", "partial": "failed", "error": "failed", "blocked": "rest"}.get(status, "rest")
+
+
+TRACKED = tuple(TRACKING)

@@ -1,0 +1,83 @@
+"""Trends, leases, views, search, archives and files over HTTP."""
+
+from __future__ import annotations
+
+import mimetypes
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import StreamingResponse
+
+from esclusa.artifacts.paths import fault
+from esclusa.engine.outlook import Outlook
+from esclusa.house import House
+from esclusa.model.errors import ArtifactMissing
+from esclusa.observe import redact
+from esclusa.web import shapes
+from esclusa.web.problems import responses
+from esclusa.web.records import After, by_name, told
+
+_SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
+"""What a browser may show; anything else is saved, for it may be somebody else's page."""
+
+
+def reading(house: House) -> APIRouter:
+    """Routes that change nothing."""
+    api = APIRouter(prefix="/api", tags=["work"], generate_unique_id_function=by_name)
+    insight, outlook = house.insight, Outlook(house.engine, redact.secret_name)
+
+    @api.get("/rates", response_model=shapes.Listed[shapes.SeriesShape], summary="What each stage did, minute by minute")
+    async def rates(minutes: Annotated[int, Query(ge=1, le=1440, description="So many minutes back")] = 60, *, books: bool = False) -> Any:
+        return {"items": await outlook.rates(minutes, books=books), "next": None}
+
+    @api.get("/leases", response_model=shapes.Listed[shapes.LeaseShape], summary="Records that are held now: by whom, until when")
+    async def leases(*, books: bool = False) -> Any:
+        return {"items": await outlook.leases(books=books), "next": None}
+
+    @api.get("/views", response_model=shapes.Listed[shapes.ViewShape], summary="The views that pipelines declare")
+    async def views(pipeline: Annotated[str | None, Query(description="Only of this one", examples=["media"])] = None) -> Any:
+        return {"items": await outlook.views(pipeline), "next": None}
+
+    @api.get("/views/{name}", response_model=shapes.ViewPage, responses=responses(400, 404), summary="One page of a view")
+    async def view(
+        name: Annotated[str, Path(description="The view, as `GET /api/views` names it", examples=["media.errors"])],
+        limit: Annotated[int, Query(ge=1, le=1000, description="At most so many on a page")] = 50,
+        after: After = None,
+    ) -> Any:
+        page = await outlook.view(name, limit=limit, after=after)
+        return page | {"items": [told(item) for item in page["items"]]}
+
+    @api.get("/search", response_model=shapes.Listed[shapes.FoundShape], summary="Records of every kind by their id, or how it begins")
+    async def search(q: Annotated[str, Query(min_length=1, max_length=1000, examples=["twitter:42"])]) -> Any:
+        return {"items": await outlook.search(q.strip()), "next": None}
+
+    @api.get("/archives", response_model=shapes.Listed[shapes.ArchiveShape], summary="The archive of each kind, and its exports")
+    async def archives() -> Any:
+        return {"items": await outlook.archives(), "next": None}
+
+    @api.get("/dead-letters/groups", response_model=shapes.GroupsShape, summary="Open dead letters by table and error")
+    async def dead_letter_groups() -> Any:
+        groups, exact = await insight.dead_letter_groups()
+        return {"items": groups, "next": None, "exact": exact}
+
+    @api.get(
+        "/artifacts/{path:path}",
+        response_class=StreamingResponse,
+        responses={
+            200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+            **responses(400, 404),
+        },
+        summary="A file that a pipeline keeps",
+    )
+    async def artifact(path: Annotated[str, Path(description="Its path in the artifact store", examples=["media/7.jpg"])]) -> Any:
+        info = await house.artifacts.info(path) if fault(path) is None else None
+        if info is None:
+            raise ArtifactMissing(f"there is no file {path}")
+        media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
+        headers = {"Content-Length": str(info.size), "Content-Security-Policy": "sandbox; default-src 'none'"}
+        if media_type not in _SHOWN:
+            media_type = "application/octet-stream"
+            headers["Content-Disposition"] = "attachment"
+        return StreamingResponse(house.artifacts.stream(path), media_type=media_type, headers=headers)
+
+    return api

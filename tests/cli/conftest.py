@@ -1,0 +1,65 @@
+"""The command in this process, in an empty folder, with the example pipeline, on each store in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command import Answer, Run
+
+from esclusa.app import open_bare, open_house
+from esclusa.cli import code_of
+from esclusa.loading import load_app
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hello.py"
+
+
+@pytest.fixture
+def indexes() -> dict[str, Any]:
+    """The example's index file."""
+    from esclusa.stores.firestore import indexes_for
+
+    app = load_app(f"{EXAMPLE}:app")
+    return indexes_for([app.bind(app.settings())])
+
+
+@pytest.fixture(params=["sqlite", "firestore"])
+def esclusa(
+    request: pytest.FixtureRequest,
+    providers: Any,
+    indexes: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Run]:
+    """Calls the command. On Firestore, what the index file does not serve is refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ESCLUSA_PIPELINES", f"{EXAMPLE}:app")
+    monkeypatch.setenv("ESCLUSA_LOG_LEVEL", "error")
+
+    def call(*argv: str) -> Answer:
+        capsys.readouterr()
+        code = code_of(argv, open_house=open_house, open_bare=open_bare)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    with ExitStack() as stack:
+        if request.param == "firestore":
+            from support.indexes import enforced
+
+            monkeypatch.setenv("ESCLUSA_STORE", asyncio.run(providers("firestore").place(empty=True)).url)
+            stack.enter_context(enforced(indexes))
+        yield call
+
+
+@pytest.fixture
+def greeted(esclusa: Run) -> Run:
+    """After the example ran once: three greeted, alan waits for his next try, grace failed."""
+    answer = esclusa("run", "hello.greet", "--json")
+    assert answer.code == 5, answer.err
+    assert answer.json["counters"] == {"taken": 5, "greeted": 3, "retried": 1, "failed": 1}
+    return esclusa

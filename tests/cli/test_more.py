@@ -1,0 +1,87 @@
+"""The commands that show what the console shows beyond the glance, and archives as they see them, on each store in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command import Run
+
+OLD = """
+from datetime import UTC, datetime, timedelta
+from esclusa import App, Lifecycle, Record, RunContext
+
+class Note(Record, table="old_notes", key="name", archive=True):
+    name: str
+    ended_at: datetime
+    lifecycle = Lifecycle("open -> ended")
+
+app = App("old", records=[Note])
+
+@app.cycle()
+async def fill(run: RunContext) -> None:
+    await run.records.insert([Note(name=f"n{n}", status="ended", ended_at=datetime(2020, n, 1, tzinfo=UTC)) for n in (1, 2, 3)])
+
+@app.cycle()
+async def keep(run: RunContext) -> None:
+    run.count("archived", await run.archiver.archive(Note.kind, {"status": "ended"}, "ended_at"))
+
+@app.cycle()
+async def export(run: RunContext) -> None:
+    for file in await run.archiver.export(Note.kind, "ended_at", keep=timedelta(0)):
+        run.count("rows", file.row_count)
+
+@app.cycle()
+async def drop(run: RunContext) -> None:
+    run.count("dropped", await run.archiver.drop(Note.kind))
+"""
+
+
+def test_the_commands_beside_the_console(greeted: Run) -> None:
+    def call(*words: str) -> Any:
+        answer = greeted(*words, "--json")
+        assert answer.code == 0, answer.err
+        return answer.json["items"]
+
+    assert [s["stage"] for s in call("rates")] == ["hello.say-hello"]
+    assert call("leases") == []
+    assert call("archives") == []
+    assert [(r["table"], r["way"], len(r["items"])) for r in call("related", "greetings", "grace")] == [("dead_letters", "from", 1)]
+    assert [a["verb"] for a in call("audit")] == ["run"]
+
+
+def test_archives(esclusa: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexes: dict[str, Any]) -> None:
+    (tmp_path / "old.py").write_text(OLD)
+    monkeypatch.setenv("ESCLUSA_PIPELINES", "old.py")
+    indexes_of(tmp_path / "old.py", indexes)
+
+    def run(cycle: str) -> Any:
+        answer = esclusa("run", f"old.{cycle}", "--json")
+        assert (answer.code, answer.json["outcome"]) == (0, "ok"), answer
+        return answer.json["counters"]
+
+    run("fill")
+    assert run("keep") == {"archived": 3}
+    assert esclusa("records", "old_notes", "--json").json["items"] == []
+    archived = esclusa("records", "old_notes", "--archived", "--json").json["items"]
+    assert [r["id"] for r in archived] == ["n1", "n2", "n3"]
+    found = esclusa("records", "old_notes", "--archived", "--where", "archived_at!=null", "--where", "id=n2", "--json").json["items"]
+    assert [r["id"] for r in found] == ["n2"]
+    [before] = esclusa("archives", "--json").json["items"]
+    assert (before["rows"], before["not_exported"], before["exports"]) == (3, 3, 0)
+    assert run("export") == {"rows": 3}
+    [after] = esclusa("archives", "--json").json["items"]
+    assert (after["not_exported"], after["exports"], after["exported_rows"], after["unverified"]) == (0, 3, 3, 0)
+    assert run("drop") == {"dropped": 3}
+    assert esclusa("records", "old_notes", "--archived", "--json").json["items"] == []
+    assert len(list(tmp_path.rglob("*.parquet"))) == 3
+
+
+def indexes_of(pipeline: Path, indexes: dict[str, Any]) -> None:
+    """Let the store refuse what this pipeline's index file does not serve."""
+    from esclusa.loading import load_app
+    from esclusa.stores.firestore import indexes_for
+
+    app = load_app(str(pipeline))
+    indexes.update(indexes_for([app.bind(app.settings())]))

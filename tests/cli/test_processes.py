@@ -1,0 +1,226 @@
+"""The command as a process: signals, terminals, pipes, and what it imports to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hello.py"
+SLOW = """
+import asyncio
+from esclusa import App, Attempt, Backoff, Lifecycle, Outcome, Record, RunContext, To
+
+class Stone(Record, table="stones", key="number"):
+    number: int
+    lifecycle = Lifecycle("here -> moving -> there\\nmoving -> here | lost")
+
+app = App("slow")
+
+@app.stage(Stone, take="here", hold="moving", exhausted="lost", cycle=False, concurrency=2, batch=None)
+async def move(stone: Stone, at: Attempt) -> Outcome:
+    await asyncio.sleep(0.3)
+    return To("there")
+
+@app.cycle(every="1s")
+async def all(run: RunContext) -> None:
+    await run.records.insert([Stone(number=n) for n in range(200)])
+    print("begun", flush=True)
+    await run.drain("move")
+"""
+
+
+def environ(**more: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_") and name not in ("PORT", "COLUMNS")}
+    return {**clean, "ESCLUSA_PIPELINES": f"{EXAMPLE}:app", "ESCLUSA_LOG_LEVEL": "error", **more}
+
+
+def call(folder: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "esclusa", *argv]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=environ(**more))
+
+
+def counts(folder: Path, kind: str, pipelines: str) -> dict[str, int]:
+    kinds = json.loads(call(folder, "kinds", "--json", ESCLUSA_PIPELINES=pipelines).stdout)["items"]
+    return {c["state"]: c["count"] for k in kinds if k["table"] == kind for c in k["counts"]}
+
+
+def test_looking_starts_without_heavy_imports(tmp_path: Path) -> None:
+    assert call(tmp_path, "migrate").returncode == 0
+    program = (
+        "import sys, json\nfrom esclusa.app import open_house, open_bare\nfrom esclusa.cli import code_of\n"
+        "code = code_of(['status', '--json'], open_house=open_house, open_bare=open_bare)\n"
+        "print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})), file=sys.stderr)\nsys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True, env=environ()
+    )
+    heavy = {"aiohttp", "fastapi", "uvicorn", "asyncpg", "rich", "structlog", "prometheus_client", "opentelemetry", "obstore", "uvloop"}
+    assert not heavy & set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.promise(9)
+def test_a_run_that_is_stopped_ends_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esclusa", "run", "slow.all"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environ(ESCLUSA_PIPELINES="slow.py"),
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "stopping" in err
+    after = counts(tmp_path, "stones", "slow.py")
+    assert after["moving"] == after["lost"] == 0
+    assert after["here"] + after["there"] == 200
+    assert after["here"] > 0
+
+
+@pytest.mark.promise(9)
+def test_a_worker_works_until_it_is_stopped(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esclusa", "worker"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()
+    )
+    try:
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            listed = call(tmp_path, "records", "greetings", "--status", "greeted", "--json")
+            if listed.returncode == 0 and len(json.loads(listed.stdout)["items"]) >= 3:
+                break
+        workers = json.loads(call(tmp_path, "workers", "--json").stdout)["items"]
+        assert [w["pid"] for w in workers] == [process.pid]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=40)
+    assert process.returncode == 0, err
+    assert out == ""
+    assert "Traceback" not in err
+    ended = json.loads(call(tmp_path, "workers", "--all", "--json").stdout)["items"]
+    assert [w["status"] for w in ended] == ["stopped"]
+
+
+def test_the_server_listens_and_works(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esclusa", "serve", "--port", "0", "--worker"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ(),
+    )
+    assert process.stderr is not None
+    try:
+        told = process.stderr.readline()
+        assert told.startswith("esclusa listens on http://127.0.0.1:"), told
+        address = told.split()[3]
+        with urllib.request.urlopen(f"{address}/readyz", timeout=20) as answer:
+            assert json.load(answer)["status"] == "ready"
+        with socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))) as taken:
+            second = call(tmp_path, "serve", "--port", str(taken.getpeername()[1]))
+        assert second.returncode == 3
+        assert "cannot be listened on" in second.stderr
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=40)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    assert call(tmp_path, "run", "hello.greet").returncode == 5
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esclusa", "records", "greetings"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environ(),
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    err = process.stderr.read().decode()
+    process.stderr.close()
+    process.wait(30)
+    assert "Traceback" not in err
+
+
+class Terminal:
+    """The command on a terminal of its own."""
+
+    def __init__(self, folder: Path, *argv: str) -> None:
+        self._main, other = pty.openpty()
+        command = [sys.executable, "-m", "esclusa", *argv]
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdin=other, stdout=other, stderr=other, env=environ(TERM="xterm", COLUMNS="120"), start_new_session=True
+        )
+        os.close(other)
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        deadline = time.monotonic() + 30
+        while text not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            ready, _, _ = select.select([self._main], [], [], 1)
+            if ready:
+                self._read()
+
+    def type(self, text: str) -> None:
+        os.write(self._main, text.encode())
+
+    def end(self) -> int:
+        while self._read():
+            pass
+        os.close(self._main)
+        return self.process.wait(30)
+
+    def _read(self) -> bool:
+        try:
+            chunk = os.read(self._main, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.seen += chunk.decode(errors="replace")
+        return bool(chunk)
+
+
+def test_a_bulk_act_asks_at_a_terminal(tmp_path: Path) -> None:
+    assert call(tmp_path, "run", "hello.greet").returncode == 5
+    refused = Terminal(tmp_path, "retry", "greetings", "--where", "status=failed")
+    refused.until("Retry 1 record of greetings? [y/N]")
+    refused.type("n\n")
+    assert refused.end() == 1
+    agreed = Terminal(tmp_path, "retry", "greetings", "--where", "status=failed")
+    agreed.until("[y/N]")
+    agreed.type("y\n")
+    assert agreed.end() == 0
+    assert "1 of 1 done" in agreed.seen
+
+
+def test_the_live_status(tmp_path: Path) -> None:
+    assert call(tmp_path, "run", "hello.greet").returncode == 5
+    watch = Terminal(tmp_path, "status", "--watch", "--every", "0.2")
+    watch.until("hello.greet")
+    watch.until("Ctrl-C ends")
+    watch.process.send_signal(signal.SIGINT)
+    assert watch.end() == 130
+    assert "Traceback" not in watch.seen
+
+
+def test_counters_are_shown_while_a_run_lasts(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW.replace("range(200)", "range(8)"))
+    run = Terminal(tmp_path, "run", "slow.all", "--pipelines", "slow.py")
+    run.until("taken")
+    assert run.end() == 0
+    assert "slow.all: ok (taken 8, there 8)" in run.seen

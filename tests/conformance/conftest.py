@@ -1,0 +1,30 @@
+"""On Firestore, what the store asks by itself needs an index that is made for it; what a test asks is its own affair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from conformance.kinds import KINDS, STAGES, WORK, Job
+
+from esclusa.model.query import Order, above, conditions
+
+OWN = ("claim", "backlog", "tally", "guard", "history", "renew", "settle", "migrate")
+NARROW = (
+    replace(WORK, order=(Order("rank"),)),
+    replace(WORK, order=(Order("rank", descending=True),)),
+    replace(WORK, where=conditions(Job.kind, {"lane": "x"})),
+    replace(WORK, where=conditions(Job.kind, {"lane": "x", "rank": above(1)})),
+)
+"""Stages as the suite varies them."""
+
+
+@pytest.fixture(autouse=True)
+def _indexes_are_enforced() -> Iterator[None]:
+    from support.indexes import enforced
+
+    from esclusa.stores.firestore import firestore_indexes
+
+    with enforced(firestore_indexes(KINDS, (*STAGES, *NARROW)), OWN, [kind.table for kind in KINDS]):
+        yield

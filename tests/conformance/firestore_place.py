@@ -1,0 +1,83 @@
+"""Firestore's data sets for the conformance suite: one project of the emulator each."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from conformance.kinds import KINDS, STAGES
+from support.firestore import FirestoreEmulator
+
+from esclusa.model.columns import ColumnType
+from esclusa.ports.store import Store
+
+
+class FirestoreProvider:
+    """One emulator for the session, started when the first test needs it. Where there is none, its tests are skipped and
+    the summary says so in a line of its own."""
+
+    def __init__(self) -> None:
+        if reason := FirestoreEmulator.missing():
+            pytest.skip(reason)
+        self.emulator = FirestoreEmulator()
+        self.emulator.start()
+        self.before = os.environ.get("FIRESTORE_EMULATOR_HOST")
+        os.environ["FIRESTORE_EMULATOR_HOST"] = self.emulator.host
+        self.numbers = itertools.count()
+
+    async def place(self, *, empty: bool = False) -> FirestorePlace:
+        place = FirestorePlace(self, f"esclusa-{os.getpid()}-{next(self.numbers)}")
+        if not empty:
+            store = place.store()
+            await store.open()
+            await store.migrate(KINDS, STAGES)
+            await store.close()
+        return place
+
+    def stop(self) -> None:
+        if self.before is None:
+            os.environ.pop("FIRESTORE_EMULATOR_HOST", None)
+        self.emulator.stop()
+
+
+class FirestorePlace:
+    def __init__(self, provider: FirestoreProvider, project: str) -> None:
+        self.provider, self.project = provider, project
+
+    def store(self, **options: Any) -> Store:
+        from esclusa.stores.firestore import FirestoreStore
+
+        return FirestoreStore(self.project, **options)
+
+    @property
+    def url(self) -> str:
+        return f"firestore://{self.project}/(default)"
+
+    def has_tables(self) -> bool:
+        return False
+
+    async def make_table(self, name: str, columns: Mapping[str, ColumnType], key: str, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+        raise NotImplementedError("Firestore has no tables")
+
+    async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
+        raise NotImplementedError("Firestore has no tables")
+
+    async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
+        raise NotImplementedError("Firestore has no tables")
+
+    async def edit_migration(self) -> None:
+        from esclusa.stores.firestore import wire
+        from esclusa.stores.firestore.codec import Document
+
+        link = wire.Wire(self.project, "(default)", None)
+        await link.open()
+        edited = Document()
+        edited.fields["checksum"].string_value = "edited"
+        await link.commit([wire.put(f"{link.root}/esclusa_schema/_store", edited, mask=["checksum"])], "test")
+        await link.close()
+
+    async def remove(self) -> None:
+        self.provider.emulator.reset(self.project)

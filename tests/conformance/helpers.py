@@ -1,0 +1,132 @@
+"""Short words for the conformance suite: claim, settle, look, and check that a history has no gap."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from esclusa.model.errors import StoreConflict, StoreUnavailable
+from esclusa.model.query import query
+from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.settlement import Ask, Leased, Lost, Settled, Settlement, Verdict
+from esclusa.model.stage import Stage
+from esclusa.ports.store import Store
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+
+NOON = datetime(2030, 6, 12, 12, 0, 30, tzinfo=UTC)
+"""A quiet moment: no window of any budget ends soon after it."""
+
+
+def ask(stage: Stage, **options: Any) -> Ask:
+    """A claim as the engine would make it for this stage."""
+    given = {"take": stage.take, "hold": stage.hold, "where": stage.where, "order": stage.order, "limit": 100, "worker": "w1"} | options
+    return Ask(kind=stage.kind, stage=stage.name, **given)
+
+
+async def take(store: Store, stage: Stage, **options: Any) -> list[Leased]:
+    return await store.claim(ask(stage, **options))
+
+
+async def take_one(store: Store, stage: Stage, id: str | None = None, **options: Any) -> Leased:
+    leases = await take(store, stage, **({} if id is None else {"ids": (id,)}), **options)
+    assert len(leases) == 1, f"one record was expected to be due, not {leases}"
+    return leases[0]
+
+
+def ending(lease: Leased, to: str, **options: Any) -> Settlement:
+    """The settlement of a lease."""
+    return Settlement(
+        ref=lease.ref, to=to, frm=(lease.record.status,), fence=lease.fence, **({"who": "w1", "attempt": lease.attempt} | options)
+    )
+
+
+def moving(ref: Ref, frm: str | tuple[str, ...], to: str, **options: Any) -> Settlement:
+    """An operator's move."""
+    return Settlement(ref=ref, to=to, frm=(frm,) if isinstance(frm, str) else frm, fence=None, **({"who": "operator"} | options))
+
+
+async def settle(store: Store, *settlements: Settlement) -> list[Verdict]:
+    return await store.settle(settlements)
+
+
+async def settled(store: Store, *settlements: Settlement) -> None:
+    """Settle, and expect that all went through."""
+    assert await store.settle(settlements) == [Settled(s.ref) for s in settlements]
+
+
+async def lost(store: Store, *settlements: Settlement) -> None:
+    assert await store.settle(settlements) == [Lost(s.ref) for s in settlements]
+
+
+async def put(store: Store, *records: Record) -> list[str]:
+    """Insert records that are new; return their ids."""
+    answers = await store.insert(records)
+    assert [type(a).__name__ for a in answers] == ["Inserted"] * len(records)
+    return [a.id for a in answers]
+
+
+async def look(store: Store, kind: Kind | type[R], id: str) -> Any:
+    """The record as it is now."""
+    found = await store.get(kind if isinstance(kind, Kind) else kind.kind, [id])
+    assert found[0] is not None, f"{id} is gone"
+    return found[0]
+
+
+async def absent(store: Store, kind: type[Record], id: str) -> bool:
+    return await store.get(kind.kind, [id]) == [None]
+
+
+async def everything(store: Store, kind: Kind | type[Record], **options: Any) -> list[Any]:
+    return (await store.find(query(kind, limit=10_000, **options))).items
+
+
+async def snapshot(store: Store, *refs: Ref) -> list[Any]:
+    """All that a settlement could change of these records, for "nothing was written"."""
+    return [(await store.get(r.kind, [r.id]), await store.history(r)) for r in refs]
+
+
+async def assert_chain(store: Store, ref: Ref, moves: list[tuple[str, str]] | None = None) -> None:
+    """Each step starts where the one before it ended, the last ends in the record's state, every move is declared."""
+    record = await look(store, ref.kind, ref.id)
+    steps = await store.history(ref)
+    for before, after in pairwise(steps):
+        assert before.to == after.frm, f"the history of {ref} has a gap: {steps}"
+        assert before.at <= after.at, f"the history of {ref} goes back in time: {steps}"
+    for step in steps:
+        assert step.frm == step.to or ref.kind.lifecycle.allows(step.frm, step.to), f"{step} is not declared"
+        assert step.at.tzinfo is not None
+    if steps:
+        assert steps[-1].to == record.status
+    if moves is not None:
+        assert [(s.frm, s.to) for s in steps] == moves
+
+
+async def set_clock(store: Any, moment: datetime = NOON) -> datetime:
+    """Shift the store's clock to this moment; return what it says now."""
+    store.clock_offset += (moment - await store.now()).total_seconds()
+    return await store.now()
+
+
+def advance(*stores: Any, seconds: float) -> None:
+    for store in stores:
+        store.clock_offset += seconds
+
+
+def near(moment: datetime | None, expected: datetime, within: float = 5.0) -> bool:
+    """Whether a time that the store wrote is the expected one, but for the time the calls took."""
+    return moment is not None and abs(moment - expected) <= timedelta(seconds=within)
+
+
+async def persist(call: Callable[..., Awaitable[T]], *values: Any, **options: Any) -> T:
+    """Make a call again on a transient fault, as the engine does. Contention may cost time, never a result."""
+    for n in range(50):
+        try:
+            return await call(*values, **options)
+        except (StoreConflict, StoreUnavailable):
+            await asyncio.sleep(0.01 * (n + 1))
+    return await call(*values, **options)

@@ -1,0 +1,131 @@
+"""The kinds and stages that the conformance suite runs on: small, and together they use every option of a record."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from esclusa.model.columns import track
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.query import not_null
+from esclusa.model.record import Kind, Record
+from esclusa.model.stage import Stage, make_stage
+
+STATES = """
+    pending -> working -> done | failed
+    working -> pending
+    failed -> pending
+"""
+
+
+class Post(Record, table="t_posts", key=("platform", "post_id")):
+    """A parent: jobs move it, add to it and wake it."""
+
+    platform: str
+    post_id: str
+    jobs: int = 0
+    failures: int | None = None
+    note: str | None = None
+
+    lifecycle = Lifecycle("""
+        waiting -> collecting -> done | failed
+        collecting -> waiting
+        failed -> waiting
+    """)
+
+
+class Job(Record, table="t_jobs", index=[("post", "status")]):
+    """A child: held in a state of its own while it is worked on. Its id is given or made."""
+
+    post: str | None = None
+    lane: str = "a"
+    rank: int | None = None
+    result: str | None = None
+
+    lifecycle = Lifecycle(STATES)
+
+
+class Note(Record, table="t_notes", key="name"):
+    """Held where it is: its stage has no hold state."""
+
+    name: str
+    url: str | None = None
+    text: str | None = None
+
+    lifecycle = Lifecycle("""
+        fresh -> read | lost
+        fresh -> parked -> fresh
+    """)
+
+
+class Quiet(Record, table="t_quiet", key="name", history=False):
+    """Keeps no history."""
+
+    name: str
+
+    lifecycle = Lifecycle(STATES)
+
+
+class Old(Record, table="t_old", key="name", archive=True):
+    """Goes to an archive."""
+
+    name: str
+    size: int = 0
+    ended_on: date | None = None
+    data: dict[str, Any] = {}
+
+    lifecycle = Lifecycle(STATES)
+
+
+class Sample(Record, table="t_samples", key="name"):
+    """One field of each type, all nullable."""
+
+    name: str
+    text: str | None = None
+    number: int | None = None
+    ratio: float | None = None
+    flag: bool | None = None
+    moment: datetime | None = None
+    day: date | None = None
+    price: Decimal | None = None
+    data: dict[str, Any] | None = None
+    items: list[Any] | None = None
+    blob: bytes | None = None
+
+    lifecycle = Lifecycle("kept -> gone")
+
+
+class Traced(
+    Record,
+    table="t_traced",
+    key="name",
+    attach=False,
+    track=track(leased_at="taken_at", finished_at="ended_at", error_type="error_kind", error_message="error_text", attempts="tries"),
+):
+    """Its own table with mapped tracking; it reads what the engine writes for readers."""
+
+    name: str
+    taken_at: datetime | None = None
+    ended_at: datetime | None = None
+    error_kind: str | None = None
+
+    lifecycle = Lifecycle(STATES)
+
+
+def stage(name: str, kind: Kind, **options: Any) -> Stage:
+    """A stage whose handler is never called."""
+    defaults: dict[str, Any] = dict.fromkeys(("hold", "retry_to", "exhausted", "where", "retry", "batch", "budget", "timeout", "lease"))
+    defaults |= {"order": (), "concurrency": 1, "cost": 1}
+    return make_stage(name, kind, lambda record, at: None, **(defaults | options))
+
+
+COLLECT = stage("collect", Post.kind, take="waiting", hold="collecting", exhausted="failed")
+WORK = stage("work", Job.kind, take="pending", hold="working", exhausted="failed")
+READ = stage("read", Note.kind, take="fresh", exhausted="lost", where={"url": not_null})
+HUSH = stage("hush", Quiet.kind, take="pending", hold="working", exhausted="failed")
+AGE = stage("age", Old.kind, take="pending", hold="working", exhausted="failed")
+TRACE = stage("trace", Traced.kind, take="pending", hold="working", exhausted="failed")
+
+KINDS: tuple[Kind, ...] = (Post.kind, Job.kind, Note.kind, Quiet.kind, Old.kind, Sample.kind, Traced.kind)
+STAGES: tuple[Stage, ...] = (COLLECT, WORK, READ, HUSH, AGE, TRACE)

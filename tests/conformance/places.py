@@ -1,0 +1,273 @@
+"""Where the stores under test keep their data. A further store is one more class here and one more entry in PLACES.
+
+A *provider* lives for the test session and gives out places; a *place* is one data set, on which any number of store
+objects can be opened. Tests know only the Place protocol.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from conformance.firestore_place import FirestoreProvider
+from conformance.kinds import KINDS, STAGES
+
+from esclusa.model.columns import ColumnType
+from esclusa.model.record import Kind
+from esclusa.model.stage import Stage
+from esclusa.ports.store import Store
+
+
+class Place(Protocol):
+    """One data set."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, as a setting would say."""
+
+    def store(self, **options: Any) -> Store:
+        """A store object on it, not opened yet."""
+
+    def has_tables(self) -> bool:
+        """Whether outsiders can have a table with columns there."""
+
+    async def make_table(self, name: str, columns: Mapping[str, ColumnType], key: str, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Make a table as an outsider would, and fill it."""
+
+    async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
+        """What is in a table, read without the store."""
+
+    async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
+        """Change a row as an outsider would."""
+
+    async def edit_migration(self) -> None:
+        """Make it look as if a migration had been edited after it ran."""
+
+    async def remove(self) -> None:
+        """Drop the data."""
+
+
+class Provider(Protocol):
+    async def place(self, *, empty: bool = False) -> Place:
+        """A new place, with the schema of the conformance kinds unless it is to be ``empty``."""
+
+    def stop(self) -> None:
+        """End what was started."""
+
+
+async def opened(place: Place, kinds: Sequence[Kind] = KINDS, stages: Sequence[Stage] = STAGES, **options: Any) -> Any:
+    """A store that is ready to work, on a place that has its schema."""
+    store = place.store(**options)
+    await store.open()
+    await store.use(kinds, stages)
+    return store
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+# SQLite
+
+
+class SqliteProvider:
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="esclusa-sqlite-"))
+        self.template: Path | None = None
+        self.numbers = itertools.count()
+
+    async def place(self, *, empty: bool = False) -> Place:
+        place = SqlitePlace(self.folder / f"{next(self.numbers)}.db")
+        if not empty:
+            if self.template is None:
+                await _migrated(SqlitePlace(self.folder / "template.db"))
+                self.template = self.folder / "template.db"
+            for left in self.folder.glob("template.db*"):
+                shutil.copy(left, str(place.path) + left.name.removeprefix("template.db"))
+        return place
+
+    def stop(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class SqlitePlace:
+    TYPES = {"text": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "time": "TEXT", "date": "TEXT", "decimal": "TEXT",
+             "json": "TEXT", "bytes": "BLOB"}  # fmt: skip
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    def store(self, **options: Any) -> Store:
+        from esclusa.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(str(self.path), **options)
+
+    def has_tables(self) -> bool:
+        return True
+
+    async def make_table(self, name: str, columns: Mapping[str, ColumnType], key: str, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+        body = ", ".join(f"{quoted(c)} {self.TYPES[t]}{' PRIMARY KEY' if c == key else ''}" for c, t in columns.items())
+        self._run(f"CREATE TABLE {quoted(name)} ({body})")
+        for row in rows:
+            names, marks = ", ".join(map(quoted, row)), ", ".join("?" * len(row))
+            self._run(f"INSERT INTO {quoted(name)} ({names}) VALUES ({marks})", *map(_sqlite_value, row.values()))
+
+    async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
+        return self._run(f"SELECT * FROM {quoted(name)} ORDER BY {quoted(order)}")
+
+    async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
+        sets = ", ".join(f"{quoted(c)} = ?" for c in values)
+        self._run(f"UPDATE {quoted(name)} SET {sets} WHERE {quoted(key)} = ?", *map(_sqlite_value, values.values()), id)
+
+    async def edit_migration(self) -> None:
+        found = self._run(
+            "SELECT m.name AS name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name = 'checksum'"
+        )
+        assert len(found) == 1
+        self._run(f"UPDATE {quoted(found[0]['name'])} SET checksum = 'edited'")
+
+    async def remove(self) -> None:
+        for left in self.path.parent.glob(self.path.name + "*"):
+            left.unlink()
+
+    def _run(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        import apsw
+
+        connection = apsw.Connection(str(self.path))
+        try:
+            connection.set_busy_timeout(10_000)
+            cursor = connection.execute(statement, values)
+            return [dict(zip((d[0] for d in cursor.get_description()), row, strict=True)) for row in cursor]
+        finally:
+            connection.close()
+
+
+def _sqlite_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+# PostgreSQL
+
+
+class PostgresProvider:
+    """One server for the session, started when the first test needs it; a database per place.
+
+    Making a database takes far longer than emptying one: those that have the schema are emptied and given out again.
+    """
+
+    def __init__(self) -> None:
+        from support.postgres import PostgresServer
+
+        self.server = PostgresServer()
+        self.started = False
+        self.free: list[PostgresPlace] = []
+        self.numbers = itertools.count()
+
+    async def place(self, *, empty: bool = False) -> Place:
+        if not self.started:
+            self.server.start()
+            self.started = True
+        if self.free and not empty:
+            return self.free.pop()
+        place = PostgresPlace(self, f"esclusa_{next(self.numbers)}", empty=empty)
+        await self.run("postgres", f"CREATE DATABASE {quoted(place.name)} TEMPLATE template0")
+        if not empty:
+            await _migrated(place)
+        return place
+
+    def stop(self) -> None:
+        if self.started:
+            self.server.stop()
+
+    async def run(self, database: str, statement: str, *values: Any) -> list[dict[str, Any]]:
+        import asyncpg
+
+        connection = await asyncpg.connect(self.server.url(database))
+        try:
+            return [dict(row) for row in await connection.fetch(statement, *values)]
+        finally:
+            await connection.close()
+
+
+class PostgresPlace:
+    TYPES = {"text": "text", "int": "bigint", "float": "double precision", "bool": "boolean", "time": "timestamptz", "date": "date",
+             "decimal": "numeric", "json": "jsonb", "bytes": "bytea"}  # fmt: skip
+
+    def __init__(self, provider: PostgresProvider, name: str, *, empty: bool) -> None:
+        self.provider, self.name, self.empty = provider, name, empty
+
+    @property
+    def url(self) -> str:
+        return self.provider.server.url(self.name)
+
+    def store(self, **options: Any) -> Store:
+        from esclusa.stores.postgres.store import PostgresStore
+
+        return PostgresStore(self.provider.server.url(self.name), **options)
+
+    def has_tables(self) -> bool:
+        return True
+
+    async def make_table(self, name: str, columns: Mapping[str, ColumnType], key: str, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+        body = ", ".join(f"{quoted(c)} {self.TYPES[t]}{' PRIMARY KEY' if c == key else ''}" for c, t in columns.items())
+        await self._run(f"CREATE TABLE {quoted(name)} ({body})")
+        for row in rows:
+            names, marks = ", ".join(map(quoted, row)), ", ".join(f"${n}" for n in range(1, len(row) + 1))
+            await self._run(f"INSERT INTO {quoted(name)} ({names}) VALUES ({marks})", *map(_postgres_value, row.values()))
+
+    async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
+        return await self._run(f"SELECT * FROM {quoted(name)} ORDER BY {quoted(order)}")
+
+    async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
+        sets = ", ".join(f"{quoted(c)} = ${n}" for n, c in enumerate(values, 2))
+        await self._run(f"UPDATE {quoted(name)} SET {sets} WHERE {quoted(key)} = $1", id, *map(_postgres_value, values.values()))
+
+    async def edit_migration(self) -> None:
+        found = await self._run(
+            "SELECT table_schema, table_name FROM information_schema.columns WHERE column_name = 'checksum' AND table_name LIKE 'esclusa%'"
+        )
+        assert len(found) == 1
+        await self._run(f"UPDATE {quoted(found[0]['table_schema'])}.{quoted(found[0]['table_name'])} SET checksum = 'edited'")
+
+    async def remove(self) -> None:
+        if self.empty:
+            await self.provider.run("postgres", f"DROP DATABASE {quoted(self.name)} WITH (FORCE)")
+            return
+        tables = await self._run(
+            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) AS name FROM pg_tables"
+            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema') AND tablename <> 'esclusa_migrations'"
+        )
+        await self._run("DO $$ BEGIN " + "".join(f"DELETE FROM {t['name']}; " for t in tables) + "END $$")
+        self.provider.free.append(self)
+
+    async def _run(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        return await self.provider.run(self.name, statement, *values)
+
+
+def _postgres_value(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+async def _migrated(place: Place) -> None:
+    store = place.store()
+    await store.open()
+    try:
+        await store.migrate(KINDS, STAGES)
+    finally:
+        await store.close()
+
+
+PLACES: dict[str, type[Provider]] = {"sqlite": SqliteProvider, "postgres": PostgresProvider, "firestore": FirestoreProvider}
+"""The stores that the conformance and property suites run on."""

@@ -1,0 +1,158 @@
+"""Rows that were there before us: in which state they begin, how new ones are numbered, and what a summary says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conformance.helpers import ending, everything, look, put, settled, take
+from conformance.kinds import stage
+from conformance.places import Place
+
+from esclusa.model.columns import track
+from esclusa.model.errors import DeclarationError
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.query import above, not_null, query
+from esclusa.model.record import Record
+from esclusa.model.settlement import Inserted, StateSummary
+
+LIFE = """
+    pending -> busy -> success | error
+    busy -> pending
+    error -> pending
+"""
+COLUMNS: dict[str, Any] = {"id": "int", "link": "text", "kept": "text", "likes": "int"}
+ROWS = [
+    {"id": 1, "link": "a", "kept": None, "likes": 1},
+    {"id": 2, "link": "b", "kept": "file:b", "likes": 2},
+    {"id": 3, "link": None, "kept": "file:c", "likes": 200},
+    {"id": 4, "link": "d", "kept": None, "likes": 200},
+]
+
+
+class Old(
+    Record,
+    table="viejas",
+    track=track(prefix="x_"),
+    database_id=True,
+    adopt={"success": {"kept": not_null}, "error": {"likes": above(100)}},
+):
+    link: str | None = None
+    kept: str | None = None
+    likes: int | None = None
+    lifecycle = Lifecycle(LIFE)
+
+
+WORK = stage("work", Old.kind, take="pending", hold="busy", exhausted="error", where={"link": not_null})
+
+
+@pytest.fixture
+async def table(bare_place: Place) -> Place:
+    if not bare_place.has_tables():
+        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+    await bare_place.make_table("viejas", COLUMNS, "id", ROWS)
+    return bare_place
+
+
+async def test_rows_that_pass_begin_in_the_state_that_adopt_names(table: Place, bare_store: Any) -> None:
+    store = await bare_store()
+    assert any("UPDATE" in statement for statement in await store.pending((Old.kind,), (WORK,)))
+    done = await store.migrate((Old.kind,), (WORK,))
+    assert "adopt rows of viejas as success" in done
+    await store.use((Old.kind,), (WORK,))
+    found = {r.id: (r.status, r.attempts) for r in await everything(store, Old)}
+    assert found == {"1": ("pending", 0), "2": ("success", 0), "3": ("success", 0), "4": ("error", 0)}
+    foreign = [{name: row[name] for name in COLUMNS} for row in await table.rows("viejas", "id")]
+    assert foreign == ROWS
+    assert [x.ref.id for x in await take(store, WORK)] == ["1"]
+
+
+async def test_rows_are_adopted_once(table: Place, bare_store: Any) -> None:
+    store = await bare_store((Old.kind,), (WORK,))
+    await table.write("viejas", "id", 1, kept="file:a")
+    assert await store.migrate((Old.kind,), (WORK,)) == []
+    assert (await look(store, Old, "1")).status == "pending"
+
+
+async def test_a_table_that_has_the_status_column_is_taken_as_it_is(bare_place: Place, bare_store: Any) -> None:
+    if not bare_place.has_tables():
+        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+    rows = [row | {"x_status": None} for row in ROWS]
+    await bare_place.make_table("viejas", COLUMNS | {"x_status": "text"}, "id", rows)
+    store = await bare_store((Old.kind,), (WORK,))
+    assert {r.status for r in await everything(store, Old)} == {"pending"}
+
+
+async def test_the_table_numbers_new_rows_where_it_can(bare_place: Place, bare_store: Any) -> None:
+    if not bare_place.has_tables():
+        pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
+    store = await bare_store((Old.kind,), (WORK,))  # the table is made: it numbers its rows
+    one, two = await store.insert([Old(link="a"), Old(link="b")])
+    assert int(two.id) > int(one.id)
+    assert (await look(store, Old, two.id)).link == "b"
+
+
+async def test_a_table_that_makes_no_ids_gets_new_ones(bare_place: Place, bare_store: Any) -> None:
+    if not bare_place.has_tables():
+        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+    await bare_place.make_table("viejas", COLUMNS | {"id": "text"}, "id")
+    store = await bare_store((Old.kind,), (WORK,))
+    answers = await store.insert([Old(link="a"), Old(link="b"), Old(id="mine", link="c")])
+    assert all(isinstance(answer, Inserted) for answer in answers)
+    assert len({answer.id for answer in answers}) == 3
+    assert answers[2].id == "mine"
+    assert [(await look(store, Old, answer.id)).link for answer in answers] == ["a", "b", "c"]
+
+
+class Plain(Record, table="llanas", key="name"):
+    name: str
+    size: int | None = None
+    lifecycle = Lifecycle(LIFE)
+
+
+PLAIN = stage("plain", Plain.kind, take="pending", hold="busy", exhausted="error")
+
+
+async def test_a_summary_counts_and_averages_what_matches_by_state(bare_store: Any) -> None:
+    store = await bare_store((Plain.kind,), (PLAIN,))
+    assert await store.summary(query(Plain), "attempts") == []
+    await put(store, *(Plain(name=f"p{n}", size=n or None, attempts=n) for n in range(5)))
+    assert await store.summary(query(Plain), "attempts") == [StateSummary("pending", 5, 2.0)]
+    leases = await take(store, PLAIN, limit=2)
+    await settled(store, ending(leases[0], "success"), ending(leases[1], "error"))
+    rest = [p for p in await everything(store, Plain) if p.status == "pending"]
+    found = await store.summary(query(Plain), "attempts")
+    assert [(s.state, s.count) for s in found] == [("error", 1), ("pending", 3), ("success", 1)]
+    assert found[0].average == leases[1].attempt
+    assert found[1].average == pytest.approx(sum(p.attempts for p in rest) / 3)
+    sized = await store.summary(query(Plain, {"size": not_null}), "attempts")
+    assert sum(s.count for s in sized) == 4
+    by_name = await store.summary(query(Plain, {"name": ["p1", "p2"]}), "size")
+    assert sum(s.count * s.average for s in by_name) == 3
+
+
+async def test_a_summary_of_an_attached_table_reads_nulls_as_they_are_meant(table: Place, bare_store: Any) -> None:
+    store = await bare_store((Old.kind,), (WORK,))
+    assert table is not None
+    found = await store.summary(query(Old, {"link": not_null}), "attempts")
+    assert found == [StateSummary("error", 1, 0.0), StateSummary("pending", 1, 0.0), StateSummary("success", 1, 0.0)]
+
+
+def test_adopt_is_checked_when_it_is_declared() -> None:
+    with pytest.raises(DeclarationError, match="lost, which its lifecycle has not"):
+
+        class Wrong(Record, table="w", track=track(prefix="x_"), adopt={"lost": {"link": not_null}}):
+            link: str | None = None
+            lifecycle = Lifecycle(LIFE)
+
+    with pytest.raises(DeclarationError, match="has no field nothing"):
+
+        class Wronger(Record, table="w", track=track(prefix="x_"), adopt={"success": {"nothing": not_null}}):
+            link: str | None = None
+            lifecycle = Lifecycle(LIFE)
+
+    with pytest.raises(DeclarationError, match="existing table"):
+
+        class Own(Record, table="w", adopt={"success": {"link": not_null}}):
+            link: str | None = None
+            lifecycle = Lifecycle(LIFE)

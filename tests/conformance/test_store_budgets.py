@@ -1,0 +1,234 @@
+"""Budgets: reserved together by all, never overspent."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from conformance.helpers import NOON, advance, persist, set_clock
+
+from esclusa.model.budget import Budget, Denied, Granted, Window
+from esclusa.model.errors import NotFound
+
+DAY = Budget("day", Window("day", 10, "America/Santiago"))
+BOTH = Budget("both", Window("minute", 5), Window("month", 12))
+
+
+@pytest.fixture
+async def clock(store: Any) -> datetime:
+    return await set_clock(store)
+
+
+async def used(store: Any, budget: Budget) -> list[int]:
+    return [w.used for w in await store.usage(budget)]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_fresh_budget_is_whole(store: Any) -> None:
+    [use] = await store.usage(DAY)
+    window = DAY.windows[0]
+    assert (use.budget, use.per, use.limit, use.used, use.left, use.spenders) == ("day", "day", 10, 0, 10, {})
+    assert (use.start, use.reset) == (window.start(NOON), window.reset(NOON))
+    assert [w.per for w in await store.usage(BOTH)] == ["minute", "month"]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_spend_is_granted_in_part_then_denied_until_the_reset(store: Any) -> None:
+    assert await store.spend(DAY, 7, "a") == Granted(7)
+    assert await store.spend(DAY, 7, "b") == Granted(3)
+    assert await store.spend(DAY, 1, "b") == Denied(DAY.windows[0].reset(NOON))
+    assert await used(store, DAY) == [10]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_less_than_the_least_reserves_nothing(store: Any) -> None:
+    await store.spend(DAY, 7, "a")
+    assert await store.spend(DAY, 7, "a", least=4) == Denied(DAY.windows[0].reset(NOON))
+    assert await used(store, DAY) == [7]
+    assert await store.spend(DAY, 7, "a", least=3) == Granted(3)
+
+
+@pytest.mark.promise(6)
+@pytest.mark.usefixtures("clock")
+async def test_every_window_must_have_room(store: Any) -> None:
+    assert await store.spend(BOTH, 9, "a") == Granted(5)
+    assert await store.spend(BOTH, 1, "a") == Denied(NOON.replace(second=0) + timedelta(minutes=1))
+    advance(store, seconds=60)
+    assert await store.spend(BOTH, 9, "a") == Granted(5)
+    advance(store, seconds=60)
+    assert await store.spend(BOTH, 9, "a") == Granted(2)
+    july = datetime(2030, 7, 1, tzinfo=UTC)
+    assert await store.spend(BOTH, 1, "a") == Denied(july)  # the minute has room, the month has none
+    advance(store, seconds=60)
+    assert await used(store, BOTH) == [0, 12]
+    await set_clock(store, july + timedelta(seconds=1))
+    assert await used(store, BOTH) == [0, 0]
+    assert await store.spend(BOTH, 1, "a") == Granted(1)
+
+
+@pytest.mark.usefixtures("clock")
+async def test_denied_until_the_latest_reset_of_the_windows_that_lack_room(store: Any) -> None:
+    tight = Budget("tight", Window("minute", 2), Window("day", 2), Window("hour", 100))
+    assert await store.spend(tight, 2, "a") == Granted(2)
+    assert await store.spend(tight, 1, "a") == Denied(datetime(2030, 6, 13, tzinfo=UTC))
+
+
+@pytest.mark.promise(6)
+async def test_a_day_ends_at_the_providers_midnight(store: Any) -> None:
+    midnight = datetime(2030, 6, 13, 4, 0, tzinfo=UTC)  # Santiago in winter
+    await set_clock(store, midnight - timedelta(seconds=30))
+    assert await store.spend(DAY, 99, "a") == Granted(10)
+    assert await store.spend(DAY, 1, "a") == Denied(midnight)
+    advance(store, seconds=31)
+    assert await store.spend(DAY, 99, "a") == Granted(10)
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_limit_of_nothing_denies(store: Any) -> None:
+    none = Budget("none", Window("hour", 0))
+    assert await store.spend(none, 1, "a") == Denied(datetime(2030, 6, 12, 13, tzinfo=UTC))
+
+
+@pytest.mark.usefixtures("clock")
+async def test_refund_gives_back_and_never_goes_below_zero(store: Any) -> None:
+    await store.spend(BOTH, 4, "a")
+    await store.refund(BOTH, 3, "a")
+    assert await used(store, BOTH) == [1, 1]
+    await store.refund(BOTH, 30, "a")
+    assert await used(store, BOTH) == [0, 0]
+    assert await store.spend(BOTH, 9, "a") == Granted(5)
+    advance(store, seconds=60)
+    await store.refund(BOTH, 2, "a")  # the minute it was spent in is over: only the month has it back
+    assert await used(store, BOTH) == [0, 3]
+    await store.refund(Budget("never seen", Window("day", 1)), 1, "a")
+    assert await used(store, Budget("never seen", Window("day", 1))) == [0]
+
+
+@pytest.mark.promise(6)
+@pytest.mark.usefixtures("clock")
+async def test_a_refund_makes_no_room_that_was_not_taken(store: Any) -> None:
+    await store.spend(DAY, 10, "a")
+    await store.refund(DAY, 5, "b")  # took nothing
+    assert await used(store, DAY) == [10]
+    assert isinstance(await store.spend(DAY, 1, "c"), Denied)
+
+
+@pytest.mark.promise(6)
+@pytest.mark.usefixtures("clock")
+async def test_a_refund_does_not_reach_a_window_that_began_after_the_grant(store: Any) -> None:
+    granted = await store.spend(BOTH, 5, "a")
+    advance(store, seconds=60)
+    assert await store.spend(BOTH, 5, "a") == Granted(5)
+    await store.refund(BOTH, 4, "a", granted.at)
+    assert await used(store, BOTH) == [5, 6]  # the new minute keeps its five; the month has four back
+
+
+@pytest.mark.usefixtures("clock")
+async def test_asking_for_nothing_or_less_than_the_least_is_granted(store: Any) -> None:
+    assert await store.spend(DAY, 0, "a") == Granted(0)
+    assert await store.spend(DAY, 2, "a", 5) == Granted(2)
+    assert await used(store, DAY) == [2]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_it_is_known_who_spent_it(store: Any) -> None:
+    await store.spend(DAY, 2, "replies.process-posts")
+    await store.spend(DAY, 3, 'ñ "quoted"')
+    await store.spend(DAY, 1, "replies.process-posts")
+    await store.refund(DAY, 1, 'ñ "quoted"')
+    [use] = await store.usage(DAY)
+    assert use.spenders == {"replies.process-posts": 3, 'ñ "quoted"': 2}
+    assert use.used == 5
+
+
+@pytest.mark.usefixtures("clock")
+async def test_the_provider_knows_better(store: Any) -> None:
+    await store.spend(DAY, 2, "a")
+    await store.observe(DAY, "day", used=6)
+    assert await used(store, DAY) == [6]
+    await store.observe(DAY, "day", used=1)
+    assert await used(store, DAY) == [6]
+    await store.observe(DAY, "day", limit=8)
+    [use] = await store.usage(DAY)
+    assert (use.limit, use.used, use.left) == (8, 6, 2)
+    assert await store.spend(DAY, 9, "a") == Granted(2)
+    await store.observe(DAY, "day", limit=20, used=9)
+    assert await store.spend(DAY, 99, "a") == Granted(11)
+    advance(store, seconds=86400)
+    [use] = await store.usage(DAY)
+    assert (use.limit, use.used) == (10, 0)
+
+
+@pytest.mark.usefixtures("clock")
+async def test_nothing_is_to_be_had_before_until(store: Any) -> None:
+    until = NOON + timedelta(minutes=10)
+    await store.observe(BOTH, "month", until=until)
+    assert await store.spend(BOTH, 1, "a") == Denied(until)
+    assert await used(store, BOTH) == [0, 0]
+    advance(store, seconds=601)
+    assert await store.spend(BOTH, 1, "a") == Granted(1)
+
+
+@pytest.mark.usefixtures("clock")
+async def test_the_bar_outlives_the_window_it_was_learned_in(store: Any) -> None:
+    until = NOON + timedelta(minutes=10)
+    await store.observe(BOTH, "minute", until=until)
+    advance(store, seconds=300)
+    assert await store.spend(BOTH, 1, "a") == Denied(until)
+    advance(store, seconds=301)
+    assert await store.spend(BOTH, 1, "a") == Granted(1)
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_window_that_the_budget_has_not_is_named(store: Any) -> None:
+    with pytest.raises(NotFound, match="day has no window per second; it has day"):
+        await store.observe(DAY, "second", used=1)
+
+
+@pytest.mark.usefixtures("clock")
+async def test_budgets_of_other_names_are_apart(store: Any) -> None:
+    await store.spend(DAY, 10, "a")
+    assert await store.spend(Budget("day-2", *DAY.windows), 10, "a") == Granted(10)
+
+
+@pytest.mark.promise(6)
+async def test_many_workers_never_overspend_together(store: Any, new_store: Any) -> None:
+    stores = [store, await new_store(), await new_store()]
+    for each in stores:
+        await set_clock(each)
+    budget = Budget("shared", Window("day", 100), Window("month", 130))
+
+    async def spender(n: int) -> int:
+        got = 0
+        for k in range(12):
+            answer = await persist(stores[n % 3].spend, budget, 1 + (n + k) % 4, f"w{n}")
+            if isinstance(answer, Denied):
+                break
+            got += answer.units
+        return got
+
+    spent = await asyncio.gather(*(spender(n) for n in range(9)))
+    assert sum(spent) == 100
+    uses = await store.usage(budget)
+    assert [u.used for u in uses] == [100, 100]
+    assert uses[0].spenders == {f"w{n}": units for n, units in enumerate(spent) if units}
+
+
+@pytest.mark.promise(6)
+async def test_spends_and_refunds_balance_under_concurrency(store: Any, new_store: Any) -> None:
+    stores = [store, await new_store()]
+    for each in stores:
+        await set_clock(each)
+    budget = Budget("balance", Window("day", 20))
+
+    async def worker(n: int) -> None:
+        for _ in range(10):
+            answer = await persist(stores[n % 2].spend, budget, 5, f"w{n}", least=5)
+            if isinstance(answer, Granted):
+                assert (await stores[n % 2].usage(budget))[0].used <= 20
+                await persist(stores[n % 2].refund, budget, 5, f"w{n}")
+
+    await asyncio.gather(*(worker(n) for n in range(6)))
+    assert await used(store, budget) == [0]

@@ -1,0 +1,292 @@
+"""Effects: other writes that happen in the same settlement, all or nothing with it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from conformance.helpers import (
+    absent,
+    advance,
+    assert_chain,
+    ending,
+    everything,
+    look,
+    lost,
+    moving,
+    near,
+    persist,
+    put,
+    set_clock,
+    settle,
+    settled,
+    snapshot,
+    take,
+    take_one,
+)
+from conformance.kinds import COLLECT, READ, WORK, Job, Note, Post
+
+from esclusa.model.effects import Add, Create, Exists, Move, Wake
+from esclusa.model.query import one_of
+from esclusa.model.record import Ref
+from esclusa.model.settlement import Rejected, Settled
+
+POST = Ref(Post.kind, "x:1")
+
+
+def close(post: str = "x:1", to: str = "failed") -> Move:
+    """Close the post unless one of its jobs still goes on: the guard that write skew would fool."""
+    return Move(Post, post, to, frm="collecting", unless=Exists(Job, post=post, status=one_of("pending", "working")))
+
+
+@pytest.fixture
+async def post(store: Any) -> Any:
+    await set_clock(store)
+    await put(store, Post(platform="x", post_id="1"))
+    return await look(store, Post, "x:1")
+
+
+async def job(store: Any, id: str = "j", **fields: Any) -> Any:
+    """A job under lease."""
+    await put(store, Job(id=id, **fields))
+    return await take_one(store, WORK, id)
+
+
+# create
+
+
+async def test_create_inserts_a_draft_like_any_other(store: Any, post: Any) -> None:
+    lease = await job(store)
+    later = await store.now() + timedelta(hours=1)
+    await settled(store, ending(lease, "done", effects=(Create(Note(name="n", text="ñ")), Create(Job(id="k", due_at=later, lane="z")))))
+    note, child = await look(store, Note, "n"), await look(store, Job, "k")
+    assert (note.status, note.text, note.fence, note.attempts) == ("fresh", "ñ", 0, 0)
+    assert near(note.due_at, await store.now())
+    assert (child.due_at, child.lane, child.status) == (later, "z", "pending")
+    assert await store.history(note.ref) == []
+
+
+async def test_create_of_a_known_key_does_nothing(store: Any, post: Any) -> None:
+    await put(store, Note(name="n", text="old"))
+    was = await look(store, Note, "n")
+    await settled(
+        store,
+        ending(
+            await job(store), "done", effects=(Create(Note(name="n", text="new")), Create(Note(name="m")), Create(Note(name="m", text="2")))
+        ),
+    )
+    assert await look(store, Note, "n") == was
+    assert (await look(store, Note, "m")).text is None
+
+
+async def test_records_without_a_key_are_created_each_time(store: Any, post: Any) -> None:
+    await settled(store, ending(await job(store), "done", effects=(Create(Job(lane="new")), Create(Job(lane="new")))))
+    assert len(await everything(store, Job, where={"lane": "new"})) == 2
+
+
+@pytest.mark.promise(5)
+async def test_two_settlements_create_one_record(store: Any, new_store: Any, post: Any) -> None:
+    other = await new_store(clock_offset=store.clock_offset)
+    for n in range(8):
+        a, b = await job(store, f"a{n}"), await job(store, f"b{n}")
+        verdicts = await asyncio.gather(
+            persist(store.settle, [ending(a, "done", effects=(Create(Note(name=f"n{n}", text="a")),))]),
+            persist(other.settle, [ending(b, "done", effects=(Create(Note(name=f"n{n}", text="b")),))]),
+        )
+        assert verdicts == [[Settled(a.ref)], [Settled(b.ref)]]
+    assert len(await everything(store, Note)) == 8
+
+
+# move
+
+
+async def test_move_moves_another_record_and_ends_its_lease(store: Any, post: Any) -> None:
+    held = await take_one(store, COLLECT, worker="other")
+    effect = Move(Post, "x:1", "done", frm="collecting", reason="all jobs are done", note="closed")
+    await settled(store, ending(await job(store), "done", effects=(effect,), who="w3", run="r3"))
+    moved = await look(store, Post, "x:1")
+    assert (moved.status, moved.note, moved.fence, moved.attempts, moved.leased_by) == ("done", "closed", held.fence + 1, 0, None)
+    assert near(moved.due_at, await store.now())
+    step = (await store.history(POST))[-1]
+    assert (step.frm, step.to, step.who, step.run, step.reason) == ("collecting", "done", "w3", "r3", "all jobs are done")
+    await lost(store, ending(held, "failed"))
+    await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "done")])
+
+
+async def test_move_with_frm_does_nothing_elsewhere_or_nowhere(store: Any, post: Any) -> None:
+    was = await snapshot(store, POST)
+    effects = (Move(Post, "x:1", "done", frm="collecting"), Move(Post, "none", "done", frm="collecting"))
+    await settled(store, ending(await job(store), "done", effects=effects))
+    assert await snapshot(store, POST) == was
+    assert await absent(store, Post, "none")
+
+
+async def test_move_without_frm_from_a_declared_state(store: Any, post: Any) -> None:
+    await settled(store, ending(await job(store), "done", effects=(Move(Post, "x:1", "collecting"),)))
+    await assert_chain(store, POST, [("waiting", "collecting")])
+
+
+@pytest.mark.promise(2)
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("effect", [Move(Post, "x:1", "done"), Move(Post, "none", "collecting"), Add(Post, "none", jobs=1)])
+async def test_a_rejected_settlement_leaves_no_trace_and_the_others_go_through(store: Any, post: Any, effect: Any) -> None:
+    await put(store, Post(platform="x", post_id="2"))
+    first, bad, last = await job(store, "a"), await job(store, "b"), await job(store, "c")
+    was = await snapshot(store, bad.ref, POST)
+    good = (Create(Note(name="bad")), Add(Post, "x:1", jobs=5), Wake(Post, "x:1"))
+    verdicts = await settle(
+        store,
+        ending(first, "done", effects=(Add(Post, "x:2", jobs=1),)),
+        ending(bad, "done", fields={"result": "never"}, effects=(*good, effect, Create(Note(name="bad too")))),
+        ending(last, "failed", effects=(Create(Note(name="good")), Add(Post, "x:2", jobs=1))),
+    )
+    assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
+    assert verdicts[1].why
+    assert verdicts[1].ref == bad.ref
+    assert await snapshot(store, bad.ref, POST) == was
+    assert [n.id for n in await everything(store, Note)] == ["good"]
+    assert (await look(store, Post, "x:2")).jobs == 2
+    assert [(await look(store, Job, i)).status for i in "abc"] == ["done", "working", "failed"]
+    await settled(store, ending(bad, "done"))  # its lease still holds
+    for id in "abc":
+        await assert_chain(store, Ref(Job.kind, id))
+
+
+@pytest.mark.promise(4)
+async def test_a_lost_settlements_effects_do_not_happen(store: Any, post: Any) -> None:
+    lease = await job(store)
+    await settled(store, moving(lease.ref, "working", "pending"))
+    was = await snapshot(store, POST, lease.ref)
+    effects = (
+        Create(Note(name="n")),
+        Move(Post, "x:1", "collecting"),
+        Add(Post, "x:1", jobs=1),
+        Wake(Post, "x:1"),
+        Move(Post, "none", "done"),
+    )
+    await lost(store, ending(lease, "done", effects=effects))
+    assert await snapshot(store, POST, lease.ref) == was
+    assert await absent(store, Note, "n")
+
+
+async def test_a_guard_that_is_true_means_nothing_with_and_without_frm(store: Any, post: Any) -> None:
+    await take_one(store, COLLECT)
+    busy = await job(store, "busy", post="x:1")
+    was = await snapshot(store, POST)
+    guard = Exists(Job, post="x:1", status=one_of("pending", "working"))
+    effects = (close(), Move(Post, "x:1", "failed", unless=guard), Move(Post, "x:1", "done", unless=Exists(Job, lane="a", rank=None)))
+    await settled(store, ending(await job(store, "other"), "done", effects=effects))
+    assert await snapshot(store, POST) == was
+    await settled(store, ending(busy, "failed", effects=(close(),)))
+    assert (await look(store, Post, "x:1")).status == "failed"
+
+
+async def test_a_guard_sees_the_settlements_own_move_and_those_of_its_call(store: Any, post: Any) -> None:
+    await take_one(store, COLLECT)
+    a, b = await job(store, "a", post="x:1"), await job(store, "b", post="x:1")
+    await settled(store, ending(a, "failed", effects=(close(),)), ending(b, "failed", effects=(close(),)))
+    await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "failed")])
+
+
+async def test_effects_happen_in_order_and_see_each_other(store: Any, post: Any) -> None:
+    lease = await job(store)
+    effects = (
+        Move(Post, "x:1", "collecting", frm="waiting"),
+        Create(Job(id="child", post="x:1")),
+        Move(Post, "x:1", "failed", frm="collecting", unless=Exists(Job, id="child")),
+        Move(Post, "x:1", "done", frm="collecting", note="end"),
+        Add(Post, "x:1", jobs=2),
+        Add(Post, "x:1", jobs=3),
+    )
+    await settled(store, ending(lease, "done", effects=effects))
+    got = await look(store, Post, "x:1")
+    assert (got.status, got.note, got.jobs) == ("done", "end", 5)
+    await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "done")])
+
+
+@pytest.mark.promise(4)
+async def test_the_last_two_jobs_fail_at_once_and_exactly_one_closes_the_post(store: Any, new_store: Any) -> None:
+    other = await new_store()
+    for n in range(25):
+        await put(store, Post(platform="x", post_id=str(n)))
+        ref = Ref(Post.kind, f"x:{n}")
+        await take_one(store, COLLECT, ref.id)
+        a, b = await job(store, f"a{n}", post=ref.id), await job(store, f"b{n}", post=ref.id)
+        verdicts = await asyncio.gather(
+            persist(store.settle, [ending(a, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1)))]),
+            persist(other.settle, [ending(b, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1)))]),
+        )
+        assert verdicts == [[Settled(a.ref)], [Settled(b.ref)]]
+        got = await look(store, Post, ref.id)
+        assert (got.status, got.failures) == ("failed", 2)
+        await assert_chain(store, ref, [("waiting", "collecting"), ("collecting", "failed")])
+
+
+@pytest.mark.promise(4)
+async def test_crossing_effects_neither_deadlock_nor_get_lost(store: Any, new_store: Any) -> None:
+    stores = [store, await new_store()]
+    await put(store, *[Post(platform="x", post_id=str(n)) for n in range(4)])
+    await store.insert([Job(id=f"j{n:02}") for n in range(40)])
+    leases = await take(store, WORK)
+
+    async def finish(n: int) -> None:
+        order = range(4) if n % 2 else range(3, -1, -1)
+        effects = tuple(Add(Post, f"x:{k}", jobs=1, failures=k) for k in order)
+        batch = [ending(x, "done", effects=effects) for x in leases[n * 5 : n * 5 + 5]]
+        assert await persist(stores[n % 2].settle, batch) == [Settled(s.ref) for s in batch]
+
+    await asyncio.gather(*(finish(n) for n in range(8)))
+    assert [(p.jobs, p.failures) for p in await everything(store, Post, order="id")] == [(40, 40 * k) for k in range(4)]
+
+
+# wake, add
+
+
+async def test_wake_makes_a_waiting_record_due_now(store: Any, post: Any) -> None:
+    await settled(store, ending(await take_one(store, COLLECT), "waiting", delay=3600.0, reason="wait"))
+    was = await look(store, Post, "x:1")
+    await settled(store, ending(await job(store), "done", effects=(Wake(Post, "x:1"),)))
+    now = await look(store, Post, "x:1")
+    assert near(now.due_at, await store.now())
+    assert (now.status, now.fence, now.attempts) == (was.status, was.fence, was.attempts)
+    assert (await take_one(store, COLLECT)).ref == POST
+    await assert_chain(store, POST)
+
+
+async def test_wake_leaves_what_is_held_due_or_absent(store: Any, post: Any) -> None:
+    await put(store, Post(platform="x", post_id="2", due_at=await store.now() - timedelta(hours=5)), Note(name="n", url="u"))
+    held, noted = await take_one(store, COLLECT, "x:1", lease=600), await take_one(store, READ, lease=600)
+    was = await snapshot(store, POST, Ref(Post.kind, "x:2"), noted.ref)
+    wakes = (Wake(Post, "x:1"), Wake(Post, "x:2"), Wake(Post, "none"), Wake(Note, "n"))
+    await settled(store, ending(await job(store), "done", effects=wakes))
+    now = await snapshot(store, POST, Ref(Post.kind, "x:2"), noted.ref)
+    assert [(r[0][0].due_at, r[1]) for r in now] == [(r[0][0].due_at, r[1]) for r in was]
+    await settled(store, ending(held, "done"))
+
+
+async def test_add_counts_and_null_counts_as_nothing(store: Any, post: Any) -> None:
+    held = await take_one(store, COLLECT)
+    advance(store, seconds=3)
+    await settled(store, ending(await job(store), "done", effects=(Add(Post, "x:1", jobs=3, failures=2), Add(Post, "x:1", jobs=-1))))
+    got = await look(store, Post, "x:1")
+    assert (got.jobs, got.failures) == (2, 2)
+    assert (got.status, got.fence, got.due_at, got.leased_by) == ("collecting", held.fence, held.until, "w1")
+    assert near(got.updated_at, await store.now(), 2)
+    await settled(store, ending(held, "done"))
+
+
+async def test_an_effect_may_touch_the_settled_record_itself(store: Any, post: Any) -> None:
+    lease = await take_one(store, COLLECT)
+    await settled(store, ending(lease, "done", effects=(Add(Post, "x:1", jobs=1),)))
+    got = await look(store, Post, "x:1")
+    assert (got.status, got.jobs) == ("done", 1)
+
+
+async def test_an_operators_move_has_effects_too(store: Any, post: Any) -> None:
+    await put(store, Job(id="j", status="failed", post="x:1"))
+    await settled(store, moving(Ref(Job.kind, "j"), "failed", "pending", effects=(Move(Post, "x:1", "collecting"), Create(Note(name="n")))))
+    assert (await look(store, Post, "x:1")).status == "collecting"
+    assert not await absent(store, Note, "n")
+    assert len(await take(store, WORK)) == 1

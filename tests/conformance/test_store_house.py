@@ -1,0 +1,259 @@
+"""The house around the verbs: schema, clock, waking, opening and closing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from conformance.helpers import NOON, advance, assert_chain, ending, look, near, put, set_clock, settled, take, take_one
+from conformance.kinds import KINDS, STAGES, STATES, WORK, Job, Note, Post, stage
+from conformance.places import Place
+
+from esclusa.model.errors import MigrationError, SchemaError
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.record import Record
+
+
+class First(Record, table="t_growing", key="name"):
+    name: str
+
+    lifecycle = Lifecycle(STATES)
+
+
+class Grown(Record, table="t_growing", key="name", index=[("size",)]):
+    name: str
+    size: int | None = None
+    note: str = "none"
+
+    lifecycle = Lifecycle(STATES)
+
+
+# schema
+
+
+async def test_migrate_is_idempotent_and_says_what_it_did(bare_store: Any) -> None:
+    store = await bare_store()
+    assert await store.pending(KINDS, STAGES)
+    done = await store.migrate(KINDS, STAGES)
+    assert done
+    assert all(isinstance(line, str) and line for line in done)
+    assert await store.pending(KINDS, STAGES) == []
+    assert await store.migrate(KINDS, STAGES) == []
+    await store.use(KINDS, STAGES)
+    assert await put(store, Note(name="n")) == ["n"]
+    second = await bare_store()
+    assert await second.pending(KINDS, STAGES) == []
+    await second.use(KINDS, STAGES)
+    assert (await look(second, Note, "n")).name == "n"
+
+
+async def test_pending_changes_nothing(bare_store: Any) -> None:
+    store = await bare_store()
+    first = await store.pending(KINDS, STAGES)
+    assert await store.pending(KINDS, STAGES) == first
+    with pytest.raises(SchemaError):
+        await store.use(KINDS, STAGES)
+
+
+async def test_use_before_migrate_is_a_schema_error(bare_store: Any) -> None:
+    store = await bare_store()
+    with pytest.raises(SchemaError):
+        await store.use(KINDS, STAGES)
+    await store.migrate((Note.kind,), ())
+    await store.use((Note.kind,), ())
+    with pytest.raises(SchemaError) as caught:
+        await store.use((Note.kind, Post.kind), ())
+    assert "t_posts" in str(caught.value)
+
+
+async def test_a_kind_that_grew_gets_its_columns(bare_store: Any) -> None:
+    work, more = (stage(n, k, take="pending", hold="working", exhausted="failed") for n, k in (("one", First.kind), ("two", Grown.kind)))
+    store = await bare_store((First.kind,), (work,))
+    await put(store, First(name="a"))
+    newer = await bare_store()
+    with pytest.raises(SchemaError) as caught:
+        await newer.use((Grown.kind,), (more,))
+    assert "size" in str(caught.value)
+    assert await newer.pending((Grown.kind,), (more,))
+    assert await newer.migrate((Grown.kind,), (more,))
+    assert await newer.migrate((Grown.kind,), (more,)) == []
+    await newer.use((Grown.kind,), (more,))
+    assert (await look(newer, Grown, "a")).size is None
+    await put(newer, Grown(name="b", size=2, note="ñ"))
+    assert {x.ref.id for x in await take(newer, more)} == {"a", "b"}
+    await put(store, First(name="c"))  # the older program works on
+    assert (await look(store, First, "b")).name == "b"
+
+
+async def test_an_edited_migration_is_refused(bare_place: Place, bare_store: Any) -> None:
+    store = await bare_store(KINDS, STAGES)
+    await put(store, Note(name="n"))
+    await bare_place.edit_migration()
+    newer = await bare_store()
+    with pytest.raises(MigrationError):
+        await newer.migrate(KINDS, STAGES)
+    assert (await look(store, Note, "n")).name == "n"
+
+
+async def test_two_programs_may_migrate_at_once(bare_store: Any) -> None:
+    stores = [await bare_store() for _ in range(3)]
+    await asyncio.gather(*(s.migrate(KINDS, STAGES) for s in stores))
+    assert await stores[0].pending(KINDS, STAGES) == []
+
+
+# opening
+
+
+async def test_its_url_says_where_it_is(store: Any) -> None:
+    assert isinstance(store.url, str)
+    assert store.url
+
+
+async def test_closing_twice_is_harmless_and_another_store_goes_on(store: Any, new_store: Any) -> None:
+    other = await new_store()
+    await put(other, Note(name="n"))
+    await other.close()
+    await other.close()
+    assert (await look(store, Note, "n")).name == "n"
+
+
+@pytest.mark.promise(1)
+async def test_what_was_accepted_is_there_for_the_next_process(place: Place, new_store: Any) -> None:
+    first = await new_store()
+    await put(first, Job(id="j"), Job(id="k"))
+    lease = await take_one(first, WORK, "j")
+    await settled(first, ending(lease, "done"))
+    await first.close()
+    assert place is not None
+    second = await new_store()
+    assert [(await look(second, Job, i)).status for i in "jk"] == ["done", "pending"]
+    await assert_chain(second, lease.ref, [("pending", "working"), ("working", "done")])
+
+
+async def test_calls_at_once_on_one_store_object(store: Any) -> None:
+    await asyncio.gather(*(store.insert([Note(name=f"n{k}", url="u")]) for k in range(50)))
+    found = await asyncio.gather(*(look(store, Note, f"n{k}") for k in range(50)))
+    assert [n.name for n in found] == [f"n{k}" for k in range(50)]
+
+
+# clock
+
+
+async def test_the_clock_is_utc_and_close_to_the_real_one(store: Any) -> None:
+    now = await store.now()
+    assert now.utcoffset() == timedelta(0)
+    assert near(now, datetime.now(UTC), 60)
+    assert await store.now() >= now
+
+
+async def test_clock_offset_shifts_everything_that_the_store_writes(store: Any, new_store: Any) -> None:
+    ahead = await new_store(clock_offset=7200.0)
+    real = await store.now()
+    assert near(await ahead.now(), real + timedelta(hours=2))
+    await put(ahead, Job(id="j"))
+    job = await look(store, Job, "j")
+    for moment in (job.due_at, job.created_at, job.updated_at):
+        assert near(moment, real + timedelta(hours=2))
+    assert await take(store, WORK) == []  # two hours early, by this clock
+    lease = await take_one(ahead, WORK, lease=60)
+    assert near(lease.until, real + timedelta(hours=2, seconds=60))
+    store.clock_offset = 7200.0 + 61
+    heir = await take_one(store, WORK)
+    assert heir.fence == 2
+    await settled(store, ending(heir, "pending", delay=10.0))
+    job = await look(store, Job, "j")
+    assert near(job.due_at, real + timedelta(hours=2, seconds=71))
+    assert near((await store.history(job.ref))[-1].at, real + timedelta(hours=2, seconds=61))
+
+
+async def test_the_clock_may_be_shifted_back(store: Any) -> None:
+    await set_clock(store, NOON)
+    await put(store, Job(id="j"))
+    advance(store, seconds=-3600)
+    assert await take(store, WORK) == []
+    advance(store, seconds=3601)
+    assert len(await take(store, WORK)) == 1
+
+
+# waking
+
+
+class Ear:
+    """Hears; lets a test wait for it instead of sleeping."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.news = asyncio.Event()
+
+    def __call__(self, table: str) -> None:
+        self.heard.append(table)
+        self.news.set()
+
+    async def hears(self, table: str) -> None:
+        async with asyncio.timeout(10):
+            while table not in self.heard:
+                self.news.clear()
+                await self.news.wait()
+        self.heard.clear()
+
+
+async def test_listeners_hear_of_what_may_be_due_here_and_elsewhere(store: Any, new_store: Any) -> None:
+    other = await new_store()
+    here, there = Ear(), Ear()
+    end_here, end_there = await store.listen(here), await other.listen(there)
+    try:
+        for call in (
+            lambda: store.wake(Job.kind),
+            lambda: other.wake(Job.kind),
+            lambda: store.insert([Job(id="j")]),
+            lambda: other.insert([Job(id="k")]),
+        ):
+            await call()
+            await here.hears("t_jobs")
+            await there.hears("t_jobs")
+    finally:
+        await end_here()
+        await end_there()
+
+
+async def test_a_settlement_is_heard(store: Any, new_store: Any) -> None:
+    from esclusa.model.effects import Create, Move
+
+    other = await new_store()
+    await put(store, Job(id="j"), Job(id="k"), Post(platform="x", post_id="1"))
+    one, two = await take(store, WORK)
+    ear = Ear()
+    end = await other.listen(ear)
+    try:
+        await settled(store, ending(one, "pending"))
+        await ear.hears("t_jobs")
+        await settled(store, ending(two, "done", effects=(Create(Note(name="n")), Move(Post, "x:1", "collecting"))))
+        await ear.hears("t_notes")
+        await settled(store, ending(await take_one(store, WORK), "done", effects=(Move(Post, "x:1", "waiting"),)))
+        await ear.hears("t_posts")
+    finally:
+        await end()
+
+
+async def test_a_listener_may_be_async_and_ends_when_told(store: Any) -> None:
+    heard: list[str] = []
+    ear = Ear()
+
+    async def listener(table: str) -> None:
+        heard.append(table)
+
+    end = await store.listen(listener)
+    end_ear = await store.listen(ear)
+    await store.wake(Note.kind)
+    await ear.hears("t_notes")
+    async with asyncio.timeout(10):
+        while not heard:
+            await asyncio.sleep(0)
+    await end()
+    heard.clear()
+    await store.wake(Note.kind)
+    await ear.hears("t_notes")
+    assert heard == []
+    await end_ear()

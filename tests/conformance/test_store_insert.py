@@ -1,0 +1,200 @@
+"""Insert, dedup by key, get."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from conformance.helpers import assert_chain, everything, look, near, persist, put, take
+from conformance.kinds import WORK, Job, Note, Post, Sample
+
+from esclusa.model.errors import BadRecord
+from esclusa.model.keys import key_id, key_ids
+from esclusa.model.settlement import Inserted, Known, Spread
+
+
+async def test_a_new_record_is_in_the_initial_state_and_due_now(store: Any) -> None:
+    before = await store.now()
+    answers = await store.insert([Post(platform="x", post_id="1")])
+    after = await store.now()
+    assert answers == [Inserted(Post.kind.id_of("x", "1"))]
+    post = await look(store, Post, answers[0].id)
+    assert (post.platform, post.post_id, post.status, post.attempts, post.fence) == ("x", "1", "waiting", 0, 0)
+    assert post.leased_by is None
+    assert post.last_error is None
+    for moment in (post.due_at, post.created_at, post.updated_at):
+        assert before <= moment <= after
+    assert await store.history(post.ref) == []
+
+
+async def test_the_key_makes_the_id_and_a_record_without_key_gets_one(store: Any) -> None:
+    ids = await put(store, Job(), Job(), Job(id="mine"), Note(name="n/1"))
+    assert len(set(ids)) == 4
+    assert ids[2] == "mine"
+    assert ids[3] == Note.kind.id_of("n/1")
+    assert (await look(store, Job, ids[0])).id == ids[0]
+
+
+@pytest.mark.promise(5)
+async def test_a_known_key_is_left_as_it_is(store: Any) -> None:
+    [id] = await put(store, Post(platform="x", post_id="1", note="first", jobs=7))
+    was = await look(store, Post, id)
+    assert await store.insert([Post(platform="x", post_id="1", note="second")]) == [Known(id)]
+    assert await look(store, Post, id) == was
+
+
+@pytest.mark.promise(5)
+async def test_duplicates_in_one_batch_answer_in_order_and_the_first_wins(store: Any) -> None:
+    await put(store, Note(name="old", text="kept"))
+    batch = [Note(name="a", text="1"), Note(name="old", text="2"), Note(name="a", text="3"), Note(name="b"), Note(name="a", text="4")]
+    answers = await store.insert(batch)
+    assert answers == [Inserted("a"), Known("old"), Known("a"), Inserted("b"), Known("a")]
+    assert [(n.id, n.text) for n in await everything(store, Note, order="id")] == [("a", "1"), ("b", None), ("old", "kept")]
+
+
+async def test_kinds_may_be_mixed_and_none_at_all_is_fine(store: Any) -> None:
+    assert await store.insert([]) == []
+    answers = await store.insert([Note(name="1"), Post(platform="x", post_id="1"), Note(name="2"), Post(platform="x", post_id="1")])
+    assert answers == [Inserted("1"), Inserted("x:1"), Inserted("2"), Known("x:1")]
+
+
+@pytest.mark.promise(5)
+async def test_one_record_per_key_under_concurrency(store: Any, new_store: Any) -> None:
+    stores = [store, await new_store(), await new_store()]
+    drafts = [Post(platform="x", post_id=str(n)) for n in range(60)]
+    calls = [persist(stores[n % 3].insert, [d.but(note=str(n)) for d in (drafts if n % 2 else drafts[::-1])]) for n in range(9)]
+    answers = [a for batch in await asyncio.gather(*calls) for a in batch]
+    inserted = [a.id for a in answers if isinstance(a, Inserted)]
+    assert sorted(inserted) == sorted(Post.kind.id_of("x", str(n)) for n in range(60))
+    assert len(answers) == 9 * 60
+    assert len(await everything(store, Post)) == 60
+
+
+async def test_what_a_draft_says_of_its_tracking_is_kept(store: Any) -> None:
+    now = await store.now()
+    due, made = now + timedelta(hours=3), now - timedelta(days=400, microseconds=1)
+    draft = Job(id="j", status="working", due_at=due, created_at=made, attempts=3, leased_by="w9")
+    await put(store, draft)
+    job = await look(store, Job, "j")
+    assert (job.status, job.due_at, job.created_at, job.attempts, job.leased_by) == ("working", due, made, 3, "w9")
+    assert near(job.updated_at, now)
+    assert await take(store, WORK) == []
+    store.clock_offset += 3 * 3600 + 10
+    [lease] = await take(store, WORK)
+    assert (lease.attempt, lease.taken) == (4, "pending")
+    await assert_chain(store, job.ref)
+
+
+async def test_every_type_comes_back_as_it_went_in(store: Any) -> None:
+    zone = timezone(timedelta(hours=-4))
+    full = Sample(
+        name="full", text="Ñandú “comillas” 'simples' \"dobles\" \\ % _ 🚚\n\ttab; DROP TABLE x; --",
+        number=-(2**63), ratio=1.5e-300, flag=False,
+        moment=datetime(2026, 4, 5, 23, 59, 59, 999999, tzinfo=zone), day=date(2024, 2, 29), price=Decimal("12345678901234567890.0100"),
+        data={"ñ": [1, 2.5, None, True, {"a": "🚚"}], "": "", "q": 'a"b'}, items=[{"a": 1}, "b", None], blob=bytes(range(256)),
+    )  # fmt: skip
+    other = Sample(
+        name="other", text="", number=2**63 - 1, ratio=-0.1, flag=True, moment=datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
+        day=date(1, 1, 1), price=Decimal("-0.5"), data={}, items=[], blob=b"",
+    )  # fmt: skip
+    await put(store, full, other, Sample(name="none"))
+    for draft in (full, other, Sample(name="none")):
+        got = await look(store, Sample, draft.name)
+        for name in Sample.kind.by_name:
+            assert getattr(got, name) == getattr(draft, name), name
+            assert type(getattr(got, name)) is type(getattr(draft, name)), name
+    assert (await look(store, Sample, "full")).moment.utcoffset() is not None
+
+
+async def test_ids_of_any_text_are_found_again(store: Any) -> None:
+    names = ["a b", "año/ñ", "..", ".", "%41", "a:b", "🚚", "'; --", '"', "x" * 5000, "A", "a"]
+    ids = await put(store, *[Note(name=n) for n in names])
+    assert len(set(ids)) == len(names)
+    found = await store.get(Note.kind, ids)
+    assert [n.name for n in found] == names
+
+
+async def test_get_answers_in_order_with_none_for_what_is_not_there(store: Any) -> None:
+    await put(store, Note(name="a"), Note(name="b"))
+    found = await store.get(Note.kind, ["b", "zz", "a", "b"])
+    assert [n and n.id for n in found] == ["b", None, "a", "b"]
+    assert await store.get(Note.kind, []) == []
+    assert await store.get(Post.kind, ["a"]) == [None]
+
+
+async def test_a_large_batch_goes_in_at_once(store: Any) -> None:
+    answers = await store.insert([Job(id=f"j{n:05}", rank=n) for n in range(5000)])
+    assert len(answers) == 5000
+    assert (await store.count(_all(Job)))[0] == 5000
+
+
+def _all(kind: Any) -> Any:
+    from esclusa.model.query import query
+
+    return query(kind)
+
+
+# a record with all that belongs to it
+
+
+def _family(name: str, *posts: str) -> tuple[Note, list[Any]]:
+    return Note(name=name), [Job(id=f"job of {name}"), Spread(Post(platform=name, post_id="", note="ñ"), "post_id", posts)]
+
+
+async def test_a_record_and_all_that_belongs_to_it_are_new_together(store: Any) -> None:
+    before = await store.now()
+    first, rest = _family("a/b", "1", "~", "2", "", "1")
+    assert await store.insert_if_new(first, rest) == 5
+    posts = await everything(store, Post, order="id")
+    assert {p.id for p in posts} == {Post.kind.id_of("a/b", n) for n in ("1", "~", "2", "")}
+    assert {(p.platform, p.note, p.status, p.attempts, p.fence, p.jobs, p.leased_by) for p in posts} == {
+        ("a/b", "ñ", "waiting", 0, 0, 0, None)
+    }
+    assert all(before <= moment for p in posts for moment in (p.due_at, p.created_at, p.updated_at))
+    assert (await look(store, Job, "job of a/b")).status == "pending"
+
+
+@pytest.mark.promise(4)
+async def test_nothing_is_inserted_beside_a_record_that_was_known(store: Any) -> None:
+    await put(store, Note(name="n", text="old"))
+    first, rest = _family("n", "1", "2")
+    assert await store.insert_if_new(first, rest) is None
+    assert await everything(store, Post) == []
+    assert await everything(store, Job) == []
+    assert (await look(store, Note, "n")).text == "old"
+
+
+async def test_a_known_one_of_the_rest_is_left_as_it_is(store: Any) -> None:
+    await put(store, Post(platform="n", post_id="1", note="old"))
+    first, rest = _family("n", "1", "2")
+    assert await store.insert_if_new(first, rest) == 2
+    assert (await look(store, Post, "n:1")).note == "old"
+
+
+async def test_a_spread_over_a_field_outside_the_key(store: Any) -> None:
+    assert await store.insert_if_new(Note(name="n"), [Spread(Job(lane="b"), "rank", [1, 2, 3])]) == 3
+    assert sorted((j.lane, j.rank) for j in await everything(store, Job)) == [("b", 1), ("b", 2), ("b", 3)]
+
+
+@pytest.mark.promise(5)
+async def test_of_many_who_insert_the_same_one_does_it(new_store: Any) -> None:
+    stores = [await new_store() for _ in range(4)]
+    answers = await asyncio.gather(*(s.insert_if_new(*_family("n", *(f"{i}-{k}" for k in range(20)))) for i, s in enumerate(stores)))
+    assert sorted(answers, key=str) == [21, None, None, None]
+    assert len({p.post_id[0] for p in await everything(stores[0], Post)}) == 1
+
+
+async def test_a_refused_one_of_the_rest_leaves_nothing_behind(store: Any) -> None:
+    with pytest.raises(BadRecord):
+        await store.insert_if_new(Note(name="n"), [Job(id="j"), Post(platform="x", post_id="1", status="no such state")])
+    assert await everything(store, Note) == []
+    assert await everything(store, Job) == []
+
+
+def test_ids_of_a_spread_are_those_of_its_keys() -> None:
+    values = ["a", "", ".", "~", None, "ñ:ü", "x" * 400, 3, "y" * 380]
+    for parts, place in ((["k", None], 1), (["a:b", ".", None], 2), ([None], 0), (["z" * 350, 0, "t"], 1)):
+        assert key_ids(parts, place, values) == [key_id([*parts[:place], v, *parts[place + 1 :]]) for v in values]

@@ -1,0 +1,439 @@
+"""One run of a cycle: claim, handle, settle, count, end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from esclusa import (
+    Add,
+    App,
+    Backoff,
+    Budget,
+    Create,
+    Failure,
+    Inserted,
+    Known,
+    Lifecycle,
+    Permanent,
+    Record,
+    Retry,
+    RunContext,
+    Throttled,
+    To,
+    Wait,
+    Window,
+    not_null,
+)  # fmt: skip
+from esclusa.engine.insight import Insight
+from esclusa.engine.operate import Operator
+from esclusa.model.books import Alert, DeadLetter, Run
+from esclusa.model.errors import AlreadyRunning, BadQuery, NotFound, Paused
+from esclusa.model.record import Ref
+
+
+class Item(Record, table="items", key="name"):
+    name: str
+    note: str | None = None
+    lifecycle = Lifecycle("""
+        new -> busy -> done
+        busy -> new | bad
+        bad -> new
+    """)
+
+
+class Child(Record, table="children", key="name"):
+    name: str
+    count: int = 0
+    lifecycle = Lifecycle("waiting -> gone")
+
+
+def items(count: int) -> list[Item]:
+    return [Item(name=f"i{n:04}") for n in range(count)]
+
+
+def pipeline(handler: Any, **options: Any) -> App:
+    app = App("try")
+    app.records.append(Child)
+    options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=3, base=0, jitter=0), "every": "1h"} | options
+    app.stage(Item, name="work", **options)(handler)
+    return app
+
+
+async def test_a_run_handles_what_is_due_once(new_engine: Any) -> None:
+    seen: list[str] = []
+
+    async def work(item: Item, at: Any) -> To:
+        seen.append(item.name)
+        assert (item.status, item.attempts, at.number, at.tries) == ("busy", 1, 1, 3)
+        return To("done", note="seen")
+
+    engine = await new_engine(pipeline(work))
+    await engine.records.insert(items(250))
+    run = await engine.run_cycle("try.work")
+    assert sorted(seen) == [i.name for i in items(250)]
+    assert run.answer() | {"run": ""} == {
+        "run": "",
+        "cycle": "try.work",
+        "outcome": "ok",
+        "counters": {"taken": 250, "done": 250},
+        "message": None,
+    }
+    row = await engine.records.get(Run, run.id)
+    assert row is not None
+    assert (row.status, row.counters["done"], row.worker) == ("ok", 250, engine.worker)
+    assert row.finished_at is not None
+    item = await engine.records.get(Item, "i0001")
+    assert (item.status, item.note, item.attempts, item.leased_by) == ("done", "seen", 1, None)
+
+
+async def test_plain_functions_run_in_threads_up_to_the_concurrency(new_engine: Any) -> None:
+    now, most, lock = 0, 0, threading.Lock()
+
+    def work(item: Item, at: Any) -> To:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+        return To("done")
+
+    engine = await new_engine(pipeline(work, concurrency=4))
+    await engine.records.insert(items(40))
+    run = await engine.run_cycle("try.work")
+    assert run.counters["done"] == 40
+    assert 2 <= most <= 4
+
+
+async def test_a_batch_handler_answers_one_outcome_each(new_engine: Any) -> None:
+    sizes: list[int] = []
+
+    async def work(batch: list[Item], at: Any) -> list[Any]:
+        sizes.append(len(batch))
+        return [Retry("odd", type="odd") if int(i.name[1:]) % 2 else To("done") for i in batch]
+
+    engine = await new_engine(pipeline(work, batch=10, concurrency=2))
+    await engine.records.insert(items(45))
+    run = await engine.run_cycle("try.work")
+    assert max(sizes) == 10
+    assert sum(sizes) == 45
+    assert (run.counters["done"], run.counters["retried"]) == (23, 22)
+
+
+@pytest.mark.parametrize("answer", [None, [], "done", [To("done")] * 7], ids=["none", "empty", "text", "too many"])
+async def test_a_batch_answer_that_does_not_fit_is_an_error_of_each(new_engine: Any, answer: Any) -> None:
+    async def work(batch: list[Item], at: Any) -> Any:
+        return answer
+
+    engine = await new_engine(pipeline(work, batch=10))
+    await engine.records.insert(items(3))
+    run = await engine.run_cycle("try.work")
+    assert run.counters["retried"] == 3
+    item = await engine.records.get(Item, "i0000")
+    assert item.last_error["type"] == "type_error"
+
+
+@pytest.mark.promise(7)
+async def test_errors_are_typed_counted_and_end_in_the_exhausted_state_with_a_dead_letter(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        if item.name == "i0000":
+            raise TimeoutError
+        if item.name == "i0001":
+            raise Permanent("no such thing", type="gone")
+        if item.name == "i0002" and at.number < 3:
+            raise Failure("not yet", type="early")
+        return To("done")
+
+    engine = await new_engine(pipeline(work))
+    await engine.records.insert(items(4))
+    first = await engine.run_cycle("try.work")
+    assert (first.outcome, first.counters["bad"], first.counters["retried"], first.counters["done"]) == ("partial", 1, 2, 1)
+    await engine.run_cycle("try.work")
+    await engine.run_cycle("try.work")
+    states = {i.name: (i.status, i.attempts, (i.last_error or {}).get("type")) async for i in engine.records.each(Item)}
+    assert states == {"i0000": ("bad", 3, "timeout"), "i0001": ("bad", 1, "gone"), "i0002": ("done", 3, None), "i0003": ("done", 1, None)}
+    letters = {d.record_id: d async for d in engine.records.each(DeadLetter)}
+    assert {k: (d.error_type, d.attempts, d.table_name, d.status) for k, d in letters.items()} == {
+        "i0000": ("timeout", 3, "items", "open"),
+        "i0001": ("gone", 1, "items", "open"),
+    }
+    steps = await engine.store.history(Ref(Item.kind, "i0000"))
+    assert [(s.frm, s.to) for s in steps] == [("new", "busy"), ("busy", "new")] * 2 + [("new", "busy"), ("busy", "bad")]
+    assert steps[-1].reason == "reached the maximum of attempts (3)"
+
+
+@pytest.mark.promise(7)
+async def test_waiting_and_throttling_do_not_count_attempts(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> Any:
+        if item.name == "i0000":
+            return Wait(60, "still running", note="asked")
+        raise Throttled("slow down", after=30)
+
+    engine = await new_engine(pipeline(work))
+    await engine.records.insert(items(2))
+    run = await engine.run_cycle("try.work")
+    assert run.counters["waited"] == 2
+    waiting, throttled = await engine.records.get_many(Item, ["i0000", "i0001"])
+    assert (waiting.status, waiting.attempts, waiting.note) == ("new", 0, "asked")
+    assert (throttled.status, throttled.attempts) == ("new", 0)
+    assert waiting.due_at > throttled.due_at > await engine.store.now()
+
+
+@pytest.mark.promise(2)
+async def test_an_undeclared_answer_is_an_error_of_the_record_and_moves_nothing(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> Any:
+        return {"i0000": To("nowhere"), "i0001": To("done", nope=1), "i0002": "what", "i0003": To("done", note=5)}[item.name]
+
+    engine = await new_engine(pipeline(work))
+    await engine.records.insert(items(4))
+    run = await engine.run_cycle("try.work")
+    assert run.counters["retried"] == 4
+    errors = {i.name: i.last_error["type"] async for i in engine.records.each(Item)}
+    assert errors == {"i0000": "undeclared_move", "i0001": "bad_record", "i0002": "type_error", "i0003": "bad_record"}
+
+
+@pytest.mark.promise(4)
+async def test_effects_happen_with_the_move_and_a_rejected_one_is_an_error(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        total = "total" if item.name != "i0001" else "missing"
+        return To("done", also=[Create(Child(name=f"of-{item.name}")), Add(Child, total, count=1)])
+
+    engine = await new_engine(pipeline(work))
+    await engine.records.insert([*items(3), Child(name="total")])
+    run = await engine.run_cycle("try.work")
+    assert (run.counters["done"], run.counters["retried"]) == (2, 1)
+    assert (await engine.records.get(Child, "total")).count == 2
+    assert {c.name async for c in engine.records.each(Child)} == {"total", "of-i0000", "of-i0002"}
+    assert (await engine.records.get(Item, "i0001")).last_error["type"] == "rejected"
+
+
+async def test_a_timeout_of_the_stage_is_a_retry_of_type_timeout(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        await asyncio.sleep(30)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, timeout=0.05))
+    await engine.records.insert(items(1))
+    await engine.run_cycle("try.work")
+    item = await engine.records.get(Item, "i0000")
+    assert (item.status, item.attempts, item.last_error["type"]) == ("new", 1, "timeout")
+
+
+@pytest.mark.promise(6)
+async def test_a_budget_bounds_a_run_and_leaves_the_rest_untouched(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        if item.name == "i0001":
+            await at.refund()
+        return To("done")
+
+    budget = Budget("searches", Window("day", 5))
+    engine = await new_engine(pipeline(work, budget=budget, order="name"))
+    await engine.records.insert(items(9))
+    run = await engine.run_cycle("try.work")
+    assert run.outcome == "blocked"
+    assert "searches" in run.message
+    done = [i.name async for i in engine.records.each(Item, {"status": "done"})]
+    assert len(done) == 6  # five paid for, one given back
+    rest = [i async for i in engine.records.each(Item, {"status": "new"})]
+    assert all(i.attempts == 0 and i.fence == 0 for i in rest)
+    assert (await engine.store.usage(budget))[0].used == 5
+
+
+async def test_spending_inside_a_handler_waits_for_the_reset_when_it_is_empty(new_engine: Any) -> None:
+    budget = Budget("weights", Window("day", 10))
+
+    async def work(item: Item, at: Any) -> To:
+        await at.spend(budget, 4)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, concurrency=1))
+    await engine.records.insert(items(3))
+    run = await engine.run_cycle("try.work")
+    assert (run.counters["done"], run.counters["waited"]) == (2, 1)
+    left = await engine.records.first(Item, {"status": "new"})
+    assert left.attempts == 0
+    assert left.due_at == (await engine.store.usage(budget))[0].reset
+
+
+async def test_save_keeps_fields_before_the_attempt_ends(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        if item.note is None:
+            await at.save(note="paid for")
+            raise TimeoutError
+        assert item.note == "paid for"
+        return To("done")
+
+    engine = await new_engine(pipeline(work))
+    await engine.records.insert(items(1))
+    await engine.run_cycle("try.work")
+    await engine.run_cycle("try.work")
+    item = await engine.records.get(Item, "i0000")
+    assert (item.status, item.attempts) == ("done", 2)
+
+
+async def test_halting_a_run_gives_back_what_was_not_begun(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> Any:
+        at.run.halt("blocked", "the provider refused")
+        return Retry("refused", after=0)
+
+    engine = await new_engine(pipeline(work, concurrency=1))
+    await engine.records.insert(items(20))
+    run = await engine.run_cycle("try.work")
+    assert (run.outcome, run.message, run.counters["taken"]) == ("blocked", "the provider refused", 1)
+    touched = [i.name async for i in engine.records.each(Item) if i.attempts]
+    assert len(touched) == 1
+
+
+async def test_where_limit_and_eager(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> Any:
+        return Wait(3600, "later") if item.name == "i0000" else To("done")
+
+    engine = await new_engine(pipeline(work, where={"note": not_null}, eager=True))
+    await engine.records.insert([i.but(note="x") if i.name != "i0003" else i for i in items(6)])
+    run = await engine.run_cycle("try.work", limit=3)
+    assert run.counters["taken"] == 3
+    again = await engine.run_cycle("try.work")
+    assert again.counters["taken"] == 3  # the two others, and the one that waits: a person asked
+    scheduled = await engine.run_cycle("try.work", person=False)
+    assert scheduled.counters["taken"] == 0
+    assert (await engine.records.get(Item, "i0003")).status == "new"
+
+
+async def test_a_cycle_never_overlaps_itself_and_an_alone_one_not_even_in_the_cluster(new_engine: Any) -> None:
+    gate = asyncio.Event()
+    app = App("try")
+
+    @app.cycle(every="1h", alone=True)
+    async def ingest(run: Any) -> None:
+        run.count("new", 2)
+        await gate.wait()
+
+    first, second = await new_engine(app), await new_engine(app)
+    task = asyncio.create_task(first.run_cycle("try.ingest"))
+    while not first._active or first._active["try.ingest"].lock is None:
+        await asyncio.sleep(0.01)
+    for engine in (first, second):
+        with pytest.raises(AlreadyRunning):
+            await engine.run_cycle("try.ingest")
+    gate.set()
+    assert (await task).counters == {"new": 2}
+    assert (await second.run_cycle("try.ingest")).outcome == "ok"
+
+
+async def test_a_cycle_that_breaks_is_an_error_and_an_alert(new_engine: Any) -> None:
+    app = App("try")
+    told: list[Any] = []
+
+    async def sink(alert: Any) -> None:
+        told.append(alert)
+
+    @app.cycle(every="1h")
+    async def ingest(run: Any) -> None:
+        raise RuntimeError("no site")
+
+    engine = await new_engine(app, alert_sink=sink)
+    run = await engine.run_cycle("try.ingest")
+    assert (run.outcome, run.message) == ("error", "RuntimeError: no site")
+    assert [a.name for a in told] == ["cycle_broke"]
+    assert [a.subject async for a in engine.records.each(Alert)] == ["try.ingest"]
+    with pytest.raises(NotFound, match=r"there are: try\.ingest"):
+        await engine.run_cycle("try.nothing")
+
+
+async def test_an_error_rate_over_the_threshold_raises_one_alert(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        if int(item.name[1:]) < 3:
+            raise TimeoutError
+        return To("done")
+
+    engine = await new_engine(pipeline(work, retry=Backoff(base=60)))
+    await engine.records.insert(items(10))
+    await engine.run_cycle("try.work")
+    alerts = [a async for a in engine.records.each(Alert)]
+    assert [(a.name, a.details["failed"], a.details["taken"]) for a in alerts] == [("error_rate", 3, 10)]
+    await engine.run_cycle("try.work")
+    assert len([a async for a in engine.records.each(Alert)]) == 1
+
+
+async def test_operator_retry_move_pause_and_redrive(new_engine: Any) -> None:
+    broken = True
+
+    async def work(item: Item, at: Any) -> To:
+        if broken:
+            raise Permanent("down", type="down")
+        return To("done")
+
+    engine = await new_engine(pipeline(work))
+    operator, insight = Operator(engine, "ana"), Insight(engine)
+    await engine.records.insert(items(5))
+    await engine.run_cycle("try.work")
+    assert (await insight.why("items", "i0000")).reasons[0].code == "exhausted"
+    preview = await operator.retry("items", where={"status": "bad"}, reason="fixed", dry_run=True)
+    assert (preview.matched, preview.moved) == (5, 0)
+    broken = False
+    assert (await operator.retry("items", ids=["i0000", "i0001"], reason="fixed")).moved == 2
+    assert (await operator.redrive(where={"record_id": "i0002"}, fields={"note": "edited"}, reason="fixed")).moved == 1
+    await operator.pause("try.work", "lunch")
+    with pytest.raises(Paused):
+        await engine.run_cycle("try.work")
+    assert "paused" in {r.code for r in (await insight.why("items", "i0000")).reasons}
+    await operator.resume("try.work")
+    await engine.run_cycle("try.work")
+    states = {i.name: (i.status, i.note) async for i in engine.records.each(Item)}
+    assert states["i0002"] == ("done", "edited")
+    assert [states[n][0] for n in ("i0000", "i0001", "i0003")] == ["done", "done", "bad"]
+    steps = await insight.history("items", "i0002")
+    assert [(s.frm, s.to, s.who) for s in steps][2] == ("bad", "new", "ana")
+    status = await insight.status()
+    assert status["dead_letters"] == 4
+    counts = {kind["table"]: {c["state"]: c["count"] for c in kind["counts"] if c["count"]} for kind in status["kinds"]}
+    assert counts["items"] == {"done": 3, "bad": 2}
+
+
+@pytest.mark.promise(2)
+async def test_an_operator_does_not_move_the_house_s_own_books(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    engine = await new_engine(pipeline(work))
+    with pytest.raises(BadQuery, match="a book of the house"):
+        await Operator(engine, "ana").move("esclusa_cycles", "running", where={"status": "idle"}, reason="mischief")
+
+
+async def test_a_cycle_calls_counters_by_its_own_names(new_engine: Any) -> None:
+    """Those that it names are told even when they are 0; the engine goes on by its own."""
+    app = App("own")
+
+    @app.cycle(counters={"retried": "retryable", "failed": "failed"})
+    async def counting(run: RunContext) -> None:
+        run.count("retried", 2)
+        run.count("seen")
+
+    engine = await new_engine(app)
+    run = await engine.run_cycle("own.counting")
+    assert run.answer()["counters"] == {"retryable": 2, "failed": 0, "seen": 1}
+    [row] = (await engine.records.find(Run, {"cycle": "own.counting"})).items
+    assert row.counters == run.told
+
+
+async def test_put_adds_and_replaces(new_engine: Any) -> None:
+    class Shelf(Record, table="shelves", key="name"):
+        name: str
+        books: list[str] = []
+
+        lifecycle = Lifecycle("full -> empty -> full", endless=True)
+
+    engine = await new_engine(App("put", records=[Shelf]))
+    assert isinstance((await engine.records.put([Shelf(name="a", books=["x"])], who="me"))[0], Inserted)
+    for status in ("empty", "full"):
+        assert isinstance((await engine.records.put([Shelf(name="a", books=[status], status=status)], who="me"))[0], Known)
+        found = await engine.records.get(Shelf, "a")
+        assert found is not None
+        assert (found.status, found.books) == (status, [status])
+    assert [(s.frm, s.to, s.who) for s in await engine.store.history(found.ref)] == [("full", "empty", "me"), ("empty", "full", "me")]

@@ -1,0 +1,239 @@
+"""A worker that serves: woken, scheduled, beating, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from esclusa import App, Backoff, Lifecycle, Record, To
+from esclusa.engine.insight import Insight
+from esclusa.engine.scheduler import Scheduler
+from esclusa.model.books import Rate, Run, WorkerCard
+from esclusa.model.record import Ref
+
+
+class Item(Record, table="items", key="name"):
+    name: str
+    lifecycle = Lifecycle("""
+        new -> busy -> done
+        busy -> new | bad
+        bad -> new
+    """)
+
+
+def pipeline(handler: Any, **options: Any) -> App:
+    app = App("try")
+    options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=3, base=0, jitter=0)} | options
+    app.stage(Item, name="work", **options)(handler)
+    return app
+
+
+@asynccontextmanager
+async def serving(engine: Any) -> Any:
+    scheduler = Scheduler(engine)
+    task = asyncio.create_task(scheduler.serve())
+    try:
+        yield scheduler
+    finally:
+        if not scheduler.stopping:  # a second call would abort
+            scheduler.stop()
+        await asyncio.wait_for(task, 20)
+
+
+async def until(check: Any, seconds: float = 15) -> None:
+    async with asyncio.timeout(seconds):
+        while not await check():
+            await asyncio.sleep(0.02)
+
+
+def count(engine: Any, state: str) -> Any:
+    async def full() -> int:
+        return (await engine.records.count(Item, {"status": state}))[0]
+
+    return full
+
+
+async def test_an_idle_worker_is_woken_by_an_insert_from_another_process(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    engine = await new_engine(pipeline(work), poll=30, card=True)
+    other = await new_engine(pipeline(work))
+    async with serving(engine):
+        await asyncio.sleep(0.3)
+        await other.records.insert([Item(name="a")])
+        await until(lambda: _is(other, "a", "done"), 10)  # long before the poll
+        workers = await Insight(other).workers()
+        assert [(w["id"], w["alive"]) for w in workers] == [(engine.worker, True)]
+    run = await other.records.first(Run, {"cycle": "try.work"})
+    assert (run.status, run.counters) == ("ok", {"taken": 1, "done": 1})
+
+
+async def _is(engine: Any, id: str, state: str) -> bool:
+    return (await engine.records.get(Item, id)).status == state
+
+
+async def test_a_long_handler_keeps_its_lease(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        await asyncio.sleep(2.5)
+        return To("done")
+
+    first = await new_engine(pipeline(work), lease=0.6)
+    second = await new_engine(pipeline(work), lease=0.6)
+    await first.records.insert([Item(name="a")])
+    async with serving(first), serving(second):
+        await until(lambda: _is(first, "a", "done"))
+    item = await first.records.get(Item, "a")
+    assert (item.attempts, item.fence) == (1, 1)
+
+
+@pytest.mark.promise(3)
+async def test_a_lost_lease_cancels_the_work_and_its_outcome_does_not_count(new_engine: Any) -> None:
+    cancelled, started = asyncio.Event(), asyncio.Event()
+
+    async def work(item: Item, at: Any) -> To:
+        started.set()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            assert at.lost
+            cancelled.set()
+            raise
+        return To("done")
+
+    from esclusa.engine.operate import Operator
+
+    engine = await new_engine(pipeline(work), lease=1.0)
+    await engine.records.insert([Item(name="a")])
+    async with serving(engine) as scheduler:
+        await started.wait()
+        await Operator(engine, "ana").move("items", "bad", ids=["a"], reason="stop that")
+        await asyncio.wait_for(cancelled.wait(), 10)
+        scheduler.stop()
+    item = await engine.records.get(Item, "a")
+    assert (item.status, item.last_error) == ("bad", None)
+    assert [(s.frm, s.to) for s in await engine.store.history(Ref(Item.kind, "a"))] == [("new", "busy"), ("busy", "bad")]
+
+
+@pytest.mark.promise(9)
+async def test_an_orderly_stop_lets_handlers_end_and_gives_back_the_rest(new_engine: Any) -> None:
+    begun = asyncio.Event()
+
+    async def work(item: Item, at: Any) -> To:
+        begun.set()
+        await asyncio.sleep(0.3)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, concurrency=2, batch=None))
+    await engine.records.insert([Item(name=f"i{n:02}") for n in range(50)])
+    async with serving(engine) as scheduler:
+        await begun.wait()
+        scheduler.stop()
+    states: dict[str, int] = {}
+    async for item in engine.records.each(Item):
+        states[item.status] = states.get(item.status, 0) + 1
+        assert item.leased_by is None
+        assert item.attempts == (1 if item.status == "done" else 0)
+    assert states["done"] == 2
+    assert states["done"] + states["new"] == 50
+
+
+@pytest.mark.promise(9)
+async def test_a_second_stop_aborts_and_gives_records_back_at_once(new_engine: Any) -> None:
+    begun = asyncio.Event()
+
+    async def work(item: Item, at: Any) -> To:
+        begun.set()
+        await asyncio.sleep(60)
+        return To("done")
+
+    engine = await new_engine(pipeline(work), grace=60)
+    await engine.records.insert([Item(name="a")])
+    async with serving(engine) as scheduler:
+        await begun.wait()
+        scheduler.stop()
+        scheduler.stop()
+    item = await engine.records.get(Item, "a")
+    assert (item.status, item.attempts, item.leased_by) == ("new", 0, None)
+
+
+async def test_intervals_run_at_start_then_by_the_clock_and_shared_cycles_share(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    app = pipeline(work, every="0.2s")
+    first, second = await new_engine(app), await new_engine(app)
+    await first.records.insert([Item(name=f"i{n:03}") for n in range(100)])
+    async with serving(first), serving(second):
+        await until(lambda: _equals(count(first, "done"), 100))
+        await until(lambda: _several_runs(first))
+    runs = [r async for r in first.records.each(Run, {"cycle": "try.work"})]
+    assert sum(r.counters.get("done", 0) for r in runs) == 100
+    assert all(r.status == "ok" for r in runs)
+
+
+async def _equals(ask: Any, wanted: int) -> bool:
+    return await ask() == wanted
+
+
+async def _several_runs(engine: Any) -> bool:
+    return (await engine.records.count(Run, {"cycle": "try.work", "status": "ok"}))[0] >= 3
+
+
+async def test_an_alone_cycle_runs_once_per_slot_in_the_cluster(new_engine: Any) -> None:
+    running, most, total = 0, 0, 0
+    app = App("try")
+
+    @app.cycle(every="0.3s", alone=True)
+    async def ingest(run: Any) -> None:
+        nonlocal running, most, total
+        running, total = running + 1, total + 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+
+    first, second, third = [await new_engine(app) for _ in range(3)]
+
+    async def several() -> bool:
+        return total >= 4
+
+    async with serving(first), serving(second), serving(third):
+        await until(several)
+    assert most == 1
+    slots = [r.started_at async for r in first.records.each(Run, {"cycle": "try.ingest"}, order="started_at")]
+    assert all((b - a).total_seconds() > 0.1 for a, b in itertools.pairwise(slots))
+
+
+async def test_runs_and_workers_that_died_are_ended(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    engine = await new_engine(pipeline(work))
+    now = await engine.store.now()
+    gone = {"leased_by": "gone", "due_at": now}
+    await engine.store.insert([
+        Run(cycle="try.work", slot="1", worker="gone", started_at=now, **gone),
+        WorkerCard(id="gone", host="h", pid=1, version="0", started_at=now, **gone),
+    ])  # fmt: skip
+    await engine.run_cycle("esclusa.end-dead-runs")
+    await engine.run_cycle("esclusa.end-dead-workers")
+    run = await engine.records.first(Run, {"cycle": "try.work"})
+    assert (run.status, run.message) == ("error", "its worker gone stopped without finishing it")
+    assert (await engine.records.get(WorkerCard, "gone")).status == "lost"
+
+
+async def test_rates_are_kept_by_minute(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    await engine.records.insert([Item(name=f"i{n}") for n in range(7)])
+    await engine.run_cycle("try.work")
+    await engine.rates.flush(all=True)
+    rows = [r async for r in engine.records.each(Rate, {"stage": "try.work"})]
+    assert sum(r.moved for r in rows) == 7
+    assert sum(sum(r.histogram) for r in rows) == 7

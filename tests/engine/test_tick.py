@@ -1,0 +1,171 @@
+"""A tick runs what is due within its time, beside other ticks, and leaves nothing held."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from esclusa import App, Backoff, Create, Lifecycle, Record, RunContext, To
+from esclusa.engine.operate import Operator
+from esclusa.engine.tick import tick
+from esclusa.model.books import CycleCard, Run
+from esclusa.model.schedule import cron
+
+
+class Item(Record, table="items", key="name"):
+    name: str
+    lifecycle = Lifecycle("""
+        new -> busy -> done
+        busy -> new | bad
+    """)
+
+
+class Part(Record, table="parts", key="name"):
+    name: str
+    lifecycle = Lifecycle("""
+        new -> busy -> done
+        busy -> new | bad
+    """)
+
+
+OPTIONS: dict[str, Any] = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=3, base=0, jitter=0)}
+
+
+def names(ticked: Any) -> list[str]:
+    return sorted(run.cycle.name for run in ticked.runs if not run.cycle.name.startswith("esclusa."))
+
+
+async def states(engine: Any, kind: type[Record]) -> dict[str, int]:
+    return {c.state: c.count for c in await engine.store.tally(kind.kind) if c.count}
+
+
+async def test_what_is_due_runs_and_what_follows_from_it_too(new_engine: Any) -> None:
+    app = App("try")
+    app.stage(Item, name="split", **OPTIONS)(_split)
+    app.stage(Part, name="finish", **OPTIONS)(_finish)
+    engine = await new_engine(app)
+    await engine.records.insert([Item(name=f"i{n}") for n in range(20)])
+    ticked = await tick(engine, 60)
+    assert ticked.complete
+    assert await states(engine, Item) == {"done": 20}
+    assert await states(engine, Part) == {"done": 40}
+    assert {"try.split", "try.finish"} <= set(names(ticked))
+    assert ticked.seconds < 30
+    assert sum(run.counters["taken"] for run in ticked.runs if run.cycle.name == "try.finish") == 40
+    again = await tick(engine, 60)
+    assert (again.answer()["runs"], again.complete) == ([], True)  # nothing was due: nothing is written
+
+
+async def _split(item: Item, at: Any) -> To:
+    return To("done", also=[Create(Part(name=f"{item.name}-{n}")) for n in range(2)])
+
+
+async def _finish(part: Part, at: Any) -> To:
+    return To("done")
+
+
+async def test_slots_that_have_come_run_once_and_missed_ones_are_not_made_up_for(new_engine: Any) -> None:
+    app, ran = App("try"), []
+
+    @app.cycle(every="1h")
+    async def hourly(run: RunContext) -> None:
+        ran.append("hourly")
+
+    @app.cycle(every="1h", alone=True)
+    async def alone(run: RunContext) -> None:
+        ran.append("alone")
+
+    @app.cycle(every=cron("0 3 1 1 *"))
+    async def yearly(run: RunContext) -> None:
+        ran.append("yearly")
+
+    @app.cycle()
+    async def called(run: RunContext) -> None:
+        ran.append("called")
+
+    engine = await new_engine(app)
+    await tick(engine, 30)
+    await tick(engine, 30)
+    assert sorted(ran) == ["alone", "hourly"]
+    later = await new_engine(app, offset=3 * 3600 + 300)
+    await tick(later, 30)
+    await tick(later, 30)
+    assert sorted(ran) == ["alone", "alone", "hourly", "hourly"]
+    runs = [r async for r in engine.records.each(Run, {"cycle": "try.hourly"})]
+    assert [r.status for r in runs] == ["ok", "ok"]
+
+
+async def test_a_paused_cycle_does_not_run(new_engine: Any) -> None:
+    app = App("try")
+    app.stage(Item, name="split", **OPTIONS)(_split)
+    engine = await new_engine(app)
+    await engine.records.insert([Item(name="a")])
+    await Operator(engine, "me").pause("try.split", "wait")
+    ticked = await tick(engine, 30)
+    assert (names(ticked), await states(engine, Item)) == ([], {"new": 1})
+
+
+async def test_time_is_kept_and_nothing_stays_held(new_engine: Any) -> None:
+    app, begun = App("try"), []
+
+    async def slow(item: Item, at: Any) -> To:
+        begun.append(item.name)
+        await asyncio.sleep(0.25 if len(begun) < 5 else 60)
+        return To("done")
+
+    app.stage(Item, name="slow", concurrency=2, **OPTIONS)(slow)
+    engine = await new_engine(app)
+    await engine.records.insert([Item(name=f"i{n}") for n in range(50)])
+    start = time.monotonic()
+    ticked = await tick(engine, 3)
+    assert 2.5 < time.monotonic() - start < 5.9
+    assert not ticked.complete
+    after = await states(engine, Item)
+    assert "busy" not in after  # given back at once, not when the lease ends
+    assert after["done"] == len(begun) - 2
+    assert [item.attempts async for item in engine.records.each(Item, {"status": "new"})] == [0] * after["new"]
+    run = await engine.records.first(Run, {"cycle": "try.slow"})
+    assert run.counters["taken"] == after["done"]
+
+
+async def test_a_function_that_does_not_end_is_ended(new_engine: Any) -> None:
+    app = App("try")
+
+    @app.cycle(every="1h", alone=True)
+    async def stuck(run: RunContext) -> None:
+        await asyncio.Event().wait()
+
+    engine = await new_engine(app)
+    start = time.monotonic()
+    await tick(engine, 1)
+    assert time.monotonic() - start < 6
+    run = await engine.records.first(Run, {"cycle": "try.stuck"})
+    assert (run.status, run.message) == ("error", "stopped before it ended")
+    card = await engine.records.get(CycleCard, CycleCard.kind.id_of("try.stuck"))
+    assert card.status == "idle"
+
+
+@pytest.mark.promise(3)
+async def test_ticks_may_overlap(new_engine: Any) -> None:
+    app, seen = App("try"), []
+
+    async def work(item: Item, at: Any) -> To:
+        seen.append(item.name)
+        await asyncio.sleep(0.01)
+        return To("done")
+
+    app.stage(Item, name="work", concurrency=4, **OPTIONS)(work)
+
+    @app.cycle(every="1h")
+    async def hourly(run: RunContext) -> None:
+        await asyncio.sleep(0.2)
+
+    engines = [await new_engine(app) for _ in range(3)]
+    await engines[0].records.insert([Item(name=f"i{n}") for n in range(60)])
+    ticked = await asyncio.gather(*(tick(engine, 60) for engine in engines), tick(engines[0], 60))
+    assert sorted(seen) == sorted(f"i{n}" for n in range(60))
+    assert sum(run.cycle.name == "try.hourly" for each in ticked for run in each.runs) == 1
+    assert await states(engines[0], Item) == {"done": 60}

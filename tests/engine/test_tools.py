@@ -1,0 +1,188 @@
+"""What pipelines ask of the engine besides stages: effects at the end of tries, needs, operators' own verbs, budgets that learn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from esclusa import Add, App, Attempt, Backoff, Budget, Lifecycle, Move, Outcome, Record, RunContext, To, Wait, Window
+from esclusa.engine.operate import Operator
+from esclusa.model.errors import AlreadyRunning, SettingsError
+
+BUDGET = Budget("calls", Window("day", 10))
+
+
+class Parent(Record, table="parents", key="name"):
+    name: str
+    lost: int = 0
+    lifecycle = Lifecycle("waiting -> working -> waiting", endless=True)
+
+
+class Child(Record, table="offspring", key="name"):
+    name: str
+    parent: str
+    note: str | None = None
+    lifecycle = Lifecycle("""
+        new -> busy -> done | bad | new
+        bad -> new
+    """)
+
+
+def freed(child: Child) -> list[Any]:
+    return [Move(Parent, child.parent, "waiting", frm="working"), Add(Parent, child.parent, lost=1)]
+
+
+def pipeline(handler: Any, **options: Any) -> App:
+    app = App("try", records=[Parent])
+    options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=2, base=0, jitter=0)} | options
+    app.stage(Child, name="work", on_exhausted=freed, **options)(handler)
+    return app
+
+
+async def test_effects_of_the_exhausted_state_come_however_it_is_reached(new_engine: Any) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        raise ValueError("no")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    await engine.records.insert([Parent(name="p", status="working"), Parent(name="q", status="working")])
+    await engine.records.insert([Child(name="tried", parent="p"), Child(name="crashed", parent="q", attempts=2)])
+    await engine.run_cycle("try.work")
+    assert ((await engine.records.get(Parent, "q")).status, (await engine.records.get(Parent, "p")).status) == ("waiting", "working")
+    await engine.run_cycle("try.work")
+    parents = [await engine.records.get(Parent, name) for name in "pq"]
+    assert [(p.status, p.lost) for p in parents] == [("waiting", 1), ("waiting", 1)]
+
+
+async def test_a_pipeline_that_lacks_a_setting_does_not_run(new_engine: Any) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        return To("done")
+
+    app = pipeline(work, every="1h")
+    app.needs(lambda settings: ["TRY_KEY is not set"])
+    engine = await new_engine(app)
+    with pytest.raises(SettingsError, match="TRY_KEY is not set"):
+        await engine.run_cycle("try.work")
+
+
+async def test_a_cycle_does_not_overlap_itself_even_if_called_at_the_same_moment(new_engine: Any) -> None:
+    others_refused = asyncio.Event()
+
+    async def work(child: Child, at: Attempt) -> Outcome:
+        await others_refused.wait()
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    await engine.records.insert([Child(name="c", parent="p")])
+    running = {asyncio.create_task(engine.run_cycle("try.work")) for _ in range(3)}
+    while len(running) > 1:
+        over, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in over:
+            assert isinstance(task.exception(), AlreadyRunning)
+    others_refused.set()
+    assert isinstance(await running.pop(), RunContext)
+
+
+async def test_an_operator_acts_record_by_record(new_engine: Any) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    await engine.records.insert([Parent(name="p")])
+    await engine.records.insert([Child(name=f"c{n}", parent="p", status="bad", attempts=2) for n in range(4)])
+    await engine.records.insert([Child(name="fine", parent="p", status="bad")])
+
+    async def choose(child: Child) -> To | str:
+        return "it is fine" if child.name == "fine" else To("new", note="again", also=[Add(Parent, child.parent, lost=1)])
+
+    operator = Operator(engine, "ada")
+    dry = await operator.apply("rescue", "offspring", choose, where={"status": "bad"}, dry_run=True)
+    assert (dry.matched, dry.moved) == (5, 0)
+    acted = await operator.apply("rescue", "offspring", choose, where={"status": "bad"}, limit=3)
+    assert (acted.matched, acted.moved) == (5, 3)
+    acted = await operator.apply("rescue", "offspring", choose, where={"status": "bad"}, reason="because")
+    assert (acted.moved, acted.passed) == (1, [{"id": "fine", "why": "it is fine"}])
+    child = await engine.records.get(Child, "c3")
+    assert (child.status, child.note, child.attempts) == ("new", "again", 0)
+    step = (await engine.store.history(child.ref))[-1]
+    assert (step.frm, step.to, step.who, step.reason) == ("bad", "new", "ada", "because")
+    assert (await engine.records.get(Parent, "p")).lost == 4
+
+
+async def test_a_run_learns_and_drains_from_a_moment_of_its_own(new_engine: Any) -> None:
+    seen: list[str] = []
+
+    async def work(child: Child, at: Attempt) -> Outcome:
+        seen.append(child.name)
+        return Wait(0, "not yet")
+
+    app = pipeline(work, cycle=False)
+    told: list[Any] = []
+
+    @app.cycle(eager=True)
+    async def look(run: RunContext) -> None:
+        window = await run.observe(BUDGET, used=4, limit=6)
+        told.append((window.used, window.limit, window.left))
+        moment = run.now
+        for _ in range(3):
+            await run.drain("work", before=moment, eager=False)
+        await run.drain("work", before=moment)
+
+    engine = await new_engine(app)
+    later = await engine.store.now() + timedelta(hours=1)
+    await engine.records.insert([Child(name="due", parent="p"), Child(name="later", parent="p", due_at=later)])
+    await engine.run_cycle("try.look")
+    assert (told, seen) == ([(4, 6, 2)], ["due", "later"])
+
+
+async def test_what_was_claimed_and_not_begun_costs_nothing(new_engine: Any) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        at.run.halt("blocked", "enough")
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h", concurrency=3, budget=BUDGET))
+    await engine.records.insert([Child(name=f"c{n}", parent="p") for n in range(9)])
+    run = await engine.run_cycle("try.work")
+    window = (await engine.store.usage(BUDGET))[0]
+    assert window.used == run.counters["done"] < 9
+
+
+async def test_a_load_answers_in_order_and_reads_only_a_little_ahead(new_engine: Any) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        return To("done")
+
+    engine = await new_engine(pipeline(work))
+    made = answered = 0
+
+    def drafts() -> Iterator[Child]:
+        nonlocal made
+        for n in range(1000):
+            made += 1
+            assert made - answered <= 400, "more than the parts under way and the one being made"
+            yield Child(name=f"c{n % 900}", parent="p")
+
+    kinds: list[str] = []
+    async for part in engine.records.load(drafts(), size=100):
+        answered += len(part)
+        kinds += [type(answer).__name__ for answer in part]
+    assert kinds == ["Inserted"] * 900 + ["Known"] * 100
+    assert (await engine.records.count(Child))[0] == 900
+
+
+async def test_a_load_that_breaks_keeps_what_was_written(new_engine: Any) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        return To("done")
+
+    def drafts() -> Iterator[Child]:
+        for n in range(250):
+            yield Child(name=f"c{n}", parent="p")
+        raise ValueError("row 251 cannot be read")
+
+    engine = await new_engine(pipeline(work))
+    with pytest.raises(ValueError, match="row 251"):
+        async for _ in engine.records.load(drafts(), size=100):
+            pass
+    assert (await engine.records.count(Child))[0] == 200

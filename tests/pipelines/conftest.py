@@ -1,0 +1,24 @@
+"""What holds for every pipeline: on Firestore it asks nothing that the index file made for it does not serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+
+@cache
+def _file() -> dict[str, Any]:
+    from support.indexes import built_in
+
+    return built_in()
+
+
+@pytest.fixture(autouse=True)
+def _indexes_are_enforced() -> Iterator[None]:
+    from support.indexes import enforced
+
+    with enforced(_file()):
+        yield

@@ -1,0 +1,31 @@
+"""A folder's document on Firestore takes about one write a second: reading its documents must not write it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from esclusa.stores.firestore.wire import Wire
+
+pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
+
+
+async def test_a_folder_is_not_written_for_each_of_its_documents(office: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: Counter[str] = Counter()
+    commit = Wire.commit
+
+    async def counted(self: Wire, unit: Any, op: str, transaction: bytes | None = None) -> Any:
+        done = await commit(self, unit, op, transaction)
+        for write in unit:
+            path = (write.update.name or write.delete).partition("/documents/")[2].split("/")
+            writes["/".join(path[::2])] += 1
+        return done
+
+    monkeypatch.setattr(Wire, "commit", counted)
+    office.fill("f", 60)
+    answer = await office.process("gs://bkt/f")
+    assert answer["counters"]["DONE"] == 60
+    assert writes["folios/documentos"] >= 60 * 3  # made, claimed, settled
+    assert writes["folios"] < 30  # made, begun, listed, looked after once a second or less, closed

@@ -1,0 +1,146 @@
+"""What statements of real companies do on a page, one by one, and how the local processor takes it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pypdfium2 as pdfium
+
+from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.sample import pdf
+
+
+def said(rows: list[tuple[str, str, str]], *above: str, heads: tuple[str, str, str] = ("", "2024", "2023")) -> dict[str, Any]:
+    """What is read of lines above a table of two columns."""
+    drawn = [(72, 760 - 14 * n, 10, text) for n, text in enumerate(above)]
+    top = 740 - 14 * len(above)
+    for number, row in enumerate([heads, *rows]):
+        drawn += [(x, top - 16 * number, 10, text) for x, text in zip((72, 380, 480), row, strict=True) if text]
+    return work(pdf(drawn))
+
+
+def labels(answer: dict[str, Any]) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for item in answer["items"]:
+        if item["type"] == "LINE_ITEM_VALUE":
+            out.setdefault(item["LINE_ITEM_NAME"], []).append(item["value"])
+    return out
+
+
+ROWS = [("Revenue", "5,410", "4,970"), ("Cost of sales", "(3,122)", "(2,905)"), ("Gross profit", "2,288", "2,065")]
+
+
+def test_a_header_that_ends_as_a_sentence_would_go_on_is_no_part_of_the_row_below() -> None:
+    rows = [
+        *ROWS,
+        ("Attributable to", "", ""),
+        ("Owners of the parent", "2,000", "1,900"),
+        ("Ajustes por:", "", ""),
+        ("Amortización", "12", "14"),
+    ]
+    answer = said(rows, "Kestrel plc", "Income statement", "For the year ended 31 March 2024")
+    assert list(labels(answer)) == ["Revenue", "Cost of sales", "Gross profit", "Owners of the parent", "Amortización"]
+    assert [i["SECTION_HEADER"] for i in answer["items"] if i.get("LINE_ITEM_NAME") == "Owners of the parent"] == ["Attributable to"] * 2
+
+
+def test_capitals_that_wrap_are_one_label() -> None:
+    rows = [*ROWS, ("FLUJO NETO UTILIZADO EN LAS ACTIVIDADES DE", "", ""), ("FINANCIACIÓN", "(700)", "(650)")]
+    answer = said(rows, "Molinos S.A.", "Estado de flujo de efectivo", "Al 31 de diciembre de 2024")
+    assert labels(answer)["FLUJO NETO UTILIZADO EN LAS ACTIVIDADES DE FINANCIACIÓN"] == ["-700", "-650"]
+
+
+def test_an_item_without_numbers_is_no_part_of_the_one_above() -> None:
+    rows = [*ROWS, ("a) Ventas", "900", "800"), ("b) Prestaciones de servicios", "", ""), ("2. Aprovisionamientos", "(70)", "(60)")]
+    assert "a) Ventas" in labels(said(rows, "Aceites, S.A.", "Cuenta de pérdidas y ganancias", "31 de diciembre de 2024"))
+
+
+def test_a_unit_in_the_corner_of_the_headings_is_no_number() -> None:
+    answer = said(ROWS, "Kestrel plc", "Income statement", "Financial years ended 30 June", heads=("€ 000", "FY24", "FY23"))
+    values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert {(i["REPORTING_PERIOD"], i["UNITS_SCALE"], i["CURRENCY"]) for i in values} == {
+        ("2024-06-30", 1000, "EUR"),
+        ("2023-06-30", 1000, "EUR"),
+    }
+
+
+def test_the_heading_of_percentages_is_not_that_of_the_column_beside_them() -> None:
+    drawn = [
+        (72, 760, 10, "Kestrel plc"),
+        (72, 745, 10, "Income statement"),
+        (72, 715, 10, ""),
+        (380, 715, 10, "2024"),
+        (440, 715, 10, "2023"),
+        (490, 715, 10, "Var %"),
+    ]
+    for number, (label, first, second) in enumerate(ROWS):
+        drawn += [(x, 700 - 15 * number, 10, text) for x, text in ((72, label), (380, first), (440, second), (490, "5.4%"))]
+    assert labels(work(pdf([one for one in drawn if one[3]])))["Revenue"] == ["5410", "4970"]
+
+
+def test_notes_too_few_to_be_a_column_are_no_part_of_the_label() -> None:
+    drawn = [
+        (72, 760, 10, "Kestrel S.A."),
+        (72, 745, 10, "Estado de resultados"),
+        (250, 715, 10, "Nota"),
+        (380, 715, 10, "2024"),
+        (440, 715, 10, "2023"),
+    ]
+    for number, (label, first, second) in enumerate(ROWS):
+        row = ((72, label), (250, "25 y 26" if number == 1 else ""), (380, first), (440, second))
+        drawn += [(x, 700 - 15 * number, 10, text) for x, text in row if text]
+    assert list(labels(work(pdf(drawn)))) == [label for label, _, _ in ROWS]
+
+
+def test_months_ended_over_two_years_hold_for_both_though_their_numbers_are_narrow() -> None:
+    drawn = [
+        (72, 760, 10, "Kestrel, Inc."),
+        (72, 745, 10, "Statements of operations"),
+        (250, 715, 8, "Three Months Ended June 30,"),
+        (400, 715, 8, "Six Months Ended June 30,"),
+    ]
+    for number, row in enumerate(
+        [
+            ("", "2025", "2024", "2025", "2024"),
+            ("Products", "66", "57", "69", "32"),
+            ("Services", "8", "7", "9", "4"),
+            ("Total", "74", "64", "78", "36"),
+        ]
+    ):
+        drawn += [(x, 700 - 15 * number, 8, text) for x, text in zip((72, 295, 360, 430, 510), row, strict=True) if text]
+    items = [i for i in work(pdf(drawn))["items"] if i.get("LINE_ITEM_NAME") == "Products"]
+    assert [i["REPORTING_PERIOD"] for i in items] == ["2025-06-30", "2024-06-30"] * 2
+
+
+def test_what_an_opinion_says_is_neither_title_nor_unit() -> None:
+    opinion = (
+        "We have audited the financial statements, which comprise the balance sheet, the income statement, the",
+        "statement of cash flows and the notes, and which show investments of more than 40 millions in the year,",
+        "and in our opinion they present fairly the financial position and the cash flows of the period.",
+    )
+    answer = said(ROWS, *opinion, "", "Kestrel plc", "Consolidated income statement", "For the year ended 31 March 2024")
+    values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert answer["doc_type"] == "income_statement"
+    assert {(i["STATEMENT_TITLE"], i["UNITS_SCALE"], i["ORG_NAME"]) for i in values} == {
+        ("Consolidated income statement", 1, "Kestrel plc")
+    }
+
+
+def test_a_table_goes_on_below_a_title_that_says_so() -> None:
+    parts = [[(72, 760, 10, f"Balance sheet{more}"), (380, 730, 10, "2024"), (480, 730, 10, "2023")] for more in ("", " (continued)")]
+    parts[0].append((72, 715, 10, "Current assets"))
+    for number, (label, first, second) in enumerate(ROWS):
+        for part in parts:
+            part += [(72, 700 - 15 * number, 10, label), (380, 700 - 15 * number, 10, first), (480, 700 - 15 * number, 10, second)]
+    items = [i for i in work(_bound(*map(pdf, parts)))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert {(i["STATEMENT_TITLE"], i["SECTION_HEADER"]) for i in items} == {("Balance sheet", "Current assets")}
+    assert {i["page_refs"][0]["page"] for i in items} == {0, 1}
+
+
+def _bound(*pages: bytes) -> bytes:
+    """Several documents as one."""
+    whole, out = pdfium.PdfDocument.new(), io.BytesIO()
+    for page in pages:
+        whole.import_pages(pdfium.PdfDocument(page))
+    whole.save(out)
+    return out.getvalue()

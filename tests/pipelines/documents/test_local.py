@@ -1,0 +1,266 @@
+# ruff: noqa: E501 - tables of cases
+"""The local processor: how well it reads, and its parts."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from pipelines.documents import statements, vocabulary
+from pipelines.documents.outsiders import outsiders
+from pipelines.documents.score import measure
+
+from esclusa import Failure
+from esclusa.pipelines.documents.documentai import parts
+from esclusa.pipelines.documents.local import words
+from esclusa.pipelines.documents.local.context import currency_by_votes, currency_of, scale_of, title_class
+from esclusa.pipelines.documents.local.numbers import Convention, convention, is_amount, is_dash, is_note, value_of
+from esclusa.pipelines.documents.local.periods import periods
+from esclusa.pipelines.documents.local.readers import Readers
+from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.sample import pdf, statement
+
+
+@pytest.mark.parametrize(
+    ("part", "recall", "precision"), [(statements.tuned, 0.98, 0.98), (statements.held_out, 0.95, 0.97), (outsiders, 0.95, 0.97)]
+)
+def test_recall_precision_and_boxes(part: object, recall: float, precision: float) -> None:
+    score = measure(part(48, seed=77))  # type: ignore[operator]
+    assert score.recall >= recall, score.report()
+    assert score.precision >= precision, score.report()
+    assert score.boxes >= 0.98, score.report()
+    assert score.classes == score.documents, score.report()
+    for name in ("year", "currency", "scale", "org", "title", "total", "printed"):
+        assert score.fields[name] >= 0.97 * score.right, score.report()
+    assert score.fields["section"] >= 0.93 * score.right, score.report()
+
+
+def test_spans_are_where_the_value_stands_in_the_text() -> None:
+    made = statements.make("s", statements.Style(rotate=270), Random(2), vocabulary.TUNED)
+    text = words.read(made.content).text
+    items = [i for i in work(made.content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert items
+    for item in items:
+        span = item["text_spans"][0]
+        assert text[span["start"] : span["end"]] == item["LINE_ITEM_VALUE"]
+
+
+def test_the_samples_of_the_demo_are_read_whole() -> None:
+    for doc_type, rows in (("balance_sheet", 11), ("income_statement", 7), ("cash_flow", 7)):
+        answer = work(statement(doc_type, "Pesquera Isla Negra SpA", 2025, Random(1)))
+        values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
+        assert (answer["doc_type"], len(values)) == (doc_type, 2 * rows)
+        assert {(i["COLUMN_YEAR"], i["REPORTING_PERIOD"], i["CURRENCY"], i["UNITS_SCALE"]) for i in values} == {
+            ("2025", "2025-12-31", "CLP", 1000), ("2024", "2024-12-31", "CLP", 1000),
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("(812.440)", "-812440"), ("1.234.567", "1234567"), ("-5", "-5"), ("0", "0"), ("1.234,56", "1234.56"), ("(0,35)", "-0.35"), ("−1.000", "-1000"),
+        ("$1.500", "1500"), ("$ (1.500)", "-1500"), ("1.500-", "-1500"), ("US$ 12", "12"), ("007", "7"),
+    ],
+)  # fmt: skip
+def test_values_with_dots_for_thousands(text: str, value: str) -> None:
+    assert value_of(text, Convention(".", ",")) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1,234,567", "1234567"), ("(1,234.50)", "-1234.50"), ("0.125", "0.125"), ("1 234 567", "1234567")]
+)
+def test_values_with_commas_for_thousands(text: str, value: str) -> None:
+    assert value_of(text, Convention(",", ".")) == value
+
+
+@pytest.mark.parametrize(
+    ("texts", "decimal"),
+    [
+        (["812.440", "1.234"], ","),
+        (["812,440"], "."),
+        (["1.234,5"], ","),
+        (["1,234.5"], "."),
+        (["12.5", "1,234"], "."),
+        (["0,35", "12.000"], ","),
+        ([], "."),
+    ],
+)
+def test_the_convention_is_what_is_unmistakable(texts: list[str], decimal: str) -> None:
+    assert convention(texts).decimal == decimal
+
+
+def test_what_is_a_number_and_what_is_not() -> None:
+    assert all(is_amount(t) for t in ("1", "(1)", "1.234", "-12", "$5", "2024"))
+    assert not any(is_amount(t) for t in ("", "a", "12a", "1.2.3.4", "31-12-2024", "S.A.", "7(a)", "12%"))
+    assert all(is_dash(t) for t in ("-", "–", "—", "--"))
+    assert all(is_note(t) for t in ("4", "12.1", "5-6", "7(a)", "3, 4"))
+
+
+@pytest.mark.parametrize(
+    ("text", "year", "ends"),
+    [
+        ("31-12-2024", 2024, "2024-12-31"), ("31/12/24", 2024, "2024-12-31"), ("Dic-24", 2024, "2024-12-31"), ("dic. 2024", 2024, "2024-12-31"),
+        ("31 de diciembre de 2024", 2024, "2024-12-31"), ("30 de junio del 2023", 2023, "2023-06-30"), ("December 31, 2024", 2024, "2024-12-31"),
+        ("30 Sep 2022", 2022, "2022-09-30"), ("Feb-24", 2024, "2024-02-29"), ("Q3 2024", 2024, "2024-09-30"), ("2024", 2024, None), ("FY2024", 2024, None),
+        ("2024-06-30", 2024, "2024-06-30"), ("Mar'25", 2025, "2025-03-31"),
+    ],
+)  # fmt: skip
+def test_periods(text: str, year: int, ends: str | None) -> None:
+    found = periods(text)
+    assert len(found) == 1
+    assert (found[0].year, found[0].ends.isoformat() if found[0].ends else None) == (year, ends)
+
+
+@pytest.mark.parametrize("text", ["1.234", "12,024", "99", "32-13-2024 x", "Nota 12", "20.240"])
+def test_what_is_no_period(text: str) -> None:
+    assert periods(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "scale", "currency"),
+    [
+        ("(En miles de pesos chilenos)", 1000, "CLP"), ("M$", 1000, "CLP"), ("MM$", 1_000_000, "CLP"), ("MUS$", 1000, "USD"), ("ThUS$", 1000, "USD"),
+        ("(In thousands of U.S. dollars)", 1000, "USD"), ("Amounts in millions of euros", 1_000_000, "EUR"), ("US$ '000", 1000, "USD"),
+        ("(Expresado en millones de pesos mexicanos)", 1_000_000, "MXN"), ("Expresado en dólares", 1, "USD"), ("Capital", None, None),
+    ],
+)  # fmt: skip
+def test_units(text: str, scale: int | None, currency: str | None) -> None:
+    assert (scale_of(text), currency_of(text)) == (scale, currency)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Estado de Situación Financiera", "balance_sheet"), ("BALANCE GENERAL", "balance_sheet"), ("Consolidated Balance Sheets", "balance_sheet"),
+        ("Estado de Resultados Integrales", "income_statement"), ("Statement of Profit or Loss", "income_statement"), ("Income Statement", "income_statement"),
+        ("Estado de Flujos de Efectivo", "cash_flow"), ("Statements of Cash Flows", "cash_flow"), ("Estado de Cambios en el Patrimonio", None),
+        ("Notas a los estados financieros", None), ("Estimados señores", None),
+    ],
+)  # fmt: skip
+def test_titles(text: str, found: str | None) -> None:
+    assert title_class(text) == found
+
+
+async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = Readers(1)
+    good = pdf([(72, 700, 10, "Hola")])
+    assert (await readers.read(good))["doc_type"] == "other"
+    reader = readers._free._queue[0]  # type: ignore[attr-defined]
+    reader._process.kill()
+    with pytest.raises(Failure, match="died"):
+        await readers.read(good)
+    task = asyncio.create_task(readers.read(good))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (await readers.read(good))["pages"] == 1
+    await readers.close()
+
+
+def test_a_document_is_cut_into_calls_that_the_api_takes() -> None:
+    long = statements.make("l", statements.Style(rows=300, per_page=8), Random(1), vocabulary.TUNED).content
+    pages = len(words.read(long).pages)
+    assert pages > 30
+    calls = parts(long, 15, 1 << 30)
+    assert [p for _, chosen, _ in calls for p in chosen] == list(range(1, pages + 1))
+    assert all(len(chosen) <= 15 and content == long for content, chosen, _ in calls)
+    small = parts(long, 15, len(long) // 3)
+    assert all(len(content) <= len(long) // 3 and not chosen for content, chosen, _ in small)
+    assert [first for _, _, first in small] == sorted(first for _, _, first in small)
+    assert sum(len(words.read(content).pages) for content, _, _ in small) == pages
+    assert parts(b"no pdf", 15, 100) == [(b"no pdf", [], 0)]
+
+
+def test_a_document_with_several_statements_and_codes_of_accounts() -> None:
+    top = [
+        (60.0, 740.0, 11.0, "Comercial Andina SpA"),
+        (60.0, 724.0, 11.0, "Balance General"),
+        (60.0, 708.0, 9.0, "Al 30 de junio de 2024 y 31 de diciembre de 2023"),
+    ]
+    rows = [("1101", "Caja", "1.200", "900"), ("1102", "Banco", "33.400", "12.000"), ("1103", "Clientes", "5.000", "(4.000)")]
+    texts = [*top, (400.0, 690.0, 9.0, "2024"), (500.0, 690.0, 9.0, "2023")]
+    for n, (code, label, first, second) in enumerate(rows):
+        y = 670.0 - 14 * n
+        texts += [(60.0, y, 9.0, code), (100.0, y, 9.0, label), (390.0, y, 9.0, first), (490.0, y, 9.0, second)]
+    found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert [(i["LINE_ITEM_NAME"], i["REPORTING_PERIOD"], i["value"]) for i in found] == [
+        ("Caja", "2024-06-30", "1200"), ("Caja", "2023-12-31", "900"), ("Banco", "2024-06-30", "33400"), ("Banco", "2023-12-31", "12000"),
+        ("Clientes", "2024-06-30", "5000"), ("Clientes", "2023-12-31", "-4000"),
+    ]  # fmt: skip
+
+
+def test_a_number_that_looks_like_a_year_is_a_value_where_thousands_have_no_mark() -> None:
+    texts = [
+        (60.0, 740.0, 11.0, "Agrícola Sol Ltda."),
+        (60.0, 724.0, 11.0, "Balance general al 31 de diciembre de 2024"),
+        (480.0, 700.0, 9.0, "2024"),
+    ]
+    for n, (label, value) in enumerate([("Caja", "120000"), ("Bancos", "3340"), ("Clientes", "860"), ("Capital", "2010")]):
+        texts += [(60.0, 680.0 - 14 * n, 9.0, label), (475.0, 680.0 - 14 * n, 9.0, value)]
+    found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert [(i["LINE_ITEM_NAME"], i["value"]) for i in found] == [
+        ("Caja", "120000"),
+        ("Bancos", "3340"),
+        ("Clientes", "860"),
+        ("Capital", "2010"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "year", "ends"),
+    [
+        ("1T24", 2024, "2024-03-31"), ("3Q 2023", 2023, "2023-09-30"), ("4T-22", 2022, "2022-12-31"), ("1S24", 2024, "2024-06-30"),
+        ("H2 2023", 2023, "2023-12-31"), ("9M24", 2024, "2024-09-30"), ("2do semestre de 2024", 2024, "2024-12-31"),
+    ],
+)  # fmt: skip
+def test_parts_of_years(text: str, year: int, ends: str) -> None:
+    assert [(p.year, p.ends and p.ends.isoformat()) for p in periods(text)] == [(year, ends)]
+
+
+@pytest.mark.parametrize(
+    ("unit", "org", "currency"),
+    [
+        ("(Miles de pesos)", "Grupo Norteño, S.A.B. de C.V.", "MXN"), ("(Cifras en pesos)", "Cafetera Andina S.A.S. NIT 900.1", "COP"),
+        ("(Miles de pesos)", "Comercial Sur SpA", "CLP"), ("(in CHF thousands)", "Alpenmilch AG", "CHF"), ("(in $ thousands)", "Acme, Inc.", "USD"),
+    ],
+)  # fmt: skip
+def test_which_pesos_the_rest_of_the_document_says(unit: str, org: str, currency: str) -> None:
+    assert currency_by_votes([org, unit, "Caja 1.234"], spanish="pesos" in unit) == currency
+
+
+def test_parentheses_at_the_edge_of_a_column_and_marks_behind_a_number() -> None:
+    texts = [(60.0, 740.0, 11.0, "Agrícola Sol Ltda."), (60.0, 724.0, 11.0, "Balance general"), (482.0, 700.0, 9.0, "2024")]
+    for n, (label, value) in enumerate([("Caja", "1.200*"), ("Bancos", "3.340"), ("Provisión", "860")]):
+        texts += [(60.0, 680.0 - 14 * n, 9.0, label), (475.0, 680.0 - 14 * n, 9.0, value)]
+    texts += [(420.0, 652.0, 9.0, "("), (492.0, 652.0, 9.0, ")")]
+    found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert [(i["LINE_ITEM_NAME"], i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [
+        ("Caja", "1.200", "1200"), ("Bancos", "3.340", "3340"), ("Provisión", "( 860 )", "-860"),
+    ]  # fmt: skip
+
+
+def test_a_document_with_too_many_pages_is_refused_and_not_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = statements.make("l", statements.Style(rows=60, per_page=20), Random(1), vocabulary.TUNED).content
+    assert work(made)["pages"] > 2
+    monkeypatch.setattr(words, "MAX_PAGES", 2)
+    assert work(made)["error"] == "too_many_pages"
+
+
+def test_a_table_of_contents_is_no_statement_and_dates_in_prose_are_not_the_columns() -> None:
+    def page(texts: list[tuple[float, float, float, str]]) -> bytes:
+        return pdf([(60.0, 760.0, 11.0, "Comercial Sur SpA"), *texts])
+
+    contents = ["Estado de Situación Financiera", "Estado de Resultados", "Estado de Flujos de Efectivo", "Notas a los estados financieros"]
+    index = [(60.0, 700.0 - 15 * n, 9.0, f"{title} {'.' * 30}") for n, title in enumerate(contents)]
+    index += [(500.0, 700.0 - 15 * n, 9.0, str(3 + n)) for n in range(len(contents))]
+    assert [i for i in work(page(index))["items"] if i["type"] == "LINE_ITEM_VALUE"] == []
+    texts = [
+        (60.0, 740.0, 9.0, "Balance General"), (60.0, 725.0, 9.0, "Al 31 de diciembre de 2024 y 2023"),
+        (60.0, 710.0, 9.0, "El directorio se reunió el 15 de marzo de 2025 y aprobó repartir 30% de las utilidades."),
+        (482.0, 680.0, 9.0, "2024"), (552.0, 680.0, 9.0, "2023"),
+    ]  # fmt: skip
+    for n, label in enumerate(["Caja", "Bancos", "Clientes"]):
+        texts += [(60.0, 660.0 - 14 * n, 9.0, label), (478.0, 660.0 - 14 * n, 9.0, "1.200"), (548.0, 660.0 - 14 * n, 9.0, "3.400")]
+    found = [i for i in work(page(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert [i["REPORTING_PERIOD"] for i in found] == ["2024-12-31", "2023-12-31"] * 3

@@ -1,0 +1,87 @@
+"""A real worker of this pipeline for the kill tests: settings from the environment, KILL_AT says where to die (see faults/worker.py)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from faults.worker import POINT, reached
+
+from esclusa.app import open_store
+from esclusa.artifacts.local import LocalArtifacts
+from esclusa.engine.engine import Engine, Options
+from esclusa.engine.scheduler import Scheduler
+from esclusa.observe import log
+from esclusa.observe.telemetry import Observer
+from esclusa.pipelines.documents.documentai import DocumentAi
+from esclusa.settings import load
+
+
+def marked(name: str, point: str) -> None:
+    plain = getattr(DocumentAi, name)
+
+    async def call(self: Any, *args: Any) -> Any:
+        answer = await plain(self, *args)
+        reached(point)
+        return answer
+
+    setattr(DocumentAi, name, call)
+
+
+OURS = {"folio_signals", "folios", "documentos"}
+
+
+def tables(name: str, said: Any) -> set[str]:
+    if name == "claim":
+        return {said.kind.table}
+    return {one.kind.table if name == "insert" else one.ref.kind.table for one in said}
+
+
+class Store:
+    """The store, with a point before, inside and after every call that is about this pipeline's records and takes some."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in ("claim", "settle", "renew", "insert"):
+            return found
+
+        async def call(said: Any) -> Any:
+            ours = bool(tables(name, said) & OURS)
+            if ours and name != "claim":
+                reached(f"before {name}")
+            if ours and f"inside {name}" == POINT:
+                task = asyncio.create_task(found(said))
+                await asyncio.sleep(0.0015)
+                reached(f"inside {name}")
+                return await task
+            answer = await found(said)
+            if ours and answer:
+                reached(f"after {name}")
+            return answer
+
+        return call
+
+
+async def main() -> None:
+    marked("classify", "classified")
+    marked("extract", "extracted")
+    settings = load()
+    log.configure("json", "info")
+    store: Any = Store(open_store(settings))
+    options = Options(lease=settings.lease_seconds, poll=0.1, grace=5.0)
+    engine = Engine(store, settings.plans, LocalArtifacts(Path(settings.artifacts)), options=options, telemetry=Observer())
+    await store.open()
+    await store.use(engine.all_kinds, engine.all_stages)
+    scheduler = Scheduler(engine)
+    scheduler.stop_on_signals()
+    async with engine.running(card=True):
+        await scheduler.serve()
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,257 @@
+"""Points 9 and 10 of the spec: the seed's three questions as they stand, the same by HTTP, and the commands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipelines.media.conftest import NewYard, Yard, environ_of, sql
+from support.command import Answer
+
+from esclusa.app import open_bare, open_house
+from esclusa.cli import code_of
+from esclusa.model.query import above, not_null, query
+from esclusa.pipelines.media.records import Publication
+
+SUMMARY = """SELECT
+    media_status,
+    COUNT(*) as total,
+    AVG(media_attempts) as avg_intentos
+FROM meta_publicaciones_webhook
+WHERE imagen_url IS NOT NULL
+GROUP BY media_status;"""
+ERRORS = """SELECT
+    post_id,
+    tipo_item,
+    media_attempts,
+    media_last_error->>'message' as error_msg,
+    media_last_error->>'type' as error_type,
+    media_updated_at
+FROM meta_publicaciones_webhook
+WHERE media_status = 'error'
+ORDER BY media_updated_at DESC
+LIMIT 10;"""
+RETRIES = """SELECT
+    post_id,
+    tipo_item,
+    media_attempts,
+    media_last_error->>'message' as ultimo_error,
+    media_updated_at
+FROM meta_publicaciones_webhook
+WHERE media_status = 'pending'
+  AND media_attempts > 0
+  AND imagen_url IS NOT NULL
+ORDER BY media_attempts DESC, media_updated_at ASC;"""
+"""The seed's queries, to the letter. SQLite answers them too, but for the types of times."""
+
+
+async def lived(yard: Yard) -> None:
+    """A table with something in every state: three runs, some of it dead from the start, some of it mended meanwhile."""
+    for n in range(4):
+        await yard.row(f"/m/jpg/60/{n}", f"good{n}")
+    for n in range(3):
+        await yard.row("/html", f"bad{n}")
+    mended = await yard.row("/gone/404", "mended")
+    await yard.run(limit=5)
+    await yard.run()
+    await yard.write(mended, imagen_url=f"{yard.at}/m/jpg/60/x")
+    await yard.row("/gone/500", "twice")
+    await yard.run()
+    await yard.row("/gone/410", "once", tipo_item="video")
+    await yard.run()
+    await yard.row(None, "page", tipo_item="share")
+
+
+async def test_the_views_say_what_the_seeds_queries_say(yard: Yard) -> None:
+    """Point 9."""
+    await lived(yard)
+    status, told = await yard.call("GET", "/media/summary")
+    assert status == 200
+    expected = {r["media_status"]: (r["total"], float(r["avg_intentos"])) for r in await sql(yard.place, SUMMARY)}
+    assert {i["media_status"]: (i["total"], pytest.approx(i["avg_intentos"])) for i in told["items"]} == expected
+    assert expected["success"][0] == 5
+    for path, question, columns in (
+        ("/media/errors", ERRORS, {"post_id", "tipo_item", "media_attempts", "error_msg", "error_type", "media_updated_at"}),
+        ("/media/retries", RETRIES, {"post_id", "tipo_item", "media_attempts", "ultimo_error", "media_updated_at"}),
+    ):
+        rows = await sql(yard.place, question)
+        status, told = await yard.call("GET", path)
+        assert (status, told["next"]) == (200, None)
+        assert all(set(item) == columns for item in told["items"])
+        keep = sorted(columns - {"media_updated_at"})
+        assert [[item[n] for n in keep] for item in told["items"]] == [[row[n] for n in keep] for row in rows]
+        assert len(rows) == (3 if "errors" in path else 2)
+    assert [i["post_id"] for i in told["items"]] == ["twice", "once"]
+
+
+async def test_every_door_has_the_three_views(yard: Yard) -> None:
+    """Point 9: the console's views, and the API's, answer what the routes of the pipeline answer."""
+    await lived(yard)
+    told = {v["view"]: v["count"] for v in (await yard.call("GET", "/api/views?pipeline=media"))[1]["items"]}
+    assert told == {"media.summary": None, "media.errors": 3, "media.retries": 2}
+    for name in ("summary", "errors", "retries"):
+        own = (await yard.call("GET", f"/media/{name}"))[1]["items"]
+        view = (await yard.call("GET", f"/api/views/media.{name}"))[1]
+        assert [{n: v for n, v in item.items() if n != "id"} for item in view["items"]] == own
+
+
+async def test_the_lists_come_in_pages(yard: Yard) -> None:
+    """Point 9 and the contract for lists."""
+    await lived(yard)
+    seen: list[str] = []
+    after = ""
+    while True:
+        status, told = await yard.call("GET", f"/media/errors?limit=2{after}")
+        assert status == 200
+        seen += [item["post_id"] for item in told["items"]]
+        if told["next"] is None:
+            break
+        after = f"&after={told['next']}"
+    assert sorted(seen) == ["bad0", "bad1", "bad2"]
+    assert (await yard.call("GET", "/media/retries?limit=1"))[1]["next"] is not None
+    for wrong in ("/media/errors?limit=0", "/media/errors?after=nonsense", "/media/retries?limit=x"):
+        status, told = await yard.call("GET", wrong)
+        assert status in (400, 422)
+        assert told["detail"]
+
+
+async def test_the_views_ask_their_indexes(new_yard: NewYard, place: Any) -> None:
+    """Point 9: cheap, however many rows are done."""
+    yard = await new_yard(place)
+    values = [Publication(post_id=f"p{n}", imagen_url=f"http://x/{n}", imagen_local="x", status="success") for n in range(3000)]
+    await yard.records.insert(values)
+    for where, order in (
+        ({"status": "error"}, "-updated_at"),
+        ({"status": "pending", "attempts": above(0), "imagen_url": not_null}, ("-attempts", "updated_at")),
+    ):
+        asked = query(Publication, where, order=order, limit=10)
+        if place.dialect == "sqlite":
+            from esclusa.stores.sqlite.statements import page
+
+            text, bound = page(asked, 10, None)
+            plan = " ".join(str(r["detail"]) for r in await sql(place, f"EXPLAIN QUERY PLAN {text}", *bound))
+            assert re.search(r"SEARCH .*USING INDEX", plan), plan
+        else:
+            from esclusa.stores.postgres.statements import find
+
+            text, bound = find(yard.house.store._table(Publication.kind), asked, 10)
+            await sql(place, "ANALYZE")
+            plan = " ".join(str(r["QUERY PLAN"]) for r in await sql(place, f"EXPLAIN {text}", *bound))
+            assert "Seq Scan" not in plan, plan
+
+
+async def test_the_views_are_in_the_description(yard: Yard) -> None:
+    _, told = await yard.call("GET", "/openapi.json")
+    assert {"/webhooks/meta", "/media/summary", "/media/errors", "/media/retries"} <= set(told["paths"])
+
+
+# the commands
+
+
+@pytest.fixture
+def esclusa(tmp_path: Path, place: Any, cdn: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Calls the command as a user would, in a thread: the CDN lives in this process."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in environ_of(place, tmp_path, cdn[1]).items():
+        monkeypatch.setenv(name, value)
+
+    async def call(*argv: str) -> Answer:
+        capsys.readouterr()
+        code = await asyncio.to_thread(code_of, argv, open_house=open_house, open_bare=open_bare)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def _no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signals belong to the main thread, and the command runs in another one here."""
+    import esclusa.cli.work
+
+    monkeypatch.setattr(esclusa.cli.work, "_stop_on_signals", lambda *_: asyncio.Event())
+
+
+async def test_import_run_retry_summary(esclusa: Any, tmp_path: Path, cdn: Any, place: Any) -> None:
+    """Point 10."""
+    _, url = cdn
+    file = tmp_path / "posts.csv"
+    rows = [
+        "post_id,tipo_item,imagen_url",
+        f"a_1,photo,{url}/m/jpg/77/a",
+        f"a_2,video,{url}/html",
+        f"a_3,photo,{url}/gone/404",
+        "a_4,share,",
+    ]
+    file.write_text("\n".join(rows))
+    answer = await esclusa("media", "import", str(file), "--json")
+    assert (answer.code, answer.json) == (0, {"created": 4, "known": 0, "errors": []}), answer.err
+    assert (await esclusa("media", "import", str(file), "--json")).json == {"created": 0, "known": 4, "errors": []}
+    answer = await esclusa("media", "run", "--json")
+    assert answer.code == 5, answer.err
+    assert answer.json["counters"] == {"taken": 3, "success": 1, "retried": 1, "error": 1}
+    assert (answer.json["cycle"], answer.json["outcome"]) == ("media.download", "partial")
+    told = {i["media_status"]: i for i in (await esclusa("media", "summary", "--json")).json["items"]}
+    assert {name: (i["total"], i["avg_intentos"]) for name, i in told.items()} == {"success": (1, 1), "pending": (1, 1), "error": (1, 1)}
+    assert "success" in (await esclusa("media", "summary")).out
+    assert (await esclusa("media", "retry", "--type", "timeout", "--json")).json["moved"] == 0
+    dry = (await esclusa("media", "retry", "--type", "invalid_media", "--dry-run", "--json")).json
+    assert (dry["matched"], dry["moved"], dry["dry_run"]) == (1, 0, True)
+    assert (await esclusa("media", "retry", "--type", "invalid_media", "--json")).json["moved"] == 1
+    [row] = await sql(place, "SELECT media_status, media_attempts FROM meta_publicaciones_webhook WHERE post_id = 'a_2'")
+    assert (row["media_status"], row["media_attempts"]) == ("pending", 0)
+    assert (await esclusa("media", "retry", "--type", "nonsense")).code == 2
+    await esclusa("media", "run")
+    assert (await esclusa("media", "retry", "--json")).json["moved"] == 1
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+async def test_import_tells_every_fault_by_its_row(esclusa: Any, tmp_path: Path, form: str, place: Any) -> None:
+    """Point 10 and «Import: CSV, JSON, NDJSON»."""
+    rows: list[Any] = [
+        {"post_id": "ok", "imagen_url": "https://x/1"}, {"imagen_url": "https://x/2"}, {"post_id": "p", "imagen_url": "ftp://x"},
+        {"post_id": "p", "image_url": "https://x"}, 7, {"post_id": {"a": 1}}, {"post_id": "ok", "imagen_url": "https://x/1"},
+        {"post_id": "kept", "imagen_url": "https://x/3", "imagen_local": "https://y/3"}, {"post_id": 12, "media_id": 5, "imagen_url": "https://x/4"},
+    ]  # fmt: skip
+    file = tmp_path / f"posts.{form}"
+    file.write_text(json.dumps(rows) if form == "json" else "\n".join(map(json.dumps, rows)))
+    answer = await esclusa("media", "import", str(file), "--json")
+    assert answer.code == 1
+    assert (answer.json["created"], answer.json["known"]) == (3, 1)
+    faults = {e["row"]: e["error"] for e in answer.json["errors"]}
+    assert set(faults) == {2, 3, 4, 5, 6}
+    assert "post_id: it is missing" in faults[2]
+    assert "http:// or https://" in faults[3]
+    assert "image_url: there is no such column" in faults[4]
+    assert "object" in faults[5]
+    assert "post_id" in faults[6]
+    states = {r["post_id"]: r["media_status"] for r in await sql(place, "SELECT post_id, media_status FROM meta_publicaciones_webhook")}
+    assert states == {"ok": "pending", "kept": "success", "12": "pending"}
+    assert "row 3" in (await esclusa("media", "import", str(file))).out
+
+
+async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
+    for name, content in (("none.csv", None), ("posts.txt", "x"), ("bad.json", "{"), ("latin.csv", "post_id\nñ".encode("latin-1"))):
+        if content is not None:
+            (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        answer = await esclusa("media", "import", name)
+        assert answer.code == 1
+        assert name in answer.err
+
+
+async def test_settings_are_checked_and_told(esclusa: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDIA_ALLOW_HOSTS", "good.example, http://bad")
+    monkeypatch.setenv("MEDIA_TIMEOUT_SECONDS", "0")
+    answer = await esclusa("media", "summary")
+    assert answer.code == 3
+    assert "MEDIA_ALLOW_HOSTS" in answer.err
+    assert "MEDIA_TIMEOUT_SECONDS" in answer.err
+    monkeypatch.setenv("MEDIA_ALLOW_HOSTS", "")
+    monkeypatch.setenv("MEDIA_TIMEOUT_SECONDS", "")
+    monkeypatch.delenv("META_APP_SECRET")
+    checks = (await esclusa("doctor", "--json")).out
+    assert "META_APP_SECRET is not set" in checks

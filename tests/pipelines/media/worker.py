@@ -1,0 +1,63 @@
+"""A real worker process for the kill tests: its settings come from the environment, and so does where it dies (KILL_AT=point)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+from esclusa.app import open_house
+from esclusa.pipelines.media import downloads
+from esclusa.settings import load
+
+POINT = os.environ.get("KILL_AT", "")
+
+
+def reached(point: str) -> None:
+    if point == POINT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Watched:
+    """Something of the house, with a point before and after one of its calls."""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self._inner, self._name = inner, name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name != self._name:
+            return found
+
+        async def call(*args: Any, **options: Any) -> Any:
+            reached(f"before {name}")
+            answer = await found(*args, **options)
+            reached(f"after {name}")
+            return answer
+
+        return call
+
+
+class Judge(downloads._Judge):
+    """The first bytes are here, the rest is not."""
+
+    def __call__(self, head: bytes) -> None:
+        super().__call__(head)
+        reached("in the middle of the body")
+
+
+async def main() -> None:
+    downloads._Judge = Judge  # type: ignore[misc]
+    async with open_house(load()) as house:
+        engine = house.engine
+        engine.artifacts = Watched(engine.artifacts, "put")
+        engine.settler._store = Watched(house.store, "settle")
+        async with engine.running():
+            while True:
+                await engine.run_cycle("media.download")
+                await asyncio.sleep(0.1)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,58 @@
+"""The pipeline on each store in turn, served over HTTP, against the simulated provider over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import pytest
+from conformance.places import Place
+from support.replies import Trial, environ
+
+from esclusa.app import open_house
+from esclusa.settings import load
+from esclusa.simulators.information_tracer import InformationTracer
+from esclusa.web.server import Service, listen
+
+NewTrial = Callable[..., Awaitable[Trial]]
+
+
+@pytest.fixture
+async def sim() -> AsyncIterator[InformationTracer]:
+    sim = InformationTracer()
+    sim.url = await sim.start()
+    yield sim
+    await sim.stop()
+
+
+@pytest.fixture
+async def new_trial(bare_place: Place, sim: InformationTracer, tmp_path: Path) -> AsyncIterator[NewTrial]:
+    """``await new_trial(REPLIES_…=…)`` serves a house on the same store as the others; each as another process would."""
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(aiohttp.ClientSession())
+
+        async def new(**more: str) -> Trial:
+            house = await stack.enter_async_context(open_house(load(environ=environ(bare_place.url, tmp_path, sim.url, **more))))
+            service = Service(house, worker=False)
+            listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))
+
+            async def stop() -> None:
+                service.stop()
+                await task
+
+            stack.push_async_callback(stop)
+            await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            return Trial(house, sim, f"http://127.0.0.1:{await listening}", web, tmp_path)
+
+        yield new
+
+
+@pytest.fixture
+async def trial(new_trial: NewTrial) -> Trial:
+    return await new_trial()

@@ -1,0 +1,60 @@
+"""A real process that runs one cycle of the pipeline and dies where ``KILL_AT`` says: ``replies_worker.py CYCLE``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Any
+
+from esclusa import app as root
+from esclusa.pipelines.replies.client import Client
+from esclusa.settings import load
+
+POINT = os.environ["KILL_AT"]
+
+
+def reached(point: str) -> None:
+    if point == POINT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def watch(owner: Any, name: str, point: str, *, own: Any = lambda *args: True) -> None:
+    """A point before, inside and after every call of this method that matters."""
+    found = getattr(owner, name)
+
+    async def call(*args: Any, **options: Any) -> Any:
+        if not own(*args):
+            return await found(*args, **options)
+        reached(f"before {point}")
+        if f"inside {point}" == POINT:
+            task = asyncio.create_task(found(*args, **options))
+            await asyncio.sleep(0.0015)
+            reached(f"inside {point}")
+            return await task
+        answer = await found(*args, **options)
+        reached(f"after {point}")
+        return answer
+
+    setattr(owner, name, call)
+
+
+def of_ours(settlements: Any) -> bool:
+    """Settlements of posts and jobs, not of the house's own books."""
+    return any(s.ref.kind.table in ("posts", "pending_jobs") for s in settlements)
+
+
+async def main(cycle: str) -> None:
+    for name in ("submit", "status", "result"):
+        watch(Client, name, name)
+    async with root.open_house(load(environ=dict(os.environ)), migrate=False) as house:
+        if hasattr(house.store, "settle"):
+            watch(house.store, "settle", "settle", own=of_ours)
+        watch(house.artifacts, "put", "put")
+        async with house.engine.running():
+            await house.engine.run_cycle(cycle)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

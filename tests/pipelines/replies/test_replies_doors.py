@@ -1,0 +1,247 @@
+"""The doors: routes and commands, what they answer and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.replies import TOKEN, environ
+
+from esclusa.app import open_bare, open_house
+from esclusa.cli import code_of
+from esclusa.pipelines.replies import Job, Post
+
+
+async def test_adding_posts(trial: Any) -> None:
+    """``POST /posts``: an array or one object per line; known ones are left; bad rows are told by their number."""
+    rows = [
+        {"platform": "Twitter", "post_id": 42, "replies_count": "7", "created_at": "2026-01-05T10:00:00", "unheard_of": 1},
+        {"platform": "twitter"}, {"post_id": "1"}, "text", {"platform": "twitter", "post_id": "43", "replies_count": "many"},
+        {"platform": "twitter", "post_id": "44", "sort_by": "size"}, {"platform": "twitter", "post_id": "45", "status": "done"},
+        {"platform": "twitter", "post_id": " "}, {"platform": "twitter", "post_id": "46\x00"},
+        {"platform": "twitter", "post_id": "47", "created_at": "0001-01-01T00:00:00+05:00"}, {"platform": ["x"], "post_id": 1.5},
+    ]  # fmt: skip
+    answer = await trial.call("POST", "/posts", rows)
+    assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (1, 0, list(range(2, 12)))
+    assert answer["errors"][0]["error"] == "post_id: it is missing"
+    post = await trial.post("42")
+    assert (post.status, post.replies_count, post.created_at.isoformat()) == ("noreplies", 7, "2026-01-05T10:00:00+00:00")
+    lines = '{"platform": "twitter", "post_id": "42", "replies_count": 9}\n{"platform": "reddit", "post_id": "50"}\n{oops\n'
+    answer = await trial.call("POST", "/posts", data=lines)
+    assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (1, 1, [3])
+    assert (await trial.post("42")).replies_count == 7
+    status, problem = await trial.ask("POST", "/posts", [{"post_id": "1"}])
+    assert (status, problem["errors"][0]["row"]) == (422, 1)
+    status, problem = await trial.ask("POST", "/posts", data="[1, 2")
+    assert (status, "not JSON" in problem["detail"]) == (400, True)
+
+
+async def test_lists_and_counts(trial: Any) -> None:
+    """``GET /jobs``, ``/posts``, ``/jobs/count``: filtered, paged by cursor."""
+    await trial.posts("1", "2", "3")
+    await trial.posts("4", platform="reddit", country="ar", candidate_id="c2")
+    await trial.submit()
+    trial.sim.behave("2", end="failed")
+    await trial.check()
+    page = await trial.call("GET", "/posts", params={"limit": 2})
+    rest = await trial.call("GET", "/posts", params={"limit": 2, "after": page["next"]})
+    assert sorted(p["post_id"] for p in page["items"] + rest["items"]) == ["1", "2", "3", "4"]
+    assert rest["next"] is None
+    assert [p["post_id"] for p in (await trial.call("GET", "/posts", params={"status": "noreplies"}))["items"]] == ["2"]
+    found = (await trial.call("GET", "/jobs", params={"status": "failed"}))["items"]
+    assert [(j["post_id"], j["status"], j["last_error"]["type"]) for j in found] == [("2", "failed", "provider_failed")]
+
+    async def count(**params: str) -> int:
+        return (await trial.call("GET", "/jobs/count", params=params))["count"]
+
+    assert (await count(), await count(status="done"), await count(platform="reddit", country="ar", candidate_id="c2")) == (4, 3, 1)
+    assert (await trial.ask("GET", "/jobs/count", params={"status": "lost"}))[0] == 422
+    assert (await trial.ask("GET", "/jobs/count", params={"status": "done", "failed_without_done": "true"}))[0] == 422
+    assert (await trial.ask("GET", "/jobs", params={"after": "x"}))[0] == 400
+    assert (await trial.ask("GET", "/jobs", params={"country": "a\x00"}))[0] == 400
+
+
+async def test_failed_without_done(trial: Any) -> None:
+    """Failed jobs of posts that have no done job, whichever came first; right in lists too."""
+    await trial.posts("good", "bad", "late")
+    for post_id in ("good", "bad", "late"):
+        trial.sim.behave(post_id, end="failed")
+    await trial.submit()
+    await trial.check()
+
+    async def without_done(**params: str) -> list[str]:
+        params = {"status": "failed", "failed_without_done": "true", **params}
+        found = (await trial.call("GET", "/jobs", params=params))["items"]
+        assert (await trial.call("GET", "/jobs/count", params=params))["count"] == len(found)
+        return sorted(j["post_id"] for j in found)
+
+    assert await without_done() == ["bad", "good", "late"]
+    trial.sim.behave("good")
+    await trial.submit()
+    await trial.check()
+    assert await without_done() == ["bad", "bad", "late", "late"]
+    assert await without_done(platform="reddit") == []
+    assert (await trial.call("GET", "/jobs/count", params={"status": "failed"}))["count"] == 5
+    trial.sim.behave("late")
+    acted = await trial.call("POST", "/jobs/retry", params={"status": "failed", "post_id": "late", "limit": 1})
+    assert (acted["matched"], acted["retried"]) == (2, 1)
+    await trial.check()
+    assert await without_done() == ["bad", "bad"]
+    assert (await trial.post("late")).status == "done"  # a retried job of it ended well
+    acted = await trial.call("POST", "/jobs/retry", params={"post_id": "good"})
+    assert (acted["retried"], "done" in acted["passed"][0]["why"]) == (0, True)
+
+
+async def test_empty_results(trial: Any) -> None:
+    """Retry and verify: the same job again, never a second one; only what was to be expected is verified."""
+    await trial.posts("few", replies_count=2)
+    await trial.posts("many", replies_count=3)
+    await trial.posts("reopened", "filled", replies_count=9)
+    await trial.posts("fb", platform="facebook", replies_count=1)
+    await trial.records.insert([Post(platform="twitter", post_id="unknown", max_posts_replies=5, country="hn", candidate_id="c1")])
+    for post_id in ("few", "many", "reopened", "filled", "fb", "unknown"):
+        trial.sim.behave(post_id, result="empty_list")
+    await trial.submit()
+    assert (await trial.check())["counters"]["empty_result"] == 6
+    assert await trial.states("many") == ("processing", "empty_result")
+    listed = await trial.call("GET", "/empty-result-jobs", params={"platform": "facebook"})
+    assert [j["post_id"] for j in listed["items"]] == ["fb"]
+    dry = await trial.call("POST", "/empty-result-jobs/verify", params={"dry_run": "true"})
+    assert (dry["matched"], dry["verified"]) == (5, 0)
+    acted = await trial.call("POST", "/empty-result-jobs/verify")
+    assert acted["verified"] == 1
+    assert await trial.states("few") == ("done", "verified")
+    assert await trial.states("unknown") == ("processing", "empty_result")
+    ids = [(await trial.post("reopened")).id]
+    await trial.call("POST", "/api/records/posts/move", {"ids": ids, "to": "done", "reason": "by hand"})
+    trial.save("filled", [{"id_str": "1"}])
+    params = {"candidate_id": "c1", "country": "hn", "platform": "twitter"}
+    assert (await trial.call("POST", "/empty-result-jobs/retry", params=params | {"limit": 1}))["retried"] == 1
+    acted = await trial.call("POST", "/empty-result-jobs/retry", params=params)
+    assert (acted["retried"], len(acted["passed"])) == (2, 1)
+    assert "it is done" in acted["passed"][0]["why"]
+    job = await trial.job("reopened")
+    assert (await trial.states("reopened"), job.retry_count) == (("noreplies", "pending"), 1)
+    run = await trial.submit()
+    assert (run["counters"]["submitted"], trial.sim.submitted["reopened"]) == (0, 1)
+    trial.sim.behave("reopened")
+    await trial.check()
+    assert await trial.states("reopened") == ("done", "done")
+    assert (await trial.job("many")).status == "empty_result"
+    assert (await trial.job("many")).retry_count == 1
+    assert (await trial.call("GET", "/jobs/count"))["count"] == 6
+    audit = await trial.call("GET", "/api/audit")
+    assert {"retry-empty", "verify-empty"} <= {row["verb"] for row in audit["items"]}
+
+
+async def test_quota_and_undeclared_moves(trial: Any) -> None:
+    """``GET /quota``: usage, limit, reset. The generic move refuses what the lifecycle does not have."""
+    await trial.jobs("1")
+    trial.sim.used = 170
+    quota = await trial.call("GET", "/quota")
+    assert (quota["used"], quota["limit"], quota["left"], quota["reset"][-15:]) == (170, 400, 230, "T00:00:00+00:00")
+    status, problem = await trial.ask("POST", "/api/records/pending_jobs/move", {"filter": {"status": "pending"}, "to": "verified"})
+    assert (status, problem["from"], problem["to"]) == (409, "pending", "verified")
+    assert (await trial.job("1")).status == "pending"
+    trial.sim.order("/account_stat", status=500)
+    status, problem = await trial.ask("GET", "/quota")
+    assert (status, "500" in problem["detail"]) == (502, True)
+
+
+async def test_without_the_key(new_trial: Any) -> None:
+    """The server starts and says so; a run is refused at once, naming the setting, and nothing is touched."""
+    trial = await new_trial(INFORMATION_TRACER_API_KEY="")
+    await trial.posts("1")
+    for path in ("/process-posts", "/process-jobs", "/api/cycles/replies.process-jobs/run"):
+        status, problem = await trial.ask("POST", path)
+        assert (status, "INFORMATION_TRACER_API_KEY" in problem["detail"]) == (503, True)
+    assert (await trial.ask("GET", "/quota"))[0] == 503
+    status, ready = await trial.ask("GET", "/readyz")
+    assert (status, "INFORMATION_TRACER_API_KEY" in json.dumps(ready)) == (503, True)
+    assert (await trial.post("1")).status == "noreplies"
+    assert (await trial.call("GET", "/api/runs"))["items"] == []
+
+
+async def test_every_route_is_described(trial: Any) -> None:
+    paths = (await trial.call("GET", "/openapi.json"))["paths"]
+    for method, path in (
+        ("post", "/process-posts"), ("post", "/process-jobs"), ("post", "/empty-result-jobs/retry"), ("get", "/empty-result-jobs"),
+        ("post", "/empty-result-jobs/verify"), ("get", "/jobs/count"), ("get", "/jobs"), ("get", "/posts"), ("post", "/jobs/retry"),
+        ("post", "/posts"), ("get", "/quota"), ("post", "/posts/retry"),
+    ):  # fmt: skip
+        assert method in paths[path], path
+
+
+async def test_the_commands(trial: Any, bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """``esclusa replies``: import of three formats with a report by row, both phases, and every verb; exit codes that mean something."""
+    for name, value in environ(bare_place.url, tmp_path, trial.sim.url).items():
+        monkeypatch.setenv(name, value)
+
+    async def call(*argv: str) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = await asyncio.to_thread(code_of, ["replies", *argv, "--json"], open_house=open_house, open_bare=open_bare)
+        out = capsys.readouterr()
+        return code, json.loads(out.out) if out.out else out.err
+
+    async def process(*argv: str) -> tuple[int, Any]:
+        """A command that handles signals wants a process of its own."""
+        command = [sys.executable, "-m", "esclusa", "replies", *argv, "--json"]
+        started = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = await started.communicate()
+        return started.returncode or 0, json.loads(out) if out else err.decode()
+
+    (tmp_path / "a.csv").write_text("platform,post_id,country,candidate_id,replies_count,note\ntwitter,1,hn,c1,2,x\ntwitter,,hn,c1,2,\n")
+    (tmp_path / "b.json").write_text('[{"platform": "twitter", "post_id": "2", "country": "hn", "candidate_id": "c1", "replies_count": 4}]')
+    (tmp_path / "c.ndjson").write_text(
+        '{"platform": "twitter", "post_id": "1"}\n{"platform": "twitter", "post_id": "3", "replies_count": 4}\n'
+    )
+    (tmp_path / "d.csv").write_text("platform,post_id\n,\n")
+    code, said = await call("import", str(tmp_path / "a.csv"))
+    assert (code, said) == (5, {"created": 1, "known": 0, "errors": [{"row": 2, "error": "post_id: it is missing"}]})
+    assert (await call("import", str(tmp_path / "b.json")))[0] == 0
+    assert (await call("import", str(tmp_path / "c.ndjson"))) == (0, {"created": 1, "known": 1, "errors": []})
+    assert (await call("import", str(tmp_path / "d.csv")))[0] == 1
+    code, said = await call("import", str(tmp_path / "none.csv"))
+    assert (code, "none.csv" in said) == (1, True)
+    trial.sim.behave("1", result="empty_list")
+    trial.sim.behave("2", end="failed")
+    code, run = await process("process-posts", "--max-posts", "2")
+    assert (code, run["counters"]["submitted"]) == (0, 2)
+    code, run = await process("process-jobs", "--max-jobs", "9")
+    assert (code, run["counters"]["empty_result"], run["counters"]["failed"]) == (5, 1, 1)
+    code, failed = await call("failed", "--without-done")
+    assert (code, failed["count"], failed["items"][0]["post_id"]) == (0, 1, "2")
+    assert (await call("retry-empty", "--country", "ar"))[1]["retried"] == 0
+    assert (await call("verify-empty"))[1]["verified"] == 1
+    assert (await call("retry-jobs", "--status", "failed"))[1]["retried"] == 1
+    assert (await call("resubmit", "--post-id", "2"))[1]["retried"] == 0
+    code, quota = await call("quota")
+    assert (code, quota["used"], quota["limit"]) == (0, 2, 400)
+    monkeypatch.setenv("INFORMATION_TRACER_API_KEY", "")
+    code, said = await call("quota")
+    assert (code, "INFORMATION_TRACER_API_KEY" in said) == (3, True)
+    monkeypatch.setenv("REPLIES_QUOTA_TIMEZONE", "Mars/Base")
+    code, said = await call("quota")
+    assert (code, "REPLIES_QUOTA_TIMEZONE" in said) == (3, True)
+
+
+async def test_the_token_is_in_no_log_and_no_record(new_trial: Any, capsys: Any) -> None:
+    """A provider that repeats the token, and addresses that hold it, do not bring it into messages."""
+    trial = await new_trial(ESCLUSA_LOG_LEVEL="debug")
+    await trial.jobs("1", "2")
+    trial.sim.order("/status", status=200, body={"status": "failed", "message": f"token {TOKEN} is bad"})
+    trial.sim.order("/status", fault="cut")
+    await trial.check()
+    await trial.posts("3")
+    trial.sim.order("/submit", status=400, body={"error": f"no search for {TOKEN}"})
+    run = await trial.submit()
+    told = capsys.readouterr()
+    jobs = [job.model_dump_json() async for job in trial.records.each(Job)]
+    files = [f.read_text() for f in trial.files.rglob("*") if f.is_file()]
+    assert "token (secret) is bad" in "".join(jobs)
+    assert TOKEN not in "".join([told.out, told.err, json.dumps(run), *jobs, *files])

@@ -1,0 +1,320 @@
+"""Phase 2: searches that are over become files. Each test names the points of the specification that it shows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from esclusa.pipelines.replies import Job, Post
+from esclusa.pipelines.replies.answers import is_empty, standing
+
+
+async def test_the_quota_comes_first(trial: Any) -> None:
+    """Point 1: used up ends the run at once, nothing touched."""
+    [job] = await trial.jobs("1")
+    trial.sim.used = trial.sim.limit
+    run = await trial.check()
+    assert (run["outcome"], run["counters"]["quota_blocked"], run["counters"]["taken"]) == ("blocked", 1, 0)
+    assert "400/400" in run["message"]
+    assert await trial.job("1") == job
+    assert trial.sim.counts["GET /status"] == 0
+    trial.sim.limit = 0  # a provider that names no limit blocks nobody
+    assert (await trial.check())["counters"]["done"] == 1
+
+
+async def test_oldest_first_up_to_max_jobs(trial: Any) -> None:
+    """Points 2 and 3, and flat saving: a result without metadata is saved as it came."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    await trial.jobs("3", "1", "2")
+    for number, post_id in enumerate(("1", "2", "3")):
+        old = await trial.job(post_id)
+        await trial.house.store.purge(_only(old))
+        await trial.records.insert([old.but(created_at=start + timedelta(hours=number))])
+    run = await trial.check(max_jobs=2)
+    assert (run["counters"]["taken"], run["counters"]["done"], run["outcome"]) == (2, 2, "ok")
+    assert [await trial.states(p) for p in "123"] == [("done", "done"), ("done", "done"), ("processing", "pending")]
+    job = await trial.job("1")
+    steps = await trial.house.store.history(job.ref)
+    assert [(s.frm, s.to) for s in steps][-2:] == [("pending", "processing"), ("processing", "done")]
+    assert {s.run for s in steps[-2:]} == {run["run"]}
+    assert [r["in_reply_to_status_id_str"] for r in json.loads(trial.file("1").read_text())] == ["1"] * 3
+    assert job.updated_at > job.created_at
+
+
+async def test_a_job_without_its_ids_is_failed(trial: Any) -> None:
+    """Point 2."""
+    [whole] = await trial.jobs("1")
+    blank = {"post_doc_id": "x", "post_id": "9", "platform": "twitter"}
+    await trial.records.insert([Job(id="a", job_id=None, **blank), Job(id="b", job_id="h", **blank | {"post_doc_id": None})])
+    run = await trial.check()
+    assert (run["counters"]["failed"], run["counters"]["done"], run["outcome"]) == (2, 1, "partial")
+    failed = [await trial.records.get(Job, id) for id in "ab"]
+    assert [job.last_error["message"] for job in failed] == ["the job has no job_id", "the job has no post_doc_id"]
+    assert whole.id not in {line["job_id"] for line in trial.log("process-jobs", "errors")}
+
+
+async def test_a_saved_file_needs_no_call(trial: Any) -> None:
+    """Point 4."""
+    await trial.jobs("1")
+    trial.save("1", [{"id_str": "7"}])
+    run = await trial.check()
+    assert run["counters"]["done"] == 1
+    assert await trial.states("1") == ("done", "done")
+    assert trial.sim.counts["GET /status"] == 0
+    assert json.loads(trial.file("1").read_text()) == [{"id_str": "7"}]
+    [line] = [li for li in trial.log("process-jobs", "success") if li["outcome"] == "skipped"]
+    assert line["reason"] == "JSON file already exists in the artifact store with valid content"
+
+
+@pytest.mark.parametrize("word", ["started", "queued for review"])
+async def test_still_running(trial: Any, word: str) -> None:
+    """Point 5 and rechecks: known and unknown words; without limit of attempts; a person's run does not wait, the schedule does."""
+    await trial.jobs("1")
+    trial.sim.behave("1", finish_after=14, word=word)
+    for _ in range(12):
+        run = await trial.check()
+        assert (run["counters"]["still_pending"], run["outcome"]) == (1, "ok")
+    job = await trial.job("1")
+    assert (job.status, job.attempts) == ("pending", 0)
+    assert 50 < (job.due_at - job.updated_at).total_seconds() < 61
+    assert (await trial.scheduled("process-jobs"))["counters"]["taken"] == 0
+    await trial.later(61)
+    assert (await trial.scheduled("process-jobs"))["counters"]["still_pending"] == 1
+    assert (await trial.check())["counters"]["done"] == 1
+
+
+async def test_one_run_may_wait(new_trial: Any) -> None:
+    """Point 5: rounds and seconds between them."""
+    trial = await new_trial(REPLIES_POLL_ROUNDS="3", REPLIES_POLL_SECONDS="0.01")
+    await trial.jobs("1", "2")
+    trial.sim.behave("1", finish_after=3)
+    trial.sim.behave("2", finish_after=4)
+    run = await trial.check()
+    assert (run["counters"]["done"], run["counters"]["still_pending"]) == (1, 1)
+    assert [s.checks for s in trial.sim.searches.values()] == [3, 3]
+
+
+async def test_every_kind_of_result(trial: Any) -> None:
+    """Points 6, 7, 9 and 10: no data is never saved as data; one job's fault is not another's."""
+    kinds = {
+        "data": ("done", "done"), "dict": ("done", "done"),
+        "empty_list": ("processing", "empty_result"), "empty_dict": ("processing", "empty_result"),
+        "blank_dict": ("processing", "empty_result"),
+        "null": ("noreplies", "failed"), "no_body": ("noreplies", "failed"), "error_object": ("noreplies", "failed"),
+        "text": ("noreplies", "failed"), "404": ("noreplies", "failed"),
+    }  # fmt: skip
+    ends = {"failed": ("noreplies", "failed"), "no_status": ("noreplies", "failed"), "dead_text": ("noreplies", "failed")}
+    await trial.jobs(*kinds, *ends)
+    for kind in kinds:
+        trial.sim.behave(kind, result=kind)
+    for end in ends:
+        trial.sim.behave(end, end=end)
+    run = await trial.check()
+    assert (run["counters"]["done"], run["counters"]["empty_result"], run["counters"]["failed"]) == (2, 3, 8)
+    assert run["outcome"] == "partial"
+    for post_id, states in (kinds | ends).items():
+        assert (post_id, await trial.states(post_id)) == (post_id, states)
+        assert trial.file(post_id).exists() == (states[1] == "done")
+    assert "cannot locate" in (await trial.job("error_object")).last_error["message"]
+    assert len(trial.log("process-jobs", "errors")) == 8
+    assert json.loads(trial.file("dict").read_text())["posts"]
+
+
+def test_what_empty_means() -> None:
+    """Point 7."""
+    empty = [[], {}, {"a": None}, {"a": " ", "b": [], "c": {}, "d": None}]
+    full = [[{}], [None], {"a": 0}, {"a": False}, {"a": None, "b": "x"}, {"a": [None]}]
+    assert [is_empty(value) for value in empty + full] == [True] * len(empty) + [False] * len(full)
+
+
+def test_what_a_status_means() -> None:
+    """Status answers: known words, unknown ones, none, and the texts of dead jobs."""
+    said = {
+        "finished": [{"status": "finished"}, {"status": " Finished ", "tweet_preview": [{"d": "Job failed"}]}],
+        "running": [
+            {"status": "started", "tweet_preview": [{"d": "Job failed"}]}, {"status": "pending"}, {"status": "processing"},
+            {"status": "odd"},
+        ],
+        "failed": [
+            {}, [], None, "x", {"status": None}, {"status": "failed"}, {"status": "Job failed"}, {"message": "we cannot locate this job"},
+            {"status": "started", "status_text": "we cannot locate this job"},
+        ],
+    }  # fmt: skip
+    assert {found: {standing(answer)[0] for answer in answers} for found, answers in said.items()} == {found: {found} for found in said}
+
+
+async def test_out_of_quota_is_told_from_failed(trial: Any) -> None:
+    """Points 6, 9: the quota is used up when a job fails: quota_exceeded, and the post is not sent back."""
+    await trial.jobs("1", "2", "3")
+    trial.sim.behave("1", end="failed")
+    trial.sim.behave("2", result="null")
+    trial.sim.order("/account_stat", status=500)  # the first question; so the run goes on although all is used up
+    trial.sim.used = trial.sim.limit
+    run = await trial.check()
+    assert (run["counters"]["quota_exceeded"], run["counters"]["done"], run["counters"]["failed"]) == (2, 1, 0)
+    assert [await trial.states(p) for p in "12"] == [("processing", "quota_exceeded")] * 2
+    job = await trial.job("1")
+    assert "400/400" in (await trial.house.store.history(job.ref))[-1].reason
+    assert job.last_error["type"] == "provider_failed"
+
+
+async def test_resumed_after_the_reset(new_trial: Any) -> None:
+    """Point 11: by itself after the provider's reset, oldest first, as many as the new day allows."""
+    trial = await new_trial()
+    await trial.jobs("1", "2", "3")
+    for post_id in "123":
+        trial.sim.behave(post_id, end="failed")
+    trial.sim.order("/account_stat", status=500)
+    trial.sim.used = trial.sim.limit
+    assert (await trial.check())["counters"]["quota_exceeded"] == 3
+    trial.sim.used, trial.sim.period_start = 0, None
+    assert (await trial.check())["counters"]["resumed"] == 0  # the day is not over, whoever asks
+    for post_id in "123":
+        trial.sim.behave(post_id)
+    await trial.later(86_400)
+    off = await new_trial(REPLIES_RESUME_AFTER_RESET="false")
+    await off.later(86_400)
+    assert (await off.check())["counters"]["resumed"] == 0
+    trial.sim.used, trial.sim.limit = 0, 2
+    run = await trial.check()
+    assert (run["counters"]["resumed"], run["counters"]["done"], run["counters"]["taken"]) == (2, 2, 2)
+    assert [await trial.states(p) for p in "123"] == [("done", "done"), ("done", "done"), ("processing", "quota_exceeded")]
+    acted = await trial.call("POST", "/jobs/retry", params={"status": "quota_exceeded"})
+    assert acted["retried"] == 1
+    assert (await trial.check())["counters"]["done"] == 1
+
+
+async def test_a_failed_job_sends_its_post_back_only_if_no_other_is_active(trial: Any) -> None:
+    """Point 9, and the decision that a done post stays done."""
+    await trial.jobs("1", "2")
+    one, two = await trial.post("1"), await trial.post("2")
+    other = {"post_id": "1", "platform": "twitter"}
+    await trial.records.insert([Job(job_id="other", post_doc_id=one.id, due_at=datetime.now(UTC) + timedelta(days=1), **other)])
+    trial.sim.behave("1", end="failed")
+    trial.sim.behave("2", end="failed")
+    await trial.call("POST", "/api/records/posts/move", {"ids": [two.id], "to": "done", "reason": "by hand"})
+    run = await trial.scheduled("process-jobs")
+    assert run["counters"]["failed"] == 2
+    assert ((await trial.post("1")).status, (await trial.post("2")).status) == ("processing", "done")
+    assert (await trial.check())["counters"]["failed"] == 1  # the provider does not know the other one
+    assert (await trial.post("1")).status == "noreplies"
+
+
+async def test_hiccups_are_not_failures(new_trial: Any) -> None:
+    """Network errors and server errors: back to pending, an attempt counted; so many in a row, and it is failed."""
+    trial = await new_trial(REPLIES_MAX_TRANSIENT="3")
+    await trial.jobs("1")
+    for number, fault in enumerate(({"status": 500}, {"fault": "cut"}), 1):
+        trial.sim.order("/status", **fault)
+        run = await trial.check()
+        assert (run["counters"]["retried"], run["counters"]["failed"]) == (1, 0)
+        job = await trial.job("1")
+        assert (job.status, job.attempts) == ("pending", number)
+    trial.sim.behave("1", finish_after=3)
+    assert (await trial.check())["counters"]["still_pending"] == 1
+    assert (await trial.job("1")).attempts == 0  # a good answer ends the row
+    for fault in ({"fault": "hang"}, {"fault": "bad_json"}, {"fault": "html"}):
+        trial.sim.order("/rawdata", **fault)
+        await trial.check()
+    assert await trial.states("1") == ("noreplies", "failed")
+    assert "tok-3f9a" not in json.dumps((await trial.job("1")).last_error)
+
+
+async def test_a_provider_that_asks_to_slow_down_is_waited_for(trial: Any) -> None:
+    """429 on a question: as long as it asks for, and no attempt is counted."""
+    await trial.jobs("2")
+    trial.sim.order("/status", status=429, headers={"Retry-After": "7"})
+    run = await trial.check()
+    job = await trial.job("2")
+    assert (run["counters"]["still_pending"], job.status, job.attempts) == (1, "pending", 0)
+    assert 5 < (job.due_at - job.updated_at).total_seconds() < 8
+
+
+async def test_retry_metadata(trial: Any) -> None:
+    """Point 8: an empty file that was there, or a retry, is told in the saved JSON, and the older version is kept."""
+    await trial.jobs("list", "dict", "again")
+    trial.save("list", [])
+    trial.save("dict", {"a": None})
+    trial.sim.behave("dict", result="dict")
+    trial.sim.behave("again", result="empty_list", later="data")
+    run = await trial.check()
+    assert (run["counters"]["done"], run["counters"]["empty_result"]) == (2, 1)
+    saved = json.loads(trial.file("list").read_text())
+    assert len(saved["data"]) == 3
+    meta = saved["_metadata"]
+    assert (meta["is_retry"], meta["retry_count"], meta["previous_file_existed"]) == (True, 1, True)
+    assert datetime.fromisoformat(meta["retry_timestamp"]).tzinfo is not None
+    [older] = list(trial.file("list").with_name("list.versions").iterdir())
+    assert json.loads(older.read_text()) == []
+    assert meta["older_version"].endswith(f"list.versions/{older.name}")
+    other = json.loads(trial.file("dict").read_text())
+    assert (other["_metadata"]["retry_count"], len(other["posts"])) == (1, 3)
+    assert (await trial.call("POST", "/empty-result-jobs/retry"))["retried"] == 1
+    assert (await trial.job("again")).retry_count == 1
+    assert (await trial.check())["counters"]["done"] == 1
+    meta = json.loads(trial.file("again").read_text())["_metadata"]
+    assert (meta["is_retry"], meta["retry_count"], meta["previous_file_existed"], meta["older_version"]) == (True, 1, False, None)
+    line = [li for li in trial.log("process-jobs", "success") if li["post_id"] == "again"][-1]
+    assert (line["is_retry"], line["retry_count"], line["status_code"]) == (True, 1, 200)
+
+
+async def test_paths_are_injective_and_stay_inside(trial: Any) -> None:
+    """Cleaning escapes: nothing leads outside, and two values never share a file."""
+    wild = ["../../etc/x", "..", "a/b", "a%2Fb", "ñandú", "x" * 400, "a b", "."]
+    for number, country in enumerate(wild):
+        await trial.posts("same", platform="twitter" if number == 0 else f"p{number}", country=country)
+        await trial.records.insert(
+            [Job(job_id=f"h{number}", post_doc_id=f"d{number}", post_id="same", platform="twitter", country=country)]
+        )
+        trial.sim.searches[f"h{number}"] = _search(f"h{number}")
+    run = await trial.check()
+    assert run["counters"]["done"] == len(wild)
+    files = [f for f in trial.files.rglob("*.json") if "logs" not in f.parts]
+    assert len(files) == len(wild)
+    assert all(f.relative_to(trial.files / "raw").parts[1:] == ("twitter", "%empty", "same.json") for f in files)
+
+
+async def test_an_exception_ends_one_job(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points 9 and 10: any fault while processing: the quota question, then failed, and the post waits again; the others go on."""
+    await trial.jobs("1", "2", "3")
+    trial.sim.behave("2", replies=50)
+    monkeypatch.setattr("esclusa.pipelines.replies.client.LARGEST", 5000)
+    run = await trial.check()
+    assert (run["counters"]["done"], run["counters"]["failed"]) == (2, 1)
+    assert await trial.states("2") == ("noreplies", "failed")
+    assert (await trial.job("2")).last_error["type"] == "too_large"
+    assert [line["post_id"] for line in trial.log("process-jobs", "errors")] == ["2"]
+
+
+async def test_a_crash_too_often_fails_the_job_and_frees_its_post(new_trial: Any) -> None:
+    """Nobody is stuck: a job whose worker died again and again is failed, and its post waits again."""
+    trial = await new_trial(REPLIES_MAX_TRANSIENT="2")
+    [job] = await trial.jobs("1")
+    await trial.house.store.purge(_only(job))
+    await trial.records.insert([job.but(attempts=2)])  # as two crashes leave it
+    run = await trial.check()
+    assert (run["counters"]["failed"], await trial.states("1")) == (1, ("noreplies", "failed"))
+
+
+def _search(id: str) -> Any:
+    from esclusa.simulators.information_tracer import Search
+
+    return Search(id, "same", "twitter")
+
+
+def _only(job: Job) -> Any:
+    from esclusa.model.query import query
+
+    return query(Job, {"id": job.id}, limit=1)
+
+
+async def test_a_post_that_is_gone_stops_nobody(trial: Any) -> None:
+    """Point 10: the job of a post that is not there ends all the same."""
+    [job] = await trial.jobs("1")
+    from esclusa.model.query import query
+
+    await trial.house.store.purge(query(Post, {"id": job.post_doc_id}, limit=1))
+    assert (await trial.check())["counters"]["done"] == 1

@@ -1,0 +1,285 @@
+"""Phase 1: posts that wait become searches. Each test names the points of the specification that it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from esclusa.pipelines.replies import Job, Post
+
+
+async def test_order_and_max_posts(trial: Any) -> None:
+    """Point 1, and the decision on order: twitter, then platforms by name, oldest first; only searches use up max_posts."""
+    await trial.posts("y1", platform="youtube", created_at="2020-01-01T00:00:00Z")
+    await trial.posts("f2", platform="facebook", created_at="2021-01-01T00:00:00Z")
+    await trial.posts("f1", platform="facebook", created_at="2020-06-01T00:00:00Z")
+    await trial.posts("t2", created_at="2026-02-01T00:00:00Z")
+    await trial.posts("t1", created_at="2026-01-01T00:00:00Z")
+    await trial.posts("t0", created_at="2025-01-01T00:00:00Z", replies_count=0)
+    assert (await trial.post("t1")).created_at == datetime(2026, 1, 1, tzinfo=UTC)
+    first = await trial.submit(max_posts=1)
+    assert (first["outcome"], first["counters"]["submitted"], first["counters"]["skipped"]) == ("ok", 1, 1)
+    assert trial.submitted() == ["reply:t1"]
+    assert (await trial.post("t2")).attempts == 0
+    await trial.submit(max_posts=2)
+    await trial.submit()
+    assert trial.submitted() == ["reply:t1", "reply:t2", "reply:f1", "reply:f2", "reply:y1"]
+
+
+async def test_a_post_without_post_id_is_an_error_of_its_own(trial: Any) -> None:
+    """Point 2."""
+    await trial.records.insert(
+        [Post(platform="twitter", post_id=None, replies_count=3), Post(platform="reddit", post_id=" ", replies_count=3)]
+    )
+    await trial.posts("1")
+    for _ in range(2):
+        run = await trial.submit()
+        assert (run["counters"]["errors"], run["outcome"]) == (2, "partial")
+    assert trial.submitted() == ["reply:1"]
+    kept = await trial.records.get(Post, "twitter", None)
+    assert (kept.status, kept.last_error["type"]) == ("noreplies", "no_post_id")
+    assert "no post_id" in trial.log("process-posts", "errors")[0]["error"]
+
+
+async def test_how_many_are_asked_for(new_trial: Any) -> None:
+    """Points 3 and 4, the caps per platform, and the old name of the maximum."""
+    trial = await new_trial(REPLIES_UNKNOWN_COUNT="fetch")
+    await trial.posts("both", max_posts_replies=7, replies_count=50)
+    await trial.posts("count", replies_count=50)
+    await trial.posts("zero", max_posts_replies=0, replies_count=9)
+    await trial.posts("old", max_replies=8, replies_count=50)
+    await trial.posts("capped", platform="instagram", replies_count=5000)
+    await trial.posts("unknown", replies_count=None)
+    await trial.posts("none", replies_count=0)
+    await trial.posts("minus", max_posts_replies=-1, replies_count=None)
+    run = await trial.submit()
+    asked = {json.loads(c["body"])["query"]: json.loads(c["body"])["max_post"] for c in trial.sim.calls if c["path"] == "/submit"}
+    assert asked == {"reply:both": 7, "reply:count": 50, "reply:zero": 9, "reply:old": 8, "reply:capped": 100, "reply:unknown": 100}
+    assert run["counters"]["skipped"] == 2
+    assert (await trial.job("both")).max_posts == 7
+
+
+async def test_nothing_expected_is_skipped(trial: Any) -> None:
+    """Point 4: by default also where neither count is known."""
+    await trial.posts("unknown", replies_count=None)
+    await trial.posts("zero", replies_count=0)
+    assert (await trial.submit())["counters"]["skipped"] == 2
+    assert [(await trial.post(p)).status for p in ("unknown", "zero")] == ["skipped", "skipped"]
+    assert trial.submitted() == []
+    assert [line["outcome"] for line in trial.log("process-posts", "success")] == ["skipped", "skipped"]
+
+
+async def test_a_saved_file_needs_no_search(trial: Any) -> None:
+    """Point 5: a file with content is enough; an empty one is not."""
+    await trial.posts("saved", "empty", "blank")
+    trial.save("saved", [{"id_str": "1"}])
+    trial.save("empty", [])
+    trial.save("blank", {"a": None, "b": " "})
+    run = await trial.submit()
+    assert (run["counters"]["done"], run["counters"]["submitted"]) == (1, 2)
+    assert (await trial.post("saved")).status == "done"
+    assert trial.submitted() == ["reply:empty", "reply:blank"]
+
+
+async def test_a_post_with_an_active_job_is_not_submitted(trial: Any) -> None:
+    """Point 6: pending or processing."""
+    await trial.posts("1", "2")
+    for post_id, status in (("1", "pending"), ("2", "processing")):
+        id = Post.kind.id_of("twitter", post_id)
+        await trial.records.insert([Job(job_id=f"j{post_id}", post_doc_id=id, post_id=post_id, platform="twitter", status=status)])
+    run = await trial.submit()
+    assert (run["counters"]["submitted"], run["outcome"]) == (0, "ok")
+    assert trial.submitted() == []
+    assert (await trial.post("1")).status == "noreplies"
+
+
+async def test_two_runs_at_once_submit_each_post_once(new_trial: Any) -> None:
+    """Point 6: two servers on the same posts; a second run in the same server is refused."""
+    one, two = await new_trial(), await new_trial()
+    ids = [f"p{n:02}" for n in range(40)]
+    await one.posts(*ids)
+    answers = await asyncio.gather(one.ask("POST", "/process-posts"), two.ask("POST", "/process-posts"), one.ask("POST", "/process-posts"))
+    assert sorted(status for status, _ in answers) == [200, 200, 409]
+    assert sum(said["counters"]["submitted"] for status, said in answers if status == 200) == 40
+    assert one.sim.submitted == dict.fromkeys(ids, 1)
+    assert (await one.call("GET", "/jobs/count"))["count"] == 40
+
+
+async def test_what_a_submit_says(trial: Any) -> None:
+    """Point 7, point 9, and the dates: a day before the post until today. The job carries what the post does."""
+    await trial.posts("77", created_at="2026-03-01T01:00:00Z", sort_by="engagement", max_posts_replies=12)
+    run = await trial.submit()
+    said = json.loads(next(c["body"] for c in trial.sim.calls if c["path"] == "/submit"))
+    today = f"{await trial.house.store.now():%Y-%m-%d}"
+    assert said == {
+        "query": "reply:77", "timeline_only": False, "sort_by": "engagement", "platform_to_collect": ["twitter"], "max_post": 12,
+        "start_date": "2026-02-28", "end_date": today, "token": "tok-3f9a-very-secret",
+    }  # fmt: skip
+    post, job = await trial.post("77"), await trial.job("77")
+    assert (post.status, job.status, job.post_doc_id, job.retry_count) == ("processing", "pending", post.id, 0)
+    assert (job.country, job.candidate_id, job.max_posts, job.sort_by) == ("hn", "c1", 12, "engagement")
+    assert job.job_id in trial.sim.searches
+    steps = await trial.house.store.history(post.ref)
+    assert [(s.frm, s.to, s.run) for s in steps] == [("noreplies", "processing", run["run"])]
+    [line] = trial.log("process-posts", "success")
+    assert (line["post_id"], line["job_id"], line["status_code"], line["is_retry"], line["retry_count"]) == (
+        "77",
+        job.job_id,
+        200,
+        False,
+        0,
+    )
+    assert "tok-3f9a" not in json.dumps([line, *[str(r) for r in (post, job)]])
+
+
+REFUSALS = [
+    ("429", "blocked", "429", "rate_limited", 0),
+    ("403", "blocked", "403", "quota_blocked", 0),
+    ("400", "error", "400", "errors", 0),
+    ("500", "error", "500", "errors", 1),
+    ("no_id", "error", "names no job", "errors", 1),
+    ("error_object", "error", "could not start", "errors", 1),
+    ("quota_text", "blocked", "Daily quota exceeded", "quota_blocked", 1),
+    ("hang", "error", "did not answer", "errors", 1),
+]
+
+
+async def test_a_failed_submit_stops_the_run(trial: Any) -> None:
+    """Points 7 and 8: the post waits, due at once; the rest is untouched; the run says why. A refusal costs nothing; where the
+    provider may have counted the search, it stays reserved."""
+    spent = 0
+    for order, outcome, words, counter, costs in REFUSALS:
+        ids = [f"{order}-{n}" for n in range(3)]
+        await trial.posts(*ids)
+        trial.sim.behave(ids[1], submit=order)
+        run = await trial.submit()
+        assert (run["outcome"], run["counters"]["submitted"], run["counters"][counter]) == (outcome, 1, 1), run
+        assert words in run["message"]
+        assert [(await trial.post(p)).status for p in ids] == ["processing", "noreplies", "noreplies"]
+        assert (await trial.post(ids[2])).attempts == 0
+        line = trial.log("process-posts", "errors")[-1]
+        assert (line["post_id"], words in line["error"]) == (ids[1], True)
+        spent += 1 + costs
+        assert (await trial.call("GET", "/api/budgets"))["items"][0]["windows"][0]["used"] == spent
+        assert (await trial.scheduled("process-posts"))["counters"]["submitted"] == 2
+        spent += 2
+    assert (await trial.call("GET", "/jobs/count"))["count"] == 3 * len(REFUSALS)
+
+
+async def test_a_refusal_without_a_reason_is_told_as_quota_where_it_is(trial: Any) -> None:
+    """Point 8: exhaustion is not named by the provider; after a failed submit it is asked again, and the budget knows."""
+    await trial.posts("1", "2")
+    before = {"usage": {"day": {"searches_used": 10}}, "limits": {"max_searches_per_day": 400}}
+    trial.sim.order("/account_stat", status=200, body=before)  # true when it was asked; then others used the account
+    trial.sim.used = trial.sim.limit
+    run = await trial.submit()
+    assert (run["outcome"], run["counters"]["quota_blocked"], run["counters"]["submitted"]) == ("blocked", 1, 0)
+    assert "Submission failed" in run["message"]
+    assert trial.log("process-posts", "errors")[0]["outcome"] == "quota"
+    assert (await trial.call("GET", "/api/budgets"))["items"][0]["windows"][0]["left"] == 0
+    assert (await trial.post("1")).status == "noreplies"
+
+
+async def test_an_unknown_platform_is_an_error_of_its_post(trial: Any) -> None:
+    """Platforms are not a closed list: sent as it is; the provider's refusal does not stop the others."""
+    await trial.posts("a", platform="aardvark")
+    await trial.posts("z", platform="youtube")
+    run = await trial.submit()
+    assert (run["counters"]["errors"], run["counters"]["submitted"], run["outcome"]) == (1, 1, "partial")
+    assert trial.submitted() == ["reply:a", "reply:z"]
+    post = await trial.post("a", "aardvark")
+    assert (post.status, "unsupported platform" in post.last_error["message"]) == ("noreplies", True)
+
+
+async def test_a_failed_job_comes_back_once(trial: Any) -> None:
+    """Point 10: then it waits for an operator, who gives it one more try."""
+    await trial.posts("1", "2")
+    trial.sim.behave("1", end="failed")
+    trial.sim.behave("2", end="failed")
+    for searches in (1, 2):
+        assert (await trial.submit())["counters"]["exhausted"] == 0
+        assert trial.sim.submitted["1"] == searches
+        assert (await trial.check())["counters"]["failed"] == 2
+    for _ in range(2):
+        run = await trial.submit()
+        assert (run["counters"]["submitted"], run["counters"]["exhausted"]) == (0, 2)
+    listed = await trial.call("GET", "/posts", params={"exhausted": "true"})
+    assert [p["post_id"] for p in listed["items"]] == ["1", "2"]
+    view = await trial.call("GET", "/api/views/replies.exhausted")
+    assert (view["count"], [item["post_id"] for item in view["items"]]) == (2, ["1", "2"])
+    acted = await trial.call("POST", "/posts/retry", params={"post_id": "1", "platform": "twitter"})
+    assert (acted["retried"], acted["matched"]) == (1, 1)
+    assert (await trial.submit())["counters"]["submitted"] == 1
+    assert trial.sim.submitted == {"1": 3, "2": 2}
+    await trial.check()
+    assert (await trial.submit())["counters"]["exhausted"] == 2
+
+
+async def test_the_same_id_again_is_the_same_job(trial: Any) -> None:
+    """The provider may answer the same search with the same id: the job starts again, and nothing is stuck."""
+    await trial.posts("1")
+    trial.sim.behave("1", end="failed", same_id=True)
+    await trial.submit()
+    await trial.check()
+    assert await trial.states("1") == ("noreplies", "failed")
+    trial.sim.behave("1", same_id=True)
+    await trial.submit()
+    assert await trial.states("1") == ("processing", "pending")
+    await trial.check()
+    assert await trial.states("1") == ("done", "done")
+    assert (await trial.call("GET", "/jobs/count"))["count"] == 1
+
+
+async def test_the_budget_ends_the_run_before_anything_is_touched(new_trial: Any) -> None:
+    """Budget in phase 1: usage is asked once before the first submit, then reserved here; what is denied stays untouched."""
+    trial = await new_trial()
+    await trial.posts(*[f"p{n}" for n in range(6)])
+    trial.sim.used, trial.sim.limit = 397, 400
+    run = await trial.submit()
+    assert (run["outcome"], run["counters"]["submitted"], run["counters"]["quota_blocked"]) == ("blocked", 3, 1)
+    assert trial.sim.counts["GET /account_stat"] == 1
+    assert (trial.sim.used, trial.sim.refused) == (400, 0)
+    again = await trial.submit()
+    assert (again["outcome"], again["counters"]["taken"]) == ("blocked", 0)
+    post = await trial.post("p5")
+    assert (post.status, post.attempts, await trial.house.store.history(post.ref)) == ("noreplies", 0, [])
+    own = await new_trial(REPLIES_DAILY_LIMIT="2")
+    trial.sim.used = 0
+    await own.later(86_400)
+    assert (await own.submit())["counters"]["submitted"] == 2
+
+
+async def test_servers_together_spend_exactly_the_limit(new_trial: Any) -> None:
+    """The budget is the store's: four servers never pass it, and leave nothing of it unused."""
+    team = [await new_trial() for _ in range(4)]
+    await team[0].posts(*[f"p{n:03}" for n in range(60)])
+    await team[0].posts(*[f"s{n:03}" for n in range(20)], replies_count=0)
+    team[0].sim.limit = 40
+    runs = await asyncio.gather(*(trial.submit() for trial in team))
+    assert sum(run["counters"]["submitted"] for run in runs) == 40
+    assert "blocked" in {run["outcome"] for run in runs}
+    assert (team[0].sim.used, team[0].sim.refused) == (40, 0)
+
+
+async def test_a_day_that_the_provider_still_tells_of_is_over(trial: Any) -> None:
+    """Until the first search of a day the provider may tell of yesterday: that must not block today."""
+    await trial.posts("1")
+    trial.sim.used, trial.sim.period_start = 400, "2020-01-01"
+    assert (await trial.submit())["counters"]["submitted"] == 0  # the simulator itself still counts 400
+    trial.sim.used = 0
+    trial.sim.period_start = "2020-01-01"
+    assert (await trial.submit())["counters"]["submitted"] == 1
+
+
+async def test_usage_that_cannot_be_asked_stops_before_the_first_submit(trial: Any) -> None:
+    await trial.posts("1")
+    trial.sim.order("/account_stat", status=500)
+    run = await trial.submit()
+    assert (run["outcome"], trial.submitted()) == ("error", [])
+    trial.sim.token = "another"
+    run = await trial.submit()
+    assert run["outcome"] == "error"
+    assert "INFORMATION_TRACER_API_KEY" in run["message"]
+    assert (await trial.post("1")).status == "noreplies"

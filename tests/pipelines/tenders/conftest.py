@@ -1,0 +1,169 @@
+"""The pipeline on each SQL store in turn, against both simulators over real HTTP, with a clock that tests shift."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import aiohttp
+import pytest
+from conformance.places import Place, Provider
+from support.s3 import S3Server, moto_server
+
+from esclusa.app import open_house
+from esclusa.engine.runs import RunContext
+from esclusa.pipelines.tenders.records import Delivery, DeviceInstallation, Licitacion
+from esclusa.settings import load
+from esclusa.simulators.chilecompra import ChileCompraSimulator, invented
+from esclusa.simulators.expo import ExpoSimulator
+from esclusa.web.server import Service, listen
+
+STORES = ("sqlite", "postgres")
+
+
+class Yard:
+    """An opened house with the pipeline, and the outside that it speaks to."""
+
+    def __init__(self, house: Any, chile: ChileCompraSimulator, expo: ExpoSimulator, url: str, web: aiohttp.ClientSession) -> None:
+        self.house, self.chile, self.expo, self.url = house, chile, expo, url
+        self.web = web
+        self.records = house.engine.records
+
+    async def run(self, cycle: str) -> RunContext:
+        run: RunContext = await self.house.engine.run_cycle(f"tenders.{cycle}")
+        return run
+
+    async def later(self, seconds: float) -> None:
+        """Let the store's time go on."""
+        self.house.store.clock_offset += seconds
+        await self.house.engine.clock.sync()
+
+    async def now(self) -> datetime:
+        moment: datetime = await self.house.store.now()
+        return moment
+
+    async def today(self) -> str:
+        return f"{(await self.now()).astimezone(ZoneInfo('America/Santiago')):%Y-%m-%d}"
+
+    async def publish(self, count: int = 1, *, site: bool = False, api: bool = True, **changes: Any) -> list[str]:
+        """Tenders of today, as the API tells them."""
+        details = [invented(len(self.chile.details) + n, await self.today()) | changes for n in range(count)]
+        self.chile.add(*details, site=site, api=api)
+        return [detail["CodigoExterno"] for detail in details]
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+        if body is not None:
+            options["json"] = body
+        async with self.web.request(method, self.url + path, **options) as answer:
+            text = await answer.text()
+            return answer.status, (await answer.json(content_type=None)) if text else None
+
+    async def device(self, name: str = "d1", **preferences: Any) -> str:
+        """Register a device over HTTP; its token."""
+        token = f"ExponentPushToken[{name}]"
+        status, told = await self.call("POST", "/devices", {"installation_id": name, "push_token": token, "preferences": preferences})
+        assert status == 200, told
+        return token
+
+    async def deliveries(self, **where: Any) -> list[Delivery]:
+        return [d async for d in self.records.each(Delivery, where)]
+
+    async def delivery(self, name: str = "d1") -> Delivery:
+        [found] = await self.deliveries(installation_id=name)
+        return found
+
+    async def tender(self, code: str) -> Licitacion | None:
+        found: Licitacion | None = await self.records.get(Licitacion, Licitacion.kind.id_of(code))
+        return found
+
+    async def installation(self, name: str = "d1") -> DeviceInstallation:
+        found = await self.records.get(DeviceInstallation, DeviceInstallation.kind.id_of(name))
+        assert found is not None
+        return found  # type: ignore[no-any-return]
+
+    async def sent(self, name: str = "d1", **preferences: Any) -> Delivery:
+        """A device with one delivery that was sent."""
+        await self.device(name, **preferences)
+        await self.publish()
+        assert (await self.run("ingest")).counters["new"] == 1
+        assert (await self.run("dispatch")).told["sent"] >= 1
+        return await self.delivery(name)
+
+
+NewYard = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    with moto_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def databases() -> list[Any]:
+    """PostgreSQL databases that have the schema: emptying one is much faster than making one."""
+    return []
+
+
+@pytest.fixture(params=STORES)
+async def place(request: pytest.FixtureRequest, providers: Callable[[str], Provider], databases: list[Any]) -> AsyncIterator[Place]:
+    if request.param != "postgres":
+        found = await providers(request.param).place(empty=True)
+        yield found
+        await found.remove()
+        return
+    kept = databases.pop() if databases else await providers("postgres").place(empty=True)
+    yield kept
+    rows = await kept._run("SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('public', 'archive')")
+    names = [f'"{r["schemaname"]}"."{r["tablename"]}"' for r in rows if r["tablename"] != "esclusa_migrations"]
+    await kept._run("DO $$ BEGIN " + "".join(f"DELETE FROM {name}; " for name in names) + "END $$")
+    databases.append(kept)
+
+
+def environ_of(place: Place, folder: Path, chile: str, expo: str, **settings: str) -> dict[str, str]:
+    return {
+        "ESCLUSA_STORE": place.url, "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_PIPELINES": "tenders",
+        "ESCLUSA_LOG_LEVEL": "error", "ESCLUSA_LEASE_SECONDS": "30", "ESCLUSA_GRACE_SECONDS": "2",
+        "CHILECOMPRA_TICKET": "F8537A18-6766-4DEF-9E59-426B4FEE2844", "CHILECOMPRA_API_URL": chile, "CHILECOMPRA_SITE_URL": chile,
+        "CHILECOMPRA_PACE_SECONDS": "0", "EXPO_API_URL": expo, **settings,
+    }  # fmt: skip
+
+
+@pytest.fixture
+async def new_yard(place: Place, tmp_path: Path) -> AsyncIterator[NewYard]:
+    """``await new_yard(ARCHIVE_DROP="true")`` gives a served house on the store, with these settings."""
+    async with AsyncExitStack() as stack:
+        chile, expo = ChileCompraSimulator(), ExpoSimulator()
+        urls = [await chile.start(), await expo.start()]
+        stack.push_async_callback(chile.stop)
+        stack.push_async_callback(expo.stop)
+
+        async def new(**settings: str) -> Yard:
+            house = await stack.enter_async_context(open_house(load(environ=environ_of(place, tmp_path, *urls, **settings))))
+            service = Service(house, worker=False)
+            listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))
+
+            async def stop() -> None:
+                service.stop()
+                await task
+
+            stack.push_async_callback(stop)
+            await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            web = await stack.enter_async_context(aiohttp.ClientSession())
+            return Yard(house, chile, expo, f"http://127.0.0.1:{await listening}", web)
+
+        yield new
+
+
+@pytest.fixture
+async def yard(new_yard: NewYard) -> Yard:
+    made: Yard = await new_yard()
+    return made

@@ -1,0 +1,361 @@
+"""Cleanup, archive-export and drop-exported: bounded, proved, safe to repeat, on both SQL stores."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipelines.tenders.conftest import NewYard, Yard
+
+from esclusa.engine.archiver import Archiver
+from esclusa.engine.outlook import Outlook
+from esclusa.model.books import Export
+from esclusa.model.errors import ArtifactError
+from esclusa.model.query import query
+from esclusa.pipelines.tenders.archive import months_before
+from esclusa.pipelines.tenders.records import Delivery, Licitacion
+
+TEXT = "Ñuñoa «ágil» — 50 % más\n日本 \U0001f600 'x' \\ \"y\""
+
+
+def old_tender(number: int, published: datetime, **fields: Any) -> Licitacion:
+    return Licitacion(codigo_externo=f"{number}-1-L125", nombre=f"Licitación {number}", fecha_publicacion=published, **fields)
+
+
+def delivery(number: int, tender: str, status: str, **fields: Any) -> Delivery:
+    return Delivery(
+        notification_event_id=f"nueva_licitacion:{tender}", installation_id=f"d{number}", licitacion_id=tender, status=status, **fields
+    )
+
+
+async def archived(yard: Yard, kind: Any, **where: Any) -> list[Any]:
+    return list((await yard.records.find(kind, where, archived=True, limit=10_000)).items)
+
+
+async def exports(yard: Yard) -> list[Export]:
+    return [e async for e in yard.records.each(Export)]
+
+
+def archive_table(place: Any, table: str) -> str:
+    return f"archive_{table}" if place.url.startswith("sqlite") else table
+
+
+async def altered(place: Any, statement: str) -> None:
+    answer = place._run(statement)
+    if inspect.isawaitable(answer):
+        await answer
+
+
+async def test_cleanup_moves_what_is_old_and_leaves_what_is_open(yard: Yard) -> None:
+    """Point 4: HOT_MONTHS, DELIVERY_RETENTION_DAYS; a tender whose deliveries are still open stays."""
+    now = await yard.now()
+    year = months_before(now, 12)
+    tenders = [old_tender(1, year - timedelta(days=1)), old_tender(2, year + timedelta(days=1)), old_tender(3, year - timedelta(days=40))]
+    await yard.records.insert(tenders)
+    done = now - timedelta(days=91)
+    await yard.records.insert([
+        delivery(1, "1-1-L125", "ok", completed_at=done), delivery(2, "1-1-L125", "failed", completed_at=now - timedelta(days=89)),
+        delivery(3, "3-1-L125", "sent", sent_at=now), delivery(4, "2-1-L125", "invalid", completed_at=done),
+    ])  # fmt: skip
+    run = await yard.run("cleanup")
+    assert run.told == {"licitaciones": 1, "deliveries": 2, "kept": 1}
+    assert [t.id for t in await archived(yard, Licitacion)] == ["1-1-L125"]
+    assert {d.installation_id for d in await archived(yard, Delivery)} == {"d1", "d4"}
+    assert {d.installation_id for d in await yard.deliveries()} == {"d2", "d3"}
+    assert (await yard.run("cleanup")).told == {"licitaciones": 0, "deliveries": 0, "kept": 1}
+    status, told = await yard.call("GET", "/licitaciones/1-1-L125")
+    assert (status, told["codigo_externo"]) == (200, "1-1-L125")  # found in the archive
+
+
+async def test_the_archive_tables_have_the_names_that_are_promised(yard: Yard, place: Any) -> None:
+    await yard.records.insert([old_tender(1, datetime(2020, 1, 1, tzinfo=UTC))])
+    await yard.run("cleanup")
+    if place.url.startswith("sqlite"):
+        rows = await place.rows("archive_licitaciones", "id")
+    else:
+        rows = await place._run("SELECT * FROM archive.licitaciones")
+    assert [r["codigo_externo"] for r in rows] == ["1-1-L125"]
+
+
+async def test_cleanup_goes_on_over_many_batches(yard: Yard) -> None:
+    then = datetime(2020, 1, 1, tzinfo=UTC)
+    await yard.records.insert([old_tender(n, then + timedelta(hours=n)) for n in range(1300)])
+    await yard.records.insert([delivery(n, "7-1-L125", "ok", completed_at=then) for n in range(2300)])
+    await yard.records.insert([delivery(9999, "700-1-L125", "pending")])
+    assert (await yard.run("cleanup")).told == {"licitaciones": 1299, "deliveries": 2300, "kept": 1}
+
+
+async def test_a_delivery_whose_tender_is_archived_can_still_go_out(yard: Yard) -> None:
+    await yard.device()
+    await yard.publish()
+    await yard.run("ingest")
+    [code] = yard.chile.details
+    await Archiver(yard.house.engine).archive(Licitacion.kind, {"codigo_externo": code}, "fecha_publicacion")
+    assert (await yard.run("dispatch")).told["sent"] == 1
+
+
+VALUES: list[dict[str, Any]] = [
+    {"descripcion": TEXT, "monto_estimado": Decimal("192000000.0123456789"), "items": [{"a": [1, None, {"ñ": TEXT}]}], "notificada": True},
+    {"descripcion": None, "monto_estimado": None, "categorias": ["85", "7"], "fecha_cierre": datetime(2025, 3, 1, 4, 5, 6, 789012, UTC)},
+    {"descripcion": "", "monto_estimado": Decimal("-0.5"), "detalle": {"x": 1.5, "y": "z", "w": True}, "codigo_estado": 0},
+]
+
+
+async def test_exports_are_read_back_row_by_row(yard: Yard, place: Any, tmp_path: Path) -> None:
+    """Point 5: one file per month of the row's own date (UTC), zstd, checksum and count proved, types as they were."""
+    import duckdb
+    import pyarrow.parquet as pq
+
+    edge = datetime(2025, 2, 28, 23, 59, 59, 999999, UTC)
+    rows = [old_tender(n, edge + timedelta(microseconds=n), **fields) for n, fields in enumerate(VALUES)]
+    await yard.records.insert(rows)
+    await yard.records.insert([delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC), sends=2, provider_ticket_id="t")])
+    await yard.run("cleanup")
+    kept = {t.id: t for t in await archived(yard, Licitacion)}
+    run = await yard.run("archive-export")
+    assert (run.outcome, run.told) == ("ok", {"files": 3, "rows": 4, "dropped": 0})
+    found = {e.path: e for e in await exports(yard)}
+    assert list(found) == [
+        "licitaciones/year=2025/month=02/part-00001.parquet", "licitaciones/year=2025/month=03/part-00001.parquet",
+        "notification_deliveries/year=2025/month=01/part-00001.parquet",
+    ]  # fmt: skip
+    for path, export in found.items():
+        file = tmp_path / "artifacts" / path
+        assert (export.status, export.checksum) == ("verified", hashlib.sha256(file.read_bytes()).hexdigest())
+        assert pq.ParquetFile(file).metadata.row_group(0).column(0).compression == "ZSTD"
+        assert export.verified_at is not None
+        assert export.drop_eligible_at == export.verified_at + timedelta(days=30)
+    back = [row for path in found if path.startswith("lic") for row in pq.ParquetFile(tmp_path / "artifacts" / path).read().to_pylist()]
+    assert len(back) == 3
+    for row in back:
+        tender = kept[row["id"]]
+        for name, type in Licitacion.kind.types.items():
+            told = json.loads(row[name]) if type == "json" and row[name] is not None else row[name]
+            assert told == getattr(tender, name), name
+    counted = duckdb.sql(
+        f"SELECT count(*), sum(monto_estimado), min(fecha_publicacion)::VARCHAR FROM '{tmp_path}/artifacts/licitaciones/**/*.parquet'"
+    )
+    assert counted.fetchall()[0][:2] == (3, Decimal("191999999.5123456789"))
+    assert (await yard.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
+
+
+async def test_a_row_that_is_archived_later_goes_into_a_further_part(yard: Yard) -> None:
+    then = datetime(2025, 2, 3, tzinfo=UTC)
+    await yard.records.insert([old_tender(1, then)])
+    await yard.run("cleanup")
+    await yard.run("archive-export")
+    await yard.records.insert([old_tender(2, then)])
+    await yard.run("cleanup")
+    await yard.run("archive-export")
+    assert [(e.month, e.part, e.row_count) for e in await exports(yard)] == [("2025-02", 1, 1), ("2025-02", 2, 1)]
+
+
+async def test_large_months_are_cut_into_parts(yard: Yard) -> None:
+    await yard.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
+    for _ in range(3):  # an archiver of its own each time, as after a restart
+        await Archiver(yard.house.engine).archive(Licitacion.kind, {}, "fecha_publicacion", batch=6, rows=10)
+    made = await Archiver(yard.house.engine).export(Licitacion.kind, "fecha_publicacion", rows=10)
+    assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
+
+
+async def test_rows_that_came_to_the_archive_without_an_export_are_given_to_one(yard: Yard) -> None:
+    """By another hand, or before exports were opened at the archiving."""
+    await yard.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
+    assert await yard.house.store.archive(query(Licitacion, limit=24)) == 24
+    await yard.run("cleanup")
+    made = await Archiver(yard.house.engine).export(Licitacion.kind, "fecha_publicacion", rows=10)
+    assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
+    found = [r async for page in yard.house.store.scan(query(Licitacion, archived=True)) for r in page]
+    assert len(found) == 25
+
+
+async def test_no_row_comes_to_an_export_that_is_being_written(yard: Yard) -> None:
+    """The archiver had the export in hand when it was closed: its next rows go into the next part."""
+    then = datetime(2025, 2, 1, tzinfo=UTC)
+    archiver = Archiver(yard.house.engine)
+    await yard.records.insert([old_tender(1, then)])
+    assert await archiver.archive(Licitacion.kind, {}, "fecha_publicacion") == 1
+    [export] = await exports(yard)
+    await yard.run("archive-export")
+    await yard.records.insert([old_tender(2, then)])
+    assert await yard.house.store.archive(query(Licitacion), export.id) == 0
+    assert await archiver.archive(Licitacion.kind, {}, "fecha_publicacion") == 1
+    await yard.run("archive-export")
+    assert [(e.status, e.part, e.row_count) for e in await exports(yard)] == [("verified", 1, 1), ("verified", 2, 1)]
+
+
+async def test_an_export_without_rows_is_forgotten(yard: Yard) -> None:
+    """Opened for rows that were gone before they could be given to it."""
+    await Archiver(yard.house.engine)._open(Licitacion.kind, datetime(2025, 2, 1, tzinfo=UTC), "filling")
+    assert (await yard.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
+    assert await exports(yard) == []
+
+
+async def test_what_waits_for_its_export_is_told(yard: Yard) -> None:
+    await yard.records.insert([old_tender(n, datetime(2025, 2, n, tzinfo=UTC)) for n in (1, 2, 3)])
+    await yard.house.store.archive(query(Licitacion, limit=1))
+    await yard.run("cleanup")
+
+    async def told() -> tuple[int, int, int]:
+        found = {a["table"]: a for a in await Outlook(yard.house.engine).archives()}["licitaciones"]
+        return found["rows"], found["not_exported"], found["exports"]
+
+    assert await told() == (3, 3, 0)
+    await yard.run("archive-export")
+    assert await told() == (3, 0, 1)
+
+
+async def test_nothing_is_dropped_from_an_archive_with_columns_that_are_not_declared(new_yard: NewYard, place: Any) -> None:
+    yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
+    await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
+    await yard.run("cleanup")
+    table = "archive_licitaciones" if place.url.startswith("sqlite") else "archive.licitaciones"
+    await altered(place, f"ALTER TABLE {table} ADD COLUMN nota_interna TEXT")
+    try:
+        run = await yard.run("archive-export")
+        assert (run.outcome, run.told["dropped"]) == ("error", 0)
+        assert "nota_interna" in (run.message or "")
+        assert len(await archived(yard, Licitacion)) == 1
+    finally:
+        await altered(place, f"ALTER TABLE {table} DROP COLUMN nota_interna")
+    assert (await yard.run("archive-export")).told["dropped"] == 1
+
+
+async def test_rows_are_dropped_only_after_their_date_and_only_if_verified(new_yard: NewYard) -> None:
+    """ARCHIVE_DROP_AFTER_DAYS, ARCHIVE_DROP: the cycle drops; drop_eligible_at is kept to."""
+    yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="10")
+    await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
+    await yard.run("cleanup")
+    assert (await yard.run("archive-export")).told == {"files": 1, "rows": 1, "dropped": 0}
+    await yard.later(9.9 * 86400)
+    assert (await yard.run("archive-export")).told["dropped"] == 0
+    await yard.later(0.2 * 86400)
+    assert (await yard.run("archive-export")).told["dropped"] == 1
+    assert await archived(yard, Licitacion) == []
+    [export] = await exports(yard)
+    assert (export.status, export.dropped_at is not None) == ("dropped", True)
+    assert (await yard.run("archive-export")).told["dropped"] == 0
+
+
+async def test_an_interrupted_export_leaves_nothing_marked_and_is_finished_next_time(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
+    await yard.run("cleanup")
+    artifacts = yard.house.artifacts
+
+    async def broken(*args: Any, **kwargs: Any) -> str:
+        raise ArtifactError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(artifacts), "put", broken)
+        run = await yard.run("archive-export")
+        assert run.outcome == "error"
+        assert "the disk is full" in (run.message or "")
+    [export] = await exports(yard)
+    assert (export.status, export.verified_at, export.drop_eligible_at, export.row_count) == ("written", None, None, 0)
+    assert await Archiver(yard.house.engine).drop(Licitacion.kind) == 0
+    assert len(await archived(yard, Licitacion)) == 3
+    assert (await yard.run("archive-export")).told == {"files": 1, "rows": 3, "dropped": 0}
+    assert [(e.status, e.part, e.row_count) for e in await exports(yard)] == [("verified", 1, 3)]
+
+
+@pytest.mark.parametrize("how", ["other bytes", "cut", "gone"])
+async def test_a_corrupted_upload_is_caught_and_nothing_is_dropped(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
+    await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
+    await yard.run("cleanup")
+    artifacts = yard.house.artifacts
+    put = type(artifacts).put
+
+    async def damaged(self: Any, path: str, body: Any, **options: Any) -> str:
+        data = Path(body).read_bytes()
+        url: str = await put(self, path, data[:-7] if how == "cut" else data[:50] + b"X" + data[51:], **options)
+        if how == "gone":
+            await self.delete(path)
+        return url
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(artifacts), "put", damaged)
+        run = await yard.run("archive-export")
+        assert (run.outcome, run.told["dropped"]) == ("error", 0)
+    [export] = await exports(yard)
+    assert (export.status, export.verified_at) == ("written", None)
+    assert len(await archived(yard, Licitacion)) == 3
+    run = await yard.run("archive-export")
+    assert (run.outcome, run.told["files"], run.told["dropped"]) == ("ok", 1, 3)
+
+
+async def test_one_kinds_fault_does_not_keep_the_other_from_its_export(yard: Yard) -> None:
+    """A decimal that does not fit is told; nothing of it is dropped."""
+    await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC), monto_estimado=Decimal("0.00000000001"))])
+    await yard.records.insert([delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC))])
+    await yard.run("cleanup")
+    run = await yard.run("archive-export")
+    assert (run.outcome, run.told["files"]) == ("error", 1)
+    assert "monto_estimado" in (run.message or "")
+
+
+async def test_exports_go_to_a_bucket(new_yard: NewYard, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ARCHIVE_BUCKET, ARCHIVE_REGION, ARCHIVE_ENDPOINT."""
+    import pyarrow.parquet as pq
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, s3.environ[name])
+    bucket = f"archivo-{id(new_yard)}"
+    client = s3.client()
+    client.create_bucket(Bucket=bucket)
+    yard: Yard = await new_yard(ARCHIVE_BUCKET=bucket, ARCHIVE_REGION="us-east-1", ARCHIVE_ENDPOINT=s3.endpoint)
+    await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
+    await yard.run("cleanup")
+    run = await yard.run("archive-export")
+    assert (run.outcome, run.told["rows"]) == ("ok", 3), run.message
+    body = client.get_object(Bucket=bucket, Key="licitaciones/year=2025/month=02/part-00001.parquet")["Body"].read()
+    assert pq.ParquetFile(io.BytesIO(body)).metadata.num_rows == 3
+
+
+async def test_a_bucket_that_is_not_there_is_an_error_and_marks_nothing(
+    new_yard: NewYard, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, s3.environ[name])
+    yard: Yard = await new_yard(ARCHIVE_BUCKET="none-such", ARCHIVE_REGION="us-east-1", ARCHIVE_ENDPOINT=s3.endpoint)
+    await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
+    await yard.run("cleanup")
+    assert (await yard.run("archive-export")).outcome == "error"
+    assert [(e.status, e.verified_at) for e in await exports(yard)] == [("filling", None)]
+
+
+async def test_columns_of_a_scan_are_those_of_its_rows(yard: Yard) -> None:
+    """scan_columns is scan, turned: the same values, JSON as text."""
+    await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC), **VALUES[n % 3]) for n in range(7)])
+    asked = query(Licitacion, order="-codigo_externo")
+    rows = [row async for page in yard.house.store.scan(asked) for row in page]
+    columns: dict[str, list[Any]] = {name: [] for name in Licitacion.kind.columns}
+    sizes = []
+    async for page in yard.house.store.scan_columns(asked, 3):
+        sizes.append(len(page["id"]))
+        for name, values in page.items():
+            columns[name] += values
+    assert sizes == [3, 3, 1]
+    for name, type in Licitacion.kind.types.items():
+        told = [json.loads(v) if type == "json" and v is not None else v for v in columns[name]]
+        assert told == [row[name] for row in rows], name
+
+
+@pytest.mark.parametrize(
+    ("moment", "months", "before"),
+    [
+        ((2026, 11, 16), 12, (2025, 11, 16)),
+        ((2026, 3, 31), 1, (2026, 2, 28)),
+        ((2024, 3, 31), 1, (2024, 2, 29)),
+        ((2026, 1, 5), 1, (2025, 12, 5)),
+    ],
+)
+def test_months(moment: tuple[int, int, int], months: int, before: tuple[int, int, int]) -> None:
+    assert months_before(datetime(*moment, tzinfo=UTC), months) == datetime(*before, tzinfo=UTC)

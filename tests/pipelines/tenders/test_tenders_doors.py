@@ -1,0 +1,274 @@
+"""The pipeline's doors: HTTP routes, commands, settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipelines.tenders.conftest import Yard, environ_of
+
+from esclusa.app import open_bare, open_house
+from esclusa.cli import code_of
+from esclusa.engine.outlook import Outlook
+from esclusa.model.errors import SettingsError
+from esclusa.pipelines.tenders import app
+from esclusa.settings import load
+from esclusa.simulators import Played
+
+BODY = {
+    "installation_id": "i-1",
+    "push_token": "ExponentPushToken[abc]",
+    "platform": "ios",
+    "preferences": {
+        "enabled": True, "regions": [" Región del Biobío"], "categories": ["8512"], "buyers": ["7375"], "amount_min": 1000,
+        "amount_max": 2e9,
+        "keywords": ["hospital"], "quiet_hours": {"start": "22:00", "end": "07:00", "timezone": "America/Santiago"},
+    },
+}  # fmt: skip
+
+
+async def test_a_device_registers_and_registers_again(yard: Yard, place: Any) -> None:
+    """POST /devices: only the first two are required; posting again replaces the preferences and reactivates."""
+    status, told = await yard.call("POST", "/devices", BODY)
+    assert (status, told["created"], told["active"], told["platform"]) == (200, True, True, "ios")
+    assert told["preferences"]["regions"] == ["Región del Biobío"]
+    [row] = await place.rows("notification_preferences", "id")
+    assert row["installation_id"] == "i-1"
+    await yard.house.operator("test").move("device_installations", "inactive", reason="test", ids=["i-1"], fields={"active": False})
+    assert not (await yard.installation("i-1")).active
+    status, told = await yard.call("POST", "/devices", {"installation_id": "i-1", "push_token": "ExpoPushToken[new]"})
+    assert (status, told["created"], told["active"], told["push_token"], told["platform"]) == (200, False, True, "ExpoPushToken[new]", None)
+    assert told["preferences"] == {
+        "enabled": True, "regions": [], "categories": [], "buyers": [], "keywords": [], "amount_min": None, "amount_max": None,
+        "quiet_hours": None,
+    }  # fmt: skip
+    assert len(await place.rows("device_installations", "id")) == 1
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"installation_id": None}, "installation_id"),
+    ({"installation_id": " "}, "installation_id"),
+    ({"installation_id": "x\0y"}, "installation_id"),
+    ({"push_token": "abc"}, "push_token"),
+    ({"push_token": "ExponentPushToken[]"}, "push_token"),
+    ({"push_token": 5}, "push_token"),
+    ({"platform": "windows"}, "platform"),
+    ({"preference": {}}, "preference"),
+    ({"preferences": {"region": ["x"]}}, "preferences.region"),
+    ({"preferences": {"regions": "x"}}, "preferences.regions"),
+    ({"preferences": {"regions": [5]}}, "preferences.regions.0"),
+    ({"preferences": {"keywords": [""]}}, "preferences.keywords.0"),
+    ({"preferences": {"amount_min": -1}}, "preferences.amount_min"),
+    ({"preferences": {"amount_min": "much"}}, "preferences.amount_min"),
+    ({"preferences": {"amount_min": 5, "amount_max": 4}}, "preferences"),
+    ({"preferences": {"quiet_hours": {"start": "25:00", "end": "07:00"}}}, "preferences.quiet_hours.start"),
+    ({"preferences": {"quiet_hours": {"start": "22:00"}}}, "preferences.quiet_hours.end"),
+    (
+        {"preferences": {"quiet_hours": {"start": "22:00", "end": "07:00", "timezone": "Chile/Nowhere"}}},
+        "preferences.quiet_hours.timezone",
+    ),
+    ({"preferences": {"quiet_hours": {"start": "22:00", "end": "22:00"}}}, "preferences.quiet_hours"),
+]
+
+
+async def test_a_refusal_names_the_field_and_stores_nothing(yard: Yard, place: Any) -> None:
+    for change, field in REFUSED:
+        body = {k: v for k, v in {**BODY, **change}.items() if v is not None}
+        status, told = await yard.call("POST", "/devices", body)
+        assert status == 422, (change, told)
+        assert f"body.{field}" in [fault["where"] for fault in told["faults"]]
+        assert field.rpartition(".")[2] in told["detail"]
+    assert await place.rows("device_installations", "id") == []
+    assert await place.rows("notification_preferences", "id") == []
+
+
+async def test_a_body_that_is_no_json_is_refused(yard: Yard) -> None:
+    status, told = await yard.call("POST", "/devices", data=b'{"installation_id": ', headers={"Content-Type": "application/json"})
+    assert (status, told["title"]) == (400, "The body is not JSON")
+
+
+async def test_delete_forgets_a_device_once(yard: Yard, place: Any) -> None:
+    """DELETE of an unknown device: 404."""
+    await yard.call("POST", "/devices", BODY)
+    assert await yard.call("DELETE", "/devices/i-1") == (204, None)
+    assert await place.rows("notification_preferences", "id") == []
+    status, told = await yard.call("DELETE", "/devices/i-1")
+    assert (status, told["type"]) == (404, "urn:esclusa:problem:not-found")
+    assert (await yard.call("GET", "/devices/i-1"))[0] == 404
+
+
+async def test_tenders_are_listed_with_filters_and_a_cursor(yard: Yard) -> None:
+    codes = await yard.publish(5)
+    await yard.run("ingest")
+    status, page = await yard.call("GET", "/licitaciones?limit=3")
+    assert (status, len(page["items"])) == (200, 3)
+    _, rest = await yard.call("GET", f"/licitaciones?limit=3&after={page['next']}")
+    assert {t["codigo_externo"] for t in page["items"] + rest["items"]} == set(codes)
+    assert rest["next"] is None
+    _, some = await yard.call("GET", "/licitaciones?monto_estimado__gte=2000000&codigo_organismo=6920")
+    assert [t["codigo_organismo"] for t in some["items"]] == ["6920", "6920"]
+    status, told = await yard.call("GET", "/licitaciones?color=rojo")
+    assert (status, "color" in told["detail"]) == (400, True)
+    status, one = await yard.call("GET", f"/licitaciones/{codes[0]}")
+    assert (status, one["codigo_externo"], one["notificada"]) == (200, codes[0], False)
+    assert (await yard.call("GET", "/licitaciones/9-9-L199"))[0] == 404
+
+
+async def test_deliveries_are_listed_and_failed_ones_retried(yard: Yard) -> None:
+    for name in ("a", "b"):
+        yard.expo.devices[await yard.device(name)] = {"ticket": "MessageTooBig"}
+    await yard.publish()
+    await yard.run("ingest")
+    await yard.run("dispatch")
+    status, page = await yard.call("GET", "/deliveries?status=failed")
+    assert (status, len(page["items"])) == (200, 2)
+    assert {d["last_error_code"] for d in page["items"]} == {"MessageTooBig"}
+    assert page["items"][0]["attempt_count"] == 1
+    [code] = yard.chile.details
+    related = await Outlook(yard.house.engine).related("licitaciones", code)
+    assert {(r["way"], r["table"], len(r["items"])) for r in related} == {
+        ("from", "notification_events", 1), ("from", "notification_deliveries", 2),
+    }  # fmt: skip
+    status, told = await yard.call("POST", "/deliveries/retry?installation_id=a&dry_run=true")
+    assert (status, told["matched"], told["moved"]) == (200, 1, 0)
+    assert (await yard.call("POST", "/deliveries/retry?installation_id=a"))[1]["moved"] == 1
+    assert (await yard.call("POST", "/deliveries/retry"))[1]["moved"] == 1
+    assert {d.status for d in await yard.deliveries()} == {"pending"}
+    await yard.run("dispatch")
+    first = (await yard.call("GET", "/deliveries?status=failed&limit=1"))[1]
+    rest = (await yard.call("GET", f"/deliveries?status=failed&after={first['next']}"))[1]
+    assert {d["installation_id"] for d in first["items"] + rest["items"]} == {"a", "b"}
+    assert len((await yard.call("GET", "/deliveries?status=failed&status=sent"))[1]["items"]) == 2
+    assert (await yard.call("GET", "/deliveries?status=nowhere"))[0] == 400
+    assert (await yard.call("POST", "/deliveries/retry?nothing=1"))[0] == 400
+
+
+async def test_runs_are_listed_by_short_or_full_name(yard: Yard) -> None:
+    """GET /worker-runs?worker=dispatch; each run is a row with its counters and its duration."""
+    await yard.sent()
+    for name in ("dispatch", "tenders.dispatch"):
+        status, page = await yard.call("GET", f"/worker-runs?worker={name}")
+        assert (status, len(page["items"])) == (200, 1)
+        [run] = page["items"]
+        assert (run["cycle"], run["outcome"], run["counters"]["sent"]) == ("tenders.dispatch", "ok", 1)
+        assert run["counters"]["invalidated"] == 0
+        assert run["duration_ms"] >= 0
+    assert len((await yard.call("GET", "/worker-runs"))[1]["items"]) == 2
+    assert (await yard.call("GET", "/worker-runs?worker=none"))[0] == 404
+    text = (await yard.web.get(f"{yard.url}/metrics")).status
+    assert text == 200
+
+
+# the command line, with simulators in processes of their own
+
+
+@pytest.fixture
+def cli(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    with Played("chilecompra") as chile, Played("expo") as expo:
+        for name, value in environ_of(place, tmp_path, chile.url, expo.url).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(tmp_path)
+
+        def run(*args: str) -> int:
+            return code_of(list(args), open_house=open_house, open_bare=open_bare)
+
+        run.chile, run.expo = chile.url, expo.url  # type: ignore[attr-defined]
+        yield run
+
+
+def post(url: str, body: Any) -> Any:
+    import urllib.request
+
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return json.loads(urllib.request.urlopen(request).read())
+
+
+def test_the_commands(cli: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """devices import, ingest|dispatch|receipts|cleanup|archive-export --once, drop-exported; exit codes and answers."""
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    lines = [BODY | {"installation_id": f"i{n}", "preferences": {}} for n in range(3)]
+    file = tmp_path / "devices.ndjson"
+    file.write_text("\n".join(json.dumps(line) for line in [*lines, BODY | {"push_token": "no"}]) + "\nno json\n", encoding="utf-8")
+    assert cli("tenders", "devices", "import", str(file), "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["created"], told["known"], [e["row"] for e in told["errors"]]) == (3, 0, [4, 5])
+    assert "push_token" in told["errors"][0]["error"]
+    file.write_text("\n".join(json.dumps(line) for line in [*lines, lines[0]]), encoding="utf-8")
+    assert cli("tenders", "devices", "import", str(file), "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"created": 0, "known": 4, "errors": []}
+
+    today = f"{datetime.now(ZoneInfo('America/Santiago')):%Y-%m-%d}"
+    post(f"{cli.chile}/_tenders", {"count": 2, "day": today})
+    assert cli("tenders", "ingest", "--once", "--json") == 0
+    run = json.loads(capsys.readouterr().out)
+    assert (run["cycle"], run["outcome"], run["counters"]["new"], run["counters"]["deliveries"]) == ("tenders.ingest", "ok", 2, 6)
+    assert cli("tenders", "dispatch", "--once", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counters"]["sent"] == 6
+    monkeypatch.setenv("ESCLUSA_CLOCK_OFFSET_SECONDS", "1000")
+    assert cli("tenders", "receipts", "--once", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counters"]["ok"] == 6
+    monkeypatch.setenv("ESCLUSA_CLOCK_OFFSET_SECONDS", str(400 * 86400))
+    assert cli("tenders", "cleanup", "--once", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counters"] == {"licitaciones": 2, "deliveries": 6, "kept": 0}
+    assert cli("tenders", "archive-export", "--once", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counters"] == {"files": 2, "rows": 8, "dropped": 0}
+    assert cli("tenders", "drop-exported", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"dropped": {"licitaciones": 0, "notification_deliveries": 0}}
+    monkeypatch.setenv("ESCLUSA_CLOCK_OFFSET_SECONDS", str(431 * 86400))
+    assert cli("tenders", "drop-exported", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"dropped": {"licitaciones": 2, "notification_deliveries": 6}}
+
+
+def test_exit_codes(cli: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Blocked exits 1, partial 5, a wrong setting 3, a missing file 2."""
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    post(f"{cli.chile}/_state", {"quota": 0})
+    assert cli("tenders", "ingest", "--once", "--json") == 1
+    run = json.loads(capsys.readouterr().out)
+    assert (run["outcome"], "quota" in run["message"]) == ("blocked", True)
+    post(f"{cli.chile}/_state", {"quota": 100})
+    post(f"{cli.chile}/_tenders", {"count": 1, "day": f"{datetime.now(ZoneInfo('America/Santiago')):%Y-%m-%d}"})
+    (tmp_path / "d.ndjson").write_text(json.dumps({"installation_id": "a", "push_token": "ExponentPushToken[a]"}), encoding="utf-8")
+    assert cli("tenders", "devices", "import", "d.ndjson") == 0
+    post(f"{cli.expo}/_devices", {"ExponentPushToken[a]": {"ticket": "MessageTooBig"}})
+    assert cli("tenders", "ingest", "--once") == 0
+    capsys.readouterr()
+    assert cli("tenders", "dispatch", "--once", "--json") == 5
+    assert json.loads(capsys.readouterr().out)["outcome"] == "partial"
+    assert cli("tenders", "devices", "import", "none.ndjson") == 2
+    monkeypatch.setenv("CLEANUP_CRON", "every day")
+    assert cli("tenders", "ingest", "--once") == 3
+    assert "CLEANUP_CRON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WORKER_INTERVAL_MINUTES", "0"), ("DISPATCH_INTERVAL_MINUTES", "soon"), ("ARCHIVE_EXPORT_CRON", "61 * * * *"),
+        ("TENDERS_TIMEZONE", "Chile/None"), ("CHILECOMPRA_API_URL", "mercadopublico.cl"), ("EXPO_API_URL", "https://user:key@exp.host"),
+        ("HOT_MONTHS", "0"), ("ARCHIVE_DROP_AFTER_DAYS", "-1"), ("ARCHIVE_ENDPOINT", "here"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_named(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        load(environ={"ESCLUSA_PIPELINES": "tenders", name: value})
+
+
+def test_the_schedules_and_who_runs_alone() -> None:
+    """The five cycles, when they run, and which run alone in the cluster."""
+    [plan] = load(environ={"ESCLUSA_PIPELINES": "tenders"}).plans
+    assert {c.name: (str(c.schedule), c.alone) for c in plan.cycles} == {
+        "tenders.ingest": ("every 2m", True),
+        "tenders.dispatch": ("every 1m", False),
+        "tenders.receipt": ("every 1m", False),
+        "tenders.cleanup": ("cron 17 3 * * * (America/Santiago)", True),
+        "tenders.archive-export": ("cron 47 3 * * * (America/Santiago)", True),
+    }
+    told = list(app.checks_(plan.settings))  # type: ignore[misc]
+    assert "CHILECOMPRA_TICKET" in told[0]

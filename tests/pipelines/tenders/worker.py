@@ -1,0 +1,49 @@
+"""A worker process of its own: runs one cycle once, and kills itself at the point that KILL_AT names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Any
+
+from esclusa.app import open_house
+from esclusa.pipelines.tenders.chilecompra import ChileCompra
+from esclusa.pipelines.tenders.expo import Expo
+from esclusa.settings import load
+
+KILL_AT = os.environ.get("KILL_AT", "")
+
+
+def killing(function: Any, name: str) -> Any:
+    """The same, with the points ``before NAME``, ``late NAME`` (before it, after a while), ``after NAME`` and, for its n-th answer,
+    ``after NAME n``."""
+    answers = 0
+
+    async def marked(*args: Any, **kwargs: Any) -> Any:
+        nonlocal answers
+        if f"late {name}" == KILL_AT:
+            await asyncio.sleep(1.0)
+        if KILL_AT in (f"before {name}", f"late {name}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = await function(*args, **kwargs)
+        answers += 1
+        if KILL_AT in (f"after {name}", f"after {name} {answers}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    return marked
+
+
+async def main(cycle: str) -> None:
+    Expo.send = killing(Expo.send, "send")  # type: ignore[method-assign]
+    Expo.receipts = killing(Expo.receipts, "receipts")  # type: ignore[method-assign]
+    ChileCompra.detail = killing(ChileCompra.detail, "detail")  # type: ignore[method-assign]
+    async with open_house(load()) as house, house.engine.running() as engine:
+        engine.store.settle = killing(engine.store.settle, "settle")  # type: ignore[method-assign]
+        engine.store.insert_if_new = killing(engine.store.insert_if_new, "insert")  # type: ignore[method-assign]
+        await engine.run_cycle(cycle)
+
+
+asyncio.run(main(sys.argv[1]))

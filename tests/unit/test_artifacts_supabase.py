@@ -1,0 +1,169 @@
+"""Supabase Storage: errors that stand in the body, keys that its characters allow, settings; Supabase's own client as the oracle."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from support.supabase import supabase_bucket
+
+from esclusa.artifacts import open_artifacts
+from esclusa.artifacts.supabase import SupabaseArtifacts, key_of, path_of
+from esclusa.http import session
+from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing, SettingsError
+from esclusa.simulators import Played
+from esclusa.simulators.supabase import SERVICE_KEY, Supabase
+
+
+@pytest.fixture
+async def simulator() -> AsyncIterator[tuple[Supabase, str]]:
+    made = Supabase()
+    yield made, await made.start()
+    await made.stop()
+
+
+@pytest.fixture
+async def kept(simulator: tuple[Supabase, str]) -> AsyncIterator[Any]:
+    store = open_artifacts("supabase://media", environ={"SUPABASE_URL": simulator[1], "SUPABASE_SERVICE_KEY": SERVICE_KEY})
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[Played]:
+    with Played("supabase") as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", ["a/b.jpg", "x!y", "x!21y", "año/ñ.jpg", "50%.png", "#~[]", "!", "a b&c", "日本"])
+def test_keys_hold_only_what_supabase_takes_and_lead_back(path: str) -> None:
+    key = key_of(path)
+    assert set(key) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/!.*'()&$=@;:+,?- ")
+    assert path_of(key) == path
+
+
+def test_different_paths_have_different_keys_and_beginnings_stay_beginnings() -> None:
+    names = ["ñ", "!C3!B1", "%C3%B1", "n!", "n%21", "n!21"]
+    assert len({key_of(name) for name in names}) == len(names)
+    assert key_of("año/x").startswith(key_of("año/"))
+
+
+async def test_the_public_address_is_one_that_a_reader_without_a_key_can_use(kept: Any) -> None:
+    address = await kept.put("media/1-456_789%2F.jpg", b"picture", content_type="image/jpeg")
+    async with session() as http, http.get(address) as answer:
+        assert (answer.status, answer.content_type, await answer.read()) == (200, "image/jpeg", b"picture")
+    async with session() as http, http.get(kept.public_url("none.jpg")) as answer:
+        assert answer.status == 400  # as Supabase does
+        assert (await answer.json())["statusCode"] == "404"
+
+
+async def test_what_the_server_says_in_the_body_is_what_is_told(simulator: tuple[Supabase, str], kept: Any) -> None:
+    server, _ = simulator
+    bucket = server.buckets["media"]
+    with pytest.raises(ArtifactMissing, match="Object not found"):
+        await kept.get("none")
+    await kept.put("x", b"1", create=True)
+    with pytest.raises(ArtifactExists):
+        await kept.put("x", b"2", create=True)
+    bucket.file_size_limit = 10
+    with pytest.raises(ArtifactError, match=r"413.*EntityTooLarge.*exceeded the maximum allowed size"):
+        await kept.put("big", b"x" * 11)
+    bucket.file_size_limit, bucket.allowed_mime_types = None, ["image/*"]
+    with pytest.raises(ArtifactError, match="mime type text/html is not supported"):
+        await kept.put("page", b"<html>", content_type="text/html")
+    await kept.put("picture", b"x", content_type="image/png")
+    for fault, words in (
+        (
+            {"status": 429, "body": {"statusCode": "429", "error": "too_many_connections", "code": "SlowDown", "message": "Too many"}},
+            "SlowDown",
+        ),
+        ({"status": 544, "body": {"statusCode": "544", "code": "DatabaseTimeout", "message": "timed out"}}, "DatabaseTimeout"),
+        ({"status": 500, "body": {"statusCode": "500", "error": "Internal", "message": "broke"}}, "broke"),
+        ({"fault": "html"}, "HTTP 502"),
+        ({"fault": "cut"}, "read it"),
+    ):
+        server.order("/storage/v1/object/media/picture", **fault)
+        with pytest.raises(ArtifactError, match=words) as caught:
+            await kept.get("picture")
+        assert not isinstance(caught.value, ArtifactMissing)
+    server.buckets.clear()
+    with pytest.raises(ArtifactError, match="Bucket not found") as lost:
+        await kept.get("x")
+    assert not isinstance(lost.value, ArtifactMissing)
+
+
+async def test_a_wrong_key_a_missing_bucket_and_a_silent_server_are_told_when_it_opens(simulator: tuple[Supabase, str]) -> None:
+    _, url = simulator
+    for store, words in (
+        (SupabaseArtifacts("media", address=url, key="wrong-and-secret"), "Invalid Compact JWS"),
+        (SupabaseArtifacts("nobody", address=url, key=SERVICE_KEY), "Bucket not found"),
+        (SupabaseArtifacts("media", address="http://127.0.0.1:9", key=SERVICE_KEY), "127.0.0.1:9"),
+    ):
+        with pytest.raises(ArtifactError, match=words) as caught:
+            await store.open()
+        assert "wrong-and-secret" not in str(caught.value) + repr(store)
+        assert SERVICE_KEY not in str(caught.value)
+        with pytest.raises(ArtifactError, match="not open"):
+            await store.get("x")
+
+
+@pytest.mark.parametrize(
+    ("url", "environ", "named"),
+    [
+        ("supabase://media", {}, "SUPABASE_URL"),
+        ("supabase://media", {"SUPABASE_URL": "x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "SUPABASE_URL"),
+        ("supabase://media", {"SUPABASE_URL": "https://key@x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "SUPABASE_URL"),
+        ("supabase://media", {"SUPABASE_URL": "https://x.supabase.co"}, "SUPABASE_SERVICE_KEY"),
+        ("supabase://media", {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "a\nb"}, "SUPABASE_SERVICE_KEY"),
+        (
+            "supabase://media",
+            {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY_FILE": "/none/at/all"},
+            "SUPABASE_SERVICE_KEY_FILE",
+        ),
+        ("supabase://", {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "ESCLUSA_ARTIFACTS"),
+        ("supabase://media/prefix", {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "ESCLUSA_ARTIFACTS"),
+        ("supabase://key@media", {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "SUPABASE_SERVICE_KEY"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(url: str, environ: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        open_artifacts(url, environ=environ)
+
+
+def test_the_public_address_may_be_another_one() -> None:
+    environ = {"SUPABASE_URL": "https://x.supabase.co/", "SUPABASE_SERVICE_KEY": "k"}
+    assert open_artifacts("supabase://media", environ=environ).public_url("a/ñ.jpg") == (
+        "https://x.supabase.co/storage/v1/object/public/media/a/%21C3%21B1.jpg"
+    )
+    store = open_artifacts("supabase://media", environ=environ, public_url="https://cdn.example/media")
+    assert store.public_url("a.jpg") == "https://cdn.example/media/a.jpg"
+
+
+async def test_supabases_own_client_sees_what_ours_wrote_and_the_other_way_round(played: Played) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import storage3
+    from storage3.exceptions import StorageApiError
+
+    url, environ = supabase_bucket(played)
+    name = url.removeprefix("supabase://")
+    store = open_artifacts(url, environ=environ)
+    await store.open()
+    client = storage3.create_client(f"{played.url}/storage/v1/", {"Authorization": f"Bearer {SERVICE_KEY}"}, is_async=True)
+    theirs = client.from_(name)
+    await store.put("a/b c.jpg", b"ours", content_type="image/jpeg")
+    assert await theirs.download("a/b c.jpg") == b"ours"
+    assert await theirs.get_public_url("a/b c.jpg") == store.public_url("a/b c.jpg")
+    await theirs.upload("x/y.png", b"theirs", {"content-type": "image/png"})
+    assert await store.get("x/y.png") == b"theirs"
+    with pytest.raises(StorageApiError) as caught:
+        await theirs.upload("x/y.png", b"again")
+    assert (str(caught.value.status), caught.value.code) == ("409", "Duplicate")
+    with pytest.raises(StorageApiError, match="Invalid key"):
+        await theirs.upload("ñ.png", b"x")
+    assert [info.path async for info in store.list()] == ["a/b c.jpg", "x/y.png"]
+    await store.close()
+    await client.session.aclose()

@@ -1,0 +1,147 @@
+"""Firestore's limits: what is too large, too long or too deep is refused by name, and everything else comes back as it went in."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from conformance.helpers import assert_chain, ending, everything, look, put, settled, take
+from conformance.kinds import WORK, Job, Note, Post, Sample
+
+from esclusa.model.effects import Add, Create
+from esclusa.model.errors import BadRecord
+from esclusa.model.record import Ref
+from esclusa.model.settlement import Known, Rejected, Settled
+from esclusa.stores.firestore.codec import Document, encode_json, stored_size
+
+pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
+
+
+async def test_a_record_over_the_limit_is_refused_by_name_and_size(store: Any) -> None:
+    with pytest.raises(BadRecord, match=r"t_jobs big: it would take 1,1\d\d,\d\d\d bytes; a Firestore document holds 1,048,576"):
+        await store.insert([Job(id="small"), Job(id="big", result="x" * 1_100_000)])
+    assert await everything(store, Job) == []
+
+
+async def test_the_size_is_counted_as_firestore_counts_it(store: Any) -> None:
+    """Whole numbers take 8 bytes each, however small they are: a message half as long is too large a document."""
+    with pytest.raises(BadRecord, match="t_samples numbers: it would take 1,1"):
+        await store.insert([Sample(name="numbers", items=[1] * 140_000)])
+    await put(store, Sample(name="numbers", items=[1] * 120_000), Sample(name="text", text="x" * 1_000_000))
+
+
+async def test_a_settlement_that_makes_a_record_too_large_is_rejected_and_the_others_go_through(store: Any) -> None:
+    await put(store, *[Job(id=f"j{n}", lane="x" * 900_000 if n == 1 else "a") for n in range(3)])
+    leases = sorted(await take(store, WORK), key=lambda lease: lease.ref.id)
+    verdicts = await store.settle([ending(lease, "done", fields={"result": "x" * 200_000}) for lease in leases])
+    assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
+    assert "t_jobs j1: it would take 1,1" in verdicts[1].why
+    await assert_chain(store, leases[1].ref, [("pending", "working")])
+    await settled(store, ending(leases[1], "failed"))
+
+
+async def test_a_value_that_firestore_cannot_hold_rejects_its_own_settlement_only(store: Any) -> None:
+    await put(store, Post(platform="x", post_id="1"), *[Job(id=f"j{n}") for n in range(4)])
+    leases = sorted(await take(store, WORK), key=lambda lease: lease.ref.id)
+    fields = [{"rank": 1}, {"rank": 2**70}, {"result": "half \ud800"}, {}]
+    effects = [(), (Add(Post, "x:1", jobs=1),), (), (Add(Post, "x:1", jobs=1), Create(Job(id="n" * 1500)))]
+    verdicts = await store.settle([ending(x, "done", fields=f, effects=e) for x, f, e in zip(leases, fields, effects, strict=True)])
+    assert [type(v) for v in verdicts] == [Settled, Rejected, Rejected, Rejected]
+    assert (await look(store, Post, "x:1")).jobs == 0
+    assert [(await look(store, Job, x.ref.id)).status for x in leases] == ["done", "working", "working", "working"]
+
+
+async def test_a_commit_carries_500_writes_and_four_megabytes_at_most(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+    commit = store._wire.commit
+
+    async def counted(writes: Any, op: str, transaction: bytes | None = None) -> Any:
+        sizes.append((len(writes), sum(w.ByteSize() for w in writes)))
+        return await commit(writes, op, transaction)
+
+    monkeypatch.setattr(store._wire, "commit", counted)
+    await put(store, *[Job(id=f"j{n:04}") for n in range(1200)])
+    leases = await take(store, WORK, limit=1200)
+    await settled(store, *[ending(lease, "done") for lease in leases])
+    assert len(leases) == 1200
+    assert max(count for count, _ in sizes) == 500
+    await put(store, *[Job(id=f"large{n}", result="x" * 900_000) for n in range(9)])
+    assert max(size for _, size in sizes) < 4_000_000
+    leases = await take(store, WORK)
+    await settled(store, *[ending(lease, "done", fields={"result": "y" * 900_000}) for lease in leases])
+
+
+@pytest.mark.parametrize(
+    "id", ["a/b", "/", "//", ".", "..", "__x__", "____", "％", "％S", "a b\tc\n", "ñ€😀", "x" * 1400, "#?&=+%", " ", "\x01", "-", "0"]
+)
+async def test_an_id_of_any_kind_works_all_the_way(store: Any, id: str) -> None:
+    await put(store, Job(id=id, post="p/1"), Note(name=id, url="u"))
+    assert await store.insert([Job(id=id)]) == [Known(id)]
+    assert await store.insert([Note(name=id)]) == [Known(Note.kind.id_of(id))]
+    [lease] = await take(store, WORK)
+    assert lease.ref.id == id
+    await settled(store, ending(lease, "done"))
+    assert [job.id for job in await everything(store, Job, where={"id": id})] == [id]
+    await assert_chain(store, Ref(Job.kind, id), [("pending", "working"), ("working", "done")])
+
+
+async def test_a_key_may_be_longer_than_a_document_name(store: Any) -> None:
+    await put(store, Note(name="n" * 5000), Note(name="n" * 5001))
+    assert await store.insert([Note(name="n" * 5000)]) == [Known(Note.kind.id_of("n" * 5000))]
+
+
+@pytest.mark.parametrize("id", ["x" * 1500, "ñ" * 751, "/" * 400])
+async def test_an_id_that_is_too_long_is_refused_and_never_found(store: Any, id: str) -> None:
+    with pytest.raises(BadRecord, match="too long for a Firestore document name"):
+        await store.insert([Job(id=id)])
+    assert await store.get(Job.kind, [id]) == [None]
+    assert await everything(store, Job, where={"id": id}) == []
+
+
+def nest(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"end": [1, {"a": []}]}
+    for _ in range(levels):
+        value = {"in": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {}, {"": ""}, {"a.b": {"c.d": 1}}, {"__x__": 1}, {"`": 1, "\\": 2}, {"k" * 2000: 1}, {"_json": "1"}, nest(12), nest(19), nest(40),
+        {"big": 2**63, "small": -(2**63)}, {"list": [[1, [2]], []]}, {"float": 1e308, "zero": -0.0}, {"ñ": "\u0000"}, {"n": None},
+    ],
+)  # fmt: skip
+async def test_json_of_any_shape_comes_back_as_it_went_in(store: Any, data: dict[str, Any]) -> None:
+    await put(store, Sample(name="s", data=data, items=[data, None, ""]))
+    found = await look(store, Sample, "s")
+    assert (found.data, found.items) == (data, [data, None, ""])
+
+
+async def test_an_error_as_deep_as_json_goes_is_kept_in_the_history(store: Any) -> None:
+    await put(store, Job(id="j"))
+    [lease] = await take(store, WORK)
+    error = {"type": "deep", "message": "", "details": nest(30)}
+    await settled(store, ending(lease, "failed", error=error))
+    assert (await look(store, Job, "j")).last_error == error
+    assert (await store.history(lease.ref))[-1].error == error
+
+
+async def test_empty_text_and_numbers_that_are_none(store: Any) -> None:
+    await put(store, Sample(name="s", text="", ratio=math.nan, blob=b""), Sample(name="inf", ratio=-math.inf))
+    found = await look(store, Sample, "s")
+    assert (found.text, found.blob) == ("", b"")
+    assert math.isnan(found.ratio)
+    assert [s.name for s in await everything(store, Sample, where={"text": ""})] == ["s"]
+    assert (await look(store, Sample, "inf")).ratio == -math.inf
+    with pytest.raises(BadRecord):
+        await store.insert([Sample(name="big", number=2**63)])
+
+
+def test_a_size_is_what_firestores_own_example_says(provider: Any) -> None:
+    document = Document()
+    task = {"type": "Personal", "done": False, "priority": 1, "description": "Learn Cloud Firestore"}
+    for name, value in task.items():
+        document.fields[name].CopyFrom(encode_json(value))
+    assert stored_size("projects/p/databases/d/documents/users/jeff/tasks/my_task_id", document.fields) == 147

@@ -1,0 +1,291 @@
+"""Links that somebody else gave: where they may lead, how large they may be, how long they may take."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp.abc import AbstractResolver
+
+from esclusa.guard import Allowed, public
+from esclusa.http import BadAnswer, Forbidden, TooLarge, download, guarded
+from esclusa.simulators import Played
+from esclusa.simulators.media_cdn import MediaCdn, content, sign
+
+MB = 1 << 20
+
+
+@pytest.fixture
+async def cdn() -> AsyncIterator[tuple[MediaCdn, str]]:
+    made = MediaCdn()
+    yield made, await made.start()
+    await made.stop()
+
+
+async def fetch(url: str, *allow: str, **options: Any) -> bytes:
+    """The body behind a link, as a pipeline would get it."""
+    connector = options.pop("connector", {})
+    options = {"limit": 10 * MB, "total": 10.0} | options
+    async with guarded(Allowed.parse(allow), **connector) as guard, download(guard, url, **options) as got:
+        return got.body if isinstance(got.body, bytes) else got.body.read_bytes()
+
+
+LOOPBACK = "127.0.0.1"
+
+
+async def test_a_body_comes_whole_from_memory_or_from_a_file(cdn: tuple[MediaCdn, str]) -> None:
+    _, url = cdn
+    assert await fetch(f"{url}/m/jpg/5000/a", LOOPBACK) == content("jpg", 5000, "a")
+    async with guarded(Allowed.parse([LOOPBACK])) as guard:
+        async with download(guard, f"{url}/m/mp4/{3 * MB}/b", limit=4 * MB, total=10) as got:
+            assert isinstance(got.body, Path)
+            assert (got.size, got.body.stat().st_size) == (3 * MB, 3 * MB)
+            assert got.body.read_bytes() == content("mp4", 3 * MB, "b")
+            kept = got.body
+        assert not kept.exists()
+        async with download(guard, f"{url}/chunked/{3 * MB}", limit=4 * MB, total=10, keep=8 * MB) as got:
+            assert isinstance(got.body, bytes)
+            assert len(got.body) == 3 * MB
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 500, 502, 503, 504])
+async def test_every_error_status_is_a_bad_answer(cdn: tuple[MediaCdn, str], status: int) -> None:
+    with pytest.raises(BadAnswer, match=f"HTTP {status}"):
+        await fetch(f"{cdn[1]}/gone/{status}?secret=1", LOOPBACK)
+
+
+async def test_a_signed_link_is_asked_to_the_letter_and_its_death_is_told(cdn: tuple[MediaCdn, str]) -> None:
+    _, url = cdn
+    good = sign("/m/jpg/100/x_%2B%20y.jpg")
+    assert await fetch(url + good, LOOPBACK) == content("jpg", 100, "x_+ y.jpg")
+    assert await fetch(f"{url}/to?url={quote(good, safe='')}", LOOPBACK)
+    with pytest.raises(BadAnswer, match=r"HTTP 403 \(URL signature expired\)") as caught:
+        await fetch(url + sign("/m/jpg/100/x", lifetime=-10), LOOPBACK)
+    assert "oe=" not in str(caught.value)
+    with pytest.raises(BadAnswer, match="URL signature mismatch"):
+        await fetch(url + good.replace("oh=", "oh=0"), LOOPBACK)
+
+
+async def test_no_answer_is_a_bad_answer_without_the_link(cdn: tuple[MediaCdn, str]) -> None:
+    _, url = cdn
+    for link, words in (
+        ("http://127.0.0.1:9/x?sig=1", "cannot connect"),
+        ("http://no-such-host.invalid/x?sig=1", "no such host"),
+        (f"{url}/cut/10000?sig=1", "cut off"),
+        (f"{url}/loop?sig=1", "more than 5 redirects"),
+        (f"{url}/hops/6?url=/m/jpg/10/a", "more than 5 redirects"),
+    ):
+        with pytest.raises(BadAnswer, match=words) as caught:
+            await fetch(link, LOOPBACK)
+        assert "sig" not in str(caught.value)
+    assert await fetch(f"{url}/hops/5?url=/m/jpg/10/a", LOOPBACK) == content("jpg", 10, "a")
+    with pytest.raises(BadAnswer, match="more than 0"):
+        await fetch(f"{url}/to?url=/m/jpg/10/a", LOOPBACK, redirects=0)
+
+
+async def test_a_server_that_speaks_nonsense_is_a_bad_answer() -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"220 ftp ready\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(BadAnswer):
+            await fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", LOOPBACK)
+
+
+async def test_the_time_limit_is_over_all_of_it(cdn: tuple[MediaCdn, str]) -> None:
+    server, url = cdn
+    for path in ("/drip/30", "/hang"):
+        server.order("/hang", fault="hang")
+        with pytest.raises(TimeoutError, match=r"longer than 0\.3 s"):
+            await fetch(url + path, LOOPBACK, total=0.3)
+    server.order("/hops/1", fault="slow", seconds=0.25)
+    with pytest.raises(TimeoutError):
+        await fetch(f"{url}/hops/1?url=/drip/0.3", LOOPBACK, total=0.4)
+
+
+async def test_too_large_is_told_by_length_by_count_and_after_decompression(cdn: tuple[MediaCdn, str]) -> None:
+    _, url = cdn
+    assert len(await fetch(f"{url}/m/jpg/1000/a", LOOPBACK, limit=1000)) == 1000
+    for path in ("/m/jpg/1001/a", f"/chunked/{5 * MB}", f"/bomb/{20 * MB}"):
+        with pytest.raises(TooLarge, match="1,000"):
+            await fetch(url + path, LOOPBACK, limit=1000)
+    assert await fetch(f"{url}/gzip/300000", LOOPBACK) == content("jpg", 300000, "gzip")
+
+
+async def test_what_looks_may_end_it_at_the_first_bytes(cdn: tuple[MediaCdn, str]) -> None:
+    seen: list[bytes] = []
+
+    def look(head: bytes) -> None:
+        seen.append(head)
+        if not head:
+            raise KeyError("nothing")
+
+    _, url = cdn
+    await fetch(f"{url}/m/png/{2 * MB}/a", LOOPBACK, look=look)
+    await fetch(f"{url}/m/png/20/a", LOOPBACK, look=look)
+    assert [len(head) for head in seen] == [1024, 20]
+    with pytest.raises(KeyError):
+        await fetch(f"{url}/empty", LOOPBACK, look=look)
+
+
+# where links may lead
+
+PRIVATE = [
+    "127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "192.0.0.8",
+    "192.0.2.1", "198.18.0.1", "203.0.113.7", "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.88.99.1", "::", "::1", "::7f00:1",
+    "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1", "2001::1",
+    "2002:7f00:1::", "2001:db8::1", "fe80::1", "fe80::1%eth0", "fec0::1", "fc00::1", "fd00:ec2::254", "ff02::1", "100::1", "not an address",
+    "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_addresses_that_are_not_public(address: str) -> None:
+    assert not public(address)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "157.240.22.35", "2a03:2880:f12f:83:face:b00c:0:25de", "2606:4700:4700::1111"])
+def test_addresses_that_are(address: str) -> None:
+    assert public(address)
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port on which somebody listens who must never hear from us."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.settimeout(0.05)
+        yield listening.getsockname()[1]
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
+HOSTS = [
+    "127.0.0.1", "localhost", "0.0.0.0", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1", "127.1", "017700000001", "[::1]", "[::]",
+    "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[0:0:0:0:0:ffff:7f00:1]", "[2002:7f00:1::]", "169.254.169.254", "127.0.0.1.", "LOCALHOST",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_no_way_to_write_an_address_gets_past(host: str, silent: int) -> None:
+    with pytest.raises(Forbidden, match="not a public address"):
+        await fetch(f"http://{host}:{silent}/")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_nor_does_a_redirect(host: str, silent: int, cdn: tuple[MediaCdn, str]) -> None:
+    target = quote(f"http://{host}:{silent}/", safe="")
+    here = cdn[1].removeprefix("http://")  # this port alone is allowed
+    with pytest.raises(Forbidden, match="not a public address"):
+        await fetch(f"{cdn[1]}/to?url={target}", here)
+    with pytest.raises(Forbidden):
+        await fetch(f"{cdn[1]}/hops/3?url={target}", here)
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["file:///etc/passwd", "ftp://example.org/x", "gopher://x/", "data:image/png;base64,AAAA", "//example.org/x", "example.org/x", "", "http://",
+     "http:///x", "javascript:1", "http+unix://%2Fvar%2Frun%2Fx/y", "http://example.org/\r\nX: y", "unix:///x"],
+)  # fmt: skip
+async def test_only_http_and_https(link: str, cdn: tuple[MediaCdn, str]) -> None:
+    with pytest.raises(Forbidden):
+        await fetch(link)
+    if "://" in link and not link.startswith("http:"):
+        with pytest.raises(Forbidden):
+            await fetch(f"{cdn[1]}/to?url={quote(link, safe='')}", LOOPBACK)
+
+
+class Changing(AbstractResolver):
+    """A name server whose answer is another each time."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+        found = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        return [
+            {"hostname": host, "host": ip, "port": port, "proto": 0, "flags": socket.AI_NUMERICHOST,
+             "family": socket.AF_INET6 if ":" in ip else socket.AF_INET}
+            for ip in found
+        ]  # fmt: skip
+
+    async def close(self) -> None:
+        return
+
+
+async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_called(silent: int, cdn: tuple[MediaCdn, str]) -> None:
+    # a check before the call would see the first answer, the call itself the second
+    resolver = Changing(["127.0.0.1"])
+    with pytest.raises(Forbidden, match=r"127\.0\.0\.1 \(where rebind\.example leads\)"):
+        await fetch(f"http://rebind.example:{silent}/", connector={"resolver": resolver, "use_dns_cache": False})
+    assert resolver.asked == 1
+    several = Changing(["10.0.0.1", "127.0.0.1", "::1"])
+    with pytest.raises(Forbidden):
+        await fetch(f"http://rebind.example:{silent}/", connector={"resolver": several, "use_dns_cache": False})
+    # allowed by name on the first hop, and by nothing on the second
+    port = cdn[1].rpartition(":")[2]
+    moved = Changing(["127.0.0.1"])
+    link = f"http://good.example:{port}/to?url={quote(f'http://bad.example:{silent}/', safe='')}"
+    with pytest.raises(Forbidden, match=r"bad\.example"):
+        await fetch(link, "good.example", connector={"resolver": moved, "use_dns_cache": False})
+
+
+async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
+    _, url = cdn
+    port = int(url.rpartition(":")[2])
+    for allow in ("127.0.0.1", f"127.0.0.1:{port}", "127.0.0.0/8"):
+        assert await fetch(f"{url}/m/jpg/10/a", allow)
+    assert await fetch(f"http://localhost:{port}/m/jpg/10/a", "localhost")
+    assert await fetch(f"http://LocalHost:{port}/m/jpg/10/a", f"LOCALHOST:{port}")
+    for allow in (f"127.0.0.1:{port + 1}", "127.0.0.2", "10.0.0.0/8", "localhost"):
+        with pytest.raises(Forbidden):
+            await fetch(f"{url}/m/jpg/10/a", allow)
+
+
+@pytest.mark.parametrize("wrong", ["10.0.0.0/99", "http://x", "a b", "x:99999", "x:y", ":80", "user@x", ""])
+def test_exceptions_that_are_none_are_named(wrong: str) -> None:
+    with pytest.raises(ValueError, match="is n"):
+        Allowed.parse([wrong])
+
+
+# memory
+
+
+def own_memory() -> int:
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon"))
+
+
+@pytest.mark.parametrize("path", ["/chunked/{}", "/m/mp4/{}/film", "/bomb/{}"])
+async def test_two_gigabytes_are_refused_at_the_limit_with_flat_memory(path: str) -> None:
+    left = set(Path(tempfile.gettempdir()).glob("esclusa-*"))
+    with Played("media_cdn") as server:
+        await fetch(f"{server.url}/m/jpg/{3 * MB}/warm", LOOPBACK)
+        before, most, done = own_memory(), 0, asyncio.Event()
+
+        async def watch() -> None:
+            nonlocal most
+            while not done.is_set():
+                most = max(most, own_memory() - before)
+                await asyncio.sleep(0.005)
+
+        watching = asyncio.create_task(watch())
+        with pytest.raises(TooLarge):
+            await fetch(server.url + path.format(2 << 30), LOOPBACK, limit=64 * MB, total=60)
+        done.set()
+        await watching
+    assert most < 60 * MB
+    assert set(Path(tempfile.gettempdir()).glob("esclusa-*")) <= left

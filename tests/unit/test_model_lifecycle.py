@@ -1,0 +1,103 @@
+"""Lifecycles: what the arrows mean, and every fault told where it is declared."""
+
+from __future__ import annotations
+
+import pytest
+
+from esclusa.model.errors import DeclarationError, UndeclaredMove
+from esclusa.model.lifecycle import Lifecycle
+
+MEDIA = """
+    pending -> downloading -> success   # the good way
+    downloading -> pending | error
+
+    error -> pending
+"""
+
+
+def test_arrows_become_states_and_moves() -> None:
+    life = Lifecycle(MEDIA)
+    assert life.states == ("pending", "downloading", "success", "error")
+    assert life.initial == "pending"
+    assert life.terminal == {"success"}
+    assert life.moves == {
+        ("pending", "downloading"), ("downloading", "success"), ("downloading", "pending"), ("downloading", "error"), ("error", "pending"),
+    }  # fmt: skip
+    assert life.targets("downloading") == ("pending", "success", "error")
+    assert life.sources("pending") == ("downloading", "error")
+    assert life.targets("nowhere") == ()
+
+
+def test_alternatives_on_both_sides_of_an_arrow() -> None:
+    assert Lifecycle("a -> b | c -> d").moves == {("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")}
+
+
+def test_one_state_alone_is_a_lifecycle() -> None:
+    life = Lifecycle("kept")
+    assert (life.states, life.terminal) == (("kept",), {"kept"})
+
+
+def test_equal_lifecycles_are_equal_whatever_their_layout() -> None:
+    assert Lifecycle("a -> b -> c") == Lifecycle("a->b\nb->c # more")
+    assert hash(Lifecycle("a -> b")) == hash(Lifecycle("a->b"))
+    assert Lifecycle("a -> b") != Lifecycle("a -> c")
+
+
+@pytest.mark.promise(2)
+def test_an_undeclared_move_says_what_is_allowed() -> None:
+    life = Lifecycle(MEDIA)
+    life.check("error", "pending", "here")
+    assert life.allows("error", "pending")
+    with pytest.raises(UndeclaredMove) as caught:
+        life.check("downloading", "downloading", "publications 7")
+    assert str(caught.value) == (
+        "publications 7: the move downloading -> downloading is not declared; from downloading it can go to pending, success, error"
+    )
+    with pytest.raises(UndeclaredMove, match="it is terminal"):
+        life.check("success", "pending", "x")
+    with pytest.raises(UndeclaredMove):
+        life.check("unheard", "of", "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "no states"),
+        ("  # nothing but words\n", "no states"),
+        ("a -> b\nc -> b", "state c cannot be reached from the initial state a"),
+        ("a -> b\nb -> a", "no terminal state"),
+        ("a -> b | c\nc -> d -> c", "state c is a trap"),
+        ("a -> a", "a -> a is not a move"),
+        ("a -> b -> ", "'' is not a state name"),
+        ("a -> b c", "'b c' is not a state name"),
+        ("a -> 'b'", "is not a state name"),
+        ("a -> 1b", "is not a state name"),
+        ("a => b", "is not a state name"),
+        ("a -> | b", "'' is not a state name"),
+        ("a -> " + "b" * 64, "is not a state name"),
+    ],
+)
+def test_a_wrong_lifecycle_is_refused(text: str, fault: str) -> None:
+    with pytest.raises(DeclarationError, match="lifecycle") as caught:
+        Lifecycle(text)
+    assert any(fault in f for f in caught.value.faults), caught.value.faults
+
+
+def test_every_fault_is_told_at_once_with_its_line() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        Lifecycle("a -> b!\n\nc -> c\nd? -> a")
+    assert len(caught.value.faults) == 3
+    assert [f.split(":")[0] for f in caught.value.faults] == ["line 1", "line 3", "line 4"]
+
+
+def test_an_endless_lifecycle_must_say_so() -> None:
+    life = Lifecycle("idle -> running -> idle", endless=True)
+    assert life.terminal == frozenset()
+    with pytest.raises(DeclarationError, match="cannot be reached"):
+        Lifecycle("a -> b -> a\nc -> a", endless=True)
+
+
+def test_it_is_drawn_as_mermaid() -> None:
+    assert Lifecycle("a -> b | c").mermaid().splitlines() == [
+        "stateDiagram-v2", "    [*] --> a", "    a --> b", "    a --> c", "    b --> [*]", "    c --> [*]",
+    ]  # fmt: skip

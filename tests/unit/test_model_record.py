@@ -1,0 +1,259 @@
+"""Records: what a declaration becomes, every wrong one refused, keys that never collide."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from esclusa.model.columns import track
+from esclusa.model.errors import BadRecord, DeclarationError
+from esclusa.model.keys import key_id
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.record import Record
+
+LIFE = Lifecycle("new -> done")
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Inner(BaseModel):
+    a: int
+
+
+class Sheet(Record, table="sheets", key=("org", "year"), index=[("org", "-year"), ("status", "due_at")]):
+    org: str
+    year: int
+    total: Decimal | None = None
+    seen: datetime | None = None
+    on: date | None = None
+    flag: bool = False
+    ratio: float = 0.0
+    raw: bytes = b""
+    colour: Colour = Colour.RED
+    level: Level = Level.LOW
+    mode: Literal["a", "b"] = "a"
+    inner: Inner | None = None
+    things: list[int] = []
+    either: int | str | None = None
+    anything: Any = None
+    code: UUID | None = None
+    short: Annotated[str, "x"] = ""
+
+    lifecycle = LIFE
+
+
+def test_fields_know_what_their_columns_hold() -> None:
+    types = {f.name: (f.type, f.nullable) for f in Sheet.kind.fields}
+    assert types == {
+        "org": ("text", False), "year": ("int", False), "total": ("decimal", True), "seen": ("time", True), "on": ("date", True),
+        "flag": ("bool", False), "ratio": ("float", False), "raw": ("bytes", False), "colour": ("text", False), "level": ("int", False),
+        "mode": ("text", False), "inner": ("json", True), "things": ("json", False), "either": ("json", True), "anything": ("json", False),
+        "code": ("text", True), "short": ("text", False),
+    }  # fmt: skip
+
+
+def test_a_kind_knows_its_table_key_and_tracking() -> None:
+    kind = Sheet.kind
+    assert (kind.name, kind.table, kind.key, kind.initial, kind.attached, kind.history) == (
+        "Sheet",
+        "sheets",
+        ("org", "year"),
+        "new",
+        False,
+        True,
+    )
+    assert kind.columns["status"] == "status"
+    assert kind.types["due_at"] == "time"
+    assert kind.id_of("x", 2020) == kind.id_of(org="x", year=2020) == "x:2020"
+    assert kind.identify(Sheet(org="x", year=1), lambda: "new") == "x:1"
+    assert kind.identify(Sheet(id="own", org="x", year=1), lambda: "new") == "own"
+    assert str(Sheet(id="q", org="x", year=1).ref) == "sheets q"
+
+
+def test_a_record_without_key_gets_a_new_id() -> None:
+    class Loose(Record, table="loose"):
+        lifecycle = LIFE
+
+    assert Loose.kind.identify(Loose(), lambda: "made") == "made"
+
+
+def test_tracking_under_a_prefix_or_by_name() -> None:
+    under = track(prefix="media_")
+    assert under["status"] == "media_status"
+    assert under.get("created_at") is None
+    assert track(prefix="m_", created_at="creado")["created_at"] == "creado"
+    named = track(attempts="attempt_count", leased_by="locked_by", created_at=None, finished_at="ended")
+    assert (named["attempts"], named["leased_by"], named["finished_at"], named["due_at"]) == (
+        "attempt_count",
+        "locked_by",
+        "ended",
+        "due_at",
+    )
+    assert named.get("created_at") is None
+
+    class Media(Record, table="media", track=under, columns={"picture": "imagen"}, id="pk"):
+        picture: str | None = None
+        lifecycle = LIFE
+
+    kind = Media.kind
+    assert kind.attached
+    assert (kind.columns["picture"], kind.columns["status"], kind.columns["id"]) == ("imagen", "media_status", "pk")
+    assert "created_at" not in kind.types
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"stats": "x"}, "stats is no tracking value"),
+        ({"due_at": None}, "due_at is needed"),
+        ({"fence": None}, "fence is needed"),
+        ({"status": "a b"}, "'a b' (for status) is not a column name"),
+        ({"status": 'x"; DROP TABLE y'}, "is not a column name"),
+        ({"status": "x", "attempts": "x"}, "column x is named for two"),
+        ({"prefix": "1"}, "is not a column name"),
+    ],
+)
+def test_a_wrong_column_map_is_refused(options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        track(**options)
+    assert any(fault in f for f in caught.value.faults), caught.value.faults
+
+
+def declare(body: dict[str, Any], **options: Any) -> type[Record]:
+    annotations = {n: v for n, v in body.items() if n != "lifecycle" and n not in body.get("__values__", {})}
+    space = {"__annotations__": annotations, "__module__": __name__, **body.get("__values__", {})}
+    if "lifecycle" in body:
+        space["lifecycle"] = body["lifecycle"]
+    return type(Record)("Wrong", (Record,), space, **{"table": "wrong", **options})
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "fault"),
+    [
+        ({"a": str}, {}, "it has no lifecycle"),
+        ({"a": str, "lifecycle": LIFE}, {"table": "bad name"}, "'bad name' is not a table name"),
+        ({"a": str, "lifecycle": LIFE}, {"table": "x" * 64}, "is not a table name"),
+        ({"a": str, "lifecycle": LIFE}, {"id": "a-b"}, "'a-b' is not a column name"),
+        ({"a": str, "lifecycle": LIFE}, {"key": ("b",)}, "its key names b"),
+        ({"a": str, "lifecycle": LIFE}, {"columns": {"b": "c"}}, "columns maps b"),
+        ({"a": str, "lifecycle": LIFE}, {"columns": {"a": "c d"}}, "'c d' is not a column name"),
+        ({"a": str, "lifecycle": LIFE}, {"index": [("b",)]}, "an index names b"),
+        ({"a": str, "lifecycle": LIFE}, {"within": "b"}, "within names b"),
+        ({"a": object, "lifecycle": LIFE}, {}, "a column cannot hold"),
+        ({"a": time, "lifecycle": LIFE}, {}, "a column cannot hold"),
+        ({"a": datetime | int, "lifecycle": LIFE}, {}, "a column cannot hold"),
+        ({"status": str, "lifecycle": LIFE}, {}, "field status belongs to the tracking"),
+        ({"media_status": str, "lifecycle": LIFE}, {"track": track(prefix="media_")}, "column media_status is both"),
+        ({"a": str, "lifecycle": LIFE}, {"columns": {"a": "due_at"}}, "column due_at is both"),
+        ({"a": str, "b": str, "lifecycle": LIFE}, {"columns": {"b": "a"}}, "column a"),
+    ],
+)
+def test_a_wrong_record_is_refused_where_it_is_declared(body: dict[str, Any], options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(DeclarationError, match="record Wrong") as caught:
+        declare(body, **options)
+    assert any(fault in f for f in caught.value.faults), caught.value.faults
+
+
+def test_all_faults_of_a_record_are_told_at_once() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        declare({"a": str}, table="bad name", key=("zz",))
+    assert len(caught.value.faults) == 3
+
+
+def test_a_wrong_type_in_a_record_names_every_field() -> None:
+    with pytest.raises(BadRecord) as caught:
+        Sheet.kind.draft({"org": 5, "year": "many", "total": "ten"})
+    assert all(name in str(caught.value) for name in ("org", "year", "total"))
+    assert Sheet.kind.draft({"org": "x", "year": "2020"}).year == 2020
+
+
+def test_fields_are_checked_before_they_are_written() -> None:
+    kind = Sheet.kind
+    assert kind.check_fields({}) == {}
+    assert kind.check_fields({"total": "1.50", "flag": True}) == {"total": Decimal("1.50"), "flag": True}
+    for fields, word in (
+        ({"nope": 1}, "no field nope"),
+        ({"org": "y"}, "part of the key"),
+        ({"year": 1, "flag": "perhaps"}, "year"),
+        ({"flag": 17}, "flag"),
+    ):
+        with pytest.raises(BadRecord, match=word):
+            kind.check_fields(fields)
+    with pytest.raises(BadRecord, match="no field status"):
+        kind.check_fields({"status": "done"})
+
+
+def test_a_records_json_shows_mapped_names_and_no_inner_workings() -> None:
+    class Mapped(Record, table="mapped", track=track(attempts="tries")):
+        size: int = 1
+        lifecycle = LIFE
+
+    shown = Mapped.kind.as_json(Mapped(id="a", status="new", attempts=2, due_at=datetime(2026, 1, 1, tzinfo=UTC)))
+    assert (shown["tries"], shown["attempts"], shown["size"], shown["id"]) == (2, 2, 1, "a")
+    assert "fence" not in shown
+    assert "leased_by" not in shown
+
+
+def test_a_copy_with_changes() -> None:
+    sheet = Sheet(org="x", year=1)
+    assert sheet.but(flag=True).flag
+    assert not sheet.flag
+
+
+part = st.one_of(
+    st.text(max_size=30),
+    st.integers(),
+    st.none(),
+    st.booleans(),
+    st.sampled_from(["", ":", "%", "~", ".", "..", "%3A", "\0", "None", "a:b"]),
+)
+
+
+@given(st.lists(part, min_size=1, max_size=4), st.lists(part, min_size=1, max_size=4))
+@example(["a", "b"], ["a:b"])
+@example(["a:", "b"], ["a", ":b"])
+@example([None], [""])
+@example([None], ["None"])
+@example([None], ["\0"])
+@example([None], ["~"])
+@example(["a", ""], ["a"])
+@example(["."], ["%2E"])
+@example(["x" * 500], ["x" * 499])
+@example(["~"], ["%7E"])
+def test_two_keys_never_share_an_id(one: list[Any], two: list[Any]) -> None:
+    assume([None if p is None else str(p) for p in one] != [None if p is None else str(p) for p in two])
+    assert key_id(one) != key_id(two)
+
+
+@given(st.lists(part, min_size=1, max_size=4))
+@example(["ñ" * 1000])
+@example(["/"])
+@example([""])
+@example([".."])
+def test_an_id_is_a_safe_name_everywhere(parts: list[Any]) -> None:
+    id = key_id(parts)
+    assert 0 < len(id) <= 400
+    assert id not in (".", "..")
+    assert id.isascii()
+    assert not set(id) & set("/?# \\\"'\n\0")
+    assert key_id(parts) == id
+
+
+def test_ids_stay_readable() -> None:
+    assert key_id(["twitter", "123"]) == "twitter:123"
+    assert key_id([Colour.RED, 5]) == "red:5"
+    assert key_id([datetime(2026, 1, 1, tzinfo=UTC)]) == "2026-01-01T00%3A00%3A00%2B00%3A00"

@@ -1,0 +1,118 @@
+"""Stages and pipelines as declared: every fault told at once, settings filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conformance.kinds import Job, Note, stage
+from pydantic import BaseModel
+
+from esclusa import App, Backoff, Budget, Window, not_null
+from esclusa.model.errors import DeclarationError
+from esclusa.model.schedule import Always, Every, OnCall
+
+
+async def handler(record: Any, at: Any) -> None:
+    """Never called here."""
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"take": ()}, "it takes no state"),
+        ({"take": "nope"}, "take='nope' is not a state"),
+        ({"hold": "nope"}, "hold='nope' is not a state"),
+        ({"exhausted": "nope"}, "exhausted='nope' is not a state"),
+        ({"retry_to": "nope"}, "retry_to='nope' is not a state"),
+        ({"take": "pending", "hold": "done"}, "the move pending -> done is not declared"),
+        ({"take": ("pending", "working")}, "hold='working' is one of the states it takes"),
+        ({"retry_to": "failed", "exhausted": "pending"}, "exhausted='pending' is one of the states it takes"),
+        ({"exhausted": None}, "it has no exhausted state"),
+        ({"hold": None, "exhausted": "failed"}, "needs the move pending -> failed, which is not declared"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"batch": 0}, "batch"),
+        ({"cost": -1}, "cost"),
+        ({"timeout": "soon"}, "timeout"),
+        ({"lease": "soon"}, "lease"),
+        ({"order": "nope"}, "cannot be ordered by nope"),
+        ({"where": {"nope": 1}}, "no field nope"),
+    ],
+)
+def test_a_wrong_stage_is_refused(options: dict[str, Any], fault: str) -> None:
+    good = {"take": "pending", "hold": "working", "exhausted": "failed"}
+    with pytest.raises(DeclarationError) as caught:
+        stage("x", Job.kind, **(good | options))
+    assert any(fault in f for f in caught.value.faults), caught.value.faults
+
+
+def test_a_right_stage() -> None:
+    made = stage(
+        "x", Job.kind, take="pending", hold="working", exhausted="failed", lease="2m", timeout=5, order="-rank", where={"lane": not_null}
+    )
+    assert (made.states, made.retry_to, made.lease, made.timeout) == (("pending", "working"), "pending", 120.0, 5.0)
+    assert stage("y", Note.kind, take="fresh", retry=Backoff(tries=None)).states == ("fresh",)
+
+
+class Knobs(BaseModel):
+    wide: int = 3
+    pace: str = "5m"
+
+
+def test_a_pipeline_is_bound_to_its_settings() -> None:
+    app = App("pipes", settings=Knobs)
+    quota = Budget("q", Window("day", 5))
+
+    @app.stage(Job, take="pending", hold="working", exhausted="failed", concurrency=lambda s: s.wide, every=lambda s: s.pace, budget=quota)
+    async def do_work(record: Any, at: Any) -> None:
+        """Never called."""
+
+    @app.stage(Job, take="failed", retry=Backoff(tries=None), cycle=False)
+    async def mend(record: Any, at: Any) -> None:
+        """Never called."""
+
+    @app.cycle(stages=["mend"], alone=True)
+    async def tidy(run: Any) -> None:
+        """Never called."""
+
+    plan = app.bind(Knobs(wide=9))
+    assert [s.name for s in plan.stages] == ["pipes.do-work", "pipes.mend"]
+    assert [c.name for c in plan.cycles] == ["pipes.do-work", "pipes.tidy"]
+    assert plan.stages[0].concurrency == 9
+    assert plan.cycles[0].schedule == Every(300)
+    assert plan.cycles[1].schedule == OnCall()
+    assert plan.cycles[1].alone
+    assert plan.kinds == (Job.kind,)
+    assert plan.budgets == (quota,)
+    assert "failed" in plan.stages[0].resets
+    assert "pending" in plan.stages[1].resets
+    assert "pending" not in plan.stages[0].resets
+
+
+def test_a_stage_without_schedule_runs_whenever_something_is_due() -> None:
+    app = App("x")
+    app.stage(Job, take="pending", hold="working", exhausted="failed")(handler)
+    assert app.bind(app.settings()).cycles[0].schedule == Always()
+
+
+def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
+    with pytest.raises(DeclarationError, match="not a pipeline name"):
+        App("Bad Name")
+    app = App("x", settings=Knobs)
+    with pytest.raises(DeclarationError):
+        app.stage(Job, take="nope", exhausted="failed")(handler)
+    with pytest.raises(DeclarationError, match="takes the record"):
+        app.stage(Job, take="pending", hold="working", exhausted="failed")(lambda record: None)
+    app.stage(Job, take="pending", hold="working", exhausted="failed", concurrency=lambda s: s.wide - 3)(handler)
+    app.cycle(stages=["absent"], name="late")(handler)
+    app.cycle(every=lambda s: "soon", name="odd")(handler)
+    with pytest.raises(DeclarationError) as caught:
+        app.bind(Knobs())
+    told = str(caught.value)
+    for word in ("concurrency", "there is no stage absent", "soon"):
+        assert word in told
+    twice = App("twice")
+    for _ in range(2):
+        twice.stage(Job, take="pending", hold="working", exhausted="failed")(handler)
+    with pytest.raises(DeclarationError, match="two stages are called handler"):
+        twice.bind(twice.settings())

@@ -1,0 +1,199 @@
+"""Durations, schedules, budget windows: all pure, so the odd days of a calendar are simply called."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esclusa.model import duration, schedule
+from esclusa.model.budget import Budget, BudgetEmpty, Window, WindowUse
+from esclusa.model.errors import DeclarationError
+
+SANTIAGO = ZoneInfo("America/Santiago")
+
+
+# durations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400), ("1w", 604800), ("250ms", 0.25), ("1h 30m", 5400), ("1h30m", 5400),
+     ("1.5m", 90), ("15", 15), (" 5 M ", 300), (15, 15), (0.5, 0.5), (0, 0), (timedelta(minutes=2), 120)],
+)  # fmt: skip
+def test_durations_as_people_write_them(text: str, seconds: float) -> None:
+    assert duration.seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "  ", "soon", "5 minutes", "-5m", "5x", "m", "1h and", -1, True, float("nan"), float("inf"), 1e11, timedelta(-1)]
+)
+def test_what_is_no_duration_says_what_one_looks_like(bad: object) -> None:
+    with pytest.raises(ValueError, match="a duration such as 30s"):
+        duration.seconds(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.012, "12ms"), (3.2, "3.2s"), (5, "5s"), (65, "1m 5s"), (3900, "1h 5m"), (90061, "1d 1h"), (60, "1m")]
+)
+def test_durations_for_people(seconds: float, words: str) -> None:
+    assert duration.words(seconds) == words
+
+
+# schedules
+
+
+def slots(line: schedule.Schedule, start: datetime, end: datetime) -> list[datetime]:
+    out, moment = [], start
+    while (slot := line.next_after(moment)) is not None and slot < end:
+        assert slot > moment
+        out.append(slot)
+        moment = slot
+    return out
+
+
+@pytest.mark.parametrize("line", ["30 23 * * *", "0 0 * * *", "15 0 * * *", "30 1 * * *", "59 23 * * *", "17 3 * * *"])
+@pytest.mark.parametrize("around", [datetime(2026, 4, 4, tzinfo=UTC), datetime(2026, 9, 5, tzinfo=UTC), datetime(2027, 4, 3, tzinfo=UTC)])
+def test_a_daily_line_fires_once_a_day_around_both_clock_changes(line: str, around: datetime) -> None:
+    fired = slots(schedule.cron(line, "America/Santiago"), around - timedelta(days=3), around + timedelta(days=4))
+    days = [slot.astimezone(SANTIAGO).date() for slot in fired]
+    assert len(days) == len(set(days))
+    assert all(b - a == timedelta(days=1) for a, b in pairwise(days))
+    assert len(days) == 7
+    for slot in fired:
+        assert slot.utcoffset() == timedelta(0)
+
+
+def test_an_hourly_line_goes_on_through_a_clock_change() -> None:
+    fired = slots(
+        schedule.cron("5 * * * *", "America/Santiago"), datetime(2026, 9, 5, 20, tzinfo=UTC), datetime(2026, 9, 6, 12, tzinfo=UTC)
+    )
+    assert all(b - a == timedelta(hours=1) for a, b in pairwise(fired))
+
+
+def test_a_missed_slot_is_not_replayed_in_a_burst() -> None:
+    line = schedule.cron("*/5 * * * *")
+    wake = datetime(2026, 1, 5, 12, 3, tzinfo=UTC)  # after three days of sleep
+    assert line.next_after(wake) == datetime(2026, 1, 5, 12, 5, tzinfo=UTC)
+    assert schedule.every("5m").next_after(wake) == datetime(2026, 1, 5, 12, 5, tzinfo=UTC)
+
+
+@given(
+    st.datetimes(min_value=datetime(2000, 1, 1), max_value=datetime(2090, 1, 1), timezones=st.just(UTC)),
+    st.sampled_from([0.1, 1, 7, 30, 60, 300, 3600, 86400]),
+)
+def test_the_slots_of_an_interval_are_the_same_for_everyone(moment: datetime, seconds: float) -> None:
+    line = schedule.every(seconds)
+    slot = line.next_after(moment)
+    assert moment < slot <= moment + timedelta(seconds=seconds * 1.001)
+    assert line.next_after(slot) > slot
+    if seconds >= 1:
+        assert slot.timestamp() % seconds == 0
+        assert line.next_after(slot) == slot + timedelta(seconds=seconds)
+        assert line.next_after(slot - timedelta(microseconds=1)) == slot
+
+
+def test_the_zone_of_the_question_does_not_matter() -> None:
+    moment = datetime(2026, 5, 5, 12, tzinfo=UTC)
+    for line in (schedule.every("1h"), schedule.cron("0 9 * * *", "America/Santiago")):
+        assert line.next_after(moment) == line.next_after(moment.astimezone(ZoneInfo("Asia/Tokyo")))
+    assert schedule.cron("0 9 * * *", "America/Santiago").next_after(moment) == datetime(2026, 5, 5, 13, tzinfo=UTC)
+
+
+def test_what_a_declaration_may_say() -> None:
+    assert schedule.parse("5m") == schedule.Every(300)
+    assert schedule.parse(30) == schedule.Every(30)
+    assert schedule.parse(timedelta(hours=1)) == schedule.Every(3600)
+    assert schedule.parse(None) == schedule.Always()
+    assert schedule.parse(schedule.OnCall()).next_after(datetime.now(UTC)) is None
+    assert schedule.Always().next_after(datetime.now(UTC)) is None
+    assert [str(s) for s in (schedule.every("5m"), schedule.cron("0 3 * * *"), schedule.OnCall(), schedule.Always())] == [
+        "every 5m", "cron 0 3 * * * (UTC)", "on call", "always",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", ["soon", 0, "0s", -3])
+def test_a_wrong_interval_is_refused(bad: str | float) -> None:
+    with pytest.raises(DeclarationError):
+        schedule.every(bad)
+
+
+def test_a_wrong_cron_line_and_zone_are_told_together() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        schedule.cron("61 * * * *", "Chile/Nowhere")
+    assert len(caught.value.faults) == 2
+
+
+# budget windows
+
+
+@pytest.mark.parametrize(
+    ("per", "zone", "now", "start", "reset"),
+    [
+        ("second", "UTC", "2026-03-01T00:00:00.900000+00:00", "2026-03-01T00:00:00+00:00", "2026-03-01T00:00:01+00:00"),
+        ("minute", "America/Santiago", "2026-12-31T23:59:59+00:00", "2026-12-31T23:59:00+00:00", "2027-01-01T00:00:00+00:00"),
+        ("hour", "Asia/Kolkata", "2026-05-05T10:15:00+00:00", "2026-05-05T09:30:00+00:00", "2026-05-05T10:30:00+00:00"),
+        ("day", "UTC", "2026-02-28T23:59:59.999999+00:00", "2026-02-28T00:00:00+00:00", "2026-03-01T00:00:00+00:00"),
+        ("day", "America/Los_Angeles", "2026-11-16T02:00:00+00:00", "2026-11-15T08:00:00+00:00", "2026-11-16T08:00:00+00:00"),
+        # Los Angeles, the long day (25 h) and the short one (23 h)
+        ("day", "America/Los_Angeles", "2026-11-01T20:00:00+00:00", "2026-11-01T07:00:00+00:00", "2026-11-02T08:00:00+00:00"),
+        ("day", "America/Los_Angeles", "2026-03-08T20:00:00+00:00", "2026-03-08T08:00:00+00:00", "2026-03-09T07:00:00+00:00"),
+        # Santiago changes at midnight: on 2026-04-04 the hour before midnight comes twice, on 2026-09-06 the day begins at 01:00
+        ("day", "America/Santiago", "2026-04-04T12:00:00+00:00", "2026-04-04T03:00:00+00:00", "2026-04-05T04:00:00+00:00"),
+        ("day", "America/Santiago", "2026-09-06T12:00:00+00:00", "2026-09-06T04:00:00+00:00", "2026-09-07T03:00:00+00:00"),
+        ("month", "UTC", "2028-02-29T12:00:00+00:00", "2028-02-01T00:00:00+00:00", "2028-03-01T00:00:00+00:00"),
+        ("month", "UTC", "2026-12-31T23:59:59+00:00", "2026-12-01T00:00:00+00:00", "2027-01-01T00:00:00+00:00"),
+        ("month", "America/Santiago", "2026-04-20T00:00:00+00:00", "2026-04-01T03:00:00+00:00", "2026-05-01T04:00:00+00:00"),
+    ],
+)  # fmt: skip
+def test_where_a_window_begins_and_ends(per: str, zone: str, now: str, start: str, reset: str) -> None:
+    window = Window(per, 1, zone)  # type: ignore[arg-type]
+    moment = datetime.fromisoformat(now)
+    assert window.start(moment) == datetime.fromisoformat(start)
+    assert window.reset(moment) == datetime.fromisoformat(reset)
+
+
+zones = st.sampled_from(
+    ["UTC", "America/Santiago", "America/Los_Angeles", "Asia/Kolkata", "Australia/Lord_Howe", "Europe/Madrid", "Africa/Cairo"]
+)
+
+
+@given(
+    st.datetimes(min_value=datetime(2020, 1, 1), max_value=datetime(2040, 1, 1), timezones=st.just(UTC)),
+    zones,
+    st.sampled_from(["second", "minute", "hour", "day", "month"]),
+)
+def test_windows_follow_each_other_without_gap(now: datetime, zone: str, per: str) -> None:
+    window = Window(per, 1, zone)  # type: ignore[arg-type]
+    start, reset = window.start(now), window.reset(now)
+    assert start <= now < reset
+    assert window.start(start) == start
+    assert window.reset(start) == reset
+    assert window.start(reset) == reset
+    last = reset - timedelta(microseconds=1)
+    assert (window.start(last), window.reset(last)) == (start, reset)
+
+
+@pytest.mark.parametrize(
+    ("windows", "fault"),
+    [
+        ((), "no window"),
+        ((Window("day", -1),), "0 or more"),
+        ((Window("day", 1, "Mars/Base"),), "time zone"),
+        ((Window("day", 1), Window("day", 2)), "two windows"),
+    ],
+)
+def test_a_wrong_budget_is_refused(windows: tuple[Window, ...], fault: str) -> None:
+    with pytest.raises(DeclarationError, match=fault):
+        Budget("b", *windows)
+
+
+def test_what_is_left_and_what_is_said_when_nothing_is() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert WindowUse("b", "day", 5, 3, now, now, {}).left == 2
+    assert WindowUse("b", "day", 5, 9, now, now, {}).left == 0
+    assert str(BudgetEmpty("tracer", now)) == "budget tracer is empty until 2026-01-01T00:00:00+00:00"

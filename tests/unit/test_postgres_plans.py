@@ -1,0 +1,149 @@
+"""EXPLAIN tests: claims, counts, lists and settles read their indexes, however many settled rows there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from conformance.helpers import ask
+from conformance.kinds import stage
+from support.postgres import PostgresServer
+
+from esclusa.model.columns import track
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.query import not_null, query
+from esclusa.model.record import Record
+from esclusa.model.settlement import Settlement
+from esclusa.stores.postgres import PostgresStore, keep, settle, statements
+
+STATES = """
+    pending -> working -> done | failed
+    working -> pending
+"""
+SETTLED = 50_000
+
+
+class Own(Record, table="own", key="name"):
+    name: str
+    url: str | None = "u"
+    rank: int = 0
+    lifecycle = Lifecycle(STATES)
+
+
+class Guest(Record, table="guest", track=track(prefix="x_")):
+    """Attached: outsiders leave nulls in its tracking."""
+
+    url: str | None = "u"
+    lifecycle = Lifecycle(STATES)
+
+
+OWN = stage("own", Own.kind, take="pending", hold="working", exhausted="failed", where={"url": not_null})
+RANKED = stage("ranked", Own.kind, take="pending", hold="working", exhausted="failed", where={"url": not_null}, order="-rank")
+GUEST = stage("guest", Guest.kind, take="pending", hold="working", exhausted="failed")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(options={"autovacuum": "off"}) as server:
+        url = server.create_database("plans")
+        server.run_sql("CREATE TABLE guest (id bigserial PRIMARY KEY, url text)", "plans")
+        assert url
+        yield server
+
+
+@pytest.fixture
+async def store(server: PostgresServer) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(server.url("plans"))
+    await store.open()
+    if await store.migrate((Own.kind, Guest.kind), (OWN, RANKED, GUEST)):
+        fetch = store._connections.fetch
+        await fetch(f"INSERT INTO own (id, name, status, url) SELECT 'o' || n, 'o' || n, 'done', 'u' FROM generate_series(1, {SETTLED}) n")
+        await fetch(f"INSERT INTO guest (url, x_status) SELECT 'u', 'done' FROM generate_series(1, {SETTLED}) n")
+        await fetch("ANALYZE own")
+        await fetch("ANALYZE guest")
+        # statistics are behind a queue: they saw nothing in the states that have the work now
+        await fetch("INSERT INTO own (id, name, url, rank) SELECT 'p' || n, 'p' || n, 'u', n FROM generate_series(1, 5000) n")
+        await fetch("INSERT INTO guest (url) SELECT 'u' FROM generate_series(1, 5000) n")
+    yield store
+    await store.close()
+
+
+async def nodes(store: PostgresStore, text: str, values: Any) -> list[dict[str, Any]]:
+    """The nodes of the plan that touch tables or sort."""
+    rows = await store._connections.fetch("EXPLAIN (FORMAT JSON) " + text, *values)
+    found: list[dict[str, Any]] = []
+
+    def walk(node: dict[str, Any]) -> None:
+        found.append(node)
+        for child in node.get("Plans", ()):
+            walk(child)
+
+    walk(json.loads(rows[0][0])[0]["Plan"])
+    return found
+
+
+def scans(plan: list[dict[str, Any]], table: str) -> set[str]:
+    return {n.get("Index Name", n["Node Type"]) for n in plan if n.get("Relation Name") == table and n["Node Type"] != "ModifyTable"}
+
+
+@pytest.mark.parametrize(("work", "purpose"), [(OWN, "claim"), (GUEST, "claim"), (RANKED, "order")])
+@pytest.mark.parametrize("limit", [1, 500, 5000])
+async def test_a_claim_reads_its_partial_index_in_order(store: PostgresStore, work: Any, purpose: str, limit: int) -> None:
+    name = work.kind.table
+    plan = await nodes(store, *statements.claim(store._table(work.kind), ask(work, limit=limit), store._offset))
+    used = scans(plan, name)
+    assert len(used) == 2, used
+    assert any(u.startswith(f"{name}_{purpose}_") for u in used), used
+    assert f"{name}_pkey" in used, used
+    locks = next(n for n in plan if n["Node Type"] == "LockRows")
+    assert locks["Plans"][0]["Node Type"] == "Index Scan", "what is due is read in order, not sorted"
+
+
+async def test_backlog_reads_the_claims_index(store: PostgresStore) -> None:
+    for work in (OWN, GUEST):
+        name = work.kind.table
+        plan = await nodes(store, *statements.backlog(store._table(work.kind), ask(work), 10_000, store._offset))
+        assert all(u.startswith(f"{name}_claim_") for u in scans(plan, name)), scans(plan, name)
+
+
+async def test_a_settle_finds_its_rows_by_id(store: PostgresStore) -> None:
+    leases = await store.claim(ask(OWN, limit=500))
+    rows = [settle.Row(n, Settlement(x.ref, "done", ("working",), x.fence, who="w")) for n, x in enumerate(leases)]
+    seen: list[set[str]] = []
+
+    async def explain(text: str, *values: Any) -> list[Any]:
+        seen.append(scans(await nodes(store, text, values), "own"))
+        return []
+
+    for key, group in settle.grouped(rows).items():
+        await settle.move(explain, store._table, key, group, store._offset, notify=False)
+    assert seen == [{"own_pkey"}]
+
+
+async def test_counts_and_lists_by_state_read_the_state_index(store: PostgresStore) -> None:
+    for kind in (Own.kind, Guest.kind):
+        table = store._table(kind)
+        for text, values in (
+            statements.count(table, query(kind, {"status": "pending"}), 1000),
+            statements.find(table, query(kind, {"status": "failed"}, order="-updated_at"), 101),
+        ):
+            used = scans(await nodes(store, text, values), kind.table)
+            assert all(u.startswith(f"{kind.table}_") and "Seq" not in u for u in used), used
+
+
+async def test_a_tally_beyond_the_cap_is_an_estimate_and_says_so(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep, "TALLY_CAP", 10_000)
+    for kind in (Own.kind, Guest.kind):
+        counts = {c.state: c for c in await store.tally(kind)}
+        assert not counts["done"].exact
+        assert 10_000 <= counts["done"].count <= SETTLED * 1.2
+        assert counts["failed"].exact
+        assert counts["pending"].count + counts["working"].count == 5000
+
+
+async def test_a_state_that_nobody_declared_is_told(store: PostgresStore) -> None:
+    await store._connections.fetch("UPDATE guest SET x_status = 'weird' WHERE id <= 3")
+    counts = {c.state: c.count for c in await store.tally(Guest.kind)}
+    assert counts["weird"] == 3

@@ -1,0 +1,295 @@
+"""What only the SQLite store has: its query plans, its schema, its file shared by processes, its faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from esclusa.model.columns import track
+from esclusa.model.errors import BadRecord, MigrationError, SchemaError, StoreUnavailable
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.query import above, not_null, query
+from esclusa.model.record import Kind, Record
+from esclusa.model.settlement import Ask, Settled, Settlement
+from esclusa.model.stage import Stage, make_stage
+from esclusa.stores.sqlite import SqliteStore, schema, statements
+from esclusa.stores.sqlite.codec import compare_decimals, decode_time, encode_time, literal
+
+LIFE = Lifecycle("pending -> working -> done\nworking -> pending | failed")
+
+
+class Own(Record, table="own", key="name", index=[("place", "-weight")]):
+    name: str
+    place: str | None = None
+    weight: int = 0
+    price: Decimal | None = None
+    lifecycle = LIFE
+
+
+class Attached(Record, table="theirs", track=track(prefix="x_"), id="pk", database_id=True, key="name", archive=True):
+    name: str
+    place: str | None = None
+    lifecycle = LIFE
+
+
+def a_stage(kind: Kind, name: str = "work", **options: Any) -> Stage:
+    defaults: dict[str, Any] = {
+        "take": "pending", "hold": "working", "retry_to": None, "exhausted": "failed", "where": {"place": not_null}, "order": (),
+        "retry": None, "concurrency": 1, "batch": None, "budget": None, "cost": 1, "timeout": None, "lease": None,
+    }  # fmt: skip
+    return make_stage(name, kind, lambda record, at: None, **(defaults | options))
+
+
+STAGES = (a_stage(Own.kind), a_stage(Attached.kind))
+KINDS = (Own.kind, Attached.kind)
+
+
+def ask(stage: Stage, **options: Any) -> Ask:
+    return Ask(stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order, **({"limit": 10, "worker": "w"} | options))
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "x.db")
+    await store.open()
+    await store.migrate(KINDS, STAGES)
+    yield store
+    await store.close()
+
+
+def plan(store: SqliteStore, statement: str, values: list[Any]) -> str:
+    connection = apsw.Connection(str(store.path))
+    connection.create_collation(statements.DECIMAL, compare_decimals)
+    try:
+        return "\n".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values))
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.kind.table)
+async def test_a_claim_walks_its_own_index_and_sorts_nothing(store: SqliteStore, stage: Stage) -> None:
+    name, _ = statements.claim_index(stage.kind, stage.states, stage.where)
+    told = plan(store, *statements.claimable(ask(stage), encode_time(await store.now()), store._indexes))
+    assert f"USING INDEX {name} (" in told
+    assert "TEMP B-TREE" not in told
+    eager = ask(stage, before=await store.now(), eager=True)
+    assert f"USING INDEX {name}" in plan(store, *statements.claimable(eager, encode_time(await store.now()), store._indexes))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.table)
+async def test_counts_and_lists_by_state_use_the_index_on_the_state(store: SqliteStore, kind: Kind) -> None:
+    told = plan(store, *statements.tallied(kind, 1000))
+    assert "TEMP B-TREE" not in told
+    assert told.count(f"esclusa_{kind.table}_status_") == 3, told
+    listed = plan(store, *statements.page(query(kind, {"status": "done"}, order="-updated_at"), 100, None))
+    assert f"INDEX esclusa_{kind.table}_status_" in listed
+
+
+async def test_a_declared_index_serves_its_order(store: SqliteStore) -> None:
+    told = plan(store, *statements.page(query(Own, {"place": "a"}, order="-weight"), 10, None))
+    assert "USING INDEX esclusa_own_place_weight_" in told
+
+
+async def test_a_row_is_found_by_its_id_and_its_key(store: SqliteStore) -> None:
+    told = plan(store, statements.Card(Attached.kind).standing, [statements.many(["1"])])
+    assert "USING INTEGER PRIMARY KEY" in told
+
+
+async def test_an_index_dropped_by_hand_is_missed_clearly(store: SqliteStore) -> None:
+    name, _ = statements.claim_index(Own.kind, STAGES[0].states, STAGES[0].where)
+    outsider = apsw.Connection(str(store.path))
+    outsider.execute(f'DROP INDEX "{name}"')
+    outsider.close()
+    with pytest.raises(SchemaError, match="run migrate"):
+        await store.claim(ask(STAGES[0]))
+    await store.migrate(KINDS, STAGES)
+    assert await store.claim(ask(STAGES[0])) == []
+
+
+def schema_of(path: Path) -> list[tuple[Any, ...]]:
+    connection = apsw.Connection(str(path))
+    try:
+        return sorted(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"))
+    finally:
+        connection.close()
+
+
+async def test_the_schema_is_what_pending_says(store: SqliteStore, tmp_path: Path) -> None:
+    """What ``migrate --sql`` prints, run by hand, makes the same schema, and is then seen as up to date."""
+    other = SqliteStore(tmp_path / "y.db")
+    await other.open()
+    said = await other.pending(KINDS, STAGES)
+    outsider = apsw.Connection(str(other.path))
+    for statement in said:
+        outsider.execute(statement)
+    outsider.close()
+    assert schema_of(other.path) == schema_of(store.path)
+    assert await other.pending(KINDS, STAGES) == []
+    await other.use(KINDS, STAGES)
+    await other.close()
+
+
+async def test_an_edited_or_unknown_migration_is_refused(store: SqliteStore) -> None:
+    before = schema_of(store.path)
+    outsider = apsw.Connection(str(store.path))
+    outsider.execute("UPDATE esclusa_migrations SET checksum = 'x' WHERE number = 1")
+    with pytest.raises(MigrationError, match=r"0001_engine\.sql was edited"):
+        await store.migrate(KINDS, (*STAGES, a_stage(Own.kind, "more", where=None)))
+    outsider.execute("INSERT INTO esclusa_migrations VALUES (9999, '9999_later.sql', 'x', '')")
+    with pytest.raises(MigrationError, match="newer than this program"):
+        await store.use(KINDS, STAGES)
+    outsider.close()
+    assert schema_of(store.path) == before
+
+
+async def test_a_key_that_is_there_twice_is_told_and_nothing_is_half_written(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "x.db")
+    await store.open()
+    outsider = apsw.Connection(str(store.path))
+    outsider.execute("CREATE TABLE theirs (pk INTEGER PRIMARY KEY, name TEXT, place TEXT); INSERT INTO theirs (name) VALUES ('a'), ('a')")
+    before = schema_of(store.path)
+    with pytest.raises(SchemaError, match="esclusa_theirs_key"):
+        await store.migrate(KINDS, STAGES)
+    outsider.close()
+    assert schema_of(store.path) == before
+    await store.close()
+
+
+async def test_outsiders_times_are_read_and_are_due(store: SqliteStore) -> None:
+    outsider = apsw.Connection(str(store.path))
+    outsider.execute(
+        "INSERT INTO theirs (name, place, x_due_at, x_updated_at) VALUES ('a', 'p', NULL, NULL),"
+        " ('b', 'p', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP), ('c', 'p', strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), '2020-01-01T00:00:00Z'),"
+        " ('d', 'p', '2999-01-01T00:00:00Z', NULL)"
+    )
+    outsider.close()
+    first = await store.find(query(Attached, order="due_at", limit=2))
+    second = await store.find(query(Attached, order="due_at", limit=2, after=first.next))
+    assert [r.id for r in [*first.items, *second.items]] == ["1", "2", "3", "4"]
+    leases = await store.claim(ask(STAGES[1]))
+    assert {lease.record.name for lease in leases} == {"a", "b", "c"}  # type: ignore[attr-defined]
+    assert all(lease.fault is None for lease in leases)
+    verdicts = await store.settle([Settlement(x.ref, "done", ("working",), x.fence, who="w") for x in leases])
+    assert all(isinstance(v, Settled) for v in verdicts)
+
+
+async def test_an_outsiders_new_column_is_not_lost_in_the_archive(store: SqliteStore) -> None:
+    outsider = apsw.Connection(str(store.path))
+    outsider.execute("ALTER TABLE theirs ADD COLUMN note TEXT; INSERT INTO theirs (name, note) VALUES ('a', 'keep me')")
+    with pytest.raises(SchemaError, match="note"):
+        await store.archive(query(Attached))
+    await store.migrate(KINDS, STAGES)
+    assert await store.archive(query(Attached)) == 1
+    assert list(outsider.execute("SELECT name, note FROM archive_theirs")) == [("a", "keep me")]
+    outsider.close()
+
+
+async def test_what_a_column_cannot_hold_is_a_bad_record(store: SqliteStore) -> None:
+    with pytest.raises(BadRecord):
+        await store.insert([Own(name="a", weight=2**70)])
+    with pytest.raises(BadRecord):
+        await store.insert([Own(name="a", status="nowhere")])
+    assert await store.count(query(Own)) == (0, True)
+
+
+async def test_faults_of_the_file_name_it(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"nowhere.*does not exist"):
+        await SqliteStore(tmp_path / "nowhere" / "x.db").open()
+    (tmp_path / "text.db").write_bytes(b"this is no database, not at all. " * 100)
+    with pytest.raises(StoreUnavailable, match=r"text\.db is not a SQLite database"):
+        await SqliteStore(tmp_path / "text.db").open()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await SqliteStore(tmp_path / "x.db").get(Own.kind, ["a"])
+
+
+async def test_a_lock_that_another_process_keeps_is_transient(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "x.db", busy=0.05)
+    await store.open()
+    await store.migrate(KINDS, STAGES)
+    outsider = apsw.Connection(str(store.path))
+    outsider.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="locked"):
+        await store.insert([Own(name="a")])
+    assert await store.count(query(Own)) == (0, True), "reading does not wait"
+    outsider.execute("ROLLBACK")
+    outsider.close()
+    await store.insert([Own(name="a")])
+    await store.close()
+
+
+CLAIMER = """
+import asyncio, sys
+sys.path.insert(0, {tests!r})
+from unit.test_sqlite_store import KINDS, STAGES, Settlement, SqliteStore, ask
+
+async def main():
+    store = SqliteStore({path!r}, busy=60)
+    await store.open()
+    await store.use(KINDS, STAGES)
+    while leases := await store.claim(ask(STAGES[0], limit=7, worker={worker!r})):
+        print(*(lease.record.id for lease in leases))
+        await store.settle([Settlement(x.ref, "done", ("working",), x.fence, who={worker!r}) for x in leases])
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_processes_share_the_file_and_no_record_is_taken_twice(store: SqliteStore) -> None:
+    await store.insert([Own(name=f"r{i:03d}", place="p") for i in range(300)])
+    tests = str(Path(__file__).parent.parent)
+    programs = [CLAIMER.format(tests=tests, path=str(store.path), worker=f"w{i}") for i in range(3)]
+    running = [subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) for text in programs]
+    taken = [id for process in running for id in process.communicate(timeout=60)[0].split()]
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert sorted(taken) == [f"r{i:03d}" for i in range(300)]
+    assert {c.state: c.count for c in await store.tally(Own.kind)}["done"] == 300
+
+
+async def test_decimals_are_compared_as_numbers(store: SqliteStore) -> None:
+    prices = ["9", "10", "1.50", "-3", "123456789012345678901234567890.1", "123456789012345678901234567890.2"]
+    await store.insert([Own(name=p, price=Decimal(p)) for p in prices])
+    page = await store.find(query(Own, order="price"))
+    assert [r.price for r in page.items] == sorted(map(Decimal, prices))  # type: ignore[attr-defined]
+    assert (await store.find(query(Own, {"price": Decimal("1.5")}))).items[0].id == "1.50"
+    assert await store.count(query(Own, {"price": above(Decimal("123456789012345678901234567890.1"))})) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-02 03:04:05", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("2026-01-02T03:04:05Z", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("2026-01-02 03:04:05.000006+00:00", datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)),
+        ("2026-01-02T00:04:05-03:00", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        (0, datetime(1970, 1, 1, tzinfo=UTC)),
+        ("soon", "soon"),
+    ],
+)
+def test_times_of_outsiders(text: Any, moment: Any) -> None:
+    assert decode_time(text) == moment
+
+
+def test_literals_cannot_break_out() -> None:
+    connection = apsw.Connection(":memory:")
+    for type, value in [
+        ("text", "a'); DROP TABLE x; --"),
+        ("text", "\0'"),
+        ("int", -5),
+        ("float", 1e300),
+        ("bool", True),
+        ("bytes", b"\0'"),
+    ]:
+        assert list(connection.execute(f"SELECT {literal(type, value)}")) == [(value,)]  # type: ignore[arg-type]
+
+
+def test_migration_files_are_numbered_without_a_gap() -> None:
+    assert [m.number for m in schema.migrations()] == list(range(1, len(schema.migrations()) + 1))

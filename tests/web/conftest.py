@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from web.shop import Client, served
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Client]:
+    """The server without tokens: this machine alone."""
+    async with served(tmp_path) as client:
+        yield client

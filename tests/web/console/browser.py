@@ -1,0 +1,50 @@
+"""The system's Chromium, and the console's pages by name."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from web.console.world import World
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or "/usr/bin/chromium"
+
+
+async def PAGES(world: World) -> dict[str, str]:  # noqa: N802 - a table that needs the world's ids
+    letters = (await world.house.insight.dead_letters({"status": "open"}, limit=1)).items
+    failed = (await world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items
+    run = (await world.house.insight.runs({}, limit=1)).items[0]
+    return {
+        "map": "/",
+        "stages": "/console/stages",
+        "kinds": "/console/records",
+        "records": "/console/records/pending_jobs",
+        "filtered": "/console/records/pending_jobs?status=pending&platform=twitter&attempts__gte=0",
+        "record": f"/console/records/pending_jobs/{failed[0].id}",
+        "preview": "/console/records/pending_jobs/act?verb=retry&status=failed",
+        "views": "/console/views",
+        "view": "/console/views/media.errors",
+        "dead-letters": "/console/dead-letters",
+        "dead-letter-list": "/console/dead-letters/list",
+        "dead-letter": f"/console/dead-letters/{letters[0].id}",
+        "redrive": "/console/dead-letters/act?verb=redrive&table=pictures&error=invalid_media",
+        "cycles": "/console/cycles",
+        "runs": "/console/runs",
+        "run": f"/console/runs/{run.id.replace('%', '%25')}",
+        "budgets": "/console/budgets",
+        "workers": "/console/workers",
+        "alerts": "/console/alerts",
+        "audit": "/console/audit",
+        "archive": "/console/archive",
+        "health": "/console/health",
+        "trace": "/console/documents/apolo-2024/apolo-2024:balance#vapolo-2024%3Abalance%2F",
+        "search": "/console/search?q=9f0000",
+        "not-found": "/console/records/pending_jobs/nobody",
+    }
+
+
+async def ready(page: Any) -> None:
+    """The page is drawn, its pictures are there, and, on the map, the first live counts came."""
+    await page.wait_for_load_state("load")
+    if await page.locator("[data-live]").count():
+        await page.locator("[data-live].on").wait_for(timeout=10_000)

@@ -1,0 +1,289 @@
+"""Every act, from the form to the audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from web.console.browser import PAGES
+from web.console.conftest import NewPage
+from web.console.world import Job, Post, World, served
+
+from esclusa.model.books import Audit
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
+
+
+async def last_act(world: World) -> Audit:
+    found = await world.house.engine.records.first(Audit, order="-done_at")
+    assert found is not None
+    return found
+
+
+async def test_bulk_retry_with_preview_and_reason(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/records/pending_jobs?status=failed")
+        many = await page.locator("tbody tr").count()
+        assert many > 3
+        await page.get_by_role("button", name="Try again…").click()
+        assert f"Try {many} records again?" in await page.locator("h1").inner_text()
+        assert await own_world.house.engine.records.count(Job, {"status": "failed"}) == (many, True)
+        await page.get_by_role("button", name="Try them again").click()  # the browser asks for the reason first
+        assert "act?" in page.url
+        await page.get_by_label("Why?").fill("the account is public again")
+        await page.get_by_role("button", name="Try them again").click()
+        assert f"{many} records were moved." in await page.locator(".flash").inner_text()
+        act = await last_act(own_world)
+        assert (act.verb, act.subject, act.affected, act.reason, act.who) == (
+            "retry",
+            "pending_jobs",
+            many,
+            "the account is public again",
+            "console",
+        )
+        await page.goto(f"{own_world.url}/console/audit")
+        assert "the account is public again" in await page.locator("tbody tr").first.inner_text()
+
+
+async def test_bulk_move_of_chosen_records_only(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/records/pending_jobs?status=empty_result")
+        await page.locator("input[name=ids]").nth(0).check()
+        await page.locator("input[name=ids]").nth(2).check()
+        assert await page.locator("[data-chosen]").inner_text() == "2 chosen"
+        await page.get_by_label("State to move to").select_option("verified")
+        await page.get_by_role("button", name="Move…").click()
+        assert await page.locator("h1").inner_text() == "Move 2 records to verified?"
+        await page.get_by_label("Why?").fill("looked at by hand")
+        await page.get_by_role("button", name="Move them").click()
+        assert "2 records were moved." in await page.locator(".flash").inner_text()
+
+
+async def test_an_undeclared_bulk_move_is_refused_before_anything(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        answer = await page.goto(f"{own_world.url}/console/records/pending_jobs/act?verb=move&to=verified")
+        assert answer is not None
+        assert answer.status == 409
+        assert "The lifecycle does not have this move" in await page.locator("h1").inner_text()
+
+
+async def test_more_matches_than_previewed_are_previewed_again(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/records/pending_jobs/act?verb=retry&status=failed")
+        await page.locator("input[name=matched]").evaluate("field => { field.value = '1' }")
+        await page.get_by_label("Why?").fill("again")
+        await page.get_by_role("button", name="Try them again").click()
+        assert "look again" in await page.locator("[role=status]").inner_text()
+
+
+async def test_redrive_after_editing(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/dead-letters")
+        group = page.locator(".group").filter(has_text="invalid_media")
+        await group.get_by_role("link", name="Look").click()
+        gone_on = (await own_world.house.insight.records("pictures", {"title": "Publicación 0"}, limit=1)).items[0].id
+        await page.locator("tbody th a").filter(has_not_text=gone_on).first.click()
+        await page.get_by_label("imagen_url").fill("https://cdn.example.org/mended.jpg")
+        await page.locator("#reason-redrive").fill("the link was wrong")
+        await page.get_by_role("button", name="Send back").click()
+        await page.wait_for_url("**/console/records/pictures/**")
+        assert "1 dead letter was sent back to work." in await page.locator(".flash").inner_text()
+        assert "https://cdn.example.org/mended.jpg" in await page.locator(".fields").first.inner_text()
+        assert "the link was wrong" in await page.locator(".timeline").inner_text()
+
+
+async def test_a_bad_edit_is_told_and_nothing_is_done(own_world: World, new_page: NewPage) -> None:
+    letter = (await own_world.house.insight.dead_letters({"status": "open", "table_name": "pending_jobs"}, limit=1)).items[0]
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/dead-letters/{letter.id}")
+        await page.get_by_label("retry_count").fill("many")
+        await page.locator("#reason-redrive").fill("x")
+        await page.get_by_role("button", name="Send back").click()
+        assert "retry_count" in await page.locator(".wrong").inner_text()
+        await page.go_back()
+        await page.get_by_label("options").fill("{no json")
+        await page.locator("#reason-redrive").fill("x")
+        await page.get_by_role("button", name="Send back").click()
+        assert "options is not JSON" in await page.locator(".wrong").inner_text()
+    assert (await own_world.house.insight.record("dead_letters", letter.id)).status == "open"
+
+
+async def test_discard_and_redrive_a_group(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/dead-letters")
+        await page.locator(".group").filter(has_text="forbidden").get_by_role("link", name="Send back…").click()
+        await page.get_by_label("Why?").fill("permission was given")
+        await page.get_by_role("button", name="Send them back").click()
+        assert "sent back to work" in await page.locator(".flash").inner_text()
+        await page.locator(".group").filter(has_text="invalid_media").get_by_role("link", name="Discard…").click()
+        await page.get_by_label("Why?").fill("gone for good")
+        await page.get_by_role("button", name="Discard them").click()
+        assert "closed" in await page.locator(".flash").inner_text()
+        assert await page.locator(".group").count() == 0
+
+
+async def test_edit_and_move_one_record(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        waiting = (await own_world.house.insight.records("posts", {"status": "noreplies"}, limit=1)).items[0]
+        await page.goto(f"{own_world.url}/console/records/posts/{waiting.id}")
+        offered = await page.locator("select[name=to] option").all_inner_texts()
+        assert offered == ["processing", "done", "skipped"]
+        await page.get_by_label("country").fill("UY")
+        await page.locator("select[name=to]").select_option("skipped")
+        await page.locator("#reason-move").fill("no replies are expected")
+        await page.get_by_role("button", name="Move", exact=True).click()
+        assert "The record was moved." in await page.locator(".flash").inner_text()
+        assert "UY" in await page.locator(".fields").first.inner_text()
+
+
+async def test_pause_resume_run_a_cycle(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/cycles")
+        card = page.locator(".cycle").filter(has_text="media.download")
+        await card.get_by_text("Pause…").click()
+        await card.get_by_label("Why?").fill("the CDN is down")
+        await card.get_by_role("button", name="Pause", exact=True).click()
+        assert "media.download is paused" in await page.locator(".flash").inner_text()
+        assert "when it is resumed" in await card.inner_text()
+        assert own_world.house.engine.paused("media.download")
+        pending = (await own_world.house.insight.records("pictures", {"status": "pending"}, limit=1)).items[0]
+        await page.goto(f"{own_world.url}/console/records/pictures/{pending.id}")
+        assert "is paused" in await page.locator(".why").inner_text()
+        await page.goto(f"{own_world.url}/console/cycles")
+        await card.get_by_role("button", name="Resume").click()
+        assert "goes on" in await page.locator(".flash").inner_text()
+        await page.locator(".cycle").filter(has_text="tenders.ingest").get_by_role("button", name="Run now").click()
+        assert "tenders.ingest: ok (new 3)" in await page.locator(".flash").inner_text()
+
+
+async def test_change_a_limit(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/budgets")
+        card = page.locator(".budget").filter(has_text="information-tracer")
+        assert "replies.process-posts" in await card.inner_text()
+        await card.get_by_text("Change the limit…").click()
+        await card.get_by_label("Limit until the reset").fill("900")
+        await card.get_by_label("Why?").fill("the provider raised it")
+        await card.get_by_role("button", name="Change", exact=True).click()
+        assert "of 900 spent" in await page.locator(".budget").filter(has_text="information-tracer").inner_text()
+
+
+async def test_alerts_are_seen(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/alerts")
+        await page.get_by_role("button", name="Mark all as seen").click()
+        assert "2 alerts were marked as seen." in await page.locator(".flash").inner_text()
+        assert await page.locator(".menu .badge.warn").count() == 0
+
+
+TOKENS = "maria=let-me-operate:operate,eva=let-me-look:read"
+
+
+async def test_sign_in_roles_and_sign_out(new_page: NewPage, tmp_path: Path) -> None:
+    async with served(tmp_path, tokens=TOKENS) as world:
+        async with new_page() as page:
+            await page.goto(f"{world.url}/console/budgets")
+            await page.wait_for_url("**/console/sign-in?next=**")
+            await page.get_by_label("Token").fill("wrong")
+            await page.get_by_role("button", name="Sign in").click()
+            assert "not one of ours" in await page.get_by_role("alert").inner_text()
+            await page.get_by_label("Token").fill("let-me-look")
+            await page.get_by_role("button", name="Sign in").click()
+            await page.wait_for_url("**/console/budgets")
+            assert await page.get_by_text("Change the limit…").count() == 0
+            await page.goto(f"{world.url}/console/dead-letters")
+            assert await page.get_by_role("link", name="Send back…").count() == 0
+            cookie = next(c for c in await page.context.cookies() if c["name"] == "esclusa_session")
+            assert cookie["httpOnly"]
+            assert cookie["sameSite"] == "Lax"
+            refused = await page.request.post(f"{world.url}/console/cycles/media.download/run", form={"form_token": "x"})
+            assert refused.status == 403
+            assert (await page.request.get(f"{world.url}/api/kinds")).status == 200
+            assert (
+                await page.request.post(f"{world.url}/api/cycles/media.download/run")
+            ).status == 401  # a cookie alone does not act there
+            await page.get_by_role("button", name="Sign out").click()
+            await page.wait_for_url("**/console/sign-in")
+            await page.goto(world.url)
+            await page.wait_for_url("**/console/sign-in?next=**")
+        async with new_page() as page:
+            await page.goto(f"{world.url}/console/sign-in?next=//evil.example.org/")
+            await page.get_by_label("Token").fill("let-me-operate")
+            await page.get_by_role("button", name="Sign in").click()
+            await page.wait_for_url(f"{world.url}/")
+            await page.goto(f"{world.url}/console/cycles")
+            await page.locator(".cycle").filter(has_text="tenders.ingest").get_by_role("button", name="Run now").click()
+            assert "ok" in await page.locator(".flash").inner_text()
+            assert (await last_act(world)).who == "console:maria"
+
+
+async def test_a_form_that_was_not_given_is_refused(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(own_world.url)
+        for form in ({}, {"form_token": "forged", "reason": "x"}):
+            answer = await page.request.post(f"{own_world.url}/console/cycles/media.download/pause", form=form)
+            assert answer.status == 403
+            assert "no longer valid" in await answer.text()
+        assert not own_world.house.engine.paused("media.download")
+
+
+async def test_guessing_tokens_is_slowed_down(new_page: NewPage, tmp_path: Path) -> None:
+    async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
+        statuses = [(await page.request.post(f"{world.url}/console/sign-in", form={"token": f"guess {n}"})).status for n in range(24)]
+        assert statuses[:20] == [401] * 20
+        assert 429 in statuses[20:]
+
+
+async def test_behind_a_proxy_on_a_sub_path(new_page: NewPage, tmp_path: Path) -> None:
+    async with served(tmp_path, root_path="/lock", tokens=TOKENS) as world, new_page() as page:
+        await page.goto(f"{world.url}/lock/console/cycles")
+        await page.wait_for_url("**/lock/console/sign-in?next=%2Fconsole%2Fcycles")
+        await page.get_by_label("Token").fill("let-me-operate")
+        await page.get_by_role("button", name="Sign in").click()
+        await page.wait_for_url("**/lock/console/cycles")
+        for link in await page.locator("a[href]").all():
+            assert (await link.get_attribute("href") or "").startswith(("/lock/", "#"))
+        await page.locator(".cycle").filter(has_text="tenders.ingest").get_by_role("button", name="Run now").click()
+        await page.wait_for_url("**/lock/console/cycles")
+        await page.goto(f"{world.url}/lock/")
+        await page.locator("[data-live].on").wait_for()
+
+
+async def test_every_address_of_every_page_is_below_the_sub_path(new_page: NewPage, tmp_path: Path) -> None:
+    async with served(tmp_path, root_path="/lock") as world, new_page() as page:
+        wrong: list[str] = []
+        page.on("response", lambda answer: wrong.append(answer.url) if "/lock/" not in answer.url else None)
+        for name, path in (await PAGES(world)).items():
+            await page.goto(f"{world.url}/lock{path}")
+            found = await page.evaluate(
+                "[...document.querySelectorAll('[href], [action], [src], [data-live]')]"
+                ".flatMap(e => ['href', 'action', 'src', 'data-live'].map(n => e.getAttribute(n))).filter(Boolean)"
+            )
+            wrong += [f"{name}: {address}" for address in found if not address.startswith(("/lock/", "#", "https://"))]
+        assert not wrong
+
+
+ODD = ["x/act", "50%/25", "%2F", "a b?c#d&e", "ñandú", ".."]
+
+
+async def test_records_with_odd_ids(new_page: NewPage, tmp_path: Path) -> None:
+    """An id may hold anything: its page opens, after signing in too, its forms act, and the way back leads to it."""
+    async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
+        await world.house.engine.records.insert([Post(platform="odd", post_id=id, status="done") for id in ODD])
+        for id in (Post.kind.id_of("odd", odd) for odd in ODD):
+            await page.context.clear_cookies()
+            address = f"{world.url}/console/records/posts/{quote(id, safe='')}"
+            await page.goto(address)
+            await page.get_by_label("Token").fill("let-me-operate")
+            await page.get_by_role("button", name="Sign in").click()
+            await page.wait_for_url(address)
+            assert await page.locator("h1.id").inner_text() == id
+            await page.get_by_role("button", name="Dark").click()
+            await page.wait_for_url(address)
+            await page.get_by_label("Why?").last.fill("odd")
+            await page.get_by_role("button", name="Move").last.click()
+            assert await page.locator("h1.id").inner_text() == id
+            assert "moved" in await page.locator(".flash").inner_text()
+        await page.goto(f"{world.url}/console/search?q=odd:")
+        assert await page.locator(".hits li").count() == 5  # of six

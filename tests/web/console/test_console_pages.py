@@ -1,0 +1,232 @@
+"""Every page in a real browser: it is there, it is accessible, it reads without scripts and on a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from web.console.browser import PAGES, ready
+from web.console.conftest import NewPage
+from web.console.world import LONG, World, served
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
+
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+DARK = ("map", "records", "record", "dead-letters", "budgets", "cycles", "alerts", "trace")
+NAMES = (
+    "map", "stages", "kinds", "records", "filtered", "record", "preview", "views", "view", "dead-letters", "dead-letter-list",
+    "dead-letter", "redrive", "cycles", "runs", "run", "budgets", "workers", "alerts", "audit", "archive", "health", "trace",
+    "search", "not-found",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_no_page_has_a_serious_violation(world: World, new_page: NewPage, theme: str) -> None:
+    pages = await PAGES(world)
+    assert set(pages) == set(NAMES)
+    found = []
+    async with new_page(color_scheme=theme, bypass_csp=True) as page:
+        for name, path in pages.items():
+            if theme == "dark" and name not in DARK:
+                continue
+            answer = await page.goto(world.url + path)
+            assert answer is not None
+            assert answer.status == (404 if name == "not-found" else 200), name
+            await ready(page)
+            await page.evaluate(AXE)
+            rules = "" if theme == "light" else ", runOnly: ['color-contrast']"  # themes differ by colour alone
+            few = "{exclude: [['tbody tr:nth-child(n+3)'], ['.values li:nth-child(n+4)']]}"  # rows are all alike
+            results = await page.evaluate(f"axe.run({few}, {{resultTypes: ['violations']{rules}}})")
+            found += [
+                f"{name}: {v['id']}: {v['nodes'][0]['html'][:160]} {v['nodes'][0]['failureSummary'][:200]}"
+                for v in results["violations"]
+                if v["impact"] in ("serious", "critical")
+            ]
+    assert not found
+
+
+async def test_pages_obey_their_own_policy(world: World, new_page: NewPage) -> None:
+    """No inline script or style: the browser would complain, and the page fixture fails on that."""
+    async with new_page() as page:
+        for name, path in (await PAGES(world)).items():
+            answer = await page.goto(world.url + path)
+            assert answer is not None
+            policy = answer.headers["content-security-policy"]
+            assert "script-src 'self'" in policy, name
+            assert "unsafe" not in policy
+            await ready(page)
+
+
+async def test_pages_read_without_scripts(world: World, new_page: NewPage) -> None:
+    async with new_page(java_script_enabled=False) as page:
+        await page.goto(world.url)
+        node = page.locator("[data-graph=pending_jobs] .node[data-state=done]")
+        assert int(await node.locator(".count").inner_html()) > 100
+        await node.click()
+        await page.wait_for_url("**/console/records/pending_jobs?status=done")
+        assert await page.locator("tbody tr").count() == 50
+        await page.get_by_role("link", name="Next page").click()
+        assert await page.locator("tbody tr").count() == 50
+        await page.locator("tbody th a").first.click()
+        assert await page.locator("h1.id").inner_text() != ""
+        assert "It is finished" in await page.locator(".why").inner_text()
+        await page.goto(f"{world.url}/console/documents/apolo-2024/apolo-2024:balance")
+        await page.locator("[data-value]").nth(3).click()
+        assert await page.locator(".values li:target .more").is_visible()
+
+
+async def test_on_a_phone_nothing_runs_out_of_the_page(world: World, new_page: NewPage) -> None:
+    async with new_page(viewport={"width": 360, "height": 740}, has_touch=True) as page:
+        for name, path in ((await PAGES(world)) | {"long": f"/console/records/pictures/{LONG}"}).items():
+            await page.goto(world.url + path)
+            wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 1, name
+
+
+async def test_the_map_lives(own_world: World, new_page: NewPage) -> None:
+    """Counts change and dots run along the arrows without a reload."""
+    async with new_page() as page:
+        await page.goto(own_world.url)
+        await ready(page)
+        node = page.locator("[data-graph=pictures] .node[data-state=pending] .count")
+        before = await node.text_content()
+        engine = own_world.house.engine
+        await engine.run_cycle("media.download")
+        await page.wait_for_function(
+            "before => document.querySelector('[data-graph=pictures] .node[data-state=pending] .count').textContent !== before", arg=before
+        )
+        await page.locator("[data-graph=pictures] .edge.moving").first.wait_for(state="attached")
+
+
+async def test_a_stuck_state_looks_stuck(world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(world.url)
+        stuck = page.locator("[data-graph=pictures] .node[data-state=pending]")
+        assert "stuck" in (await stuck.get_attribute("class") or "").split()
+        assert "stuck" in (await stuck.get_attribute("aria-label") or "")
+
+
+async def test_languages_and_themes(world: World, new_page: NewPage) -> None:
+    async with new_page(locale="es-CL") as page:
+        await page.goto(world.url)
+        assert await page.locator("h1").inner_text() == "Mapa"
+        await page.get_by_role("button", name="English").click()
+        assert await page.locator("h1").inner_text() == "Map"
+        await page.goto(f"{world.url}/console/budgets")
+        assert await page.locator("h1").inner_text() == "Budgets"
+        await page.get_by_role("button", name="Español").click()
+        assert await page.locator("h1").inner_text() == "Presupuestos"
+        await page.get_by_role("button", name="Oscuro").click()
+        assert await page.locator("html").get_attribute("data-theme") == "dark"
+        assert await page.evaluate("getComputedStyle(document.body.parentElement).backgroundColor") == "rgb(13, 20, 19)"
+
+
+async def test_why_is_told_in_both_languages(world: World, new_page: NewPage) -> None:
+    job = (await world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items[0]
+    async with new_page(locale="es") as page:
+        await page.goto(f"{world.url}/console/records/pending_jobs/{job.id}")
+        assert "Se le acabaron los intentos" in await page.locator(".why").inner_text()
+        assert "No se mueve solo" in await page.locator(".why").inner_text()
+
+
+async def test_a_record_shows_what_belongs_to_it(world: World, new_page: NewPage) -> None:
+    job = (await world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items[0]
+    async with new_page() as page:
+        await page.goto(f"{world.url}/console/records/pending_jobs/{job.id}")
+        body = await page.locator("main").inner_text()
+        assert "s3cr3t" not in await page.content()
+        assert "forbidden" in body
+        assert "attempt 1" in body
+        await page.locator(".related").filter(has_text="posts").get_by_role("link").first.click()
+        await page.wait_for_url("**/console/records/posts/**")
+        await page.locator(".related").filter(has_text="pending_jobs").get_by_role("link").first.click()
+        await page.wait_for_url(f"**/console/records/pending_jobs/{job.id}")
+
+
+async def test_search_and_filters_make_addresses_to_share(world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(world.url)
+        await page.keyboard.press("/")
+        await page.keyboard.type("9f000023")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/console/records/pending_jobs/9f000023")
+        await page.goto(f"{world.url}/console/records/pending_jobs")
+        await page.get_by_label("Id, or a filter").fill("platform=twitter retry_count<=3")
+        await page.get_by_role("button", name="Find").click()
+        await page.wait_for_url("**?platform=twitter&retry_count__lte=3")
+        await page.get_by_label("Field").select_option("result_url")
+        await page.locator("select[name=_op]").select_option("empty")
+        await page.get_by_role("button", name="Add filter").click()
+        await page.wait_for_url("**&result_url__null=true")
+        assert await page.locator(".chips li").count() == 3
+        await page.locator(".chips a").first.click()
+        assert "platform" not in page.url
+        answer = await page.goto(f"{world.url}/console/records/pending_jobs?nothing=1")
+        assert answer is not None
+        assert answer.status == 400
+        assert "has no field nothing" in await page.locator("main").inner_text()
+
+
+async def test_trace_view(world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{world.url}/console/records/documentos/apolo-2024:balance")
+        await page.get_by_role("link", name="Open the trace view").click()
+        assert await page.locator(".boxes rect").count() == 26
+        await page.locator("[data-value]").nth(5).click()
+        chosen = await page.locator("rect.on").get_attribute("data-box")
+        assert chosen == await page.locator("[data-value]").nth(5).get_attribute("data-value")
+        await page.locator(".boxes rect").nth(2).click()
+        assert await page.locator(".values li.on [data-value]").get_attribute("data-value") == await page.locator(".boxes rect").nth(
+            2
+        ).get_attribute("data-box")
+        await page.keyboard.press("ArrowDown")
+        assert await page.locator(".values li.on [data-value]").get_attribute("data-value") == await page.locator(".boxes rect").nth(
+            3
+        ).get_attribute("data-box")
+        await page.keyboard.press("+")
+        assert await page.locator("[data-zoom-at]").inner_text() == "125 %"
+        await page.get_by_role("button", name="Fit").click()
+        assert await page.locator("[data-zoom-at]").inner_text() == "100 %"
+        await page.get_by_label("Find a value").fill("plusvalía")
+        assert await page.locator("[data-value]:visible").count() == 2
+        await page.locator(".sheet-view").focus()
+        await page.keyboard.press("ArrowRight")
+        await page.wait_for_url("**page=1**")
+        assert await page.locator(".boxes rect").count() == 1
+
+
+async def test_an_empty_house_teaches(new_page: NewPage, tmp_path: Path) -> None:
+    async with served(tmp_path, empty=True, apps="media") as world, new_page() as page:
+        for path, word in {
+            "/": "esclusa worker", "/console/dead-letters": "No dead letters", "/console/budgets": "Window('day', 400)",
+            "/console/runs": "esclusa run media.download", "/console/alerts": "ESCLUSA_ALERT_WEBHOOK",
+            "/console/audit": "Nobody has acted yet",
+            "/console/records/pictures": "/api/records/pictures", "/console/archive": "archive=True", "/console/workers": "esclusa worker",
+        }.items():  # fmt: skip
+            await page.goto(world.url + path)
+            assert word in await page.locator("main").inner_text(), path
+
+
+async def test_views_of_a_pipeline(world: World, new_page: NewPage) -> None:
+    """On the map with their numbers, as pages, each row leading to its record; in the visitor's language."""
+    async with new_page(locale="es-CL") as page:
+        await page.goto(world.url)
+        link = page.locator(".views-line a", has_text="errors")
+        told = int(await link.locator("b").inner_text())
+        await link.click()
+        assert "Imágenes que no se pudieron obtener" in await page.locator(".lead").inner_text()
+        assert await page.locator("tbody tr").count() == told
+        await page.locator("tbody th a").first.click()
+        assert "error" in await page.locator("main").inner_text()
+        await page.goto(f"{world.url}/console/views/media.summary")
+        assert "success" in await page.locator("tbody").inner_text()
+
+
+async def test_health_tells_what_is_wrong_and_where_it_hurts(world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{world.url}/console/health")
+        checks = page.locator("table").first
+        assert "up to date" in await checks.locator("tr", has_text="schema").inner_text()
+        late = page.locator("table").last.locator("tr", has_text="pictures")
+        assert "h" in (await late.locator("td").nth(4).inner_text()), "the oldest due record of the world is late by more than an hour"

@@ -1,0 +1,119 @@
+"""The parts of the console that need no browser."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from web.console.messages import messages
+
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.web.auth import Token, digest_of
+from esclusa.web.console import graph, words
+from esclusa.web.console.desk import local
+from esclusa.web.console.live import movement
+from esclusa.web.console.session import Sessions
+
+JOBS = Lifecycle("""
+    pending -> processing
+    processing -> done | failed | pending
+    failed -> pending
+""")
+
+
+def test_every_text_is_in_the_spanish_catalogue() -> None:
+    said, spanish = messages(), words.catalogue("es")
+    assert set(said) - set(spanish) == set()
+    assert set(spanish) - set(said) == set()
+    for text, forms in spanish.items():
+        assert len(forms) == (2 if said[text] else 1)
+        for form in forms:
+            assert set(re.findall(r"{\w+", form)) <= set(re.findall(r"{\w+", text)), form
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [("es-CL,es;q=0.9,en;q=0.8", "es"), ("de,en-GB;q=0.7,es;q=0.3", "en"), ("", "en"), ("fr;q=x, es;q=0.1", "es"), ("*", "en")],
+)
+def test_the_browsers_language(header: str, language: str) -> None:
+    assert words.preferred(header) == language
+
+
+def test_numbers_and_plurals() -> None:
+    words.language.set("es")
+    assert words.number(1234567) == "1.234.567"
+    assert words.ngettext("{n} record", "{n} records", 1) == "1 registro"
+    assert words.ngettext("{n} record", "{n} records", 2000) == "2.000 registros"
+    words.language.set("en")
+
+
+names = st.lists(st.text("abcdefghij_", min_size=1, max_size=8).filter(lambda s: s[0] != "_"), min_size=2, max_size=7, unique=True)
+
+
+@given(names, st.randoms())
+def test_drawings_have_no_overlap_and_every_arrow(states: list[str], rng: object) -> None:
+    lines = [f"{a} -> {b}" for a, b in pairwise(states)]
+    for a in states:
+        b = rng.choice(states)  # type: ignore[attr-defined]
+        if a != b:
+            lines.append(f"{a} -> {b}")
+    life = Lifecycle("\n".join(lines), endless=True)
+    drawing = graph.draw(life)
+    assert {n.state for n in drawing.nodes} == set(life.states)
+    assert {(e.frm, e.to) for e in drawing.edges} == set(life.moves)
+    boxes = [(n.x, n.y, n.x + n.width, n.y + n.height) for n in drawing.nodes]
+    for i, a_box in enumerate(boxes):
+        assert a_box[0] >= 0
+        assert a_box[1] >= 0
+        assert a_box[2] <= drawing.width
+        assert a_box[3] <= drawing.height
+        for b_box in boxes[i + 1 :]:
+            assert a_box[2] <= b_box[0] or b_box[2] <= a_box[0] or a_box[3] <= b_box[1] or b_box[3] <= a_box[1]
+
+
+def test_movement_is_told_from_counts() -> None:
+    before = {"pending": (10, True), "processing": (2, True), "done": (0, True), "failed": (1, True)}
+    now = {"pending": (6, True), "processing": (2, True), "done": (4, True), "failed": (1, True)}
+    assert movement(JOBS, before, now) == [("pending", "processing", 4), ("processing", "done", 4)]
+    born = {**before, "pending": (13, True)}
+    assert movement(JOBS, before, born) == [("", "pending", 3)]
+    assert movement(JOBS, before, before) == []
+
+
+def test_movement_into_a_state_that_is_not_counted_to_the_end() -> None:
+    before = {"pending": (10, True), "processing": (0, True), "done": (50_000, False), "failed": (0, True)}
+    now = {**before, "pending": (4, True)}
+    assert ("processing", "done", 6) in movement(JOBS, before, now)
+
+
+def test_sessions() -> None:
+    now = [1000.0]
+    maria = Token("maria", "operate", digest_of("secret"))
+    sessions = Sessions([maria], clock=lambda: now[0])
+    cookie = f"esclusa_session={sessions.open(maria)}"
+    visitor = sessions.visitor(cookie)
+    assert visitor is not None
+    assert (visitor.who, visitor.role) == ("console:maria", "operate")
+    assert sessions.genuine(visitor.nonce, sessions.form_token(visitor.nonce))
+    assert not sessions.genuine("", sessions.form_token(""))
+    assert not sessions.genuine(visitor.nonce, "x")
+    assert Sessions([maria], clock=lambda: now[0]).visitor(cookie) is not None  # another process, or a restart
+    assert Sessions([Token("maria", "operate", digest_of("new"))], clock=lambda: now[0]).visitor(cookie) is None
+    assert sessions.visitor(cookie[:-2] + "xx") is None
+    assert sessions.visitor("esclusa_session=a.b") is None
+    now[0] += 13 * 3600
+    assert sessions.visitor(cookie) is None
+
+
+def test_never_sent_to_another_site() -> None:
+    assert [local(p) for p in ("/console/runs?x=1", "//evil", "https://evil", "/\\evil", "", "/a\nb")] == [
+        "/console/runs?x=1",
+        "/",
+        "/",
+        "/",
+        "/",
+        "/",
+    ]

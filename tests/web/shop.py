@@ -1,0 +1,221 @@
+"""A small pipeline with every door, and a server over it on a free port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from fastapi import APIRouter
+from pydantic import BaseModel
+from yarl import URL
+
+from esclusa import App, Attempt, Backoff, Budget, Lifecycle, Outcome, Permanent, Record, Throttled, To, Window
+from esclusa.app import open_house
+from esclusa.house import House
+from esclusa.settings import load
+from esclusa.web.auth import SIGNED
+from esclusa.web.server import Service, listen
+
+
+class Item(Record, table="items", key=("shop", "code")):
+    shop: str
+    code: str
+    size: int | None = None
+    note: str | None = None
+    meta: dict[str, Any] = {}
+
+    lifecycle = Lifecycle("""
+        pending -> working -> done
+        working -> pending | failed
+        failed -> pending
+    """)
+
+
+class Sheet(Record, table="sheets", archive=True):
+    title: str
+    access_token: str | None = None
+    options: dict[str, Any] = {}
+
+    lifecycle = Lifecycle("draft -> filed")
+
+
+class ShopSettings(BaseModel):
+    complaint: str = ""
+
+
+app = App("shop", settings=ShopSettings, records=[Sheet])
+
+
+class Gate:
+    """Lets the cycle ``shop.slow`` end when a test says so, whichever event loop the test runs in."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.open = asyncio.Event()
+
+
+gates: list[Gate] = []
+
+
+@app.stage(
+    Item, take="pending", hold="working", exhausted="failed", retry=Backoff(tries=3), budget=Budget("shelf", Window("day", 1000))
+)  # fmt: skip
+async def work(item: Item, at: Attempt) -> Outcome:
+    if item.note == "bad":
+        raise Permanent("it cannot be sold", type="bad_item")
+    return To("done", size=(item.size or 0) + 1)
+
+
+@app.cycle(alone=True)
+async def slow(run: Any) -> None:
+    gates[-1].begun.set()
+    await gates[-1].open.wait()
+    run.count("slept")
+
+
+@app.cycle()
+async def stock(run: Any) -> None:
+    await run.drain("work", limit=run.limit)
+    run.count("asked", int(run.params.get("asked", 0)))
+
+
+@app.view("Items that cannot be sold", es="Artículos que no se venden", of=Item, where={"status": "failed"})
+async def unsold(records: Any, limit: int, after: str | None) -> dict[str, Any]:
+    page = await records.find(Item, {"status": "failed"}, limit=limit, after=after)
+    return {"items": [{"id": i.id, "code": i.code, "why": (i.last_error or {}).get("type")} for i in page.items], "next": page.next}
+
+
+@app.routes
+def routes(house: House) -> APIRouter:
+    router = APIRouter(prefix="/shop")
+
+    @router.get("/hello")
+    async def hello() -> dict[str, str]:
+        return {"store": house.store.url.partition(":")[0]}
+
+    @router.post("/hook", openapi_extra=SIGNED)
+    async def hook() -> dict[str, bool]:
+        return {"heard": True}
+
+    @router.get("/hook")
+    async def look() -> dict[str, bool]:
+        return {"seen": True}
+
+    @router.get("/shelf/{code}")
+    async def shelf(code: str) -> dict[str, str]:
+        return {"code": code}
+
+    rung: list[int] = []
+
+    @router.post("/ring")
+    async def ring() -> dict[str, int]:
+        rung.append(1)
+        return {"times": len(rung)}
+
+    @router.delete("/ring", status_code=204)
+    async def hush() -> None:
+        rung.clear()
+
+    @router.get("/boom")
+    async def boom() -> None:
+        raise RuntimeError("the password is hunter2")
+
+    @router.get("/throttled")
+    async def throttled() -> None:
+        raise Throttled("the provider asks to wait", after=12.2)
+
+    return router
+
+
+@app.checks
+def checks(settings: ShopSettings) -> Iterator[str]:
+    if settings.complaint:
+        yield settings.complaint
+
+
+class Reply:
+    """What came back, read whole."""
+
+    def __init__(self, status: int, headers: Any, text: str) -> None:
+        self.status, self.headers, self.text = status, headers, text
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+    def problem(self, status: int) -> dict[str, Any]:
+        """It is a problem of this status, in the right shape."""
+        assert self.status == status, self.text
+        assert self.headers["content-type"] == "application/problem+json"
+        body: dict[str, Any] = self.json
+        assert body["status"] == status
+        assert body["title"]
+        assert body["detail"]
+        assert body["type"]
+        return body
+
+
+class Client:
+    def __init__(self, session: aiohttp.ClientSession, url: str, house: House, service: Service) -> None:
+        self._session = session
+        self.url = url
+        self.house = house
+        self.service = service
+
+    async def call(self, method: str, path: str, token: str | None = None, **options: Any) -> Reply:
+        headers = dict(options.pop("headers", {}))
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        async with self._session.request(method, URL(self.url + path, encoded=True), headers=headers, **options) as answer:
+            return Reply(answer.status, answer.headers, await answer.text())
+
+    async def get(self, path: str, **options: Any) -> Reply:
+        return await self.call("GET", path, **options)
+
+    async def post(self, path: str, body: Any = None, **options: Any) -> Reply:
+        if body is not None:
+            options["json"] = body
+        return await self.call("POST", path, **options)
+
+    async def add(self, *items: dict[str, Any]) -> None:
+        answer = await self.post("/api/records/items", list(items))
+        assert answer.json["errors"] == []
+
+
+@asynccontextmanager
+async def served(
+    folder: Path,
+    *,
+    store: str = "",
+    worker: bool = False,
+    tokens: str = "",
+    complaint: str = "",
+    environ: dict[str, str] | None = None,
+    **options: Any,
+) -> AsyncIterator[Client]:
+    """A server with a store of its own, stopped in order at the end."""
+    environ = (environ or {}) | {
+        "ESCLUSA_STORE": store or f"sqlite:///{folder / 'shop.db'}", "ESCLUSA_ARTIFACTS": str(folder / "artifacts"),
+        "ESCLUSA_PIPELINES": "shop",
+        "ESCLUSA_API_TOKENS": tokens, "ESCLUSA_LEASE_SECONDS": "5", "ESCLUSA_GRACE_SECONDS": "2", "ESCLUSA_LOG_LEVEL": "error",
+        "SHOP_COMPLAINT": complaint,
+    }  # fmt: skip
+    settings = load(environ=environ, apps=lambda _: app)
+    gates.append(Gate())
+    async with open_house(settings) as house:
+        service = Service(house, worker=worker)
+        listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result, **options))
+        await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        async with aiohttp.ClientSession() as session:
+            yield Client(session, f"http://127.0.0.1:{await listening}", house, service)
+        gates[-1].open.set()
+        service.stop()
+        await task

@@ -1,0 +1,227 @@
+"""What holds for every route: problems, headers, sub-paths, vitals, the document."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import aiohttp
+import pytest
+from openapi_spec_validator import validate
+from web.shop import Client, served
+
+from esclusa.model import errors
+from esclusa.model.budget import BudgetEmpty
+from esclusa.web import problems
+from esclusa.web.server import Service, listen, serve
+
+
+async def test_nothing_there_and_wrong_method(shop: Client) -> None:
+    assert "openapi.json" in (await shop.get("/nowhere")).problem(404)["detail"]
+    answer = await shop.call("DELETE", "/api/kinds")
+    assert "it takes GET" in answer.problem(405)["detail"]
+    assert answer.headers["allow"] == "GET"
+
+
+async def test_the_unexpected_is_answered_without_its_inside(shop: Client) -> None:
+    answer = await shop.get("/shop/boom")
+    problem = answer.problem(500)
+    assert "hunter2" not in answer.text
+    assert "log" in problem["detail"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_the_store_that_is_away(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise errors.StoreUnavailable("shop.db: the disk is gone")
+
+    monkeypatch.setattr(type(shop.house.store), "tally", away)
+    answer = await shop.get("/api/kinds")
+    assert "the disk is gone" in answer.problem(503)["detail"]
+    assert answer.headers["retry-after"] == "5"
+
+
+async def test_throttled_outside(shop: Client) -> None:
+    answer = await shop.get("/shop/throttled")
+    answer.problem(503)
+    assert answer.headers["retry-after"] == "13"
+
+
+def test_every_error_has_its_problem() -> None:
+    made = {
+        "FaultsError": errors.FaultsError("x", ["y"]),
+        "DeclarationError": errors.DeclarationError("x", ["y"]),
+        "SettingsError": errors.SettingsError("x", ["SOME_KEY is missing"]),
+        "SchemaError": errors.SchemaError("x", ["run migrate"]),
+        "UndeclaredMove": errors.UndeclaredMove("x", "a", "b", ["c"]),
+        "Failure": errors.Failure("x"),
+        "Permanent": errors.Permanent("x"),
+        "Throttled": errors.Throttled("x", after=1),
+    }
+    status = {}
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.EsclusaError):
+            status[name] = problems.of_error(made.get(name) or kind("x")).status_code
+    assert {n for n, s in status.items() if s == 404} == {"NotFound", "ArtifactMissing"}
+    assert {n for n, s in status.items() if s == 409} == {"UndeclaredMove", "AlreadyRunning", "Paused", "ArtifactExists"}
+    assert {n for n, s in status.items() if s == 500} >= {"EsclusaError", "DeclarationError", "SchemaError"}
+    assert status["SettingsError"] == 503
+    assert b"SOME_KEY is missing" in problems.of_error(made["SettingsError"]).body
+    from datetime import UTC, datetime
+
+    assert problems.of_error(BudgetEmpty("b", datetime(2026, 1, 1, tzinfo=UTC))).headers["retry-after"] == "Thu, 01 Jan 2026 00:00:00 GMT"
+
+
+async def test_security_headers_on_every_answer(shop: Client) -> None:
+    for path in ("/api/kinds", "/nowhere", "/healthz", "/metrics", "/openapi.json"):
+        headers = (await shop.get(path)).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+        assert headers["cache-control"] == "no-store"
+        assert "server" not in headers
+
+
+async def test_a_pipelines_routes_are_served(shop: Client) -> None:
+    assert (await shop.get("/shop/hello")).json == {"store": "sqlite"}
+
+
+# vitals
+
+
+async def test_ready(shop: Client) -> None:
+    answer = (await shop.get("/readyz")).json
+    assert answer["status"] == "ready"
+    assert {c["name"]: c["verdict"] for c in answer["checks"]} == {"store": "ok", "schema": "ok", "artifacts": "ok", "shop": "ok"}
+
+
+async def test_a_probe_may_ask_for_the_head_alone(shop: Client) -> None:
+    for path in ("/healthz", "/readyz"):
+        answer = await shop.call("HEAD", path)
+        assert (answer.status, answer.text) == (200, "")
+
+
+async def test_not_ready_when_a_pipeline_complains(tmp_path: Path) -> None:
+    async with served(tmp_path, complaint="the shop has no key") as shop:
+        answer = await shop.get("/readyz")
+        assert answer.status == 503
+        assert answer.json["status"] == "not ready"
+        assert {"name": "shop", "verdict": "fail", "text": "the shop has no key", "do": ""} in answer.json["checks"]
+        assert (await shop.get("/healthz")).status == 200
+
+
+async def test_not_ready_when_the_store_is_away(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object) -> None:
+        raise errors.StoreUnavailable("postgresql://user@secret-host is gone")
+
+    monkeypatch.setattr(type(shop.house.store), "now", away)
+    answer = await shop.get("/readyz")
+    assert answer.status == 503
+    assert "secret-host" not in answer.text  # anyone may ask
+    assert {c["name"]: c["verdict"] for c in answer.json["checks"]}["store"] == "fail"
+    monkeypatch.undo()
+    assert (await shop.get("/readyz")).status == 200
+
+
+async def test_metrics_tell_what_is_due(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2"})
+    answer = await shop.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert 'esclusa_due{stage="shop.work"} 2.0' in answer.text
+    assert 'esclusa_budget_limit{budget="shelf",window="day"} 1000.0' in answer.text
+    await shop.post("/api/cycles/shop.stock/run")
+    text = (await shop.get("/metrics")).text
+    assert 'esclusa_runs_total{cycle="shop.stock",outcome="ok"} 1.0' in text
+    assert 'esclusa_due{stage="shop.work"} 2.0' in text  # a few seconds old: a scrape costs the store little
+
+
+# the sub-path
+
+
+async def test_a_sub_path_by_setting(tmp_path: Path) -> None:
+    async with served(tmp_path, root_path="/lock", tokens="a=aaaaaaaaaaaaaaaaaaaa") as shop:
+        for path in ("/lock/healthz", "/healthz"):  # left on or taken off by the proxy
+            assert (await shop.get(path)).status == 200
+        (await shop.get("/lock/api/kinds")).problem(401)
+        assert (await shop.get("/lock/api/kinds", token="a" * 20)).status == 200
+        assert (await shop.get("/lock/openapi.json", token="a" * 20)).json["servers"] == [{"url": "/lock"}]
+        assert (await shop.post("/lock/shop/hook")).json == {"heard": True}
+        (await shop.get("/other/api/kinds", token="a" * 20)).problem(404)
+        assert (await shop.get("/lock/nothing", token="a" * 20)).problem(404)["instance"] == "/lock/nothing"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "told"), [("/lock", "/lock"), ("/a/b/", "/a/b"), ("/api", "/api"), ("//evil.example", None), ("/..", None), ("x", None)]
+)
+async def test_a_sub_path_by_header(shop: Client, prefix: str, told: str | None) -> None:
+    answer = await shop.get("/openapi.json", headers={"X-Forwarded-Prefix": prefix})
+    assert answer.json.get("servers") == ([{"url": told}] if told else None)
+    assert (await shop.get("/api/kinds", headers={"X-Forwarded-Prefix": prefix})).status == 200
+
+
+async def test_a_prefix_is_believed_from_a_proxy_only(tmp_path: Path) -> None:
+    async with served(tmp_path, proxies="192.0.2.1") as shop:
+        assert "servers" not in (await shop.get("/openapi.json", headers={"X-Forwarded-Prefix": "/lock"})).json
+
+
+# the document
+
+
+async def test_the_openapi_document_is_valid_and_complete(shop: Client) -> None:
+    document = (await shop.get("/openapi.json")).json
+    validate(document)
+    assert "servers" not in document
+    paths = document["paths"]
+    assert {
+        "/api/kinds", "/api/kinds/{table}", "/api/records/{table}", "/api/records/{table}/{id}", "/api/records/{table}/{id}/history",
+        "/api/records/{table}/{id}/why", "/api/records/{table}/move", "/api/records/{table}/retry", "/api/runs", "/api/runs/{id}",
+        "/api/budgets", "/api/dead-letters", "/api/dead-letters/redrive", "/api/dead-letters/discard", "/api/cycles",
+        "/api/cycles/{name}/run", "/api/cycles/{name}/pause", "/api/cycles/{name}/resume", "/api/alerts", "/api/workers", "/api/audit",
+        "/api/status", "/api/stages", "/healthz", "/readyz", "/metrics", "/shop/hello", "/shop/hook",
+    } <= set(paths)  # fmt: skip
+    ids = [op["operationId"] for ops in paths.values() for op in ops.values()]
+    assert len(ids) == len(set(ids))
+    assert "HTTPValidationError" not in str(document)
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            assert operation["summary"], path
+            assert "default" not in operation["responses"], "every status is told by itself"
+            assert "application/problem+json" in str(operation["responses"]["500"])
+            names = [p["name"] for p in operation.get("parameters", [])]
+            if path.startswith("/api") and method == "post":
+                assert "Idempotency-Key" in names
+                assert {"200", "401", "403", "422"} <= set(operation["responses"])
+    assert paths["/healthz"]["get"]["security"] == paths["/shop/hook"]["post"]["security"] == []
+    assert document["security"] == [{"token": []}]
+
+
+# the process
+
+
+async def test_sigterm_stops_in_order(tmp_path: Path) -> None:
+    async with served(tmp_path) as outer:
+        listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(serve(outer.house, "127.0.0.1", 0, worker=True, started=listening.set_result))
+        port = await listening
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/healthz") as answer:
+            assert answer.status == 200
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(10):
+            await task
+        workers = (await outer.get("/api/workers")).json["items"]
+        assert [w["status"] for w in workers] == ["stopped"]
+
+
+async def test_a_stop_while_it_starts_is_orderly_too(shop: Client) -> None:
+    service = Service(shop.house, worker=True)
+    service.stop()
+    async with asyncio.timeout(10):
+        await service.run(listen("127.0.0.1", 0))
+    assert [w["status"] for w in (await shop.get("/api/workers")).json["items"]] == ["stopped"]
+
+
+async def test_serve_refuses_an_open_door(shop: Client) -> None:
+    with pytest.raises(errors.SettingsError, match="ESCLUSA_API_TOKENS"):
+        await serve(shop.house, "0.0.0.0", 0, worker=False)

@@ -1,0 +1,365 @@
+"""Kinds and records over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+from web.shop import Client, Sheet, served
+
+from esclusa.model.query import query
+
+
+async def test_kinds_tell_the_lifecycle_and_the_counts(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2"})
+    listed = (await shop.get("/api/kinds")).json
+    assert [kind["table"] for kind in listed["items"]] == ["sheets", "items"]
+    assert listed["next"] is None
+    kind = (await shop.get("/api/kinds/items")).json
+    assert kind["lifecycle"]["initial"] == "pending"
+    assert ["working", "failed"] in kind["lifecycle"]["moves"]
+    assert {c["state"]: c["count"] for c in kind["counts"]} == {"pending": 2, "working": 0, "done": 0, "failed": 0}
+    books = (await shop.get("/api/kinds?books=true")).json
+    assert {"worker_runs", "dead_letters", "esclusa_calls"} <= {kind["table"] for kind in books["items"]}
+    assert "there is no kind 'nothing'" in (await shop.get("/api/kinds/nothing")).problem(404)["detail"]
+
+
+async def test_pages_lead_through_the_whole_list(shop: Client) -> None:
+    await shop.add(*({"shop": "a", "code": f"{n:02}", "size": n % 3} for n in range(25)))
+    seen, after, pages = [], "", 0
+    while True:
+        page = (
+            await shop.get(
+                f"/api/records/items?limit=10&order=-size,code&after={after}" if after else "/api/records/items?limit=10&order=-size,code"
+            )
+        ).json
+        seen += [(item["size"], item["code"]) for item in page["items"]]
+        pages += 1
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert pages == 3
+    assert seen == sorted(((n % 3, f"{n:02}") for n in range(25)), key=lambda s: (-s[0], s[1]))
+    item = (await shop.get("/api/records/items?limit=1")).json["items"][0]
+    assert {"id", "status", "shop", "attempts", "due_at", "last_error", "created_at", "updated_at"} <= set(item)
+    assert not {"fence", "leased_by"} & set(item)
+
+
+FILTERS = [
+    ("size=2", ["2"]),
+    ("size__gte=2", ["2", "3"]),
+    ("size>=2", ["2", "3"]),
+    ("size=>=2", ["2", "3"]),
+    ("size>2", ["3"]),
+    ("size__gt=1&size__lt=3", ["2"]),
+    ("size=1&size=3", ["1", "3"]),
+    ("size=1,3", ["1", "3"]),
+    ("size__in=1,3", ["1", "3"]),
+    ("note=null", ["1", "3"]),
+    ("note__null=true", ["1", "3"]),
+    ("note!=null", ["2", "4"]),
+    ("note__null=false", ["2", "4"]),
+    ("note=%22a,b%22", ["4"]),
+    ("note__eq=a,b", ["4"]),
+    ("status=pending,failed&code__lte=2", ["1", "2"]),
+    ("status=done", []),
+    ("shop=&size=2", ["2"]),
+    ("created_at__gte=2020-01-01T00:00:00+00:00&code=1", ["1"]),
+]
+
+
+async def test_filters(shop: Client) -> None:
+    await shop.add(
+        {"shop": "a", "code": "1", "size": 1},
+        {"shop": "a", "code": "2", "size": 2, "note": "x"},
+        {"shop": "a", "code": "3", "size": 3},
+        {"shop": "a", "code": "4", "note": "a,b"},
+    )
+    for asked, found in FILTERS:
+        answer = await shop.get(f"/api/records/items?{asked}&order=code")
+        assert [item["code"] for item in answer.json["items"]] == found, asked
+
+
+BAD_FILTERS = [
+    ("colour=red", "no field colour"),
+    ("size=big", "items.size"),
+    ("meta=1", "holds json"),
+    ("size__near=2", "no operator 'near'"),
+    ("status=gone", "no state 'gone'"),
+    ("order=meta", "cannot be ordered by meta"),
+    ("after=nonsense", "not a cursor"),
+    ("archived=true", "keeps no archive"),
+    ("size__null=perhaps", "true or false"),
+    ("note=%00", "null character"),
+]
+
+
+async def test_filters_that_cannot_be_answered(shop: Client) -> None:
+    for asked, told in BAD_FILTERS:
+        assert told in (await shop.get(f"/api/records/items?{asked}")).problem(400)["detail"], asked
+    for asked in ("limit=0", "limit=many", "limit=10001", "archived=maybe"):
+        problem = (await shop.get(f"/api/records/items?{asked}")).problem(422)
+        assert problem["faults"][0]["where"] == f"query.{asked.partition('=')[0]}"
+
+
+async def test_a_record_its_history_and_why(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1", "note": "bad"})
+    assert (await shop.get("/api/records/items/a:1/history")).json == {"items": [], "next": None}
+    why = (await shop.get("/api/records/items/a:1/why")).json
+    assert why["state"] == "pending"
+    assert [r["code"] for r in why["reasons"]] == ["no_worker"]
+    ran = (await shop.post("/api/cycles/shop.stock/run")).json
+    assert ran["outcome"] in ("ok", "partial")
+    record = (await shop.get("/api/records/items/a:1")).json
+    assert (record["status"], record["last_error"]["type"]) == ("failed", "bad_item")
+    steps = (await shop.get("/api/records/items/a:1/history")).json["items"]
+    assert [(s["from"], s["to"]) for s in steps] == [("pending", "working"), ("working", "failed")]
+    assert steps[1]["error"]["message"] == "it cannot be sold"
+    assert steps[1]["run"] == ran["run"]
+    why = (await shop.get("/api/records/items/a:1/why")).json
+    assert why["reasons"][0]["code"] == "exhausted"
+    for path in ("", "/history", "/why"):
+        assert "no record 'a:9' in items" in (await shop.get(f"/api/records/items/a:9{path}")).problem(404)["detail"]
+        (await shop.get(f"/api/records/nothing/a:1{path}")).problem(404)
+
+
+IDS = ["plain", "a/b", "x/history", "x/y/why", "50%", "%2F", "a b", "ñandú", "a?b#c", ":", "+", "a,b", '"', "😀"]
+
+
+async def test_an_id_may_hold_any_character(shop: Client) -> None:
+    for id in IDS:
+        answer = await shop.post("/api/records/sheets", [{"id": id, "title": "t"}])
+        assert answer.json == {"created": 1, "known": 0, "errors": []}
+        path = quote(id, safe="")
+        assert (await shop.get(f"/api/records/sheets/{path}")).json["id"] == id
+        assert (await shop.get(f"/api/records/sheets/{path}/history")).json["items"] == []
+        assert (await shop.get(f"/api/records/sheets/{path}/why")).json["reasons"][0]["code"] == "no_stage"
+        moved = await shop.post("/api/records/sheets/move", {"ids": [id], "to": "filed"})
+        assert moved.json["moved"] == 1
+        assert len((await shop.get(f"/api/records/sheets/{path}/history")).json["items"]) == 1
+        assert (await shop.get(f"/shop/shelf/{path}")).json == {"code": id}  # in a pipeline's own routes too
+    assert (await shop.get("/api/records/sheets/no%2Fbody")).problem(404)["instance"] == "/api/records/sheets/no/body"
+
+
+async def test_keys_make_ids_that_can_be_asked_for(shop: Client) -> None:
+    await shop.add({"shop": "a/b:c", "code": "100%"})
+    id = (await shop.get("/api/records/items")).json["items"][0]["id"]
+    assert (await shop.get(f"/api/records/items/{quote(id, safe='')}")).json["code"] == "100%"
+
+
+async def test_the_archive_can_be_read(shop: Client) -> None:
+    await shop.post("/api/records/sheets", [{"id": "s1", "title": "old"}])
+    await shop.post("/api/records/sheets/move", {"ids": ["s1"], "to": "filed", "reason": "done"})
+    assert await shop.house.store.archive(query(Sheet, {"status": "filed"})) == 1
+    (await shop.get("/api/records/sheets/s1")).problem(404)
+    assert (await shop.get("/api/records/sheets/s1?archived=true")).json["title"] == "old"
+    assert [r["id"] for r in (await shop.get("/api/records/sheets?archived=true")).json["items"]] == ["s1"]
+    assert len((await shop.get("/api/records/sheets/s1/history")).json["items"]) == 1
+    (await shop.get("/api/records/sheets/s2?archived=true")).problem(404)
+
+
+# insert
+
+
+async def test_insert_reports_row_by_row(shop: Client) -> None:
+    rows = [
+        {"shop": "a", "code": "1"},
+        {"shop": "a", "code": "1", "size": 9},
+        {"shop": "a"},
+        {"shop": "a", "code": "2", "size": "big"},
+        {"shop": "a", "code": "3", "colour": "red"},
+        {"shop": "a", "code": "4", "status": "done"},
+        {"shop": "a", "code": "5", "leased_by": "me"},
+        {"shop": "a", "code": "6", "id": "mine"},
+        {"shop": "a", "code": "7", "note": "nul\0"},
+        {"shop": "a", "code": "8", "size": 2**70},
+        "not an object",
+        {"shop": "a", "code": "9", "due_at": "2030-01-01T00:00:00"},
+        {"shop": "b", "code": "1", "due_at": "2030-01-01T00:00:00Z", "status": "pending"},
+    ]
+    answer = await shop.post("/api/records/items", rows)
+    assert answer.status == 200
+    report = answer.json
+    assert (report["created"], report["known"]) == (2, 1)
+    assert [fault["row"] for fault in report["errors"]] == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    told = {fault["row"]: fault["error"] for fault in report["errors"]}
+    assert "code: Field required" in told[3]
+    assert "items has no such field" in told[5]
+    assert "starts in pending" in told[6]
+    assert "belongs to the engine" in told[7]
+    assert "made of the key (shop, code)" in told[8]
+    assert "null character" in told[9]
+    assert "too large" in told[10]
+    assert (await shop.get("/api/records/items/a:1")).json["size"] is None
+    assert (await shop.get("/api/records/items/b:1")).json["due_at"].startswith("2030-01-01")
+
+
+async def test_insert_takes_ndjson_and_one_object(shop: Client) -> None:
+    lines = '{"shop": "a", "code": "1"}\n\n{"shop": "a", \n{"shop": "a", "code": "2", "size": NaN}\r\n{"shop": "a", "code": "3"}'
+    answer = await shop.post("/api/records/items", data=lines.encode(), headers={"Content-Type": "application/x-ndjson; charset=utf-8"})
+    assert answer.json["created"] == 2
+    assert [fault["row"] for fault in answer.json["errors"]] == [3, 4]
+    assert (await shop.post("/api/records/items", {"shop": "a", "code": "9"})).json["created"] == 1
+    assert (await shop.post("/api/records/items", [])).json == {"created": 0, "known": 0, "errors": []}
+    lines = b'{"shop": "b", "code": "1"}\n{"shop": "b", "code": "2"}\n'  # as a file of lines is sent by whoever forgets its type
+    assert (await shop.post("/api/records/items", data=lines, headers={"Content-Type": "application/json"})).json["created"] == 2
+    spread = b'{"shop": "b",\n "code": "3"}'
+    assert (await shop.post("/api/records/items", data=spread, headers={"Content-Type": "application/json"})).json["created"] == 1
+
+
+async def test_who_added_records_is_kept(shop: Client) -> None:
+    await shop.post("/api/records/items", [{"shop": "a", "code": "1"}, {"shop": "a", "code": "2"}, 7])
+    await shop.post("/api/records/items", [{"shop": "a", "code": "1"}])  # known: nothing was done
+    acts = (await shop.get("/api/audit")).json["items"]
+    assert [(a["who"], a["verb"], a["subject"], a["affected"]) for a in acts] == [("api", "add", "items", 2)]
+
+
+async def test_insert_of_nothing_well_formed(shop: Client) -> None:
+    problem = (await shop.post("/api/records/items", [{"code": "1"}, 7])).problem(422)
+    assert "none of the 2 rows fits items; the first: shop: Field required" in problem["detail"]
+    assert [fault["row"] for fault in problem["errors"]] == [1, 2]
+    assert (await shop.get("/api/records/items")).json["items"] == []
+    odd = await shop.post("/api/records/items", data=b'[{"\\ud800": 1}, {"shop": "\\udfff"}]', headers={"Content-Type": "application/json"})
+    assert "surrogate" in odd.problem(422)["detail"]
+
+
+UNREADABLE = [
+    (b"{", "not JSON"),
+    (b"7", "a JSON array"),
+    (b"\xff\xfe", "not UTF-8"),
+    (b"", "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+]
+
+
+async def test_insert_of_what_cannot_be_read(shop: Client) -> None:
+    for body, told in UNREADABLE:
+        answer = await shop.post("/api/records/items", data=body, headers={"Content-Type": "application/json"})
+        assert told in answer.problem(400)["detail"]
+
+
+async def test_the_books_are_not_written_by_others(shop: Client) -> None:
+    for table in ("esclusa_audit", "worker_runs", "dead_letters"):
+        assert "only the engine writes it" in (await shop.post(f"/api/records/{table}", [{}])).problem(405)["detail"]
+    (await shop.post("/api/records/nothing", [{}])).problem(404)
+
+
+async def test_a_large_insert(shop: Client) -> None:
+    rows = "\n".join(json.dumps({"shop": "a", "code": str(n)}) for n in range(5000))
+    answer = await shop.post("/api/records/items", data=rows.encode(), headers={"Content-Type": "application/x-ndjson"})
+    assert answer.json == {"created": 5000, "known": 0, "errors": []}
+
+
+async def test_a_body_has_a_limit(tmp_path: Path) -> None:
+    async with served(tmp_path, body_limit=1024 * 1024) as shop:
+        big = b" " * (1024 * 1024 + 1)
+
+        async def chunks() -> object:
+            for _ in range(5):
+                yield b" " * (300 * 1024)
+
+        assert "larger than 1 MB" in (await shop.post("/api/records/items", data=io.BytesIO(big))).problem(413)["detail"]
+        assert "larger than 1 MB" in (await shop.post("/api/records/items", data=chunks())).problem(413)["detail"]
+        assert (
+            "larger than 1 MB"
+            in (await shop.post("/api/records/items/move", data=chunks(), headers={"Content-Type": "application/json"})).problem(413)[
+                "detail"
+            ]
+        )
+        assert (await shop.post("/api/records/items", data=b"[]" + b" " * 1_000_000)).status == 200
+
+
+# move and retry
+
+
+async def test_move_by_ids_and_by_filter(shop: Client) -> None:
+    await shop.add(*({"shop": "a", "code": str(n), "note": "bad", "size": n} for n in range(6)))
+    await shop.post("/api/cycles/shop.stock/run")
+    tried = (await shop.post("/api/records/items/move", {"filter": {"size": {"gte": 4}}, "to": "pending", "dry_run": True})).json
+    assert (tried["matched"], tried["moved"], tried["dry_run"]) == (2, 0, True)
+    moved = (await shop.post("/api/records/items/move", {"filter": {"size__gte": 4}, "to": "pending", "reason": "mended"})).json
+    assert (moved["matched"], moved["moved"]) == (2, 2)
+    step = (await shop.get("/api/records/items/a:5/history")).json["items"][-1]
+    assert (step["from"], step["to"], step["who"], step["reason"]) == ("failed", "pending", "api", "mended")
+    body = {"ids": ["a:1", "a:none"], "to": "pending", "fields": {"note": "fine"}}
+    assert (await shop.post("/api/records/items/move", body)).json["moved"] == 1
+    assert (await shop.get("/api/records/items/a:1")).json["note"] == "fine"
+    audit = (await shop.get("/api/audit?verb=move")).json["items"]
+    assert [(a["who"], a["affected"]) for a in audit] == [("api", 1), ("api", 2)]
+
+
+async def test_a_move_that_is_not_declared_moves_nothing(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2", "note": "bad"})
+    await shop.post("/api/cycles/shop.stock/run")
+    problem = (await shop.post("/api/records/items/move", {"ids": ["a:1", "a:2"], "to": "pending"})).problem(409)
+    assert "the move done -> pending is not declared" in problem["detail"]
+    assert (problem["from"], problem["to"]) == ("done", "pending")
+    assert (await shop.get("/api/records/items/a:2")).json["status"] == "failed"
+    (await shop.post("/api/records/items/move", {"ids": ["a:1"], "to": "heaven"})).problem(409)
+
+
+BAD_MOVES = [
+    ({"to": "pending"}, 422),
+    ({"to": "pending", "ids": []}, 422),
+    ({"to": "pending", "filter": {}}, 422),
+    ({"to": "pending", "ids": ["a"], "filter": {"size": 1}}, 422),
+    ({"ids": ["a"]}, 422),
+    ({"ids": ["a"], "to": "pending", "dryrun": True}, 422),
+    ({"ids": "a", "to": "pending"}, 422),
+    ([], 422),
+    ({"filter": {"colour": 1}, "to": "pending"}, 400),
+    ({"filter": {"size": {"near": 1}}, "to": "pending"}, 400),
+    ({"filter": {"size": {}}, "to": "pending"}, 400),
+    ({"filter": {"size": [[1]]}, "to": "pending"}, 400),
+    ({"filter": {"size": {"gt": [1, 2]}}, "to": "pending"}, 400),
+    ({"filter": {"note": "a\0b"}, "to": "pending"}, 422),
+    ({"ids": ["a\0"], "to": "pending"}, 422),
+    ({"ids": ["a"], "to": "pending", "reason": "\0"}, 422),
+    ({"ids": ["a"], "to": "pending", "\udc00": 1}, 422),
+    ({"filter": {"\udc00": 1}, "to": "pending"}, 422),
+    ({"filter": {"note": "\ud800"}, "to": "pending"}, 422),
+    ({"filter": {"status": "gone"}, "to": "pending"}, 400),
+    ({"ids": ["a"], "to": "pending", "fields": {"colour": 1}}, 422),
+    ({"ids": ["a"], "to": "pending", "fields": {"shop": "b"}}, 422),
+    ({"ids": ["a"], "to": "pending", "fields": {"size": "big"}}, 422),
+]
+
+
+async def test_moves_that_do_not_fit(shop: Client) -> None:
+    for body, status in BAD_MOVES:
+        answer = await shop.post("/api/records/items/move", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+        answer.problem(status)
+
+
+async def test_a_body_that_is_not_json(shop: Client) -> None:
+    json_type = {"Content-Type": "application/json"}
+    assert "not JSON" in (await shop.post("/api/records/items/move", data=b'{"ids": [', headers=json_type)).problem(400)["detail"]
+    problem = (await shop.post("/api/records/items/move", data=b'{"ids": ["a"]}', headers={"Content-Type": "text/plain"})).problem(422)
+    assert "Content-Type: application/json" in problem["detail"]
+    (await shop.post("/api/records/items/move")).problem(422)
+
+
+async def test_retry(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1", "note": "bad"}, {"shop": "a", "code": "2"})
+    await shop.post("/api/cycles/shop.stock/run")
+    answer = (await shop.post("/api/records/items/retry", {"filter": {"shop": "a"}, "reason": "again"})).json
+    assert (answer["verb"], answer["matched"], answer["moved"]) == ("retry", 1, 1)
+    assert (await shop.get("/api/records/items/a:1")).json["status"] == "pending"
+    (await shop.post("/api/records/sheets/retry", {"ids": ["a"]})).problem(404)
+
+
+async def test_times_are_told_with_their_zone(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1"})
+    told = (await shop.get("/api/records/items/a:1")).json["created_at"]
+    assert abs(datetime.fromisoformat(told) - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+async def test_two_at_once_insert_each_record_once(shop: Client) -> None:
+    rows = [{"shop": "a", "code": str(n)} for n in range(200)]
+    answers = await asyncio.gather(*(shop.post("/api/records/items", rows) for _ in range(4)))
+    assert sum(a.json["created"] for a in answers) == 200
+    assert sum(a.json["known"] for a in answers) == 600

@@ -1,0 +1,115 @@
+"""POST /tick over HTTP: who may call it, and what it answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric import rsa
+from support.loopback import serving
+from web.shop import Client, served
+
+ACCOUNT = "clock@project.iam.gserviceaccount.com"
+AUDIENCE = "https://esclusa.example"
+READ, OPERATE = "r" * 32, "o" * 32
+
+
+class Issuer:
+    """Signs tokens, and tells its keys as Google does."""
+
+    def __init__(self) -> None:
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.url = ""
+        self.asked = 0
+
+    def token(self, key: Any = None, **claims: Any) -> str:
+        now = int(time.time())
+        said = {
+            "iss": "https://accounts.google.com", "aud": AUDIENCE, "sub": "1", "email": ACCOUNT, "email_verified": True,
+            "iat": now, "exp": now + 3600,
+        }  # fmt: skip
+        return jwt.encode(said | claims, key or self.key, algorithm="RS256", headers={"kid": "k1"})
+
+    async def keys(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
+        return web.json_response({"keys": [public | {"kid": "k1", "use": "sig", "alg": "RS256"}]})
+
+
+@asynccontextmanager
+async def issuing() -> AsyncIterator[Issuer]:
+    issuer = Issuer()
+    async with serving(web.get("/certs", issuer.keys)) as url:
+        issuer.url = f"{url}/certs"
+        yield issuer
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Issuer]:
+    async with issuing() as started:
+        yield started
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path, issuer: Issuer) -> AsyncIterator[Client]:
+    environ = {
+        "ESCLUSA_TICK_AUDIENCE": f"{AUDIENCE}, https://other.example/", "ESCLUSA_TICK_SERVICE_ACCOUNT": ACCOUNT,
+        "ESCLUSA_OIDC_CERTS_URL": issuer.url,
+    }  # fmt: skip
+    async with served(tmp_path, tokens=f"eye={READ}:read,hand={OPERATE}:operate", environ=environ) as client:
+        yield client
+
+
+async def test_a_tick_runs_what_is_due(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2", "note": "bad"})
+    answer = await shop.post("/tick?seconds=20")
+    assert answer.status == 200, answer.text
+    [run] = [run for run in answer.json["runs"] if run["cycle"] == "shop.work"]
+    assert (run["outcome"], run["counters"]["taken"]) == ("partial", 2)
+    assert answer.json["complete"] is True
+    assert (await shop.post("/tick")).json["runs"] == []
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.5", "4000", "nan", "x", ""])
+async def test_a_wrong_budget_is_refused(shop: Client, seconds: str) -> None:
+    (await shop.post(f"/tick?seconds={seconds}")).problem(422)
+
+
+async def test_api_tokens_may_call_it_if_they_may_operate(guarded: Client, issuer: Issuer) -> None:
+    (await guarded.post("/tick")).problem(401)
+    (await guarded.post("/tick", token="x" * 32)).problem(401)
+    (await guarded.post("/tick", token=READ)).problem(403)
+    assert (await guarded.post("/tick", token=OPERATE)).status == 200
+    assert issuer.asked == 0
+
+
+async def test_the_schedulers_account_may_call_it_and_nothing_else(guarded: Client, issuer: Issuer) -> None:
+    for audience in (AUDIENCE, f"{AUDIENCE}/", "https://other.example"):
+        assert (await guarded.post("/tick", token=issuer.token(aud=audience))).status == 200
+    assert issuer.asked == 1  # keys are kept
+    (await guarded.get("/api/kinds", token=issuer.token())).problem(401)
+    (await guarded.get("/tick", token=issuer.token())).problem(401)
+
+
+async def test_other_tokens_may_not(guarded: Client, issuer: Issuer) -> None:
+    for claim, setting in (
+        ({"aud": "https://else.example"}, "ESCLUSA_TICK_AUDIENCE"), ({"email": "other@x"}, "ESCLUSA_TICK_SERVICE_ACCOUNT"),
+        ({"email_verified": False}, "ESCLUSA_TICK_SERVICE_ACCOUNT"),
+    ):  # fmt: skip
+        said = (await guarded.post("/tick", token=issuer.token(**claim))).problem(403)
+        assert said["detail"].endswith(f"look at {setting}")
+    past = int(time.time()) - 100
+    stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    unsigned = jwt.encode({"aud": AUDIENCE, "iss": "https://accounts.google.com"}, None, algorithm="none")
+    removed = issuer.token().rpartition(".")[0] + ".SIGNATURE_REMOVED_BY_GOOGLE"
+    for token in (
+        issuer.token(exp=past), issuer.token(iss="https://evil.example"), issuer.token(key=stranger), unsigned, removed, "a.b.c",
+    ):  # fmt: skip
+        (await guarded.post("/tick", token=token)).problem(401)

@@ -1,0 +1,94 @@
+"""The whole house: the four built-in pipelines with their own routes, the data of the demo, and the outside world played."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from esclusa.app import open_house
+from esclusa.house import House
+from esclusa.loading import BUILT_IN
+from esclusa.settings import load
+from esclusa.simulators import Played
+from esclusa.web.server import Service, listen
+
+OPERATE, READ = "a-token-that-may-operate", "a-token-that-may-only-read"
+TOKENS = f"desk={OPERATE}:operate,wall={READ}:read"
+
+
+@dataclass
+class Whole:
+    """A server over the whole house."""
+
+    url: str
+    house: House
+    loop: asyncio.AbstractEventLoop
+
+
+@asynccontextmanager
+async def served(folder: Path, urls: dict[str, str], *, tokens: str = "", work: bool = False, **options: Any) -> AsyncIterator[Whole]:
+    """Serve the house; with ``work`` every cycle runs once first, so that there is something of everything."""
+    plays = {name: importlib.import_module(f"esclusa.pipelines.{name}.demo") for name in BUILT_IN}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_")}
+    for name, play in plays.items():
+        (folder / name).mkdir()
+        environ |= play.environ(urls, folder / name)
+    environ |= {
+        "ESCLUSA_STORE": f"sqlite:///{folder / 'whole.db'}", "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_LOG_LEVEL": "error",
+        "ESCLUSA_PIPELINES": ",".join(plays), "ESCLUSA_API_TOKENS": tokens, "ESCLUSA_GRACE_SECONDS": "2", "ESCLUSA_TICK_SECONDS": "1",
+    }  # fmt: skip
+    async with open_house(load(environ=environ)) as house:
+        service = Service(house, worker=False)
+        listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result, **options))
+        await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        for name, play in plays.items():
+            await play.prepare(house, urls, folder / name)
+        for play in plays.values() if work else ():
+            for cycle in play.CYCLES:
+                await house.engine.run_cycle(cycle)
+        yield Whole(f"http://127.0.0.1:{await listening}", house, asyncio.get_running_loop())
+        service.stop()
+        await task
+
+
+@contextmanager
+def outside() -> Iterator[dict[str, str]]:
+    """The simulators that the pipelines' demos want, each in a process of its own."""
+    wanted = {s for name in BUILT_IN for s in importlib.import_module(f"esclusa.pipelines.{name}.demo").SIMULATORS}
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(Played(name)).url for name in sorted(wanted)}
+
+
+@contextmanager
+def in_a_thread(folder: Path, urls: dict[str, str], **options: Any) -> Iterator[Whole]:
+    """The same in a thread of its own, for a caller that waits for no loop."""
+    made: list[Whole] = []
+    loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def live() -> None:
+        try:
+            async with served(folder, urls, **options) as whole:
+                made.append(whole)
+                ready.set()
+                await end.wait()
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(live()))
+    thread.start()
+    assert ready.wait(60)
+    assert made, "the house did not open"
+    yield made[0]
+    loop.call_soon_threadsafe(end.set)
+    thread.join(30)
+    loop.close()
