@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,10 +56,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory, urls: dict[str, str]) -> Ite
         yield made
 
 
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory, urls: dict[str, str]) -> Iterator[Whole]:
-    """The same with tokens set."""
-    with in_a_thread(tmp_path_factory.mktemp("locked"), urls, tokens=TOKENS) as made:
+@pytest.fixture
+def locked(tmp_path: Path, urls: dict[str, str]) -> Iterator[Whole]:
+    """The same with tokens set; a new one each time, for after many wrong tokens it lets none in that it does not know yet."""
+    with in_a_thread(tmp_path, urls, tokens=TOKENS) as made:
         yield made
 
 
