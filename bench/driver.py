@@ -42,7 +42,9 @@ class Side:
 
 
 OURS = Side("ours, one history row", "ours", "SELECT count(*) FROM plain WHERE status = 'ready'", peer=False)
-HELD = Side("ours, hold state, two history rows", "ours", "SELECT count(*) FROM held WHERE status IN ('ready', 'working')", "held", peer=False)
+HELD = Side(
+    "ours, hold state, two history rows", "ours", "SELECT count(*) FROM held WHERE status IN ('ready', 'working')", "held", peer=False
+)
 LIMIT = Side("bare asyncpg loop", "limit", "SELECT count(*) FROM bare WHERE status IN ('ready', 'working')", peer=False)
 PGQUEUER = Side("PgQueuer, batch 500", "pgqueuer", "SELECT count(*) FROM pgqueuer", count=15_000)
 PROCRASTINATE = Side(

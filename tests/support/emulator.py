@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, ClassVar, Self
 
+from support.loopback import free_port
+
 
 class Emulator:
     """One emulator for the session. An address in the environment (``HOST``) is used as it is, and left running."""
@@ -65,9 +67,7 @@ class Emulator:
         program = self.find()
         if reason := self.missing():
             raise RuntimeError(reason)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the emulator
         jars = f"{program}/*" if program is not None and program.is_dir() else str(program)
         command = ["java", f"-Xmx{self.HEAP}", "-cp", jars, *self.MAIN, "--host=127.0.0.1", f"--port={port}"]

@@ -8,13 +8,14 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from support.loopback import free_port
 
 _NEEDED = ("initdb", "postgres", "psql")
 
@@ -92,7 +93,7 @@ class PostgresServer:
             data.mkdir(mode=0o700)
             self._own(data)
             self._run(["initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"])
-            self.port = _free_port()
+            self.port = free_port()
         except BaseException:
             shutil.rmtree(self._base, ignore_errors=True)
             self._base = None
@@ -205,9 +206,3 @@ def _unprivileged() -> str | None:
 def _environment() -> dict[str, str]:
     """Our own environment without anything that would send PostgreSQL's programs elsewhere."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C", "TZ": "UTC"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

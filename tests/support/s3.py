@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from support.loopback import free_port
 
 ACCESS_KEY = "esclusa-test"
 SECRET_KEY = "a-secret-that-no-log-may-show"
@@ -66,26 +67,6 @@ class S3Server:
             region_name=REGION,
             config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0}, connect_timeout=2, read_timeout=10, proxies={}),
         )
-
-
-def free_port(*, twin: int = 0) -> int:
-    """A free loopback port; with ``twin``, one whose number + twin is free too."""
-    for _ in range(200):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            if not twin:
-                return port
-            # Ports above the sum would overflow; the range below 30000 is not handed out by the kernel, so ask for it by number.
-            low = 10000 + port % 15000
-            try:
-                with socket.socket() as base:
-                    base.bind(("127.0.0.1", low))
-                    second.bind(("127.0.0.1", low + twin))
-            except OSError:
-                continue
-            return low
-    raise RuntimeError("no free pair of ports on loopback")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from support.s3 import ACCESS_KEY, REGION, SECRET_KEY, S3Server, free_port, moto_server, seaweed_server
+from support.loopback import free_port
+from support.s3 import ACCESS_KEY, REGION, SECRET_KEY, S3Server, moto_server, seaweed_server
 
 from esclusa.artifacts import open_artifacts
 from esclusa.artifacts.s3 import S3Artifacts

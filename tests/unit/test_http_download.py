@@ -270,8 +270,8 @@ def own_memory() -> int:
 
 
 @pytest.mark.parametrize("path", ["/chunked/{}", "/m/mp4/{}/film", "/bomb/{}"])
-async def test_two_gigabytes_are_refused_at_the_limit_with_flat_memory(path: str) -> None:
-    left = set(Path(tempfile.gettempdir()).glob("esclusa-*"))
+async def test_two_gigabytes_are_refused_at_the_limit_with_flat_memory(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Played("media_cdn") as server:
         await fetch(f"{server.url}/m/jpg/{3 * MB}/warm", LOOPBACK)
         before, most, done = own_memory(), 0, asyncio.Event()
@@ -288,4 +288,4 @@ async def test_two_gigabytes_are_refused_at_the_limit_with_flat_memory(path: str
         done.set()
         await watching
     assert most < 60 * MB
-    assert set(Path(tempfile.gettempdir()).glob("esclusa-*")) <= left
+    assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from support.s3 import free_port
+from support.loopback import free_port
 
 from esclusa.observe import log
 from esclusa.observe.alerts import Alerts, AlertSink
