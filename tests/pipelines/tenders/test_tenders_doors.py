@@ -193,10 +193,12 @@ def test_the_commands(cli: Any, tmp_path: Path, capsys: pytest.CaptureFixture[st
     lines = [BODY | {"installation_id": f"i{n}", "preferences": {}} for n in range(3)]
     file = tmp_path / "devices.ndjson"
     file.write_text("\n".join(json.dumps(line) for line in [*lines, BODY | {"push_token": "no"}]) + "\nno json\n", encoding="utf-8")
+    with file.open("a", encoding="utf-8") as more:
+        more.write(json.dumps(BODY | {"push_token": "ExponentPushToken[\ud800]"}))  # half a character, which no store takes
     assert cli("tenders", "devices", "import", str(file), "--json") == 1
     told = json.loads(capsys.readouterr().out)
-    assert (told["created"], told["known"], [e["row"] for e in told["errors"]]) == (3, 0, [4, 5])
-    assert "push_token" in told["errors"][0]["error"]
+    assert (told["created"], told["known"], [e["row"] for e in told["errors"]]) == (3, 0, [4, 5, 6])
+    assert ["push_token" in e["error"] for e in told["errors"]] == [True, False, True]
     file.write_text("\n".join(json.dumps(line) for line in [*lines, lines[0]]), encoding="utf-8")
     assert cli("tenders", "devices", "import", str(file), "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"created": 0, "known": 4, "errors": []}
@@ -252,7 +254,8 @@ def test_exit_codes(cli: Any, capsys: pytest.CaptureFixture[str], monkeypatch: p
     [
         ("WORKER_INTERVAL_MINUTES", "0"), ("DISPATCH_INTERVAL_MINUTES", "soon"), ("ARCHIVE_EXPORT_CRON", "61 * * * *"),
         ("TENDERS_TIMEZONE", "Chile/None"), ("CHILECOMPRA_API_URL", "mercadopublico.cl"), ("EXPO_API_URL", "https://user:key@exp.host"),
-        ("HOT_MONTHS", "0"), ("ARCHIVE_DROP_AFTER_DAYS", "-1"), ("ARCHIVE_ENDPOINT", "here"),
+        ("HOT_MONTHS", "0"), ("ARCHIVE_DROP_AFTER_DAYS", "-1"), ("ARCHIVE_ENDPOINT", "here"), ("HOT_MONTHS", "99999"),
+        ("DELIVERY_RETENTION_DAYS", "9999999"), ("ARCHIVE_DROP_AFTER_DAYS", "99999999"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:

@@ -94,8 +94,9 @@ async def test_a_bad_ticket_and_a_spent_quota_block_and_write_nothing(yard: Yard
     assert await yard.records.find(RegistryEntry) == await yard.records.find(RegistryEntry, {"codigo_externo": "none"})
 
 
-async def test_without_a_ticket_it_is_blocked(new_yard: NewYard) -> None:
-    yard: Yard = await new_yard(CHILECOMPRA_TICKET="")
+@pytest.mark.parametrize("ticket", ["", " \n"])
+async def test_without_a_ticket_it_is_blocked(new_yard: NewYard, ticket: str) -> None:
+    yard: Yard = await new_yard(CHILECOMPRA_TICKET=ticket)
     run = await yard.run("ingest")
     assert (run.outcome, run.message) == ("blocked", "CHILECOMPRA_TICKET is not set")
 

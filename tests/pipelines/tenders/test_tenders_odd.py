@@ -312,10 +312,12 @@ async def test_a_body_that_does_not_fit_names_its_field_and_stores_nothing(yard:
         ({"push_token": 5}, "push_token"), ({"installation_id": "\u0000"}, "installation_id"),
         ({"installation_id": "  "}, "installation_id"),
         ({"platform": "web"}, "platform"), ({"preferences": {"keywords": ["\u0000"]}}, "keywords"), ({"preferences": []}, "preferences"),
+        ({"preferences": {"enabled": "yes"}}, "enabled"), ({"preferences": {"enabled": 1}}, "enabled"),
         ({"preferences": {"amount_min": "NaN"}}, "amount_min"), ({"preferences": {"amount_min": "1e400"}}, "amount_min"),
         ({"preferences": {"quiet_hours": quiet | {"end": "22:00"}}}, "quiet_hours"), ({"preferences": {"region": ["x"]}}, "region"),
         ({"preferences": {"quiet_hours": quiet | {"start": "24:00"}}}, "start"),
         ({"preferences": {"quiet_hours": quiet | {"timezone": "../../etc/passwd"}}}, "timezone"),
+        ({"push_token": "ExponentPushToken[\ud800]"}, "push_token"), ({"preferences": {"keywords": ["\ud800"]}}, "keywords"),
     ]  # fmt: skip
     for body, field in cases:
         status, told = await yard.call("POST", "/devices", {"installation_id": "d", "push_token": "ExponentPushToken[d]"} | body)

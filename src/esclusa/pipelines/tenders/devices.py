@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, field_validator, model_validator
 
 from esclusa import Record
 from esclusa.pipelines.tenders.records import DeviceInstallation, NotificationPreferences
@@ -62,7 +62,7 @@ class QuietHours(Strict):
 class PreferencesBody(Strict):
     """What the device wants to hear about. Empty or missing means no limit; any value of a kind will do, every kind must agree."""
 
-    enabled: bool = True
+    enabled: StrictBool = True
     regions: Names = []
     categories: Names = []
     buyers: Names = []
@@ -106,16 +106,16 @@ class DeviceBody(Strict):
     )
 
     installation_id: Name
-    push_token: str
+    push_token: Annotated[str, StringConstraints(strip_whitespace=True)]
     platform: Literal["android", "ios"] | None = None
     preferences: PreferencesBody = PreferencesBody()
 
     @field_validator("push_token")
     @classmethod
     def _token(cls, value: str) -> str:
-        if not _TOKEN.match(value.strip()):
+        if not _TOKEN.match(value):
             raise ValueError("a push token is ExponentPushToken[…]")
-        return value.strip()
+        return value
 
     @field_validator("preferences", mode="before")
     @classmethod

@@ -48,9 +48,9 @@ class TendersSettings(BaseModel):
         help="Seconds in a minute of the retry ladder (1-2-4-8-16-32-60), of a ticket's age (15) and of a receipt's day; less in trials.",
     )
 
-    hot_months: int = option("HOT_MONTHS", 12, ge=1, help="Months that a tender stays in the hot table.")
+    hot_months: int = option("HOT_MONTHS", 12, ge=1, le=1200, help="Months that a tender stays in the hot table.")
     delivery_retention_days: int = option(
-        "DELIVERY_RETENTION_DAYS", 90, ge=0, help="Days that a completed delivery stays in the hot table."
+        "DELIVERY_RETENTION_DAYS", 90, ge=0, le=36_500, help="Days that a completed delivery stays in the hot table."
     )
     archive_bucket: str | None = option("ARCHIVE_BUCKET", None, help="The S3 bucket for exports; without it the artifact store keeps them.")
     archive_region: str | None = option("ARCHIVE_REGION", None, help="The bucket's region.")
@@ -58,7 +58,9 @@ class TendersSettings(BaseModel):
         "ARCHIVE_ENDPOINT", None, help="The address of an S3-compatible server, where it is not Amazon's."
     )
     archive_drop: bool = option("ARCHIVE_DROP", False, help="Whether archive-export also removes what may be dropped.")
-    archive_drop_after_days: int = option("ARCHIVE_DROP_AFTER_DAYS", 30, ge=0, help="Days between a verified export and its drop.")
+    archive_drop_after_days: int = option(
+        "ARCHIVE_DROP_AFTER_DAYS", 30, ge=0, le=36_500, help="Days between a verified export and its drop."
+    )
 
     @field_validator("api_url", "site_url", "expo_url", "archive_endpoint")
     @classmethod
@@ -72,8 +74,8 @@ class TendersSettings(BaseModel):
 
     @field_validator("archive_bucket", "archive_region", "archive_endpoint", "ticket", "expo_token", mode="before")
     @classmethod
-    def _empty(cls, value: object) -> object:
-        return None if value == "" else value
+    def _blank(cls, value: object) -> object:
+        return (value.strip() or None) if isinstance(value, str) else value
 
     @field_validator("cleanup_cron", "archive_export_cron")
     @classmethod
