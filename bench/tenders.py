@@ -205,7 +205,7 @@ async def _bare_export(driver: Driver, file: Path) -> float:
     from esclusa.pipelines.tenders.records import Licitacion
 
     schema = _schema(Licitacion.kind)
-    columns = ", ".join(f'"{Licitacion.kind.columns[name]}"' for name in schema.names)
+    columns = ", ".join(f'"{name}"' for name in schema.names)
     connection = await asyncpg.connect(driver.server.url("tenders-export"))
     rows, begun = 0, time.monotonic()
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:

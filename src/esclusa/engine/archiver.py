@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int], None]
 Page = dict[str, Sequence[Any]]
 
+TOLD = 3
+"""The faults of an export's files that are told in full."""
+
 
 class ExportError(EsclusaError):
     """An export could not be written or did not verify; nothing may be dropped because of it."""
@@ -70,28 +73,30 @@ class Archiver:
         keep: timedelta = timedelta(days=30),
         rows: int = 1_000_000,
         progress: Progress | None = None,
+        proved: Callable[[Export], None] | None = None,
     ) -> list[Export]:
-        """Write every archived row that is in no file yet to Parquet, one file per month of ``by`` (UTC) and part; verify
-        each by reading it back. What an interrupted export began is finished first. Rows that came to the archive without
-        an export are given to one, at most ``rows`` to each.
+        """Write every archived row that is in no file yet to Parquet, one file per month of ``by`` (UTC) and part, its columns named
+        as the table's; verify each by reading it back, and tell ``proved``. What an interrupted export began is finished first.
+        Rows that came to the archive without an export are given to one, at most ``rows`` to each.
 
-        Raises ExportError when a file does not verify; its rows stay with it and are written again next time.
+        Raises ExportError when files could not be made or do not verify, once the others are done; their rows stay with them
+        and are written again next time. A target that fails ends it at once.
         """
-        target = to or self._engine.artifacts
         done: list[Export] = []
-        for state in ("written", "filling"):
-            async for export in self._engine.records.each(Export, {"table_name": kind.table, "status": state}):
-                if self._engine.stopping:
-                    return done
-                if state == "filling":  # from here on no row comes to it
-                    await self._settle(export, "written")
-                await self._fill(kind, by, export, rows)
-                done += await self._write(kind, export, target, keep, progress)
-        free = query(kind, {"export_id": null, by: not_null}, order=by, limit=1, archived=True)
-        while not self._engine.stopping and (month := await self._oldest_month(free, by)) is not None:
-            export = await self._open(kind, month, "written")
-            await self._fill(kind, by, export, rows)
-            done += await self._write(kind, export, target, keep, progress)
+        faults: list[str] = []
+        async for export in self._unproved(kind, by, rows):
+            try:
+                file = await self._write(kind, export, to or self._engine.artifacts, keep, progress)
+            except ExportError as error:
+                faults.append(str(error))
+                continue
+            if file is not None:
+                done.append(file)
+                if proved:
+                    proved(file)
+        if faults:
+            more = f"; and {len(faults) - TOLD} more files" if len(faults) > TOLD else ""
+            raise ExportError("; ".join(faults[:TOLD]) + more)
         return done
 
     async def drop(self, kind: Kind, *, batch: int = 1000, progress: Progress | None = None) -> int:
@@ -150,6 +155,22 @@ class Archiver:
                 break
         return export
 
+    async def _unproved(self, kind: Kind, by: str, rows: int) -> AsyncIterator[Export]:
+        """The exports that want a file, each with its rows: those begun, those that were filling, new ones for what is in none."""
+        for state in ("written", "filling"):
+            async for export in self._engine.records.each(Export, {"table_name": kind.table, "status": state}):
+                if self._engine.stopping:
+                    return
+                if state == "filling":  # from here on no row comes to it
+                    await self._settle(export, "written")
+                await self._fill(kind, by, export, rows)
+                yield export
+        free = query(kind, {"export_id": null, by: not_null}, order=by, limit=1, archived=True)
+        while not self._engine.stopping and (month := await self._oldest_month(free, by)) is not None:
+            export = await self._open(kind, month, "written")
+            await self._fill(kind, by, export, rows)
+            yield export
+
     async def _fill(self, kind: Kind, by: str, export: Export, rows: int) -> None:
         """Give it rows of its month that belong to no export, until it has ``rows``."""
         month = datetime.fromisoformat(f"{export.month}-01T00:00:00+00:00")
@@ -160,11 +181,11 @@ class Archiver:
         while left > 0 and (given := await self._store.assign(query(kind, where, limit=min(left, 10_000), archived=True), export.id)):
             left -= given
 
-    async def _write(self, kind: Kind, export: Export, target: Artifacts, keep: timedelta, progress: Progress | None) -> list[Export]:
-        """Write its file and prove it; none if it has no row."""
+    async def _write(self, kind: Kind, export: Export, target: Artifacts, keep: timedelta, progress: Progress | None) -> Export | None:
+        """Write its file and prove it. One without rows is forgotten: None."""
         if not await self._given(kind, export, 1):
             await self._engine.records.purge(Export, {"id": export.id})
-            return []
+            return None
         with tempfile.TemporaryDirectory(prefix="esclusa-export-") as folder:
             file = Path(folder) / "part.parquet"
             rows = await self._parquet(kind, export.id, file, progress)
@@ -175,7 +196,7 @@ class Archiver:
         now = await self._engine.clock.sync()
         fields = {"row_count": rows, "byte_count": size, "checksum": checksum, "verified_at": now, "drop_eligible_at": now + keep}
         await self._settle(export, "verified", **fields)
-        return [export.but(**fields, status="verified")]
+        return export.but(**fields, status="verified")
 
     async def _parquet(self, kind: Kind, export: str, file: Path, progress: Progress | None) -> int:
         import pyarrow.parquet as pq  # noqa: PLC0415 - an extra, needed only here
@@ -184,7 +205,7 @@ class Archiver:
         writer = pq.ParquetWriter(file, schema, compression="zstd")
         try:
             async for page in _ahead(self._store.scan_columns(query(kind, {"export_id": export}, archived=True))):
-                rows += await asyncio.to_thread(_write_page, writer, schema, page)
+                rows += await asyncio.to_thread(_write_page, writer, kind, schema, page)
                 if progress:
                     progress(rows)
         finally:
@@ -237,7 +258,7 @@ def _schema(kind: Kind) -> pa.Schema:
         "text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us", tz="UTC"),
         "date": pa.date32(), "decimal": pa.decimal128(38, 10), "json": pa.string(), "bytes": pa.binary(),
     }  # fmt: skip
-    return pa.schema([pa.field(name, types[type], metadata={"esclusa": type}) for name, type in kind.types.items()])
+    return pa.schema([pa.field(kind.columns[name], types[type], metadata={"esclusa": type}) for name, type in kind.types.items()])
 
 
 async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
@@ -253,18 +274,28 @@ async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
         await pages.aclose()  # type: ignore[attr-defined]  # a store's scan is a generator, and holds its snapshot
 
 
-def _write_page(writer: Any, schema: pa.Schema, page: Page) -> int:
+def _write_page(writer: Any, kind: Kind, schema: pa.Schema, page: Page) -> int:
     import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
 
-    columns = []
-    for field in schema:
-        try:
-            columns.append(pa.array(page[field.name], field.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:  # a value must not change by being kept
-            raise ExportError(f"{field.name}: a value does not fit a Parquet {field.type}: {error}; nothing is dropped") from error
-    table = pa.Table.from_arrays(columns, schema=schema)
+    arrays = [_array(kind, field, page["id"], page[name]) for name, field in zip(kind.types, schema, strict=True)]
+    table = pa.Table.from_arrays(arrays, schema=schema)
     writer.write_table(table)
     return int(table.num_rows)
+
+
+def _array(kind: Kind, field: pa.Field, ids: Sequence[Any], values: Sequence[Any]) -> pa.Array:
+    """The column of a page. Raises ExportError that names the row whose value would change by being kept."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
+
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:
+        if len(values) > 1:
+            for id, value in zip(ids, values, strict=True):
+                _array(kind, field, [id], [value])
+        raise ExportError(
+            f"{kind.table} {ids[0]}: {field.name} does not fit a Parquet {field.type}: {error}; nothing is dropped"
+        ) from error
 
 
 def _sha256(file: Path) -> str:

@@ -146,6 +146,21 @@ async def test_exports_are_read_back_row_by_row(yard: Yard, place: Any, tmp_path
     assert (await yard.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
 
 
+async def test_a_file_has_the_columns_of_the_table(yard: Yard, place: Any, tmp_path: Path) -> None:
+    """What a reader of notification_deliveries relies on has the same name in its export: attempt_count, next_attempt_at, locked_by …"""
+    import pyarrow.parquet as pq
+
+    now = await yard.now()
+    await yard.records.insert([delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC), attempts=3, due_at=now, sends=2)])
+    [row] = await place.rows("notification_deliveries", "id")
+    await yard.run("cleanup")
+    assert (await yard.run("archive-export")).told["rows"] == 1
+    file = tmp_path / "artifacts/notification_deliveries/year=2025/month=01/part-00001.parquet"
+    [kept] = pq.ParquetFile(file).read().to_pylist()
+    assert set(kept) == set(row)
+    assert (kept["attempt_count"], kept["next_attempt_at"], kept["locked_by"]) == (3, now, None)
+
+
 async def test_a_row_that_is_archived_later_goes_into_a_further_part(yard: Yard) -> None:
     then = datetime(2025, 2, 3, tzinfo=UTC)
     await yard.records.insert([old_tender(1, then)])
@@ -291,14 +306,19 @@ async def test_a_corrupted_upload_is_caught_and_nothing_is_dropped(new_yard: New
     assert (run.outcome, run.told["files"], run.told["dropped"]) == ("ok", 1, 3)
 
 
-async def test_one_kinds_fault_does_not_keep_the_other_from_its_export(yard: Yard) -> None:
-    """A decimal that does not fit is told; nothing of it is dropped."""
-    await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC), monto_estimado=Decimal("0.00000000001"))])
+async def test_one_fault_keeps_no_other_month_and_no_other_kind_from_its_export_or_drop(new_yard: NewYard) -> None:
+    """A decimal that does not fit is told with its row; nothing of its file is dropped."""
+    yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
+    tenders = [old_tender(n, datetime(2025, n, 3, tzinfo=UTC), monto_estimado=Decimal(n)) for n in (1, 3)]
+    bad = [old_tender(n, datetime(2025, 2, 3, tzinfo=UTC), monto_estimado=Decimal("1" if n == 5 else "0.00000000001")) for n in (5, 6)]
+    await yard.records.insert([*tenders, *bad])
     await yard.records.insert([delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC))])
     await yard.run("cleanup")
-    run = await yard.run("archive-export")
-    assert (run.outcome, run.told["files"]) == ("error", 1)
-    assert "monto_estimado" in (run.message or "")
+    for files, rows in (3, 3), (0, 0):
+        run = await yard.run("archive-export")
+        assert (run.outcome, run.told) == ("error", {"files": files, "rows": rows, "dropped": rows})
+        assert "licitaciones 6-1-L125: monto_estimado" in (run.message or "")
+        assert {t.codigo_externo for t in await archived(yard, Licitacion)} == {"5-1-L125", "6-1-L125"}
 
 
 async def test_exports_go_to_a_bucket(new_yard: NewYard, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 
 from esclusa import EsclusaError, Record, RunContext, below, one_of
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.archiver import Archiver
+from esclusa.model.books import Export
 from esclusa.pipelines.tenders.records import OPEN, Delivery, Licitacion
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.ports.artifacts import Artifacts
@@ -51,16 +52,29 @@ async def archive_export(run: RunContext) -> None:
     """Write archived months to Parquet files and prove each; with ARCHIVE_DROP also remove what may be dropped."""
     settings: TendersSettings = run.settings
     keep = timedelta(days=settings.archive_drop_after_days)
+    faults: list[str] = []
+
+    def proved(file: Export) -> None:
+        run.count("files")
+        run.count("rows", file.row_count)
+
+    @contextmanager
+    def apart(record: type[Record]) -> Iterator[None]:
+        """A fault is told, and keeps nothing else from being done."""
+        try:
+            yield
+        except EsclusaError as error:
+            faults.append(f"{record.kind.table}: {error}")
+
     async with export_target(run, settings) as target:
         for record, by in ARCHIVED:
-            try:
-                for export in await run.archiver.export(record.kind, by, to=target, keep=keep):
-                    run.count("files")
-                    run.count("rows", export.row_count)
+            with apart(record):
+                await run.archiver.export(record.kind, by, to=target, keep=keep, proved=proved)
+            with apart(record):
                 if settings.archive_drop:
                     run.count("dropped", await run.archiver.drop(record.kind))
-            except EsclusaError as error:  # one kind's fault does not keep the other from its export
-                run.end("error", f"{record.kind.table}: {error}")
+    if faults:
+        run.end("error", "; ".join(faults))
 
 
 @asynccontextmanager
