@@ -6,12 +6,12 @@ from datetime import datetime
 
 import pytest
 
-from esclusa import Lifecycle, Record, at_least, below, not_null, null, one_of
+from esclusa import Lifecycle, Record, at_least, below, not_null, null, one_of, track
 from esclusa.model.errors import BadQuery
 from esclusa.model.query import Cond, parse_filter
 
 
-class Ship(Record, table="ships"):
+class Ship(Record, table="ships", track=track(attempts="voyages")):
     name: str
     tons: int = 0
     flag: str | None = None
@@ -34,6 +34,7 @@ class Ship(Record, table="ships"):
         (["flag=null", "name!=null"], {"flag": null, "name": not_null}),
         (["tons>=3", "tons<10"], {"tons": (at_least("3"), below("10"))}),
         (["seen>2026-01-01T00:00:00+00:00"], {"seen": Cond("gt", "2026-01-01T00:00:00+00:00")}),
+        (["voyages>=3", "attempts<9"], {"attempts": (at_least("3"), below("9"))}),
         (["status=afloat"], {"status": Cond("eq", "afloat")}),
         ([], {}),
     ],

@@ -99,11 +99,12 @@ def query(
 ) -> Query:
     """Build a query and check it against the kind; BadQuery names the field that is wrong.
 
-    ``where={"platform": "twitter", "attempts": above(3), "imagen_url": not_null}``; ``order="-updated_at"``.
+    ``where={"platform": "twitter", "attempts": above(3), "imagen_url": not_null}``; ``order="-updated_at"``. A field may be named
+    by its column too.
     """
     kind = kind if isinstance(kind, Kind) else kind.kind
     names = (order,) if isinstance(order, str) else order
-    orders = tuple(Order(n.removeprefix("-"), n.startswith("-")) for n in names)
+    orders = tuple(Order(kind.name_of(n.removeprefix("-")), n.startswith("-")) for n in names)
     for item in orders:
         if kind.types.get(item.field) in (None, "json", "bytes"):
             raise BadQuery(f"{kind.table} cannot be ordered by {item.field}")
@@ -120,7 +121,8 @@ def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tup
     """The filter as checked conditions, values converted to the fields' types."""
     out = []
     types = {**kind.types, **ARCHIVE_COLUMNS} if archived else kind.types
-    for name, said in where.items():
+    for told, said in where.items():
+        name = kind.name_of(told)
         for cond in _conds(said):
             column = types.get(name)
             if column is None:
@@ -144,7 +146,7 @@ def parse_filter(kind: Kind, said: Iterable[str], *, archived: bool = False) -> 
         match = _SAID.fullmatch(text)
         if match is None:
             raise BadQuery(f"{text!r} is not a filter; write field=value, field=a,b, field>=value, field=null or field!=null")
-        name, sign, value = match[1], match[2], match[3].strip()
+        name, sign, value = kind.name_of(match[1]), match[2], match[3].strip()
         tests[name] = (*tests.get(name, ()), _said_cond(text, sign, value))
     conditions(kind, tests, archived=archived)
     return {name: conds[0] if len(conds) == 1 else conds for name, conds in tests.items()}

@@ -70,6 +70,15 @@ class Kind:
         return {"id": self.id_column, **tracked, **{f.name: f.column for f in self.fields}}
 
     @cached_property
+    def _by_column(self) -> dict[str, str]:
+        return {column: name for name, column in self.columns.items() if column not in self.types}
+
+    def name_of(self, said: str) -> str:
+        """The name in Python of what goes by ``said``: a record is shown, and may be asked for, by the names of its columns too.
+        What it does not know it gives back."""
+        return self._by_column.get(said, said)
+
+    @cached_property
     def extras(self) -> dict[str, str]:
         """The columns that the engine writes for readers of the table, by the name of the value."""
         return {n: c for n, c in self.track.columns.items() if n in EXTRAS}

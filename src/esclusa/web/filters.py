@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from esclusa.model.errors import BadQuery
@@ -38,12 +38,22 @@ def from_params(kind: Kind, params: Iterable[tuple[str, str]], *, archived: bool
     return _checked(kind, tests)
 
 
+def to_act(kind: Kind, params: Iterable[tuple[str, str]], *, own: Container[str]) -> dict[str, Test]:
+    """The filter of a call that changes records; ``own``: its parameters that are none. What says nothing is refused, for it
+    would widen what is changed: a name without a value, ``limit`` and its like."""
+    said = [(name, value) for name, value in params if name not in own]
+    for name, value in said:
+        if name in RESERVED or not value:
+            raise BadQuery(f"{name}={value}: what is changed is chosen by fields of {kind.table}, each with a value")
+    return from_params(kind, said)
+
+
 def from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
     """The filter in a body: a value, a list of values, null, or an object of operators per field."""
     tests: dict[str, tuple[Cond, ...]] = {}
     for name, value in filter.items():
         field, operator = _split(kind, name)
-        said = value if isinstance(value, dict) else {operator: value}
+        said = value if isinstance(value, dict) else {operator or "eq": value}
         if not said:
             raise BadQuery(f"{name}: an empty object says nothing; say for example {{'gte': 3}}")
         tests[field] = (*tests.get(field, ()), *(_cond(field, _operator(name, op), each) for op, each in said.items()))
@@ -53,7 +63,7 @@ def from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
 def orders(kind: Kind, text: str) -> tuple[str, ...]:
     """The order that a parameter asks for: fields with commas."""
     names = tuple(name for name in text.split(",") if name)
-    _keep_secrets(kind, (name.removeprefix("-") for name in names))
+    _keep_secrets(kind, (kind.name_of(name.removeprefix("-")) for name in names))
     return names
 
 
@@ -67,9 +77,9 @@ def _keep_secrets(kind: Kind, names: Iterable[str]) -> None:
 def _text(kind: Kind, name: str, value: str) -> str:
     """One parameter as ``parse_filter`` reads it."""
     field, operator = _split(kind, name)
-    if kind.types.get(field.rstrip("<>!")) == "time":
+    if kind.types.get(kind.name_of(field.rstrip("<>!"))) == "time":
         value = _LOST_PLUS.sub(r"\1+\2", value)  # a '+' that was not escaped arrives as a space
-    if name == field:
+    if operator is None:
         return f"{name}{value}" if value.startswith(("<", ">")) or not value else f"{name}={value}"
     op = _operator(name, operator)
     if op == "null":
@@ -87,10 +97,10 @@ def _both(before: Test, more: Test) -> Test:
     return conds
 
 
-def _split(kind: Kind, name: str) -> tuple[str, str]:
-    """The field and the operator; a field whose own name has underscores wins."""
+def _split(kind: Kind, name: str) -> tuple[str, str | None]:
+    """The field and the operator, if it says one; a field whose own name has underscores wins."""
     field, _, operator = name.rpartition("__")
-    return (name, "eq") if name in kind.types or not field else (field, operator)
+    return (kind.name_of(name), None) if kind.name_of(name) in kind.types or not field else (kind.name_of(field), operator)
 
 
 def _operator(name: str, operator: str) -> Op:

@@ -145,6 +145,35 @@ async def test_deliveries_are_listed_and_failed_ones_retried(yard: Yard) -> None
     assert (await yard.call("POST", "/deliveries/retry?nothing=1"))[0] == 400
 
 
+async def test_deliveries_are_asked_for_by_the_names_of_their_columns(yard: Yard) -> None:
+    """What the table and the answer call attempt_count, next_attempt_at and locked_by, a filter may call so too."""
+    await yard.sent("d1")
+    moment = f"{await yard.now():%Y-%m-%dT%H:%M:%SZ}"
+    for asked, count in (
+        ("attempt_count=1", 1), ("attempt_count__gte=2", 0), (f"next_attempt_at__gt={moment}", 1), ("locked_by__null=true", 1),
+        ("status=sent&attempt_count=0,1", 1), (f"next_attempt_at<{moment}", 0),
+    ):  # fmt: skip
+        status, page = await yard.call("GET", f"/deliveries?{asked}")
+        assert (status, len(page["items"])) == (200, count), (asked, page)
+    status, page = await yard.call("GET", "/api/records/notification_deliveries?order=-next_attempt_at&attempt_count__lt=5")
+    assert (status, len(page["items"])) == (200, 1)
+
+
+async def test_a_retry_changes_no_more_than_was_asked_for(yard: Yard) -> None:
+    """A parameter that would say nothing is refused: without it every failed delivery would be taken."""
+    token = await yard.device("d1")
+    yard.expo.devices[token] = {"ticket": "MessageTooBig"}
+    await yard.publish()
+    await yard.run("ingest")
+    await yard.run("dispatch")
+    for asked in ("limit=1", "installation_id=", "after=x", "order=id", "archived=true"):
+        status, told = await yard.call("POST", f"/deliveries/retry?{asked}")
+        assert (status, asked.partition("=")[0] in told["detail"]) == (400, True)
+    assert (await yard.delivery()).status == "failed"
+    _, told = await yard.call("POST", "/deliveries/retry?attempt_count=1")
+    assert told["moved"] == 1
+
+
 async def test_runs_are_listed_by_short_or_full_name(yard: Yard) -> None:
     """GET /worker-runs?worker=dispatch; each run is a row with its counters and its duration."""
     await yard.sent()

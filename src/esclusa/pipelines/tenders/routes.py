@@ -141,8 +141,7 @@ def _deliveries(house: House) -> APIRouter:
         *,
         dry_run: Annotated[bool, Query(description="Only count")] = False,
     ) -> Any:
-        said = [(name, value) for name, value in request.query_params.multi_items() if name not in OWN]
-        where = filters.from_params(Delivery.kind, said) or {"status": "failed"}
+        where = filters.to_act(Delivery.kind, request.query_params.multi_items(), own=OWN) or {"status": "failed"}
         acted = await house.operator(who).retry(Delivery.kind.table, reason=reason or "retry", where=where, dry_run=dry_run)
         return acted.answer()
 
