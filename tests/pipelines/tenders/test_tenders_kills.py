@@ -18,6 +18,9 @@ from esclusa.pipelines.tenders.devices import DeviceBody
 from esclusa.pipelines.tenders.records import RegistryEntry
 
 HERE = Path(__file__).parent
+LEASE = 60
+"""Seconds: longer than any stall of a busy machine, for a worker that lives must not lose what it holds."""
+
 Start = Callable[..., subprocess.Popen[bytes]]
 
 
@@ -28,7 +31,7 @@ def start(place: Any, tmp_path: Path, yard: Yard) -> Iterator[Start]:
     outside = [yard.house.settings.plans[0].settings.api_url, yard.house.settings.plans[0].settings.expo_url]
 
     def new(cycle: str, kill_at: str = "", **settings: str) -> subprocess.Popen[bytes]:
-        env = os.environ | environ_of(place, tmp_path, *outside, ESCLUSA_LEASE_SECONDS="5", KILL_AT=kill_at, **settings)
+        env = os.environ | environ_of(place, tmp_path, *outside, ESCLUSA_LEASE_SECONDS=str(LEASE), KILL_AT=kill_at, **settings)
         processes.append(subprocess.Popen([sys.executable, str(HERE / "worker.py"), cycle], env=env, stdin=subprocess.DEVNULL))
         return processes[-1]
 
@@ -56,7 +59,7 @@ async def test_dispatch_killed_at_every_point(yard: Yard, start: Start, point: s
     await yard.publish(1)
     await yard.run("ingest")
     await died(start("tenders.dispatch", point))
-    await yard.later(6)
+    await yard.later(LEASE + 1)
     run = await yard.run("dispatch")
     assert run.outcome == "ok"
     found = await yard.deliveries()
@@ -73,7 +76,7 @@ async def test_nothing_more_is_sent_while_what_was_sent_is_not_settled(yard: Yar
     await yard.run("ingest")
     await died(start("tenders.dispatch", "late settle", EXPO_CONCURRENCY="2"))
     assert 100 <= yard.expo.messages.total() <= 200
-    await yard.later(6)
+    await yard.later(LEASE + 1)
     await yard.run("dispatch")
     assert len(yard.expo.messages) == 900
     assert yard.expo.messages.total() <= 1100
@@ -87,7 +90,7 @@ async def test_receipt_killed_at_every_point(yard: Yard, start: Start, point: st
     await yard.run("ingest")
     await yard.run("dispatch")
     await died(start("tenders.receipt", point, ESCLUSA_CLOCK_OFFSET_SECONDS="901"))
-    await yard.later(901 + 6)
+    await yard.later(901 + LEASE + 1)
     await yard.run("receipt")
     assert {(d.status, d.attempts) for d in await yard.deliveries()} == {("ok", 1)}
     assert set(yard.expo.messages.values()) == {1}
@@ -101,7 +104,7 @@ async def test_ingest_killed_at_every_point_leaves_nothing_half_made(yard: Yard,
     entries = {r["codigo_externo"] for r in await place.rows("licitacion_registry", "id")}
     assert entries == {r["codigo_externo"] for r in await place.rows("licitaciones", "id")}
     assert len(await yard.deliveries()) == 10 * len(entries)
-    await yard.later(6)  # its lock runs out with its lease
+    await yard.later(LEASE + 1)  # its lock runs out with its lease
     run = await yard.run("ingest")
     assert run.counters["new"] == 4 - len(entries)
     assert (await yard.records.count(RegistryEntry))[0] == len(codes)
@@ -121,7 +124,7 @@ async def test_four_processes_share_the_work_and_one_is_killed(yard: Yard, start
     await died(first)
     for worker in others:
         assert await asyncio.to_thread(worker.wait, 60) == 0
-    await yard.later(6)
+    await yard.later(LEASE + 1)
     await yard.run("dispatch")
     found = await yard.deliveries()
     assert len(found) == 1500
