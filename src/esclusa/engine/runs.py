@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from esclusa.model.books import Run
 from esclusa.model.budget import Budget, BudgetEmpty, Denied, Per, WindowUse
+from esclusa.model.query import at_least, below
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Inserted, Renewal, Settlement
 from esclusa.model.stage import Cycle
@@ -121,6 +123,12 @@ class RunContext:
         store = self.engine.store
         await store.observe(budget, per, used=used, limit=limit, until=until)
         return next(window for window in await store.usage(budget) if window.per == per)
+
+    async def earlier(self, *, since: datetime | None = None) -> AsyncIterator[Run]:
+        """The runs of this cycle before this one, the oldest that the books still hold first; ``since``: those that began then or later."""
+        began = (below(self.started),) if since is None else (below(self.started), at_least(since))
+        async for run in self.records.each(Run, {"cycle": self.cycle.name, "started_at": began}, order="started_at"):
+            yield run
 
     @property
     def now(self) -> datetime:

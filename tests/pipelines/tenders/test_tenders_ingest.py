@@ -122,6 +122,52 @@ async def test_the_daily_budget_of_calls_is_kept(new_yard: NewYard) -> None:
     assert (budget["windows"][0]["used"], budget["windows"][0]["left"]) == (4, 0)
 
 
+def days_asked(yard: Yard) -> list[str]:
+    """The days whose lists were asked for since this was last asked."""
+    found = [call["query"]["fecha"] for call in yard.chile.calls if "fecha" in call["query"]]
+    yard.chile.calls.clear()
+    return found
+
+
+async def test_what_yesterday_left_is_found_by_the_first_run_of_the_day(yard: Yard) -> None:
+    """Published after the day's last run, or left by it: in yesterday's list alone, which is read once more, and once only."""
+    today = f"{datetime.fromisoformat(await yard.today()):%d%m%Y}"
+    await yard.publish()
+    assert (await yard.run("ingest")).told["new"] == 1
+    assert days_asked(yard) == [today]  # nothing ran before: it begins with today
+    [late] = await yard.publish()
+    await yard.later(86400)
+    tomorrow = f"{datetime.fromisoformat(await yard.today()):%d%m%Y}"
+    await yard.publish()
+    run = await yard.run("ingest")
+    assert (run.outcome, run.told["found"], run.told["known"], run.told["new"]) == ("ok", 3, 1, 2)
+    assert await yard.tender(late) is not None
+    assert days_asked(yard) == [tomorrow, today]
+    assert (await yard.run("ingest")).told["new"] == 0
+    assert days_asked(yard) == [tomorrow]
+
+
+async def test_yesterdays_list_is_read_until_all_of_it_was_had(yard: Yard) -> None:
+    """Its failure, or that of a detail in it, keeps nothing of today waiting."""
+    await yard.run("ingest")
+    today = f"{datetime.fromisoformat(await yard.today()):%d%m%Y}"
+    codes = await yard.publish(2)
+    await yard.later(86400)
+    await yard.publish()
+    days_asked(yard)
+    yard.chile.order(API, times=6, status=503, match=f"fecha={today}")
+    run = await yard.run("ingest")
+    assert (run.outcome, run.told["new"]) == ("ok", 1)
+    assert "yesterday's tenders" in (run.message or "")
+    yard.chile.order(API, status=500, match=f"codigo={codes[1]}", body={"Codigo": 10300, "Mensaje": "Los parámetros no son válidos."})
+    assert (await yard.run("ingest")).told["new"] == 1
+    days_asked(yard)
+    assert (await yard.run("ingest")).told["new"] == 1
+    assert today in days_asked(yard)
+    await yard.run("ingest")
+    assert today not in days_asked(yard)
+
+
 async def test_the_site_may_fail_without_harm(yard: Yard) -> None:
     """Outcome ok, said in the message."""
     await yard.publish(2)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from esclusa import BudgetEmpty, EsclusaError, Record, RunContext, Spread
-from esclusa.pipelines.tenders.chilecompra import Blocked, CallFailed
+from esclusa.pipelines.tenders.chilecompra import Blocked, CallFailed, Spend
 from esclusa.pipelines.tenders.outside import Outside
 from esclusa.pipelines.tenders.records import (
     NEW_TENDER,
@@ -30,27 +31,54 @@ IMPATIENT = 3
 COUNTERS = {name: name for name in ("found", "known", "new", "deliveries", "left")}
 """``left``: codes whose detail could not be had; the next run asks again."""
 
+CAUGHT_UP = "caught_up"
+"""Counted by the run of a day that had all that the day before left: its list is not read again."""
+
 
 async def ingest(run: RunContext) -> None:
-    """Scrape and ask for today's tenders; drop what the registry knows; detail, merge and write the rest, one by one."""
+    """Scrape and ask for today's tenders; drop what the registry knows; detail, merge and write the rest, one by one.
+
+    What yesterday's last run could not see, or left, is in yesterday's list alone: the first run of a day reads that too.
+    """
     outside: Outside = run.context
 
     async def spend() -> None:
         await run.spend(run.settings.calls)
 
     site = await _site(run, outside)
+    today = run.now.astimezone(ZoneInfo(CHILE)).date()
     try:
-        today = run.now.astimezone(ZoneInfo(CHILE)).date()
-        summary = await outside.chilecompra.summary(today, spend)
-        codes = _codes(summary) | dict.fromkeys(site)
+        codes = _codes(await outside.chilecompra.summary(today, spend)) | dict.fromkeys(site)
+        late = await _late(run, outside, today, spend)
+        codes |= late or {}
         run.count("found", len(codes))
         fresh = await _unknown(run, codes)
         run.count("known", len(codes) - len(fresh))
-        await _details(run, outside, fresh, site, spend)
+        left = await _details(run, outside, fresh, site, spend)
+        if late is not None and left.isdisjoint(late):
+            run.count(CAUGHT_UP)
     except CallFailed as error:
         run.end("error", f"today's tenders could not be read: {error}")
     except (Blocked, BudgetEmpty) as error:
         run.halt("blocked", str(error))
+
+
+async def _late(run: RunContext, outside: Outside, today: date, spend: Spend) -> dict[str, None] | None:
+    """The codes of yesterday's list; None if it is not to be read: a run of today had all of it, or nothing ran before today."""
+    midnight = datetime.combine(today, time(), ZoneInfo(CHILE))
+    async for earlier in run.earlier(since=midnight):
+        if CAUGHT_UP in earlier.counters:
+            return None
+    first = await anext(run.earlier(), None)
+    if first is None or first.started_at >= midnight:
+        return None
+    try:
+        return _codes(await outside.chilecompra.summary(today - timedelta(days=1), spend))
+    except CallFailed as error:
+        said = f"yesterday's tenders could not be read once more: {error}"
+        run.log(said, level="warning")
+        run.end("ok", said)
+        return None
 
 
 async def _site(run: RunContext, outside: Outside) -> dict[str, dict[str, Any]]:
@@ -81,12 +109,13 @@ async def _unknown(run: RunContext, codes: Iterable[str]) -> list[str]:
     return fresh
 
 
-async def _details(run: RunContext, outside: Outside, codes: list[str], site: dict[str, dict[str, Any]], spend: Any) -> None:
+async def _details(run: RunContext, outside: Outside, codes: list[str], site: dict[str, dict[str, Any]], spend: Spend) -> set[str]:
+    """Read and write each; return the codes that are left for the next run."""
     targets: Targets | None = None
-    failures = 0
+    failures, left = 0, set(codes)
     for code in codes:
         if run.stopping:
-            return
+            break
         try:
             detail = await outside.chilecompra.detail(code, spend, patient=failures < IMPATIENT)
             if detail is None:
@@ -103,6 +132,8 @@ async def _details(run: RunContext, outside: Outside, codes: list[str], site: di
         failures = 0
         targets = targets or await load_targets(run.records)
         await write(run, tender, targets)
+        left.discard(code)
+    return left
 
 
 async def load_targets(records: Any) -> Targets:
