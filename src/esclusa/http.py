@@ -75,9 +75,11 @@ def retry_after(headers: Any, now: float) -> float | None:
     if said is None:
         return None
     try:
-        return max(0.0, float(said))
+        seconds = float(said)
     except ValueError:
         pass
+    else:
+        return seconds if seconds >= 0 else None  # neither -5 nor nan is a time to wait
     try:
         return max(0.0, parsedate_to_datetime(said).timestamp() - now)
     except (TypeError, ValueError):

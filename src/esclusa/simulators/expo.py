@@ -9,6 +9,7 @@ the totals.
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections import Counter
@@ -20,6 +21,7 @@ from esclusa.simulators.base import Simulator
 
 SEND = "/--/api/v2/push/send"
 RECEIPTS = "/--/api/v2/push/getReceipts"
+_TOKEN = re.compile(r"Expo(nent)?PushToken\[.+\]\Z|\w{8}(-\w{4}){3}-\w{12}\Z")
 
 
 class ExpoSimulator(Simulator):
@@ -73,7 +75,7 @@ class ExpoSimulator(Simulator):
         self.largest["send"] = max(self.largest["send"], len(messages))
         if len(messages) > 100:
             return _error(400, "PUSH_TOO_MANY_NOTIFICATIONS", "At most 100 notifications in one request.")
-        wrong = [m for m in messages if not isinstance(m, dict) or not isinstance(m.get("to"), str) or not m["to"].endswith("]")]
+        wrong = [m for m in messages if not isinstance(m, dict) or not isinstance(m.get("to"), str) or not _TOKEN.match(m["to"])]
         if wrong:
             return _error(400, "VALIDATION_ERROR", '"to" must be a push token.')
         projects: dict[str, list[str]] = {}

@@ -266,7 +266,9 @@ async def test_several_projects_are_split_and_sent_again(yard: Yard) -> None:
 async def test_a_message_that_is_refused_does_not_take_the_others_with_it(yard: Yard) -> None:
     for n in range(5):
         await yard.device(f"d{n}")
-    await yard.call("POST", "/devices", {"installation_id": "odd", "push_token": "0a1b2c3d-0000-1111-2222-333344445555"})
+    token = await yard.device("odd")
+    fault: dict[str, Any] = {"status": 400, "body": {"errors": [{"code": "VALIDATION_ERROR", "message": "no"}]}}
+    yard.expo.order("/--/api/v2/push/send", times=10, match=token, **fault)
     await yard.publish()
     await yard.run("ingest")
     run = await yard.run("dispatch")

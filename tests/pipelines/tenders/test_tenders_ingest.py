@@ -342,3 +342,20 @@ def test_odd_details_are_read_leniently() -> None:
     )  # fmt: skip
     assert read["fecha_publicacion"] is None
     assert from_detail(invented(1, "2026-01-02"))["fecha_publicacion"] > datetime(2026, 1, 2, tzinfo=UTC) + timedelta(hours=1)
+
+
+async def test_the_day_of_publication_is_what_anybody_says_before_when_it_was_made(yard: Yard) -> None:
+    """The API's, else the site's, else the day that the API says it was made."""
+    today = await yard.today()
+    dates: dict[str, Any] = {"FechaCreacion": "2025-01-02T03:00:00", "FechaPublicacion": f"{today}T10:00:00"}
+    said, unsaid, alone = (invented(n, today) | {"Fechas": dates} for n in range(3))
+    yard.chile.add(said, unsaid, site=True)
+    yard.chile.add(alone)
+    for detail in unsaid, alone:
+        answer = {"Listado": [detail | {"Fechas": {**dates, "FechaPublicacion": None}}]}
+        yard.chile.order(API, match=f"codigo={detail['CodigoExterno']}", status=200, body=answer)
+    assert (await yard.run("ingest")).told["new"] == 3
+    found = [await yard.tender(detail["CodigoExterno"]) for detail in (said, unsaid, alone)]
+    assert [tender and tender.fecha_publicacion for tender in found] == [
+        chile_time(f"{today}T10:00:00"), chile_time(f"{today}T00:00:00"), chile_time("2025-01-02T03:00:00"),
+    ]  # fmt: skip

@@ -239,6 +239,30 @@ async def test_no_retry_after_holds_a_delivery_for_ever(yard: Yard) -> None:
 
 
 @ONE_STORE
+async def test_a_retry_after_that_is_no_time_leaves_it_to_the_ladder(yard: Yard) -> None:
+    await yard.device()
+    for after in ("-5", "nan", "-inf"):
+        await another(yard)
+        yard.expo.order(SEND, status=429, headers={"Retry-After": after}, body="")
+        await yard.run("dispatch")
+        [delivery] = await yard.deliveries(status="pending")
+        assert delivery.due_at is not None
+        assert timedelta(seconds=30) < delivery.due_at - await yard.now() <= timedelta(seconds=60), after
+        await yard.later(61)
+        assert (await yard.run("dispatch")).told["sent"] == 1
+
+
+@ONE_STORE
+async def test_a_token_in_its_old_shape_is_sent_to(yard: Yard) -> None:
+    token = "12345678-abcd-ABCD-1234-1234567890ab"
+    assert (await yard.call("POST", "/devices", {"installation_id": "d1", "push_token": token}))[0] == 200
+    [code] = await yard.publish()
+    await yard.run("ingest")
+    assert (await yard.run("dispatch")).told["sent"] == 1
+    assert yard.expo.messages == {f"{token} {code}": 1}
+
+
+@ONE_STORE
 async def test_a_receipt_that_cannot_be_read_sends_nothing_again(yard: Yard) -> None:
     await yard.device()
     strange = ("null", "5", '"ok"', "{}", '{"status": "pending"}', '{"status": null, "details": {"error": "DeviceNotRegistered"}}')

@@ -45,7 +45,7 @@ def from_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
         "organismo": _text(buyer.get("NombreOrganismo")), "unidad": _text(buyer.get("NombreUnidad")),
         "region": _text(buyer.get("RegionUnidad")), "comuna": _text(buyer.get("ComunaUnidad")),
         "categorias": list(categories), "items": items,
-        "fecha_publicacion": chile_time(dates.get("FechaPublicacion")) or chile_time(dates.get("FechaCreacion")),
+        "fecha_publicacion": chile_time(dates.get("FechaPublicacion")), "fecha_creacion": chile_time(dates.get("FechaCreacion")),
         "fecha_cierre": chile_time(dates.get("FechaCierre")) or chile_time(detail.get("FechaCierre")), "detalle": dict(detail),
     }  # fmt: skip
 
@@ -61,8 +61,10 @@ def merge(*sources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make(merged: Mapping[str, Any], now: datetime) -> Licitacion:
-    """The tender. Raises BadRecord if what was read does not make one."""
-    made = Licitacion.kind.draft({**merged, "fecha_publicacion": merged.get("fecha_publicacion") or now})
+    """The tender; where nobody says when it was published, it was when it was made, or now. Raises BadRecord if what was read does
+    not make one."""
+    published = merged.get("fecha_publicacion") or merged.get("fecha_creacion") or now
+    made = Licitacion.kind.draft({**merged, "fecha_publicacion": published})
     assert isinstance(made, Licitacion)
     return made
 
