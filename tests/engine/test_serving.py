@@ -13,6 +13,7 @@ from esclusa import App, Backoff, Lifecycle, Record, To
 from esclusa.engine.insight import Insight
 from esclusa.engine.scheduler import Scheduler
 from esclusa.model.books import Rate, Run, WorkerCard
+from esclusa.model.errors import StoreUnavailable
 from esclusa.model.record import Ref
 
 
@@ -237,3 +238,85 @@ async def test_rates_are_kept_by_minute(new_engine: Any) -> None:
     rows = [r async for r in engine.records.each(Rate, {"stage": "try.work"})]
     assert sum(r.moved for r in rows) == 7
     assert sum(sum(r.histogram) for r in rows) == 7
+
+
+@pytest.mark.promise(9)
+async def test_a_handler_that_is_slow_to_stop_does_not_hold_up_the_end(new_engine: Any) -> None:
+    """Whoever waited for the run may be gone before the handler: the task ends all the same, so that the process can."""
+    begun = asyncio.Event()
+
+    async def work(item: Item, at: Any) -> To:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(60)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    await engine.records.insert([Item(name="a")])
+    run = asyncio.create_task(engine.run_cycle("try.work"))
+    await begun.wait()
+    engine.stop()
+    engine.abort()
+    await asyncio.sleep(0)
+    run.cancel()  # as a server does with a request that is not over in time
+    await asyncio.wait([run], timeout=10)
+    assert run.done()
+    handlers = [task for task in asyncio.all_tasks() if task.get_name() == "try.work handler"]
+    assert len(handlers) == 1
+    handlers[0].cancel()  # as the end of a process does with every task
+    await asyncio.wait(handlers, timeout=10)
+    assert handlers[0].done()
+
+
+@pytest.mark.promise(9)
+@pytest.mark.parametrize("stops", [1, 2])
+async def test_a_store_that_is_away_does_not_hold_up_the_end(new_engine: Any, monkeypatch: Any, stops: int) -> None:
+    """Outcomes that cannot be written within the grace period are left to their leases: the records are handled again."""
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def work(item: Item, at: Any) -> To:
+        begun.set()
+        await end.wait()
+        return To("done")
+
+    async def away(settlements: Any) -> Any:
+        raise StoreUnavailable("the store is away")
+
+    engine = await new_engine(pipeline(work), grace=0.5 if stops == 1 else 60, card=True)
+    await engine.records.insert([Item(name="a")])
+    async with serving(engine) as scheduler:
+        await begun.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.store, "settle", away)
+            end.set()
+            for _ in range(stops):
+                scheduler.stop()
+            await until(lambda: _gone("try.work"))
+    item = await engine.records.get(Item, "a")
+    assert (item.status, item.leased_by) == ("busy", engine.worker)
+
+
+async def _gone(task: str) -> bool:
+    return all(other.get_name() != task for other in asyncio.all_tasks())
+
+
+async def test_an_end_that_cannot_be_decided_is_told_and_tried_again(new_engine: Any) -> None:
+    """A fault in what the stage says of the end of its tries stops nobody: the record waits with it, the others go on."""
+
+    async def work(item: Item, at: Any) -> To:
+        if item.name == "a":
+            raise ValueError("no")
+        return To("done")
+
+    def effects(item: Item) -> list[Any]:
+        raise KeyError("price")
+
+    engine = await new_engine(pipeline(work, every="1h", concurrency=1, retry=Backoff(tries=1, base=60), on_exhausted=effects))
+    await engine.records.insert([Item(name="a"), Item(name="b")])
+    async with asyncio.timeout(20):
+        run = await engine.run_cycle("try.work")
+    assert (run.counters["retried"], run.counters["done"]) == (1, 1)
+    item = await engine.records.get(Item, "a")
+    assert (item.status, item.attempts, item.last_error["type"]) == ("new", 1, "key_error")

@@ -36,6 +36,9 @@ from esclusa.version import __version__
 
 AlertSink = Callable[[Alert], Awaitable[None]]
 
+LAST = 2.0
+"""Seconds that the store has to take what is given back when the handlers are stopped."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -92,7 +95,6 @@ class Engine:
         self._paused: frozenset[str] = frozenset()
         self._active: dict[str, RunContext] = {}
         self._runners: set[StageRunner] = set()
-        self._open = False
         self.stopping = False
 
     # life
@@ -116,9 +118,10 @@ class Engine:
                 await self._present()
                 stack.push_async_callback(self._leave)
             stack.push_async_callback(self._last_rates)
-            self._open = True
-            yield self
-            self._open = False
+            try:
+                yield self
+            finally:
+                self.settler.give_up_in(self.options.grace)
 
     async def _last_rates(self) -> None:
         await self.rates.flush(all=True)
@@ -323,7 +326,8 @@ class Engine:
             runner.abort() if abort else runner.stop()
 
     def abort(self) -> None:
-        """Stop the handlers too; their records go back at once."""
+        """Stop the handlers too; their records go back at once. A store that is away is not waited for much longer."""
+        self.settler.give_up_in(LAST)
         for runner in list(self._runners):
             runner.abort()
 

@@ -50,7 +50,7 @@ class Scheduler:
         tasks = [asyncio.create_task(self._keep(cycle), name=cycle.name) for cycle in cycles]
         end = asyncio.create_task(self._end(tasks), name="orderly stop")
         try:
-            await asyncio.gather(*tasks)
+            await asyncio.wait(tasks)  # one that had to be called off is no fault
         finally:
             self._stopping.set()
             for task in tasks:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 from esclusa.model.errors import StoreConflict, StoreUnavailable
-from esclusa.model.settlement import Rejected, Settlement, Verdict
+from esclusa.model.settlement import Lost, Rejected, Settlement, Verdict
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
 
@@ -46,13 +47,20 @@ class Settler:
         self._added = 0
         self._written = 0
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._in_hand: list[_Entry] = []
         self._task: asyncio.Task[None] | None = None
+        self._end: asyncio.TimerHandle | None = None
+        self._over = False
 
     def start(self) -> None:
+        self._over = False
         self._task = asyncio.create_task(self._loop(), name="settler")
 
     def add(self, settlement: Settlement, receiver: Receiver | None = None, token: Any = None) -> None:
-        """Queue it; ``receiver`` is told the verdict, with the token, once it is written. Never blocks."""
+        """Queue it; ``receiver`` is told the verdict, with the token, once it is written: Lost, if that is over. Never blocks."""
+        if self._over:
+            self._tell([(settlement, receiver, token)], [Lost(settlement.ref)])
+            return
         self._queue.append((settlement, receiver, token))
         self._added += 1
         self._some.set()
@@ -70,10 +78,33 @@ class Settler:
             self._waiters.append((self._added, waiter))
             await waiter
 
+    def give_up_in(self, seconds: float) -> None:
+        """The process ends: a store that is away is waited for so long and no longer. What is not written by then is Lost, and
+        so is whatever comes after: its lease runs out by itself, and the record is handled again."""
+        if self._end is not None:
+            self._end.cancel()
+        self._end = asyncio.get_running_loop().call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._over = True
+        if self._task is not None:
+            self._task.cancel()
+        left = [*self._in_hand, *self._queue]
+        self._queue.clear()
+        if left:
+            self._telemetry.event(
+                "error", "stopped before the store took every outcome; those records are handled again", outcomes=len(left)
+            )
+        self._tell(left, [Lost(settlement.ref) for settlement, _, _ in left])
+        self._count(len(left))
+
     async def stop(self) -> None:
-        """Write what is left, then end."""
+        """Write what is left, then end. Whatever comes after is Lost."""
         while self._written < self._added:  # what was rejected is settled again, as an error
             await self.flush()
+        if self._end is not None:
+            self._end.cancel()
+        self._over = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -83,8 +114,10 @@ class Settler:
             await self._some.wait()
             self._some.clear()
             while self._queue:
-                batch = [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
-                await self._write(batch)
+                batch = self._in_hand = [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
+                verdicts = await self._verdicts([settlement for settlement, _, _ in batch])
+                self._in_hand = []
+                self._tell(batch, verdicts)
                 self._count(len(batch))
 
     def _count(self, written: int) -> None:
@@ -94,8 +127,8 @@ class Settler:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def _write(self, batch: list[_Entry]) -> None:
-        verdicts = await self._verdicts([settlement for settlement, _, _ in batch])
+    @staticmethod
+    def _tell(batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
         told: dict[Receiver, list[tuple[Any, Settlement, Verdict]]] = {}
         for (settlement, receiver, token), verdict in zip(batch, verdicts, strict=True):
             if receiver is not None:

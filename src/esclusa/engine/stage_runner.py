@@ -212,7 +212,7 @@ class StageRunner:
     def _rouse(self) -> None:
         """Something waits: wake a handler that is idle, or hire one more. One at a time: it rouses the next when it begins,
         so handlers that never wait do not wake a crowd for nothing."""
-        if self._rousing or not self._waiting:
+        if self._rousing or not self._waiting or self._stopping.is_set():  # what waits at a stop is given back
             return
         if self._idle:
             self._idle.popleft().set_result(None)
@@ -229,6 +229,8 @@ class StageRunner:
         self._rousing = False
         while True:
             if not waiting:
+                if stopping.is_set():  # whoever stopped it may have gone already: nobody would call this task off
+                    return
                 await self._rest()
                 continue
             if stopping.is_set() or run.halted:
@@ -317,19 +319,25 @@ class StageRunner:
     # settling
 
     def _end(self, holding: Holding, ending: Ending) -> None:
-        try:
-            settlement = self._decide(ending, holding)
-        except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a field that does not fit
-            ending = Raised(error)
-            settlement = self._decide(ending, holding)
+        settlement = self._decide(ending, holding, self.stage)
+        if isinstance(settlement, Exception):  # the answer names an undeclared move or a field that does not fit
+            ending = Raised(settlement)
+            settlement = self._decide(ending, holding, self.stage)
+        if isinstance(settlement, Exception):  # what the stage says of the end of its tries fails: it waits for that to be mended
+            ending = Raised(settlement)
+            settlement = self._decide(ending, holding, replace(self.stage, exhausted=None))
+        assert isinstance(settlement, Settlement)
         holding.ending = ending
         self._settling += 1
         self.engine.settler.add(settlement, self, holding)
         self._freed.set()
 
-    def _decide(self, ending: Ending, holding: Holding) -> Settlement:
+    def _decide(self, ending: Ending, holding: Holding, stage: Stage) -> Settlement | Exception:
         engine = self.engine
-        return decide(ending, holding.lease, self.stage, now=engine.clock.now(), rng=engine.rng, who=engine.worker, run=self.run.id or None)
+        try:
+            return decide(ending, holding.lease, stage, now=engine.clock.now(), rng=engine.rng, who=engine.worker, run=self.run.id or None)
+        except Exception as error:  # noqa: BLE001 - told to whoever settles it
+            return error
 
     def written(self, told: list[tuple[Holding, Settlement, Verdict]]) -> None:
         """The settler wrote these."""
