@@ -305,6 +305,36 @@ async def test_where_limit_and_eager(new_engine: Any) -> None:
     assert (await engine.records.get(Item, "i0003")).status == "new"
 
 
+@pytest.mark.parametrize("eager", [False, True])
+async def test_a_run_takes_no_record_twice_however_slowly_the_store_tells_the_time(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch, eager: bool
+) -> None:
+    """When a run began is what the store said, not what is made of it here: the reading may have been late on its way."""
+
+    async def work(item: Item, at: Any) -> Wait:
+        return Wait(0 if not eager else 60, "not yet")
+
+    app = App("try")
+    app.stage(Item, name="work", take="new", hold="busy", exhausted="bad", cycle=False)(work)
+
+    @app.cycle(every="1h", stages=("work",), eager=eager)
+    async def look(run: Any) -> None:
+        for before in (None, run.started):
+            await run.drain("work", before=before)
+
+    engine = await new_engine(app)
+    await engine.records.insert(items(1))
+    tell = engine.store.now
+
+    async def late() -> Any:
+        await asyncio.sleep(1)
+        return await tell()
+
+    monkeypatch.setattr(engine.store, "now", late)
+    run = await engine.run_cycle("try.look")
+    assert run.counters["taken"] == 1
+
+
 async def test_a_cycle_never_overlaps_itself_and_an_alone_one_not_even_in_the_cluster(new_engine: Any) -> None:
     gate = asyncio.Event()
     app = App("try")

@@ -19,13 +19,14 @@ class StoreClock:
         self._now: datetime | None = None
 
     async def sync(self) -> datetime:
-        """Read the store's clock; the reading is placed in the middle of the round trip."""
+        """Read the store's clock and return the reading, which nothing that the store writes from here on is before. ``now`` goes
+        on from it; the reading is placed in the middle of the round trip."""
         start = time.monotonic()
         read = await self._store.now()
         end = time.monotonic()
         self._read, self._at = read, (start + end) / 2
         self._now = None
-        return self.now()
+        return read
 
     def now(self) -> datetime:
         tick = time.monotonic()

@@ -41,7 +41,7 @@ COUNTERS = {name: name for name in ("taken", "submitted", "done", "skipped", "er
 async def process_posts(run: RunContext) -> None:
     """One run of phase 1. ``max_posts`` counts searches: posts that need none do not use it up."""
     office: Office = run.context
-    moment = run.now
+    moment = run.started
     async with office.errand(run) as errand:
         try:
             if await _waiting(run, moment) and await _may_submit(errand):
