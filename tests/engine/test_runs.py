@@ -168,6 +168,29 @@ async def test_errors_are_typed_counted_and_end_in_the_exhausted_state_with_a_de
     assert steps[-1].reason == "reached the maximum of attempts (3)"
 
 
+async def test_words_that_no_store_can_hold_are_told_without_what_is_wrong_with_them(new_engine: Any) -> None:
+    """An error, a reason and a run's message may quote the outside: a null character or half a surrogate pair ends nothing."""
+    odd = "half \ud800 and null \x00 done"
+
+    async def work(item: Item, at: Any) -> Any:
+        if item.name == "i0000":
+            raise ValueError(odd)
+        if item.name == "i0001":
+            return Retry(odd)
+        at.run.end("partial", odd)
+        return Wait(60, odd) if item.name == "i0002" else To("done", reason=odd)
+
+    engine = await new_engine(pipeline(work))
+    await engine.records.insert(items(4))
+    run = await engine.run_cycle("try.work")
+    assert (run.counters["retried"], run.counters["waited"], run.counters["done"]) == (2, 1, 1)
+    told = "half \ufffd and null \ufffd done"
+    assert [(await engine.records.get(Item, f"i000{n}")).last_error["message"] for n in range(2)] == [told, told]
+    reasons = [(await engine.store.history(Ref(Item.kind, f"i000{n}")))[-1].reason for n in (2, 3)]
+    row = await engine.records.get(Run, run.id)
+    assert (reasons, row.status, row.message) == ([told, told], "partial", told)
+
+
 @pytest.mark.promise(7)
 async def test_waiting_and_throttling_do_not_count_attempts(new_engine: Any) -> None:
     async def work(item: Item, at: Any) -> Any:

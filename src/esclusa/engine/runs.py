@@ -15,6 +15,7 @@ from esclusa.model.query import at_least, below
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Inserted, Renewal, Settlement
 from esclusa.model.stage import Cycle
+from esclusa.model.value import words
 from esclusa.ports.artifacts import Artifacts
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class RunContext:
         """Say how it went; a worse word said before stands."""
         if _WORSE.index(outcome) >= _WORSE.index(self.outcome):
             self.outcome = outcome
-            self.message = message or self.message
+            self.message = words(message) if message else self.message
 
     def halt(self, outcome: RunOutcome, message: str) -> None:
         """Stop the run: nothing more is claimed, what is claimed and not begun goes back untouched."""

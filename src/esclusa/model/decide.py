@@ -15,7 +15,7 @@ from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.retry import error_message, error_type
 from esclusa.model.settlement import Leased, Settlement
 from esclusa.model.stage import Stage
-from esclusa.model.value import value
+from esclusa.model.value import value, words
 
 
 @value
@@ -70,7 +70,7 @@ def _move(lease: Leased, stage: Stage, to: To, now: datetime, who: str, run: str
     record = lease.record
     attempts = to.attempts if to.attempts is not None else 0 if to.state in stage.resets else None
     error = None if to.fault is None else _error(lease, error_type(to.fault), error_message(to.fault), now)
-    reason = to.reason if error is None or to.reason is not None else error["type"]
+    reason = words(to.reason) if to.reason is not None else error["type"] if error is not None else None
     return Settlement(
         lease.ref, to.state, (record.status,), record.fence, stage.kind.check_fields(to.fields), attempts, to.after,
         error=error, clear_error=error is None, effects=to.also, who=who, run=run, attempt=record.attempts, reason=reason,
@@ -81,7 +81,7 @@ def _wait(lease: Leased, stage: Stage, wait: Wait) -> dict[str, Any]:
     attempts = max(0, lease.attempt - 1) if wait.attempts is None else wait.attempts
     fields = stage.kind.check_fields(wait.fields)
     to = _home(lease, stage)
-    return {"to": to, "fields": fields, "attempts": attempts, "delay": wait.delay, "until": wait.until, "reason": wait.reason}
+    return {"to": to, "fields": fields, "attempts": attempts, "delay": wait.delay, "until": wait.until, "reason": words(wait.reason)}
 
 
 def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _home(lease: Leased, stage: Stage) -> str:
 def _name(retry: Retry) -> tuple[str, str]:
     if isinstance(retry.error, BaseException):
         return retry.type or error_type(retry.error), error_message(retry.error)
-    return retry.type or "error", retry.error[:2000]
+    return retry.type or "error", words(retry.error[:2000])
 
 
 def _dead_letter(stage: Stage, lease: Leased, error: Mapping[str, Any], reason: str) -> tuple[Effect, ...]:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from esclusa.model import duration
 from esclusa.model.errors import DeclarationError, Failure
+from esclusa.model.value import words
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +79,4 @@ def error_type(error: BaseException) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    return (str(error) or type(error).__name__)[:2000]
+    return words((str(error) or type(error).__name__)[:2000])
