@@ -30,6 +30,9 @@ HEAD = 1024
 KEEP = 1 << 20
 """A body of up to so many bytes stays in memory; a larger one goes to a temporary file."""
 
+LONGEST = 86_400.0
+"""Seconds after which a server that asked for more patience is asked again."""
+
 _BLOCK = 1 << 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]*\Z")
@@ -70,20 +73,19 @@ async def session(
 
 
 def retry_after(headers: Any, now: float) -> float | None:
-    """The seconds that a ``Retry-After`` header asks for, as a number or a date; None if it says nothing usable."""
+    """The seconds that a ``Retry-After`` header asks for, as a number or a date; None if it says nothing usable. Whoever asks for
+    more than a day is asked again after one."""
     said = headers.get("Retry-After")
     if said is None:
         return None
     try:
         seconds = float(said)
     except ValueError:
-        pass
-    else:
-        return seconds if seconds >= 0 else None  # neither -5 nor nan is a time to wait
-    try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - now)
-    except (TypeError, ValueError):
-        return None
+        try:
+            seconds = max(0.0, parsedate_to_datetime(said).timestamp() - now)
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return min(seconds, LONGEST) if seconds >= 0 else None  # neither -5 nor nan is a time to wait
 
 
 # links that somebody else gave

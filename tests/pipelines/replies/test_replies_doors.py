@@ -25,9 +25,10 @@ async def test_adding_posts(trial: Any) -> None:
         {"platform": "twitter", "post_id": "44", "sort_by": "size"}, {"platform": "twitter", "post_id": "45", "status": "done"},
         {"platform": "twitter", "post_id": " "}, {"platform": "twitter", "post_id": "46\x00"},
         {"platform": "twitter", "post_id": "47", "created_at": "0001-01-01T00:00:00+05:00"}, {"platform": ["x"], "post_id": 1.5},
+        {"platform": "twitter", "post_id": "48", "replies_count": True},
     ]  # fmt: skip
     answer = await trial.call("POST", "/posts", rows)
-    assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (1, 0, list(range(2, 12)))
+    assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (1, 0, list(range(2, 13)))
     assert answer["errors"][0]["error"] == "post_id: it is missing"
     post = await trial.post("42")
     assert (post.status, post.replies_count, post.created_at.isoformat()) == ("noreplies", 7, "2026-01-05T10:00:00+00:00")
@@ -64,6 +65,23 @@ async def test_lists_and_counts(trial: Any) -> None:
     assert (await trial.ask("GET", "/jobs/count", params={"status": "done", "failed_without_done": "true"}))[0] == 422
     assert (await trial.ask("GET", "/jobs", params={"after": "x"}))[0] == 400
     assert (await trial.ask("GET", "/jobs", params={"country": "a\x00"}))[0] == 400
+
+
+async def test_a_parameter_that_is_not_there_is_refused(trial: Any) -> None:
+    """A misspelt filter does not become none: nothing is counted, and nothing is touched."""
+    await trial.jobs("1")
+    trial.sim.behave("1", result="empty_list")
+    await trial.check()
+    for method, path in (
+        ("POST", "/empty-result-jobs/retry?candidate=x"), ("POST", "/empty-result-jobs/verify?plattform=reddit"),
+        ("POST", "/jobs/retry?dry-run=true"), ("POST", "/posts/retry?id=1"), ("POST", "/process-posts?limit=1"),
+        ("POST", "/process-jobs?max_posts=1"), ("POST", "/posts?dry_run=true"), ("GET", "/jobs?state=done"),
+        ("GET", "/jobs/count?state=done"), ("GET", "/empty-result-jobs?status=done"), ("GET", "/posts?order=id"), ("GET", "/quota?day=1"),
+    ):  # fmt: skip
+        status, problem = await trial.ask(method, path)
+        assert (status, "there is no parameter" in problem["detail"]) == (400, True), path
+    assert await trial.states("1") == ("processing", "empty_result")
+    assert (await trial.call("POST", "/empty-result-jobs/retry", params={"post_id": "1", "dry_run": "true"}))["matched"] == 1
 
 
 async def test_failed_without_done(trial: Any) -> None:
@@ -192,7 +210,12 @@ async def test_the_commands(trial: Any, bare_place: Any, tmp_path: Path, monkeyp
         """A command that handles signals wants a process of its own."""
         command = [sys.executable, "-m", "esclusa", "replies", *argv, "--json"]
         started = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        out, err = await started.communicate()
+        try:
+            async with asyncio.timeout(120):
+                out, err = await started.communicate()
+        except TimeoutError:
+            started.kill()
+            raise
         return started.returncode or 0, json.loads(out) if out else err.decode()
 
     (tmp_path / "a.csv").write_text("platform,post_id,country,candidate_id,replies_count,note\ntwitter,1,hn,c1,2,x\ntwitter,,hn,c1,2,\n")

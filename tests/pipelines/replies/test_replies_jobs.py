@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from esclusa.pipelines.replies import Job, Post
-from esclusa.pipelines.replies.answers import is_empty, standing
+from esclusa.pipelines.replies.answers import Usage, is_empty, standing, usage
 
 
 async def test_the_quota_comes_first(trial: Any) -> None:
@@ -146,6 +146,17 @@ def test_what_a_status_means() -> None:
     assert {found: {standing(answer)[0] for answer in answers} for found, answers in said.items()} == {found: {found} for found in said}
 
 
+def test_what_usage_means() -> None:
+    """Numbers in any dress, those that nobody can have used up, and answers that tell no usage."""
+
+    def of(used: Any, limit: Any) -> Usage | None:
+        return usage({"usage": {"day": {"searches_used": used, "period_start": 12}}, "limits": {"max_searches_per_day": limit}})
+
+    assert [of(170, 400), of("170", "400"), of(3.7, None), of(-3, -1)] == [Usage(170, 400), Usage(170, 400), Usage(3, 0), Usage(0, 0)]
+    assert of(10**30, 10**30) == Usage(2**31 - 1, 2**31 - 1)
+    assert [of(float("inf"), 400), of(None, 400), of(True, 400), usage([]), usage({"usage": []})] == [None] * 5
+
+
 async def test_out_of_quota_is_told_from_failed(trial: Any) -> None:
     """Points 6, 9: the quota is used up when a job fails: quota_exceeded, and the post is not sent back."""
     await trial.jobs("1", "2", "3")
@@ -205,7 +216,7 @@ async def test_a_failed_job_sends_its_post_back_only_if_no_other_is_active(trial
 
 async def test_hiccups_are_not_failures(new_trial: Any) -> None:
     """Network errors and server errors: back to pending, an attempt counted; so many in a row, and it is failed."""
-    trial = await new_trial(REPLIES_MAX_TRANSIENT="3")
+    trial = await new_trial(REPLIES_MAX_TRANSIENT="3", REPLIES_RESULT_SECONDS="0.5")  # no result of it is a good one
     await trial.jobs("1")
     for number, fault in enumerate(({"status": 500}, {"fault": "cut"}), 1):
         trial.sim.order("/status", **fault)
@@ -231,6 +242,45 @@ async def test_a_provider_that_asks_to_slow_down_is_waited_for(trial: Any) -> No
     job = await trial.job("2")
     assert (run["counters"]["still_pending"], job.status, job.attempts) == (1, "pending", 0)
     assert 5 < (job.due_at - job.updated_at).total_seconds() < 8
+
+
+@pytest.mark.parametrize("said", ["inf", "nan", "-5", "99999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "soon", ""])
+async def test_patience_that_nobody_has_is_not_asked_for(trial: Any, said: str) -> None:
+    """429 with a Retry-After that is no time, or one beyond a day: no attempt is counted, and a day is the longest wait."""
+    await trial.jobs("2")
+    trial.sim.order("/status", status=429, headers={"Retry-After": said})
+    run = await trial.check()
+    job = await trial.job("2")
+    assert (run["counters"]["still_pending"], job.status, job.attempts, job.last_error) == (1, "pending", 0, None)
+    assert 0 < (job.due_at - job.updated_at).total_seconds() <= 86_400
+
+
+async def test_words_that_cannot_be_stored(trial: Any) -> None:
+    """Status answers: half a surrogate pair or a null character in the provider's words changes nothing of what they mean."""
+    await trial.jobs("1", "2")
+    for end in ("\ud800", "\x00"):
+        trial.sim.order("/status", match=(await trial.job("1")).job_id, status=200, body={"status": f"busy {end}"})
+        trial.sim.order("/status", match=(await trial.job("2")).job_id, status=200, body={"status": f"busy {end}"})
+        run = await trial.check()
+        assert (run["counters"]["still_pending"], (await trial.job("1")).attempts) == (2, 0)
+    for post_id, end in (("1", "\ud800"), ("2", "\x00")):
+        body = {"status": "failed", "message": f"broken {end}"}
+        trial.sim.order("/status", match=(await trial.job(post_id)).job_id, status=200, body=body)
+    assert (await trial.check())["counters"]["failed"] == 2
+    for post_id in "12":
+        assert (await trial.job(post_id)).last_error["message"] == "the provider says: broken \ufffd"
+
+
+async def test_replies_that_are_hard_to_write(trial: Any) -> None:
+    """Points 6 and 8: an answer that says ``"error": false`` is data; half an emoji and a ``_metadata`` of the provider's own are
+    saved with our metadata all the same."""
+    await trial.jobs("1")
+    trial.save("1", [])
+    odd = {"error": False, "_metadata": "theirs", "posts": [{"full_text": "cortado \ud83d"}]}
+    trial.sim.order("/rawdata", status=200, body=odd)
+    assert (await trial.check())["counters"]["done"] == 1
+    saved = json.loads(trial.file("1").read_text())
+    assert (saved["_metadata"]["is_retry"], saved["posts"]) == (True, odd["posts"])
 
 
 async def test_retry_metadata(trial: Any) -> None:

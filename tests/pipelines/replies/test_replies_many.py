@@ -24,7 +24,11 @@ def start(command: list[str], settings: dict[str, str]) -> subprocess.Popen[byte
 
 
 async def ended(process: subprocess.Popen[bytes]) -> int:
-    return await asyncio.to_thread(process.wait, 120)
+    """Its exit code; one that does not end is killed."""
+    try:
+        return await asyncio.to_thread(process.wait, 120)
+    finally:
+        process.kill()
 
 
 async def test_four_processes_and_a_budget_of_400(trial: Any, bare_place: Any, tmp_path: Path) -> None:
@@ -32,7 +36,7 @@ async def test_four_processes_and_a_budget_of_400(trial: Any, bare_place: Any, t
     limit = trial.sim.limit = 400 if bare_place.has_tables() else 120
     rows = [Post(platform="twitter", post_id=f"p{n:03}", replies_count=3) for n in range(limit + 30)]
     await trial.records.insert(rows)
-    settings = environ(bare_place.url, tmp_path, trial.sim.url, REPLIES_SUBMIT_SECONDS="20", REPLIES_REQUEST_SECONDS="20")
+    settings = environ(bare_place.url, tmp_path, trial.sim.url)
     team = [start(["-m", "esclusa", "run", "replies.process-posts"], settings) for _ in range(4)]
     codes = [await ended(process) for process in team]
     assert set(codes) <= {0, 1}
@@ -74,7 +78,7 @@ async def test_killed_at_every_point(trial: Any, bare_place: Any, tmp_path: Path
 @pytest.mark.parametrize("width", [7])
 async def test_many_jobs_in_one_run(new_trial: Any, width: int) -> None:
     """Every pending job once, never more at a time than the setting says."""
-    trial = await new_trial(REPLIES_CHECK_CONCURRENCY=str(width), REPLIES_REQUEST_SECONDS="20", REPLIES_RESULT_SECONDS="20")
+    trial = await new_trial(REPLIES_CHECK_CONCURRENCY=str(width))
     count = 300
     trial.sim.seconds = 0.005
     trial.sim.limit = count + 1

@@ -83,6 +83,26 @@ async def test_a_saved_file_needs_no_search(trial: Any) -> None:
     assert trial.submitted() == ["reply:empty", "reply:blank"]
 
 
+async def test_a_file_that_cannot_be_looked_at_is_an_error_of_its_post(trial: Any) -> None:
+    """Whether it is saved is not known, so no search is paid for it; the others go on, and it is due for the next run."""
+    await trial.posts("odd", "next")
+    trial.file("odd").parent.mkdir(parents=True)
+    trial.file("odd").symlink_to(trial.file("odd"))
+    run = await trial.submit()
+    assert (run["outcome"], run["counters"]["errors"], run["counters"]["submitted"]) == ("partial", 1, 1)
+    assert [line["post_id"] for line in trial.log("process-posts", "errors")] == ["odd"]
+    trial.file("odd").unlink()
+    assert (await trial.scheduled("process-posts"))["counters"]["submitted"] == 1
+
+
+async def test_a_post_of_tomorrow_is_searched_until_today(trial: Any) -> None:
+    """The dates: a search cannot begin after it ends."""
+    await trial.posts("1", created_at="2150-01-01T00:00:00Z")
+    assert (await trial.submit())["counters"]["submitted"] == 1
+    said = json.loads(next(c["body"] for c in trial.sim.calls if c["path"] == "/submit"))
+    assert said["start_date"] < said["end_date"]
+
+
 async def test_a_post_with_an_active_job_is_not_submitted(trial: Any) -> None:
     """Point 6: pending or processing."""
     await trial.posts("1", "2")
@@ -146,11 +166,12 @@ REFUSALS = [
 ]
 
 
-async def test_a_failed_submit_stops_the_run(trial: Any) -> None:
+async def test_a_failed_submit_stops_the_run(new_trial: Any) -> None:
     """Points 7 and 8: the post waits, due at once; the rest is untouched; the run says why. A refusal costs nothing; where the
     provider may have counted the search, it stays reserved."""
-    spent = 0
+    patient, hasty, spent = await new_trial(), await new_trial(REPLIES_SUBMIT_SECONDS="2"), 0
     for order, outcome, words, counter, costs in REFUSALS:
+        trial = hasty if order == "hang" else patient
         ids = [f"{order}-{n}" for n in range(3)]
         await trial.posts(*ids)
         trial.sim.behave(ids[1], submit=order)
@@ -163,9 +184,19 @@ async def test_a_failed_submit_stops_the_run(trial: Any) -> None:
         assert (line["post_id"], words in line["error"]) == (ids[1], True)
         spent += 1 + costs
         assert (await trial.call("GET", "/api/budgets"))["items"][0]["windows"][0]["used"] == spent
-        assert (await trial.scheduled("process-posts"))["counters"]["submitted"] == 2
+        assert (await patient.scheduled("process-posts"))["counters"]["submitted"] == 2
         spent += 2
-    assert (await trial.call("GET", "/jobs/count"))["count"] == 3 * len(REFUSALS)
+    assert (await patient.call("GET", "/jobs/count"))["count"] == 3 * len(REFUSALS)
+
+
+async def test_an_id_that_cannot_be_kept_is_none(trial: Any) -> None:
+    """Point 7: an answer whose id_hash256 is no text that can be stored names no job."""
+    await trial.posts("1")
+    for id in ("a\x00b", "\ud800", " ", "", 12, None, ["x"]):
+        trial.sim.order("/submit", status=200, body={"id_hash256": id})
+        run = await trial.submit()
+        assert (run["outcome"], run["counters"]["submitted"], "names no job" in run["message"]) == ("error", 0, True)
+    assert (await trial.submit())["counters"]["submitted"] == 1
 
 
 async def test_a_refusal_without_a_reason_is_told_as_quota_where_it_is(trial: Any) -> None:

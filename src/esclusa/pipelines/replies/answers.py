@@ -18,6 +18,7 @@ CAPS: Mapping[str, int] = {
 DEFAULT_WANTED = 100
 _DEAD = re.compile(r"job failed|cannot locate this job", re.IGNORECASE)
 _QUOTA = re.compile(r"quota|limit", re.IGNORECASE)
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
 
 Standing = Literal["finished", "running", "failed"]
 
@@ -59,10 +60,10 @@ def standing(answer: Any) -> tuple[Standing, str]:
 
 
 def message_of(answer: Any) -> str | None:
-    """The words of an error object, if the answer is one."""
+    """The words of an error object, if the answer is one. (``"error": false`` says that there is none.)"""
     if not isinstance(answer, dict):
         return None
-    said = next((answer[name] for name in ("error", "message") if not is_empty_value(answer.get(name))), None)
+    said = next((value for name in ("error", "message") if not is_empty_value(value := answer.get(name)) and value not in (False, 0)), None)
     return None if said is None else _short(said)
 
 
@@ -121,7 +122,7 @@ def usage(answer: Any) -> Usage | None:
         start = date.fromisoformat(str(_inside(day, "period_start"))[:10])
     except ValueError:
         start = None
-    return Usage(used, max(0, limit or 0), start)
+    return Usage(used, limit or 0, start)
 
 
 def _inside(value: Any, *names: str) -> Any:
@@ -131,11 +132,13 @@ def _inside(value: Any, *names: str) -> Any:
 
 
 def _whole(value: Any) -> int | None:
+    """A count, as large as any store can hold; None if it is none."""
     try:
-        return None if value is None or isinstance(value, bool) else int(value)
-    except (TypeError, ValueError):
+        return None if value is None or isinstance(value, bool) else min(max(0, int(value)), 2**31 - 1)
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
 def _short(value: Any) -> str:
-    return (value if isinstance(value, str) else repr(value)).strip()[:200]
+    """The beginning of what was said, without characters that cannot be stored or written."""
+    return _UNFIT.sub("\ufffd", (value if isinstance(value, str) else repr(value)).strip()[:200])

@@ -92,7 +92,7 @@ class Client:
             quota = answer.code == 403 or answers.speaks_of_quota(said)
             raise SubmitFailed(told, kind="quota" if quota else "error", code=answer.code, spent=answer.code >= 500)
         job = answer.said.get("id_hash256") if isinstance(answer.said, dict) else None
-        if isinstance(job, str) and job.strip():
+        if isinstance(job, str) and job.strip() and job.isprintable():  # anything else could not be asked after again
             return job.strip(), answer.code
         told = self.hidden(f"the provider's answer names no job: {said or 'it is empty'}")
         raise SubmitFailed(told, kind="quota" if answers.speaks_of_quota(said) else "error", code=answer.code, spent=True)

@@ -170,6 +170,8 @@ def draft(row: Row) -> Post:
 
 
 def _unstorable(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "yes or no is not what belongs there"
     if isinstance(value, int) and not -(2**31) <= value < 2**31:
         return "the number is too large"
     if isinstance(value, str) and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):

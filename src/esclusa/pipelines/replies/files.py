@@ -74,14 +74,21 @@ async def save(artifacts: Artifacts, job: Job, body: bytes, said: Any, before: K
             "is_retry": True, "retry_count": count, "retry_timestamp": now.isoformat(),
             "previous_file_existed": before.what == "empty", "older_version": older,
         }  # fmt: skip
-        whole = {"_metadata": metadata, "data": said} if isinstance(said, list) else {"_metadata": metadata, **said}
-        body = json.dumps(whole, ensure_ascii=False).encode()
+        body = _json({"data": said} if isinstance(said, list) else said, metadata)
     try:
         url = await artifacts.put(path, body, content_type="application/json", create=before.what == "nothing")
     except ArtifactExists:
         found = await kept(artifacts, path)
         return None if found.what == "content" else await save(artifacts, job, body, said, found, now)
     return Saved(path, url, retry, count)
+
+
+def _json(said: dict[str, Any], metadata: dict[str, Any]) -> bytes:
+    whole = {"_metadata": metadata} | said | {"_metadata": metadata}  # first, and ours
+    try:
+        return json.dumps(whole, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a reply cut amid an emoji has half of one, which only an escape can tell
+        return json.dumps(whole).encode()
 
 
 async def _keep_older(artifacts: Artifacts, job: Job, body: bytes) -> str:

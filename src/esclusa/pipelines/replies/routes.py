@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -9,7 +11,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from esclusa.house import House
-from esclusa.model.errors import SettingsError
+from esclusa.model.errors import BadQuery, SettingsError
 from esclusa.pipelines.replies.desk import Choice, Desk, jobs, quota_now
 from esclusa.pipelines.replies.records import Job, Post
 from esclusa.pipelines.replies.settings import missing
@@ -71,16 +73,23 @@ def _choice(
 Chosen = Annotated[Choice, Depends(_choice)]
 
 
+def _known(request: Request) -> None:
+    """Refuse a parameter that the route does not have: a misspelt filter must not widen what is counted or acted upon."""
+    names = set(inspect.signature(request.scope["endpoint"]).parameters)
+    known = names - {"who", "request", "chosen"} | ({field.name for field in fields(Choice)} if "chosen" in names else set())
+    if unknown := sorted(set(request.query_params) - known):
+        raise BadQuery(f"there is no parameter {', '.join(unknown)}; there are: {', '.join(sorted(known)) or 'none'}")
+
+
 def build(house: House) -> APIRouter:
     """Every route of the pipeline."""
-    router = APIRouter()
-    router.include_router(_reading(house))
-    router.include_router(_acting(house))
+    router = APIRouter(tags=["replies"], dependencies=[Depends(_known)], responses=responses(400), generate_unique_id_function=by_name)
+    _reading(house, router)
+    _acting(house, router)
     return router
 
 
-def _reading(house: House) -> APIRouter:
-    api = APIRouter(tags=["replies"], generate_unique_id_function=by_name)
+def _reading(house: House, api: APIRouter) -> None:
     records = house.engine.records
 
     @api.get("/jobs/count", response_model=CountShape, responses=responses(422), summary="How many jobs")
@@ -93,7 +102,7 @@ def _reading(house: House) -> APIRouter:
         where = _jobs(chosen, status, without_done=failed_without_done)
         return {"count": await Desk(house, "api").count_jobs(where)}
 
-    @api.get("/jobs", response_model=shapes.Listed[shapes.RecordJson], responses=responses(400, 422), summary="Jobs")
+    @api.get("/jobs", response_model=shapes.Listed[shapes.RecordJson], responses=responses(422), summary="Jobs")
     async def list_jobs(
         chosen: Chosen,
         status: JobState | None = None,
@@ -105,12 +114,12 @@ def _reading(house: House) -> APIRouter:
         page = await records.find(Job, _jobs(chosen, status, without_done=failed_without_done), limit=limit, after=after or None)
         return listed(page)
 
-    @api.get("/empty-result-jobs", response_model=shapes.Listed[shapes.RecordJson], responses=responses(400), summary="Empty jobs")
+    @api.get("/empty-result-jobs", response_model=shapes.Listed[shapes.RecordJson], summary="Empty jobs")
     async def list_empty(chosen: Chosen, limit: Limit = 100, after: After = None) -> Any:
         page = await records.find(Job, chosen.where(status="empty_result"), limit=limit, after=after or None)
         return listed(page)
 
-    @api.get("/posts", response_model=shapes.Listed[shapes.RecordJson], responses=responses(400, 422), summary="Posts")
+    @api.get("/posts", response_model=shapes.Listed[shapes.RecordJson], responses=responses(422), summary="Posts")
     async def list_posts(
         chosen: Chosen,
         status: PostState | None = None,
@@ -129,11 +138,8 @@ def _reading(house: House) -> APIRouter:
             raise SettingsError("the quota cannot be asked:", faults)
         return await quota_now(house)
 
-    return api
 
-
-def _acting(house: House) -> APIRouter:
-    api = APIRouter(tags=["replies"], generate_unique_id_function=by_name)
+def _acting(house: House, api: APIRouter) -> None:
     refusals = responses(409, 422, 503)
 
     @api.post("/process-posts", response_model=shapes.RunShape, responses=refusals, summary="Run phase 1 to its end")
@@ -170,7 +176,7 @@ def _acting(house: House) -> APIRouter:
     @api.post(
         "/posts",
         response_model=shapes.InsertedShape,
-        responses=responses(400, 413, 422),
+        responses=responses(413, 422),
         openapi_extra=rows.body_of(_ROW, _EXAMPLE),
         summary="Add posts",
         description="A JSON array, or one object per line. A known post is left as it is; a bad row is reported by its number and the "
@@ -179,8 +185,6 @@ def _acting(house: House) -> APIRouter:
     async def add_posts(request: Request, who: Who) -> Any:
         report = await Desk(house, who).add(await rows.sent(request))
         return rows.answer(report, "a post", request.url.path)
-
-    return api
 
 
 async def _run(house: House, who: str, cycle: str, **params: int | None) -> dict[str, Any]:

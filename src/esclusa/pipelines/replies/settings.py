@@ -49,8 +49,8 @@ class RepliesSettings(BaseModel):
     def _schedule(cls, text: str) -> str:
         try:
             every(text)
-        except (ValueError, EsclusaError) as error:
-            raise ValueError(f"a schedule is a time such as 30m or 2h: {error}") from None
+        except (ValueError, EsclusaError):
+            raise ValueError("a schedule is a time such as 30m or 2h") from None
         return text
 
     @field_validator("api_url")

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from esclusa import (
+    ArtifactError,
     Attempt,
     BudgetEmpty,
     Create,
@@ -104,7 +105,11 @@ async def submit(post: Post, at: Attempt) -> Outcome:
     if wanted is None:
         errand.success(post, "skipped")
         return To("skipped", reason="no replies are expected")
-    if (await kept(at.artifacts, path_of(post))).what == "content":
+    try:
+        before = await kept(at.artifacts, path_of(post))
+    except ArtifactError as error:
+        return _error(errand, post, Failure(f"whether its replies are saved is not known: {error}", type="artifact_error"), after=0)
+    if before.what == "content":
         errand.success(post, "already_saved", path=path_of(post))
         return To("done", reason="its replies are saved already")
     active = await at.records.first(Job, {"post_doc_id": post.id, "status": one_of(*ACTIVE)})
@@ -121,7 +126,7 @@ async def submit(post: Post, at: Attempt) -> Outcome:
 
 async def _search(post: Post, wanted: int, at: Attempt, errand: Errand) -> Outcome:
     today = at.now.date()
-    since = (post.created_at or at.now).date() - timedelta(days=1)
+    since = min(today, (post.created_at or at.now).date()) - timedelta(days=1)
     search = Search(str(post.post_id), post.platform.lower(), wanted, post.sort_by or "time", since, today)
     try:
         job_id, code = await errand.client.submit(search)
