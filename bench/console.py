@@ -1,7 +1,7 @@
 """How long the server takes for each page of the console over very many records: ``python -m bench.console``.
 
 Two kinds with ``--records`` records each (1,000,000 unless told), most of them finished, as in a house that has been at work
-for a while. Each page is asked for the first time, then again and again; the limit is 100 ms.
+for a while. Each page is asked for the first time after a start, then again and again; the limit is 100 ms for either.
 """
 
 from __future__ import annotations
@@ -65,13 +65,15 @@ async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
         "ESCLUSA_LOG_LEVEL": "error",
     }  # fmt: skip
     slow = 0
-    async with open_house(load(environ=environ, apps=APPS.__getitem__)) as house:
+    settings = load(environ=environ, apps=APPS.__getitem__)
+    async with open_house(settings) as house:
         await fill(house)
         await grow(house, records)
-        if store.startswith("postgres"):  # autovacuum would do it in its time
-            connection = await asyncpg.connect(store)
-            await connection.execute("ANALYZE")
-            await connection.close()
+    if store.startswith("postgres"):  # autovacuum would do it in its time
+        connection = await asyncpg.connect(store)
+        await connection.execute("ANALYZE")
+        await connection.close()
+    async with open_house(settings) as house:  # as after a start: nothing is counted yet
         service, listening = Service(house, worker=False), asyncio.get_running_loop().create_future()
         task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))
         url = f"http://127.0.0.1:{await listening}"
@@ -93,7 +95,7 @@ async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
                 for _ in range(rounds):
                     await asyncio.sleep(0.25)
                     again.append(await once(path))
-                late = median(again) > LIMIT
+                late = max(first, median(again)) > LIMIT
                 slow += late
                 print(f"{name:24}{first:10.1f}{median(again):10.1f}{max(again):10.1f}{'  over the limit' if late else ''}")
         service.stop()

@@ -180,6 +180,17 @@ async def test_tally_counts_each_declared_state(store: Any) -> None:
     assert {c.state: c.count for c in await store.tally(Job.kind)} == {"pending": 0, "working": 2, "done": 1, "failed": 1}
 
 
+async def test_a_short_tally_stops_at_its_cap_and_says_so(store: Any) -> None:
+    await put(
+        store, *[Job(id=f"j{n}") for n in range(6)], *[Job(id=f"f{n}", status="failed") for n in range(3)], Job(id="d", status="done")
+    )
+    told = {c.state: c for c in await store.tally(Job.kind, cap=3)}
+    assert {state: c.exact for state, c in told.items()} == {"pending": False, "working": True, "done": True, "failed": True}
+    assert (told["working"].count, told["done"].count, told["failed"].count) == (0, 1, 3)
+    assert told["pending"].count >= 3  # at least so many, or an estimate
+    assert {c.state: c.count for c in await store.tally(Job.kind, cap=6)} == {"pending": 6, "working": 0, "done": 1, "failed": 3}
+
+
 async def test_scan_gives_all_rows_as_plain_values_in_bounded_pages(store: Any, samples: list[Sample]) -> None:
     pages = [page async for page in store.scan(query(Sample, {"flag": not_null}, order="-number", limit=1, after="ignored"), size=5)]
     assert [len(p) for p in pages] == [5, 5, 5, 5, 4]

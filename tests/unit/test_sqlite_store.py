@@ -21,6 +21,7 @@ from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Ask, Settled, Settlement
 from esclusa.model.stage import Stage, make_stage
 from esclusa.stores.sqlite import SqliteStore, schema, statements
+from esclusa.stores.sqlite import records as shelf
 from esclusa.stores.sqlite.codec import compare_decimals, decode_time, encode_time, literal
 
 LIFE = Lifecycle("pending -> working -> done\nworking -> pending | failed")
@@ -252,6 +253,22 @@ async def test_processes_share_the_file_and_no_record_is_taken_twice(store: Sqli
     assert [process.returncode for process in running] == [0, 0, 0]
     assert sorted(taken) == [f"r{i:03d}" for i in range(300)]
     assert {c.state: c.count for c in await store.tally(Own.kind)}["done"] == 300
+
+
+@pytest.mark.parametrize(("short", "long"), [(1000, 1000), (40, 1000), (5, 1000), (5, 60), (1, 5)])
+@pytest.mark.parametrize("kind", [Own, Attached])
+async def test_large_states_are_counted_by_what_the_others_leave(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, kind: type[Own] | type[Attached], short: int, long: int
+) -> None:
+    monkeypatch.setattr(shelf, "_SHORT", short)
+    monkeypatch.setattr(shelf, "_LONG", long)
+    states = ["pending"] * 7 + ["working"] * 3 + ["done"] * 90 + ["failed"] * 50
+    await store.insert([kind(name=f"r{n}", status=state) for n, state in enumerate(states)])
+    told = {c.state: (c.count, c.exact) for c in await store.tally(kind.kind)}
+    if long == 5:  # several are beyond it: nobody knows how many each has
+        assert told == {"pending": (5, False), "working": (3, True), "done": (5, False), "failed": (5, False)}
+    else:
+        assert told == {"pending": (7, True), "working": (3, True), "done": (90, True), "failed": (50, True)}
 
 
 async def test_decimals_are_compared_as_numbers(store: SqliteStore) -> None:

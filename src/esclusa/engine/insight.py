@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from esclusa.model.errors import NotFound
 from esclusa.model.query import Page, Where, at_least, query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.schedule import Always
-from esclusa.model.settlement import Ask, Backlog, Step
+from esclusa.model.settlement import Ask, Backlog, StateCount, Step
 from esclusa.model.stage import Cycle, Stage
 
 
@@ -27,14 +27,21 @@ class Insight:
 
     # kinds and records
 
-    async def kinds(self, *, books: bool = False) -> list[dict[str, Any]]:
-        """Every kind with its lifecycle and counts per state; with ``books`` the house's own too."""
+    def declared(self, *, books: bool = False) -> list[Kind]:
+        """The kinds of the pipelines; with ``books`` the house's own too."""
         own = {k.table for plan in self._engine.plans if plan.name != "esclusa" for k in plan.kinds}
-        return [await self.kind(k.table) for k in self._engine.all_kinds if books or k.table in own]
+        return [k for k in self._engine.all_kinds if books or k.table in own]
+
+    async def kinds(self, *, books: bool = False) -> list[dict[str, Any]]:
+        """Every kind with its lifecycle and counts per state."""
+        return [await self.kind(k.table) for k in self.declared(books=books)]
 
     async def kind(self, table: str) -> dict[str, Any]:
         kind = self._engine.kind(table)
-        counts = await self._engine.store.tally(kind)
+        return self.described(kind, await self._engine.store.tally(kind))
+
+    def described(self, kind: Kind, counts: Sequence[StateCount]) -> dict[str, Any]:
+        """A kind, its lifecycle, and these counts."""
         life = kind.lifecycle
         return {
             "table": kind.table, "kind": kind.name, "pipeline": self._pipeline(kind), "key": list(kind.key),

@@ -81,8 +81,9 @@ class Store(Protocol):
     def scan_columns(self, query: Query, size: int = 20_000) -> AsyncIterator[dict[str, Sequence[Any]]]:
         """The same for files: each page as one sequence per field, JSON as its text; in any order if the query has none."""
 
-    async def tally(self, kind: Kind) -> list[StateCount]:
-        """How many records are in each declared state (and any other that an outsider wrote)."""
+    async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
+        """How many records are in each declared state (and any other that an outsider wrote). With ``cap`` none is counted
+        further than that: the answer comes at once, however large the table is."""
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
         """What matches, by state: how many, and the mean of a number field. States without any are left out. Exact, so it

@@ -193,11 +193,11 @@ class FirestoreStore:
                 columns[name] = [None if value is None else to_json(value).decode() for value in columns[name]]
             yield columns
 
-    async def tally(self, kind: Kind) -> list[StateCount]:
-        states = kind.lifecycle.states
+    async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
+        states, most = kind.lifecycle.states, 2**53 if cap is None else cap
         queries = [self._prepare(Query(kind, (("status", Cond("eq", state)),))) for state in states]
-        counts = await asyncio.gather(*(asking.count(self._wire, codec, q, 2**53, "tally") for codec, q in queries))
-        return [StateCount(state, count, exact=True) for state, count in zip(states, counts, strict=True)]
+        counts = await asyncio.gather(*(asking.count(self._wire, codec, q, most + 1, "tally") for codec, q in queries))
+        return [StateCount(state, min(count, most), count <= most) for state, count in zip(states, counts, strict=True)]
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
         out = []

@@ -55,21 +55,18 @@ async def notify(fetch: Fetch, tables: Sequence[str]) -> None:
     await fetch("SELECT pg_notify($1, name) FROM unnest($2::text[]) AS name", CHANNEL, list(tables))
 
 
-async def tally(connections: Connections, table: Table) -> list[StateCount]:
+async def tally(connections: Connections, table: Table, cap: int) -> list[StateCount]:
     """Counts through the index on the state, capped; what is beyond the cap is estimated and says so."""
     states = list(table.kind.lifecycle.states)
     states += [s for s in await _written(connections, table) if s not in states]
     capped = " UNION ALL ".join(
-        f"SELECT {n}, (SELECT count(*) FROM (SELECT 1 FROM {table.ident} t WHERE {_is(table, n, s)} LIMIT {TALLY_CAP + 1}) q)"
+        f"SELECT {n}, (SELECT count(*) FROM (SELECT 1 FROM {table.ident} t WHERE {_is(table, n, s)} LIMIT {cap + 1}) q)"
         for n, s in enumerate(states)
     )
     rows = await connections.fetch(capped)
     counts = {states[n]: int(found) for n, found in rows}
-    guesses = await _estimates(connections, table) if any(c > TALLY_CAP for c in counts.values()) else {}
-    return [
-        StateCount(s, counts[s], True) if counts[s] <= TALLY_CAP else StateCount(s, max(TALLY_CAP, guesses.get(s, 0)), False)
-        for s in states
-    ]
+    guesses = await _estimates(connections, table) if any(c > cap for c in counts.values()) else {}
+    return [StateCount(s, counts[s], True) if counts[s] <= cap else StateCount(s, max(cap, guesses.get(s, 0)), False) for s in states]
 
 
 async def summary(connections: Connections, table: Table, query: Query, average: str) -> list[StateSummary]:

@@ -209,8 +209,8 @@ class PostgresStore:
             while rows := await cursor.fetch(size):
                 yield rows
 
-    async def tally(self, kind: Kind) -> list[StateCount]:
-        return await keep.tally(self._connections, self._table(kind))
+    async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
+        return await keep.tally(self._connections, self._table(kind), keep.TALLY_CAP if cap is None else cap)
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
         return await keep.summary(self._connections, self._table(query.kind), query, average)

@@ -19,11 +19,12 @@ T = TypeVar("T")
 
 
 class Line:
-    """A connection and its thread."""
+    """A connection and its thread. ``cache``: megabytes of pages that it may keep."""
 
-    def __init__(self, path: Path, name: str, busy: float) -> None:
+    def __init__(self, path: Path, name: str, busy: float, cache: int = 64) -> None:
         self._path = path
         self._busy = busy
+        self._cache = cache
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{name}")
         self._closed = False
         self.connection: apsw.Connection | None = None
@@ -67,7 +68,7 @@ class Line:
         try:
             connection.set_busy_timeout(int(self._busy * 1000))
             connection.execute(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"
+                f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -{self._cache * 1024};"
                 "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY"
             )
             connection.create_collation(DECIMAL, compare_decimals)

@@ -19,7 +19,8 @@ from esclusa.stores.sqlite import statements
 from esclusa.stores.sqlite.codec import DECODE, decode_json, decode_time, encode_time
 from esclusa.stores.sqlite.statements import Card, Cards, chunks, many, marks, place_of, q, rows, shown, table_of
 
-_TALLY_CAP = 1_000_000
+_SHORT, _LONG = 50_000, 1_000_000
+"""How far a state is walked along its index to be counted: few have more than the first; past the second it is left."""
 
 # insert
 
@@ -205,13 +206,37 @@ def _pages(connection: apsw.Connection, query: Query, size: int) -> Iterator[lis
 
 
 def count(connection: apsw.Connection, query: Query, cap: int) -> tuple[int, bool]:
-    found: int = next(iter(connection.execute(*statements.counted(query, cap))))[0]
+    found = _one(connection, *statements.counted(query, cap))
     return min(found, cap), found <= cap
 
 
-def tally(connection: apsw.Connection, kind: Kind, cap: int = _TALLY_CAP) -> list[StateCount]:
-    found = dict.fromkeys(kind.lifecycle.states, 0) | dict(rows(connection, *statements.tallied(kind, cap)))
-    return [StateCount(str(state), min(number, cap), number <= cap) for state, number in found.items()]
+def tally(connection: apsw.Connection, kind: Kind, cap: int) -> list[StateCount]:
+    return [StateCount(str(state), min(number, cap), number <= cap) for state, number in _tallied(connection, kind, cap).items()]
+
+
+def whole_tally(connection: apsw.Connection, kind: Kind) -> list[StateCount]:
+    """Every state to its end. The largest is not walked: it is what the others leave of the whole table, which SQLite counts by
+    the page. Where several have more than a million, each of them is told as at least so many."""
+    with connection:  # one view of the table
+        cap, found = _SHORT, _tallied(connection, kind, _SHORT)
+        large = [state for state, number in found.items() if number > cap]
+        while len(large) > 1 and cap < _LONG:
+            cap = min(cap * 4, _LONG)
+            found |= {state: _one(connection, *statements.in_state(kind, state, cap)) for state in large}
+            large = [state for state in large if found[state] > cap]
+        if len(large) == 1:
+            others = sum(found.values()) - found[large[0]]
+            found[large[0]] = _one(connection, f"SELECT COUNT(*) FROM {table_of(kind)}") - others
+            large = []
+    return [StateCount(str(state), min(number, cap) if state in large else number, state not in large) for state, number in found.items()]
+
+
+def _tallied(connection: apsw.Connection, kind: Kind, cap: int) -> dict[Any, int]:
+    return dict.fromkeys(kind.lifecycle.states, 0) | dict(rows(connection, *statements.tallied(kind, cap)))
+
+
+def _one(connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> int:
+    return int(next(iter(connection.execute(statement, values)))[0])
 
 
 def summary(connection: apsw.Connection, query: Query, average: str) -> list[StateSummary]:

@@ -242,6 +242,12 @@ def tallied(kind: Kind, cap: int) -> tuple[str, list[Any]]:
     ), [cap + 1]
 
 
+def in_state(kind: Kind, state: Any, cap: int) -> tuple[str, list[Any]]:
+    """How many records are in one state, up to the cap."""
+    where = f"{table_of(kind)} WHERE {meant(kind, 'status')} = ?"
+    return f"SELECT COUNT(*) FROM (SELECT 1 FROM {where} LIMIT ?)", [state, cap + 1]
+
+
 def summed(query: Query, average: str) -> tuple[str, list[Any]]:
     """Each state that occurs among what matches, its count and the mean of a number."""
     kind = query.kind

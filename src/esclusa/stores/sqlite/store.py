@@ -50,7 +50,8 @@ _WAKES = "SELECT json_group_array(json_array(table_name, count)) FROM esclusa_wa
 
 
 class SqliteStore:
-    """Records in a SQLite file in WAL mode. One thread writes; another reads, so that a long list delays no claim.
+    """Records in a SQLite file in WAL mode. One thread writes; another reads, so that a long list delays no claim; a third
+    counts to the end, so that a large table delays no list.
 
     ``busy``: how many seconds to wait for another process that writes before StoreUnavailable.
     """
@@ -63,6 +64,7 @@ class SqliteStore:
         self._busy = busy
         self._writer = Line(self.path, "writer", busy)
         self._reader = Line(self.path, "reader", busy)
+        self._counter = Line(self.path, "counter", busy, cache=4)
         self._cards = Cards()
         self._reading = Cards()  # each thread has its own
         self._indexes: frozenset[str] = frozenset()
@@ -74,9 +76,11 @@ class SqliteStore:
     async def open(self) -> None:
         self._writer = Line(self.path, "writer", self._busy)
         self._reader = Line(self.path, "reader", self._busy)
+        self._counter = Line(self.path, "counter", self._busy, cache=4)
         try:
             await self._writer.open()
             await self._reader.open()
+            await self._counter.open()
         except BaseException:
             await self._close_lines()
             raise
@@ -87,6 +91,7 @@ class SqliteStore:
         await self._close_lines()
 
     async def _close_lines(self) -> None:
+        await self._counter.close()
         await self._reader.close()
         await self._writer.close()
 
@@ -171,11 +176,13 @@ class SqliteStore:
         finally:
             await line.close()
 
-    async def tally(self, kind: Kind) -> list[StateCount]:
-        return await self._reader.call(lambda c: shelf.tally(c, kind))
+    async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
+        if cap is not None:
+            return await self._reader.call(lambda c: shelf.tally(c, kind, cap))
+        return await self._counter.call(lambda c: shelf.whole_tally(c, kind))
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
-        return await self._reader.call(lambda c: shelf.summary(c, query, average))
+        return await self._counter.call(lambda c: shelf.summary(c, query, average))
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
         return await self._reader.call(lambda c: shelf.count(c, query, cap))

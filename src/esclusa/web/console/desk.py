@@ -30,6 +30,7 @@ from esclusa.settings import shown as without_password
 from esclusa.web import problems
 from esclusa.web.auth import Guesses, Token, reads_only
 from esclusa.web.console import render, words
+from esclusa.web.console.counts import Counts
 from esclusa.web.console.session import VISIT, Sessions, Visitor
 from esclusa.web.console.words import gettext as _
 from esclusa.web.vitals import Readiness
@@ -83,6 +84,7 @@ class Desk:
         self.readiness = Readiness(house)
         self.sessions = Sessions(tokens)
         self.guesses = guesses
+        self.counts = Counts(house.store, house.engine.telemetry)
         self._kept: dict[str, tuple[float, Any]] = {}
         self._making: dict[str, asyncio.Task[Any]] = {}
         self._acts = 0
@@ -194,6 +196,7 @@ class Desk:
         """After an act, pages show what is, not what was."""
         self._acts += 1
         self._kept.clear()
+        self.counts.forget()
 
     def visitor(self, request: Request) -> Visitor | None:
         found = getattr(request.state, "visitor", None)

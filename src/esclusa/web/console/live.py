@@ -12,23 +12,25 @@ from typing import Any
 from esclusa.house import House
 from esclusa.model.errors import EsclusaError
 from esclusa.model.lifecycle import Lifecycle
+from esclusa.web.console.counts import Counts
 
 EVERY = 1.0
 """Seconds between two looks, while somebody watches and looking is cheap."""
 
-Counts = Mapping[str, tuple[int, bool]]
+Seen = Mapping[str, tuple[int, bool]]
 
 
 class Pulse:
     """Looks at the store while somebody listens, and not otherwise."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, counts: Counts) -> None:
         self._house = house
+        self._counts = counts
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
         self._beat = asyncio.Event()
         self._last: dict[str, Any] = {}
-        self._before: dict[str, Counts] = {}
+        self._before: dict[str, Seen] = {}
 
     async def listen(self) -> AsyncIterator[str]:
         """Server-sent events until the listener goes away or the house stops."""
@@ -68,12 +70,13 @@ class Pulse:
         engine, insight = self._house.engine, self._house.insight
         kinds: dict[str, Any] = {}
         moves: dict[str, Any] = {}
-        for kind in engine.all_kinds:
-            if any(kind in plan.kinds for plan in engine.plans if plan.name != "esclusa"):
-                counts = {c.state: (c.count, c.exact) for c in await engine.store.tally(kind)}
-                kinds[kind.table] = counts
-                moves[kind.table] = movement(kind.lifecycle, self._before.get(kind.table, counts), counts)
-                self._before[kind.table] = counts
+        declared = insight.declared()
+        tallies = await self._counts.whole(declared)
+        for kind in declared:
+            counts = {c.state: (c.count, c.exact) for c in tallies[kind.table]}
+            kinds[kind.table] = counts
+            moves[kind.table] = movement(kind.lifecycle, self._before.get(kind.table, counts), counts)
+            self._before[kind.table] = counts
         stages = [
             {k: s[k] for k in ("stage", "table", "take", "due", "due_exact", "oldest_due_seconds", "per_minute", "error_share")}
             for s in await insight.stages()
@@ -81,7 +84,7 @@ class Pulse:
         return {"at": engine.clock.now().isoformat(), "kinds": kinds, "moves": moves, "stages": stages}
 
 
-def movement(life: Lifecycle, before: Counts, now: Counts) -> list[tuple[str, str, int]]:
+def movement(life: Lifecycle, before: Seen, now: Seen) -> list[tuple[str, str, int]]:
     """Which arrows records went along, told from the counts before and now: the shortest declared ways from the states that
     lost records to those that gained them. New records come in at the initial state (from ``""``). It is the net movement:
     records that went to and fro in between are not seen."""

@@ -41,7 +41,7 @@ def router(desk: Desk) -> APIRouter:
 
 
 def _frame(desk: Desk) -> APIRouter:
-    api, pulse = router(desk), Pulse(desk.house)
+    api, pulse = router(desk), Pulse(desk.house, desk.counts)
 
     @api.get("/console/static/{name}")
     async def static(name: str) -> Response:

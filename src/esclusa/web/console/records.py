@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
 
@@ -56,7 +57,7 @@ def _lists(api: APIRouter, desk: Desk) -> None:
 
     @api.get("/console/records")
     async def kinds(request: Request, books: bool = False) -> Response:
-        found = await desk.kept(f"kinds {books}", 2.0, lambda: desk.insight.kinds(books=books))
+        found = await views.kinds(desk, books=books)
         stages = desk.house.engine.all_stages
         what = {k["table"]: views.roles(desk.house.engine.kind(k["table"]), stages) for k in found}
         return await desk.page(request, "kinds.html", here="records", kinds=found, roles=what, books=books)
@@ -87,7 +88,7 @@ def _lists(api: APIRouter, desk: Desk) -> None:
         matched = await desk.kept(f"count {asked}", 1.0, lambda: desk.house.store.count(asked, CAP))
         stages, names = desk.house.engine.all_stages, views.columns(kind)
         what = views.roles(kind, stages)
-        counts = (await desk.kept(f"kind {table}", 1.0, lambda: desk.insight.kind(table)))["counts"]
+        counts = [asdict(c) for c in (await desk.counts.soon([kind]))[table]]
         keep = [p for p in said if p[0] not in ("after", "status")] + ([("q", q)] if q else [])
         here = [*(p for p in said if p[0] != "after"), *([("q", q)] if q else [])]
         base = render.url("console", "records", table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -12,7 +13,7 @@ from esclusa.engine.why import Why
 from esclusa.model.columns import TRACKING
 from esclusa.model.record import Kind, Record
 from esclusa.model.schedule import Every, OnCall
-from esclusa.model.settlement import Step
+from esclusa.model.settlement import StateCount, Step
 from esclusa.model.stage import Cycle, Stage
 from esclusa.observe import redact
 from esclusa.web.console import graph, render
@@ -95,11 +96,12 @@ async def board(desk: Desk) -> dict[str, Any]:
     stages = await desk.insight.stages()
     cycles = {c["cycle"]: c for c in await desk.insight.cycles()}
     named = await desk.kept("views", 2.0, desk.outlook.views)
+    counts = await desk.counts.soon(desk.insight.declared())
     pipelines = []
     for plan in engine.plans:
         if plan.name == "esclusa":
             continue
-        kinds = [await _kind(desk, kind, plan.stages, stages, plan.cycles, cycles) for kind in plan.kinds]
+        kinds = [_kind(kind, counts[kind.table], plan.stages, stages, plan.cycles, cycles) for kind in plan.kinds]
         kinds.sort(key=lambda k: k["single"])
         pipelines.append({
             "name": plan.name, "kinds": kinds, "cycles": [cycles[c.name] for c in plan.cycles],
@@ -116,10 +118,15 @@ async def board(desk: Desk) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _kind(
-    desk: Desk, kind: Kind, plans: Sequence[Stage], told: list[dict[str, Any]], cycles: Sequence[Cycle], cards: dict[str, dict[str, Any]]
+def _kind(
+    kind: Kind,
+    tally: Sequence[StateCount],
+    plans: Sequence[Stage],
+    told: list[dict[str, Any]],
+    cycles: Sequence[Cycle],
+    cards: dict[str, dict[str, Any]],
 ) -> dict[str, Any]:
-    counts = {c["state"]: c for c in (await desk.kept(f"kind {kind.table}", 1.0, lambda: desk.insight.kind(kind.table)))["counts"]}
+    counts = {c.state: asdict(c) for c in tally}
     due: dict[str, dict[str, Any]] = {}
     for stage in plans:
         said = next((s for s in told if s["stage"] == stage.name), None)
@@ -139,12 +146,18 @@ async def _kind(
     }  # fmt: skip
 
 
+async def kinds(desk: Desk, *, books: bool = False) -> list[dict[str, Any]]:
+    """Every kind with its lifecycle and counts per state."""
+    declared = desk.insight.declared(books=books)
+    counts = await desk.counts.soon(declared)
+    return [desk.insight.described(kind, counts[kind.table]) for kind in declared]
+
+
 async def tables(desk: Desk) -> list[dict[str, Any]]:
     """Every table: how many rows, how many of them are finished, in no declared state, or due, and since when."""
-    kinds = await desk.insight.kinds(books=True)
     stages = await desk.insight.stages(books=True)
     out = []
-    for told in kinds:
+    for told in await kinds(desk, books=True):
         kind = desk.house.engine.kind(told["table"])
         counts = {c["state"]: c["count"] for c in told["counts"]}
         mine = [s for s in stages if s["table"] == kind.table]
