@@ -155,9 +155,25 @@ async def test_another_querys_cursor_is_a_bad_query(store: Any, samples: list[Sa
         await store.find(query(Sample, order="moment", after=page.next))
     with pytest.raises(BadQuery):
         await store.find(query(Sample, after=page.next))
+    with pytest.raises(BadQuery):
+        await store.find(query(Sample, order="-number", after=page.next))
+    with pytest.raises(BadQuery):
+        await store.find(query(Sample, order="attempts", after=page.next))  # another number
     wrong = base64.urlsafe_b64encode(json.dumps(["not a time", "s01"]).encode()).decode().rstrip("=")
     with pytest.raises(BadQuery):
         await store.find(query(Sample, order="moment", after=wrong))
+    by_id = await store.find(query(Sample, limit=8))
+    with pytest.raises(BadQuery):
+        await store.find(query(Job, after=by_id.next))  # an id, but of another table
+
+
+async def test_a_cursor_with_the_wrong_values_is_a_bad_query(store: Any, samples: list[Sample]) -> None:
+    page = await store.find(query(Sample, order="moment", limit=8))
+    mark, _, id = json.loads(base64.urlsafe_b64decode(f"{page.next}=="))
+    for values in (["not a time", id], [[], id], [{}, id], [7, 8, id], [id]):
+        wrong = base64.urlsafe_b64encode(json.dumps([mark, *values]).encode()).decode().rstrip("=")
+        with pytest.raises(BadQuery):
+            await store.find(query(Sample, order="moment", after=wrong))
 
 
 async def test_count_up_to_a_cap(store: Any, samples: list[Sample]) -> None:

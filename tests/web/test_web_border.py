@@ -21,8 +21,22 @@ from esclusa.web.server import Service, listen, serve
 async def test_nothing_there_and_wrong_method(shop: Client) -> None:
     assert "openapi.json" in (await shop.get("/nowhere")).problem(404)["detail"]
     answer = await shop.call("DELETE", "/api/kinds")
-    assert "it takes GET" in answer.problem(405)["detail"]
-    assert answer.headers["allow"] == "GET"
+    assert "it takes GET, HEAD" in answer.problem(405)["detail"]
+    assert answer.headers["allow"] == "GET, HEAD"
+
+
+async def test_allow_names_what_every_route_of_the_path_takes(shop: Client) -> None:
+    assert (await shop.call("DELETE", "/api/records/items")).headers["allow"] == "GET, HEAD, POST"
+    assert (await shop.call("OPTIONS", "/api/cycles/shop.stock/run")).headers["allow"] == "POST"
+
+
+async def test_whatever_can_be_read_can_be_asked_for_its_head(shop: Client) -> None:
+    for path in ("/", "/console/records", "/api/kinds", "/api/records/items?limit=1", "/metrics", "/openapi.json"):
+        answer = await shop.call("HEAD", path)
+        assert (answer.status, answer.text) == (200, ""), path
+        assert int(answer.headers["content-length"]) > 0, path
+    assert (await shop.call("HEAD", "/api/records/items/nobody")).status == 404
+    assert (await shop.call("HEAD", "/api/cycles/shop.stock/run")).status == 405
 
 
 async def test_the_unexpected_is_answered_without_its_inside(shop: Client) -> None:

@@ -23,6 +23,10 @@ async def test_a_run_answers_how_it_went(shop: Client) -> None:
     assert (await shop.get("/api/runs?status=error,partial")).json["items"] == []
     assert "no state 'gone'" in (await shop.get("/api/runs?status=gone")).problem(400)["detail"]
     (await shop.get("/api/runs/nothing")).problem(404)
+    assert [run["run"] for run in (await shop.get("/api/runs?duration_ms__gte=0&cycle=shop.stock")).json["items"]] == [ran["run"]]
+    assert "has no field outcom" in (await shop.get("/api/runs?outcom=ok")).problem(400)["detail"]
+    assert "has no field nothing" in (await shop.get("/api/alerts?nothing=1")).problem(400)["detail"]
+    assert (await shop.get("/api/alerts?status=raised")).json["items"] == []
     audit = (await shop.get("/api/audit")).json["items"]
     assert [(a["verb"], a["subject"], a["affected"]) for a in audit] == [("run", "shop.stock", 3), ("add", "items", 5)]
 

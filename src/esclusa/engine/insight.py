@@ -186,8 +186,8 @@ class Insight:
                 break
         return sorted(groups.values(), key=lambda g: -g["count"]), after is None
 
-    async def alerts(self, *, limit: int = 100, after: str | None = None) -> Page[Record]:
-        return await self.records(Alert.kind.table, {}, order="-raised_at", limit=limit, after=after)
+    async def alerts(self, where: Where | None = None, *, limit: int = 100, after: str | None = None) -> Page[Record]:
+        return await self.records(Alert.kind.table, where or {}, order="-raised_at", limit=limit, after=after)
 
     async def workers(self) -> list[dict[str, Any]]:
         """Worker processes, the newest first; alive while their own lease lasts."""

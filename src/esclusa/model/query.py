@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from hashlib import blake2s
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from esclusa.model.columns import ColumnType
@@ -107,7 +108,8 @@ def query(
     orders = tuple(Order(kind.name_of(n.removeprefix("-")), n.startswith("-")) for n in names)
     for item in orders:
         if kind.types.get(item.field) in (None, "json", "bytes"):
-            raise BadQuery(f"{kind.table} cannot be ordered by {item.field}")
+            fields = ", ".join(name for name, type in kind.types.items() if type not in ("json", "bytes"))
+            raise BadQuery(f"{kind.table} cannot be ordered by {item.field}; it can by {fields}")
     if not 1 <= limit <= 10_000:
         raise BadQuery(f"limit must be between 1 and 10000, not {limit}")
     return Query(kind, conditions(kind, where or {}, archived=archived), orders, limit, after, archived)
@@ -222,7 +224,8 @@ def _value(name: str, column: ColumnType, value: Any) -> Any:
     try:
         return _CONVERT[column](value)
     except (ValueError, TypeError, ArithmeticError):
-        raise BadQuery(f"{name} is compared with a value of type {column}, not {value!r:.80}") from None
+        example = f", for example {_EXAMPLE[column]}" if column in _EXAMPLE else ""
+        raise BadQuery(f"{name} is compared with a value of type {column}, not {value!r:.80}{example}") from None
 
 
 def _time(value: Any) -> datetime:
@@ -253,6 +256,7 @@ def _int(value: Any) -> int:
     return number
 
 
+_EXAMPLE = {"time": "2026-11-16T12:00:00Z", "date": "2026-11-16", "bool": "true"}
 _CONVERT: dict[str, Any] = {
     "text": lambda v: str(v.value) if hasattr(v, "value") else str(v),
     "int": _int,
@@ -264,22 +268,43 @@ _CONVERT: dict[str, Any] = {
 }
 
 
-def encode_cursor(values: list[Any]) -> str:
-    """A cursor that holds the order values and the id of the last record of a page."""
-    return base64.urlsafe_b64encode(json.dumps([_out(v) for v in values], ensure_ascii=False).encode()).decode().rstrip("=")
+def encode_cursor(query: Query, values: list[Any]) -> str:
+    """A cursor of this query's list: the values that the last record of a page is ordered by, and its id."""
+    text = json.dumps([_list(query), *(_out(v) for v in values)], ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def open_cursor(query: Query, size: int) -> list[Any]:
+    """The ``size`` values in ``query.after``, as they were written; BadQuery if it is a cursor of another list: of another table,
+    or of this one in another order. The filter may be another one: a cursor is a place in an order."""
+    assert query.after is not None
+    try:
+        found = json.loads(base64.urlsafe_b64decode(query.after + "=" * (-len(query.after) % 4)))
+        if not isinstance(found, list) or found[:1] != [_list(query)] or len(found) != size + 1:
+            raise ValueError("another list's cursor")
+        return found[1:]
+    except (ValueError, TypeError):
+        raise not_a_cursor(query) from None
 
 
 def decode_cursor(query: Query) -> list[Any]:
     """The values in ``query.after``, typed; BadQuery if it is no cursor of this query."""
-    assert query.after is not None
+    names, types = [*(o.field for o in query.order), "id"], {**ARCHIVE_COLUMNS, **query.kind.types}
+    values = open_cursor(query, len(names))
     try:
-        raw = json.loads(base64.urlsafe_b64decode(query.after + "=" * (-len(query.after) % 4)))
-        names = [o.field for o in query.order] + ["id"]
-        if not isinstance(raw, list) or len(raw) != len(names):
-            raise ValueError("another query's cursor")
-        return [None if v is None else _CONVERT[query.kind.types[n]](v) for n, v in zip(names, raw, strict=True)]
-    except (ValueError, TypeError, KeyError, ArithmeticError):
-        raise BadQuery(f"{query.after!r:.60} is not a cursor of this list; take 'next' of the page before") from None
+        return [None if v is None else _CONVERT[types[n]](v) for n, v in zip(names, values, strict=True)]
+    except (ValueError, TypeError, ArithmeticError):
+        raise not_a_cursor(query) from None
+
+
+def not_a_cursor(query: Query) -> BadQuery:
+    return BadQuery(f"{query.after!r:.60} is not a cursor of this list; take 'next' of the page before")
+
+
+def _list(query: Query) -> str:
+    """What tells one list from another, in a few characters."""
+    order = ",".join(f"{'-' if o.descending else ''}{o.field}" for o in query.order)
+    return blake2s(f"{query.kind.table} {query.archived} {order}".encode(), digest_size=4).hexdigest()
 
 
 def _out(value: Any) -> Any:

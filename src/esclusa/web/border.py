@@ -83,7 +83,7 @@ class Place:
 
 class Border:
     """The limit of a body, the security headers, and a problem instead of a broken connection when something unexpected
-    happens."""
+    happens. HEAD is answered as GET is, of which the server leaves out the body."""
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, *, body_limit: int = BODY_LIMIT) -> None:
         self._app = app
@@ -94,6 +94,8 @@ class Border:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
         started = False
 
         async def out(message: Message) -> None:

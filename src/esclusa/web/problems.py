@@ -13,6 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from esclusa.engine.calls import CallUnderWay, KeyReused
 from esclusa.intake import BadFile
@@ -141,7 +143,7 @@ def _of_validation(error: RequestValidationError, instance: str | None) -> JSONR
         fault = found[0]
         why = f"{fault.get('ctx', {}).get('error', 'it cannot be read')}, at character {fault['loc'][-1]}"
         return problem(400, f"the body is not JSON: {why}", slug="bad-json", title="The body is not JSON", instance=instance)
-    faults = [{"where": ".".join(map(str, fault["loc"])), "fault": fault["msg"]} for fault in found]
+    faults = [{"where": ".".join(map(str, fault["loc"])), "fault": fault["msg"].removeprefix("Value error, ")} for fault in found]
     detail = "; ".join(f"{fault['where']}: {fault['fault']}" for fault in faults[:5])
     if any(fault["loc"] == ("body",) and isinstance(fault.get("input"), bytes) for fault in found):
         detail += "; send it with Content-Type: application/json"
@@ -160,14 +162,23 @@ def _of_http(error: HTTPException, instance: str | None) -> JSONResponse:
     return problem(error.status_code, detail, instance=instance, headers=headers)
 
 
-def install(app: FastAPI) -> None:
-    """Answer every expected error of the app with its problem. The unexpected is answered, and told, at the border."""
+def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Answer every expected error of the app, which has these routes, with its problem. The unexpected is answered, and told, at
+    the border."""
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
+        if isinstance(error, HTTPException) and error.status_code == 405 and error.detail == "Method Not Allowed":
+            error = HTTPException(405, headers={"Allow": ", ".join(_methods(routes, request.scope)) or "GET, HEAD"})
         return of_error(error, request.url.path)
 
     for kind in (errors.EsclusaError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer)
+
+
+def _methods(routes: Sequence[BaseRoute], scope: Scope) -> list[str]:
+    """What the routes of a path take together; the one that refused knows only of itself."""
+    found = {m for r in routes if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE for m in r.methods or ()}
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

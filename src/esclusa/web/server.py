@@ -38,7 +38,6 @@ def create_app(house: House, *, root_path: str = "", proxies: str = PROXIES, bod
     ``root_path``: the sub-path that a proxy serves it under. ``proxies``: whose X-Forwarded-* headers are believed.
     """
     app = FastAPI(title="Esclusa", version=__version__, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    problems.install(app)
     looks = [vitals.vitals(house), records.reading(house), trends.reading(house), work.reading(house)]
     own = [*looks, work.acting(house), records.writing(house), tick.ticking(house)]
     tokens, guesses = tokens_of(house.settings.api_tokens), Guesses()
@@ -46,6 +45,7 @@ def create_app(house: House, *, root_path: str = "", proxies: str = PROXIES, bod
     routers = [*own, *_pipelines(house), *console(desk)]
     for router in routers:
         app.include_router(router)
+    problems.install(app, [route for router in routers for route in router.routes])
 
     @app.get("/openapi.json", include_in_schema=False)
     async def description(request: Request) -> JSONResponse:

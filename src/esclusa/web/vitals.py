@@ -30,12 +30,10 @@ def vitals(house: House) -> APIRouter:
     api = APIRouter(tags=["vitals"])
     readiness, gauges = Readiness(house), Gauges(house)
 
-    @api.head("/healthz", openapi_extra=SIGNED, include_in_schema=False)
     @api.get("/healthz", openapi_extra=SIGNED, summary="The process is alive")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @api.head("/readyz", openapi_extra=SIGNED, include_in_schema=False)
     @api.get(
         "/readyz",
         openapi_extra=SIGNED,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 
 from esclusa.house import House
-from esclusa.model.books import Audit, DeadLetter, Run
+from esclusa.model.books import Alert, Audit, DeadLetter, Run
 from esclusa.model.record import Record
 from esclusa.web import filters, shapes
 from esclusa.web.problems import responses
@@ -38,15 +38,22 @@ def reading(house: House) -> APIRouter:
     async def cycles(*, books: bool = False) -> Any:
         return {"items": await insight.cycles(books=books), "next": None}
 
-    @api.get("/runs", response_model=shapes.Listed[shapes.RecordJson], responses=responses(400), summary="Runs, the newest first")
+    @api.get(
+        "/runs",
+        response_model=shapes.Listed[shapes.RecordJson],
+        responses=responses(400),
+        openapi_extra={"parameters": [FILTER_PARAMETER]},
+        summary="Runs, the newest first",
+    )
     async def runs(
+        request: Request,
         cycle: Annotated[str | None, Query(description="Only of this cycle", examples=["media.download"])] = None,
         status: Annotated[str | None, Query(description="running, ok, blocked, partial, error; several with commas")] = None,
         limit: Limit = 50,
         after: After = None,
     ) -> Any:
-        said = [(name, value) for name, value in (("cycle", cycle), ("status", status)) if value]
-        page = await insight.runs(filters.from_params(Run.kind, said), limit=limit, after=after)
+        where = filters.from_params(Run.kind, request.query_params.multi_items())
+        page = await insight.runs(where, limit=limit, after=after)
         return {"items": [run_shown(run) for run in page.items], "next": page.next}
 
     @api.get("/runs/{id}", response_model=shapes.RecordJson, responses=responses(404), summary="One run")
@@ -69,9 +76,16 @@ def reading(house: House) -> APIRouter:
         page = await insight.dead_letters(where, limit=limit, after=after)
         return listed(page)
 
-    @api.get("/alerts", response_model=shapes.Listed[shapes.RecordJson], responses=responses(400), summary="Alerts, the newest first")
-    async def alerts(limit: Limit = 100, after: After = None) -> Any:
-        page = await insight.alerts(limit=limit, after=after)
+    @api.get(
+        "/alerts",
+        response_model=shapes.Listed[shapes.RecordJson],
+        responses=responses(400),
+        openapi_extra={"parameters": [FILTER_PARAMETER]},
+        summary="Alerts, the newest first",
+    )
+    async def alerts(request: Request, limit: Limit = 100, after: After = None) -> Any:
+        where = filters.from_params(Alert.kind, request.query_params.multi_items())
+        page = await insight.alerts(where, limit=limit, after=after)
         return listed(page)
 
     @api.get("/workers", response_model=shapes.Listed[shapes.RecordJson], summary="Worker processes, the newest first")

@@ -11,11 +11,10 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Order, Query, decode_cursor, encode_cursor, matches
+from esclusa.model.query import Cond, Order, Query, decode_cursor, encode_cursor, matches
 from esclusa.model.record import Kind
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.codec import NULL, Codec, Value, decimal_order, encode, order_column
@@ -188,19 +187,7 @@ def start_after(asking: Asking, codec: Codec, values: Sequence[Any], root: str) 
 
 def read_cursor(asking: Asking) -> list[Any]:
     """The values in the query's cursor, typed; BadQuery if it is no cursor of this query."""
-    query = asking.query
-    plain = tuple(o for o in asking.order if o.field not in ARCHIVE_COLUMNS or o.field in query.kind.types)
-    if plain == asking.order:
-        return decode_cursor(query.but(order=plain))
-    as_text = tuple(o if o in plain else Order("id") for o in asking.order)
-    values = decode_cursor(query.but(order=as_text))
-    try:
-        for i, item in enumerate(asking.order):
-            if item.field == "archived_at" and item not in plain and values[i] is not None:
-                values[i] = datetime.fromisoformat(values[i])
-        return values
-    except ValueError:
-        raise BadQuery(f"{query.after!r:.60} is not a cursor of this list; take 'next' of the page before") from None
+    return decode_cursor(asking.query.but(order=asking.order))
 
 
 def place_of(asking: Asking, found: Found) -> list[Any]:
@@ -208,7 +195,7 @@ def place_of(asking: Asking, found: Found) -> list[Any]:
 
 
 def write_cursor(asking: Asking, found: Found) -> str:
-    return encode_cursor(place_of(asking, found))
+    return encode_cursor(asking.query.but(order=asking.order), place_of(asking, found))
 
 
 # asking

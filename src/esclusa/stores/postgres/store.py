@@ -186,7 +186,7 @@ class PostgresStore:
         if len(rows) <= query.limit:
             return Page(items, None)
         last = table.values(rows[query.limit - 1])
-        return Page(items, encode_cursor([last[o.field] for o in query.order] + [last["id"]]))
+        return Page(items, encode_cursor(query, [last[o.field] for o in query.order] + [last["id"]]))
 
     async def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
         table = self._table(query.kind)

@@ -169,7 +169,7 @@ def find(connection: apsw.Connection, cards: Cards, query: Query) -> Page[Record
     found = rows(connection, *statements.page(query, query.limit + 1, after))
     more, found = len(found) > query.limit, found[: query.limit]
     keys = len(query.order)
-    next = encode_cursor(found[-1][: keys + 1]) if more else None  # before decoding: it holds values as they are stored
+    next = encode_cursor(query, found[-1][: keys + 1]) if more else None  # before decoding: it holds values as they are stored
     return Page([decoder.record(row[keys:]) for row in found], next)
 
 

@@ -9,7 +9,6 @@ the interpreter's lock, and a busy event loop takes milliseconds to give it back
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from array import array
@@ -19,8 +18,7 @@ from typing import Any
 
 import apsw
 
-from esclusa.model.errors import BadQuery
-from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Query
+from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Query, not_a_cursor, open_cursor
 from esclusa.model.record import Kind
 from esclusa.model.settlement import Ask
 from esclusa.stores.sqlite.codec import ENCODE, Decoder, decode_time, encode, encode_time, literal, quoted
@@ -193,16 +191,14 @@ def _beyond(query: Query, after: list[Any], values: list[Any]) -> str:
 
 def cursor_values(query: Query) -> list[Any]:
     """The stored values in ``query.after``; BadQuery if it is no cursor of this query."""
-    assert query.after is not None
-    kind = query.kind
+    names = [*(o.field for o in query.order), "id"]
+    found = open_cursor(query, len(names))
     try:
-        found = json.loads(base64.urlsafe_b64decode(query.after + "=" * (-len(query.after) % 4)))
-        names = [*(o.field for o in query.order), "id"]
-        if not isinstance(found, list) or len(found) != len(names) or not isinstance(found[-1], str):
-            raise ValueError("another query's cursor")
-        return [_cursor_value(kind, name, value) for name, value in zip(names, found, strict=True)]
+        if not isinstance(found[-1], str):
+            raise TypeError("an id is a text")
+        return [_cursor_value(query.kind, name, value) for name, value in zip(names, found, strict=True)]
     except (ValueError, TypeError):
-        raise BadQuery(f"{query.after!r:.60} is not a cursor of this list; take 'next' of the page before") from None
+        raise not_a_cursor(query) from None
 
 
 def _cursor_value(kind: Kind, name: str, value: Any) -> Any:
