@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from yarl import URL
 
-from esclusa import App, Attempt, Backoff, Budget, Lifecycle, Outcome, Permanent, Record, Throttled, To, Window
+from esclusa import App, Attempt, Backoff, Budget, Failure, Lifecycle, Outcome, Permanent, Record, Throttled, To, Window
 from esclusa.app import open_house
 from esclusa.house import House
 from esclusa.settings import load
@@ -68,6 +68,10 @@ gates: list[Gate] = []
 async def work(item: Item, at: Attempt) -> Outcome:
     if item.note == "bad":
         raise Permanent("it cannot be sold", type="bad_item")
+    if item.note and item.note.startswith("bad: "):
+        raise Permanent(item.note, type="bad_item")
+    if item.note and item.note.startswith("later: "):
+        raise Failure(item.note)
     return To("done", size=(item.size or 0) + 1)
 
 

@@ -162,6 +162,8 @@ async def test_a_sub_path_by_setting(tmp_path: Path) -> None:
         assert (await shop.get("/lock/api/kinds", token="a" * 20)).status == 200
         assert (await shop.get("/lock/openapi.json", token="a" * 20)).json["servers"] == [{"url": "/lock"}]
         assert (await shop.post("/lock/shop/hook")).json == {"heard": True}
+        for path in ("/lock", "/lock/"):
+            assert "<h1>Map</h1>" in (await shop.get(path, token="a" * 20)).text
         (await shop.get("/other/api/kinds", token="a" * 20)).problem(404)
         assert (await shop.get("/lock/nothing", token="a" * 20)).problem(404)["instance"] == "/lock/nothing"
 

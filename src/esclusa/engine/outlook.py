@@ -26,10 +26,14 @@ COUNTED = 10_000
 class Outlook:
     """Answers in plain data, ready for JSON."""
 
-    def __init__(self, engine: Engine, hidden: Callable[[str], bool] = lambda name: False) -> None:
-        """``hidden``: fields of these names are no words by which a record is told from others."""
+    def __init__(
+        self, engine: Engine, hidden: Callable[[str], bool] = lambda name: False, plain: Callable[[str], str] = lambda text: text
+    ) -> None:
+        """``hidden``: fields of these names are no words by which a record is told from others. ``plain``: such words without
+        what nobody should read."""
         self._engine = engine
         self._hidden = hidden
+        self._plain = plain
 
     async def rates(self, minutes: int = 60, *, books: bool = False) -> list[dict[str, Any]]:
         """What each stage did, minute by minute; the minute under way is told when it is over."""
@@ -140,7 +144,7 @@ class Outlook:
             if field.type != "text" or field.name in passed or self._hidden(field.name):
                 continue
             if isinstance(value, str) and value and value not in record.id:
-                return value[:80]
+                return self._plain(value)[:80]
         return ""
 
     async def _held(self, stage: Stage) -> Sequence[Record]:

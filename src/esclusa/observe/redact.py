@@ -16,8 +16,10 @@ _WORDS = frozenset({
     "apikey", "auth", "authorization", "cookie", "cookies", "credential", "credentials", "key", "passphrase", "passwd", "password",
     "pwd", "secret", "secrets", "sig", "signature", "ticket", "tickets", "token", "tokens",
 })  # fmt: skip
-# Names that say "key" and mean the identity of a row, not the key of a door.
-_HARMLESS = frozenset({"dedup_key", "foreign_key", "key_name", "primary_key", "public_key", "record_key", "sort_key"})
+# Names that say "key" or "ticket" and mean the identity of a row, not the key of a door.
+_HARMLESS = frozenset(
+    {"provider_ticket_id", "ticket_id", "dedup_key", "foreign_key", "key_name", "primary_key", "public_key", "record_key", "sort_key"}
+)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PARTS = re.compile(r"[^a-z0-9]+")
 
@@ -37,6 +39,8 @@ _RULES = (
     # Authorization: Basic …, Bearer … anywhere
     _rule("authorization", r"(\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token|apikey)\s+)[^\s\"',]+", rf"\1{MASK}"),
     _rule("bearer", r"(\bbearer\s+)[\w.~+/=-]{6,}", rf"\1{MASK}"),
+    # ExponentPushToken[…]
+    _rule("token[", r"(\b\w{0,40}token\[)[^\]\s\"']{1,300}\]", rf"\1{MASK}]"),
     # "token": "…", 'password': '…'
     _rule('"', rf"""("(?:\w{{0,60}}[_-])?{_NAMES}"\s*[:=]\s*)"(?:\\.|[^"\\]){{1,4000}}\"""", rf'\1"{MASK}"'),
     _rule("'", rf"""('(?:\w{{0,60}}[_-])?{_NAMES}'\s*[:=]\s*)'(?:\\.|[^'\\]){{1,4000}}'""", rf"\1'{MASK}'"),

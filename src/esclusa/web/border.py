@@ -79,6 +79,8 @@ class Place:
             scope["root_path"] = prefix
             if taken_off:
                 scope["path"] = prefix + scope["path"]
+            elif scope["path"] == prefix:
+                scope["path"] += "/"  # the sub-path itself: the map
 
 
 class Border:

@@ -64,6 +64,11 @@ def told(values: dict[str, Any]) -> dict[str, Any]:
     return redact.fields(values) if reads_only.get() else values
 
 
+def plain(text: str) -> str:
+    """A sentence; what looks like a secret in it is masked for whoever may only read."""
+    return redact.text(text) if reads_only.get() else text
+
+
 def listed(page: Page[Any]) -> dict[str, Any]:
     """One page of records, as every list answers."""
     return {"items": [shown(record) for record in page.items], "next": page.next}
@@ -72,14 +77,14 @@ def listed(page: Page[Any]) -> dict[str, Any]:
 def step(step: Step) -> dict[str, Any]:
     return {
         "from": step.frm, "to": step.to, "at": step.at, "who": step.who, "run": step.run, "attempt": step.attempt,
-        "reason": step.reason, "error": None if step.error is None else told(dict(step.error)),
+        "reason": step.reason and plain(step.reason), "error": None if step.error is None else told(dict(step.error)),
     }  # fmt: skip
 
 
 def reading(house: House) -> APIRouter:
     """The routes that change nothing."""
     api = APIRouter(prefix="/api", tags=["records"], generate_unique_id_function=by_name)
-    insight, outlook = house.insight, Outlook(house.engine, redact.secret_name)
+    insight, outlook = house.insight, Outlook(house.engine, redact.secret_name, redact.text)
 
     @api.get("/kinds", response_model=shapes.Listed[shapes.KindShape], summary="Every kind, its lifecycle and counts")
     async def kinds(*, books: bool = False) -> Any:
@@ -128,7 +133,9 @@ def reading(house: House) -> APIRouter:
         "/records/{table}/{id}/why", response_model=shapes.WhyShape, responses=responses(404), summary="Why is this record not moving?"
     )
     async def why(table: Table, id: Id) -> Any:
-        return (await insight.why(table, id)).answer()
+        answer = (await insight.why(table, id)).answer()
+        reasons = [reason | {"text": plain(reason["text"])} for reason in answer["reasons"]]
+        return answer | {"answer": plain(answer["answer"]), "reasons": reasons}
 
     @api.get(
         "/records/{table}/{id}/related",

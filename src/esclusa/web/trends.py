@@ -15,7 +15,7 @@ from esclusa.model.errors import ArtifactMissing
 from esclusa.observe import redact
 from esclusa.web import shapes
 from esclusa.web.problems import responses
-from esclusa.web.records import After, by_name, told
+from esclusa.web.records import After, by_name, plain, told
 
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
 """What a browser may show; anything else is saved, for it may be somebody else's page."""
@@ -24,7 +24,7 @@ _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "appli
 def reading(house: House) -> APIRouter:
     """Routes that change nothing."""
     api = APIRouter(prefix="/api", tags=["work"], generate_unique_id_function=by_name)
-    insight, outlook = house.insight, Outlook(house.engine, redact.secret_name)
+    insight, outlook = house.insight, Outlook(house.engine, redact.secret_name, redact.text)
 
     @api.get("/rates", response_model=shapes.Listed[shapes.SeriesShape], summary="What each stage did, minute by minute")
     async def rates(minutes: Annotated[int, Query(ge=1, le=1440, description="So many minutes back")] = 60, *, books: bool = False) -> Any:
@@ -58,7 +58,7 @@ def reading(house: House) -> APIRouter:
     @api.get("/dead-letters/groups", response_model=shapes.GroupsShape, summary="Open dead letters by table and error")
     async def dead_letter_groups() -> Any:
         groups, exact = await insight.dead_letter_groups()
-        return {"items": groups, "next": None, "exact": exact}
+        return {"items": [group | {"message": plain(group["message"])} for group in groups], "next": None, "exact": exact}
 
     @api.get(
         "/artifacts/{path:path}",

@@ -11,7 +11,7 @@ from esclusa.model.books import Alert, Audit, DeadLetter, Run
 from esclusa.model.record import Record
 from esclusa.web import filters, shapes
 from esclusa.web.problems import responses
-from esclusa.web.records import FILTER_PARAMETER, After, Limit, Who, by_name, listed, shown
+from esclusa.web.records import FILTER_PARAMETER, After, Limit, Who, by_name, listed, shown, told
 
 CycleName = Annotated[str, Path(description="The cycle, as `GET /api/cycles` names it", examples=["media.download"])]
 
@@ -21,6 +21,10 @@ def run_shown(run: Record) -> dict[str, Any]:
     return shown(run) | {"run": run.id, "outcome": None if run.status == "running" else run.status}
 
 
+def cycle_shown(cycle: dict[str, Any]) -> dict[str, Any]:
+    return cycle | {"last": cycle["last"] and told(cycle["last"])}
+
+
 def reading(house: House) -> APIRouter:
     """The routes that change nothing."""
     api = APIRouter(prefix="/api", tags=["work"], generate_unique_id_function=by_name)
@@ -28,7 +32,8 @@ def reading(house: House) -> APIRouter:
 
     @api.get("/status", response_model=shapes.StatusShape, summary="The whole house at a glance")
     async def status() -> Any:
-        return await insight.status()
+        answer = await insight.status()
+        return answer | {"cycles": [cycle_shown(cycle) for cycle in answer["cycles"]]}
 
     @api.get("/stages", response_model=shapes.Listed[shapes.StageShape], summary="Every stage: due, oldest, rates")
     async def stages(*, books: bool = False) -> Any:
@@ -36,7 +41,7 @@ def reading(house: House) -> APIRouter:
 
     @api.get("/cycles", response_model=shapes.Listed[shapes.CycleShape], summary="Every cycle: schedule, state, last run, next")
     async def cycles(*, books: bool = False) -> Any:
-        return {"items": await insight.cycles(books=books), "next": None}
+        return {"items": [cycle_shown(cycle) for cycle in await insight.cycles(books=books)], "next": None}
 
     @api.get(
         "/runs",

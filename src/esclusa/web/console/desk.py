@@ -79,7 +79,7 @@ class Desk:
     def __init__(self, house: House, tokens: Sequence[Token], guesses: Guesses) -> None:
         self.house = house
         self.insight = house.insight
-        self.outlook = Outlook(house.engine, redact.secret_name)
+        self.outlook = Outlook(house.engine, redact.secret_name, redact.text)
         self.tokens = tuple(tokens)
         self.readiness = Readiness(house)
         self.sessions = Sessions(tokens)

@@ -171,7 +171,7 @@ def _rest(desk: Desk) -> APIRouter:
     @api.get("/console/alerts")
     async def alerts(request: Request, after: str | None = None) -> Response:
         page = await desk.insight.alerts(limit=PAGE, after=after)
-        items = [a.model_dump() | {"details": render.masked(a.details)} for a in page.items if isinstance(a, Alert)]
+        items = [a.model_dump() | render.masked({"details": a.details, "message": a.message}) for a in page.items if isinstance(a, Alert)]
         return await desk.page(request, "alerts.html", here="alerts", alerts=items, next=page.next, after=after)
 
     @api.get("/console/audit")

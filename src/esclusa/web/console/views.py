@@ -269,7 +269,7 @@ def timeline(steps: Sequence[Step], what: Mapping[str, str]) -> list[dict[str, A
         error = render.masked(dict(step.error)) if step.error else None
         out.append({
             "step": step, "moved": step.frm != step.to, "frm_role": what.get(step.frm, "failed"), "to_role": what.get(step.to, "failed"),
-            "after": (step.at - before.at).total_seconds() if before else None, "error": error,
+            "after": (step.at - before.at).total_seconds() if before else None, "error": error, "reason": redact.text(step.reason or ""),
         })  # fmt: skip
     return out[::-1]
 
@@ -278,7 +278,9 @@ def reasons(answer: Why) -> list[dict[str, Any]]:
     """Why it is not moving, in the page's language."""
     out = []
     for reason in answer.reasons:
-        values = {n: render.full(v) if hasattr(v, "isoformat") else v for n, v in reason.values.items()}
+        values = {
+            n: render.full(v) if hasattr(v, "isoformat") else redact.text(v) if isinstance(v, str) else v for n, v in reason.values.items()
+        }
         said = _(reason.said, **values) if values else _(reason.said)
         out.append({"code": reason.code, "text": said[:1].upper() + said[1:], "until": reason.until})
     return out

@@ -1,0 +1,51 @@
+"""What a reader is told, by the API and on pages: nothing that looks like a secret, wherever a message carries it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from web.shop import Client, served
+
+from esclusa.model.books import Alert, Run
+
+READ, OPERATE = "reader-secret", "operator-secret"
+SAID = 'GET https://shop.example/items?token=hunter2 failed: "ExponentPushToken[hunter3]" is not registered'
+
+ASKED = (
+    "/api/status", "/api/kinds", "/api/stages", "/api/cycles", "/api/runs", "/api/dead-letters", "/api/dead-letters/groups",
+    "/api/alerts", "/api/audit", "/api/views/shop.unsold", "/api/search?q=a", "/api/records/items", "/api/records/items/a:1",
+    "/api/records/items/a:1/history", "/api/records/items/a:1/why", "/api/records/items/a:1/related", "/api/records/items/a:2/why",
+    "/api/records/dead_letters", "/", "/console/records/items", "/console/records/items/a:1", "/console/records/items/a:2",
+    "/console/search?q=a", "/console/cycles", "/console/runs", "/console/alerts", "/console/audit", "/console/dead-letters",
+    "/console/dead-letters/list", "/console/views/shop.unsold", "/console/dead-letters/act?verb=redrive",
+    "/console/records/items/act?verb=retry",
+)  # fmt: skip
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Client]:
+    async with served(tmp_path, tokens=f"ana={OPERATE}:operate,bob={READ}:read") as client:
+        yield client
+
+
+async def test_a_secret_in_a_message_is_told_nowhere(guarded: Client) -> None:
+    for code, note in (("1", f"bad: {SAID}"), ("2", f"later: {SAID}")):
+        await guarded.post("/api/records/items", [{"shop": "a", "code": code, "note": note}], token=OPERATE)
+    await guarded.post("/api/cycles/shop.stock/run", token=OPERATE)
+    now = guarded.house.engine.clock.now()
+    run = Run(cycle="shop.stock", slot="x", worker="w", started_at=now, message=SAID, status="error")
+    await guarded.house.store.insert([Alert(name="broken", subject="shop.stock", message=SAID, raised_at=now), run])
+    await guarded.post("/api/records/items/retry", {"ids": ["a:1"], "reason": SAID}, token=OPERATE)
+    await guarded.post("/api/cycles/shop.stock/run", token=OPERATE)
+    letter = (await guarded.get("/api/dead-letters?status=open", token=OPERATE)).json["items"][0]
+    run_page = f"/console/runs/{quote(run.kind.identify(run, str), safe='')}"
+    assert "hunter2" in (await guarded.get("/api/records/items/a:1", token=OPERATE)).text
+    told = []
+    for path in (*ASKED, run_page, f"/console/dead-letters/{letter['id']}"):
+        answer = await guarded.get(path, token=READ)
+        assert answer.status == 200, (path, answer.text)
+        told += [path] if "hunter" in answer.text else []
+    assert told == []
