@@ -13,7 +13,7 @@ from esclusa.web.console import render
 HOUSE = Path(esclusa.__file__).parent
 SAID_BY_DATA = (
     "idle", "running", "paused", "stopped", "lost", "raised", "seen", "always", "on call", "per second", "per minute", "per hour",
-    "per day", "per month",
+    "per day", "per month", "it answers", "they answer", "up to date", "the server's log says more",
 )  # fmt: skip
 """Words that come from records and are translated where they are shown."""
 TITLES = (

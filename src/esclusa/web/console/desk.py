@@ -120,7 +120,7 @@ class Desk:
         return RedirectResponse(f"{place}/console/sign-in?next={back if scope.get('method') in _READING else ''}", 303)
 
     def _plain(self, scope: Scope, status: int, title: str, detail: str) -> Response:
-        return self.answer(Request(scope), "error.html", status, code=status, title=title, detail=detail, hint=None)
+        return self.answer(Request(scope), "error.html", status, code=status, title=title, detail=detail, hint=None, back=None)
 
     # pages
 
@@ -254,7 +254,12 @@ class Desk:
         again = said.headers.get("retry-after")
         hint = _("Try again in {time}.", time=render.duration(float(again))) if again and again.isdigit() else None
         title = body["title"] if not isinstance(error, Refused) else _("This was not done")
-        return self.answer(request, "error.html", said.status_code, code=said.status_code, title=_(title), detail=body["detail"], hint=hint)
+        asked_too_much = request.method in _READING and request.url.query and said.status_code in (400, 422)
+        values: dict[str, Any] = {
+            "code": said.status_code, "title": _(title), "detail": body["detail"], "hint": hint,
+            "back": render.place.get() + asked(request.scope) if asked_too_much else None, "badges": self._kept.get("badges", (0.0, {}))[1],
+        }  # fmt: skip
+        return self.answer(request, "error.html", said.status_code, **values)
 
 
 async def read_form(request: Request) -> Form:

@@ -118,7 +118,11 @@ def _cycles(desk: Desk) -> APIRouter:
     @api.get("/console/cycles")
     async def cycles(request: Request, books: bool = False) -> Response:
         told = await desk.insight.cycles(books=books)
-        found = [c | {"history": h} for c, h in zip(told, await asyncio.gather(*(history(c["cycle"]) for c in told)), strict=True)]
+        last = [c["last"] and render.masked(c["last"]) for c in told]
+        found = [
+            c | {"history": h, "last": run}
+            for c, run, h in zip(told, last, await asyncio.gather(*(history(c["cycle"]) for c in told)), strict=True)
+        ]
         return await desk.page(request, "cycles.html", here="cycles", cycles=found, books=books)
 
     @api.get("/console/runs")
@@ -171,7 +175,7 @@ def _rest(desk: Desk) -> APIRouter:
     @api.get("/console/alerts")
     async def alerts(request: Request, after: str | None = None) -> Response:
         page = await desk.insight.alerts(limit=PAGE, after=after)
-        items = [a.model_dump() | render.masked({"details": a.details, "message": a.message}) for a in page.items if isinstance(a, Alert)]
+        items = [a.model_dump() | {"details": render.masked(a.details), "said": views.alert(a)} for a in page.items if isinstance(a, Alert)]
         return await desk.page(request, "alerts.html", here="alerts", alerts=items, next=page.next, after=after)
 
     @api.get("/console/audit")
@@ -183,7 +187,7 @@ def _rest(desk: Desk) -> APIRouter:
 
     @api.get("/console/health")
     async def health(request: Request) -> Response:
-        checks = await desk.readiness.checks()
+        checks = [views.check(check) for check in await desk.readiness.checks()]
         tables = await desk.kept("tables", 5.0, lambda: views.tables(desk))
         return await desk.page(request, "health.html", here="health", checks=checks, tables=tables)
 

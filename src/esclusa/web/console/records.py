@@ -111,7 +111,7 @@ def _lists(api: APIRouter, desk: Desk) -> None:
             "archived": archived, "bare": _address(kind, [*(p for p in here if p[0] != "order"), ("", "")]).removesuffix("="),
             "fields": _askable(kind),
             "targets": [] if archived else [s for s in kind.lifecycle.states if kind.lifecycle.sources(s)], "roles": what,
-            "orders": _orders(kind), "retries": sorted(retry_targets(kind, stages)),
+            "worked": any(stage.kind == kind for stage in stages), "orders": _orders(kind), "retries": sorted(retry_targets(kind, stages)),
         }  # fmt: skip
         return await desk.page(request, "records.html", here="records", **values)
 

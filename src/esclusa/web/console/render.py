@@ -58,7 +58,7 @@ def duration(seconds: float | None) -> str:
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     if seconds < 90:
-        return f"{words.number(round(seconds, 1)) if seconds < 10 and seconds % 1 else round(seconds)} s"
+        return f"{words.number(round(seconds, 1)) if seconds < 9.95 and round(seconds, 1) % 1 else round(seconds)} s"
     if seconds < 5400:
         return f"{round(seconds / 60)} min"
     if seconds < 48 * 3600:
@@ -114,6 +114,12 @@ def size(value: int) -> str:
     while number >= 1000 and len(units) > 1:
         number, units = number / 1000, units[1:]
     return f"{words.number(round(number, 1)) if units[0] != 'B' else value} {units[0]}"
+
+
+def short(text: str, length: int) -> str:
+    """A text that fits: what is left out is in the middle, for ids that begin alike are told apart by their end."""
+    tail = length * 2 // 5
+    return text if len(text) <= length else f"{text[: length - tail - 1]}…{text[-tail:]}"
 
 
 def schedule(text: str) -> str:
@@ -183,8 +189,9 @@ def bar(share: float, mark: float | None = None, role: str = "") -> Markup:
 
 def _environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: str(value).lower() if isinstance(value, bool) else value,
+    )  # fmt: skip
     made.globals |= {
         "_": gettext, "ngettext": words.ngettext, "url": url, "static": static, "state": state, "spark": spark, "bar": bar,
         "place": place.get, "own": words.own,
@@ -192,7 +199,7 @@ def _environment() -> Environment:
     }  # fmt: skip
     made.filters |= {
         "when": when, "clock": clock, "duration": duration, "num": words.number, "count": count, "percent": percent, "size": size,
-        "pretty": pretty, "schedule": schedule, "ago": lambda v: ago(as_moment(v)), "full": lambda v: full(as_moment(v)),
+        "pretty": pretty, "schedule": schedule, "short": short, "ago": lambda v: ago(as_moment(v)), "full": lambda v: full(as_moment(v)),
     }  # fmt: skip
     return made
 

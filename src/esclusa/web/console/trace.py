@@ -28,6 +28,8 @@ def routes(desk: Desk) -> APIRouter:
         if not {"documentos", "extracciones"} <= known:
             raise NotFound("the pipeline documents is not loaded here; add it to ESCLUSA_PIPELINES")
         found = await desk.insight.record("documentos", id)
+        if getattr(found, "folio_id", folio) != folio:
+            raise NotFound(f"there is no document {id!r} in folder {folio!r}")
         values = await _values(desk, found)
         pages = max([*(box["page"] + 1 for v in values for box in v["boxes"]), _pages(found), 1])
         page = min(max(0, page), pages - 1)

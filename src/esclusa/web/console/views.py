@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from esclusa.engine.operate import retry_targets
 from esclusa.engine.why import Why
+from esclusa.health import Check
+from esclusa.model.books import Alert
 from esclusa.model.columns import TRACKING
 from esclusa.model.record import Kind, Record
 from esclusa.model.schedule import Every, OnCall
 from esclusa.model.settlement import StateCount, Step
 from esclusa.model.stage import Cycle, Stage
 from esclusa.observe import redact
-from esclusa.web.console import graph, render
+from esclusa.web.console import graph, render, words
 from esclusa.web.console.desk import Desk
 from esclusa.web.console.words import gettext as _
 
@@ -170,6 +173,26 @@ async def tables(desk: Desk) -> list[dict[str, Any]]:
             "oldest": max((s["oldest_due_seconds"] for s in mine if s["oldest_due_seconds"] is not None), default=None),
         })  # fmt: skip
     return out
+
+
+def check(found: Check) -> Check:
+    """What was found, in the page's language where it is a sentence of ours."""
+    counted = re.fullmatch(r"kinds (\d+), stages (\d+), cycles (\d+)", found.text)
+    if counted is not None:
+        said = _("kinds {kinds}, stages {stages}, cycles {cycles}", kinds=counted[1], stages=counted[2], cycles=counted[3])
+        return replace(found, text=said)
+    return replace(found, text=_(found.text), do=_(found.do))
+
+
+def alert(raised: Alert) -> str:
+    """What happened, in the page's language where it is a sentence of ours; secrets masked."""
+    taken, failed, _sep, why = (raised.details.get("taken"), raised.details.get("failed"), *raised.message.partition(" broke: ")[1:])
+    if raised.name == "error_rate" and taken and failed:
+        values = {"failed": words.number(failed), "taken": words.number(taken), "share": render.percent(failed / taken)}
+        return _("{subject}: {failed} of {taken} records failed ({share})", subject=raised.subject, **values)
+    if raised.name == "cycle_broke" and why:
+        return _("{subject} broke: {why}", subject=raised.subject, why=redact.text(why))
+    return redact.text(raised.message)
 
 
 # records

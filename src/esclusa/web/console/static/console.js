@@ -2,7 +2,7 @@
 
 const html = document.documentElement;
 html.classList.add("js");
-const numbers = new Intl.NumberFormat(html.lang);
+const numbers = new Intl.NumberFormat(html.lang, { useGrouping: "always" });
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const $ = (selector, within = document) => within.querySelector(selector);
 const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -188,6 +188,12 @@ if (trace) {
     view.scrollLeft = x * view.scrollWidth - view.clientWidth / 2;
     view.scrollTop = y * view.scrollHeight - view.clientHeight / 2;
   };
+  const image = $("img", paper), undrawn = () => { // a file that is no PDF has no picture
+    const said = document.createElement("p");
+    said.textContent = image.dataset.undrawn;
+    $(".sheet", trace).replaceChildren(said);
+  };
+  if (image.complete && !image.naturalWidth) undrawn(); else image.addEventListener("error", undrawn);
   const zooms = { in: () => scale(zoom * 1.25), out: () => scale(zoom / 1.25), fit: () => scale(1) };
   trace.addEventListener("click", (event) => {
     const box = event.target.closest("[data-box]"), value = event.target.closest("[data-value]"), button = event.target.closest("[data-zoom]");
