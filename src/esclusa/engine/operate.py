@@ -297,7 +297,9 @@ def _chosen(kind: Kind, ids: Sequence[str] | None, where: Where | None) -> dict[
 def _told(said: Any) -> str:
     """A condition in the audit."""
     if isinstance(said, tuple):
-        return " and ".join(_told(part) for part in said)
+        return " and ".join(dict.fromkeys(_told(part) for part in said))
     if isinstance(said, Cond):
-        return f"{said.op} {', '.join(map(str, said.value)) if isinstance(said.value, tuple) else said.value}"[:500]
+        values = said.value if isinstance(said.value, tuple) else (said.value,)
+        sign = {"lt": "< ", "le": "<= ", "gt": "> ", "ge": ">= "}.get(said.op, "")
+        return {"null": "is empty", "not_null": "is not empty"}.get(said.op, f"{sign}{' or '.join(map(str, values))}"[:500])
     return str(said)

@@ -8,7 +8,7 @@ import axe_playwright_python
 import pytest
 from web.console.browser import PAGES, ready
 from web.console.conftest import NewPage
-from web.console.world import LONG, World, served
+from web.console.world import LONG, Picture, World, served
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
 
@@ -82,6 +82,41 @@ async def test_on_a_phone_nothing_runs_out_of_the_page(world: World, new_page: N
             await page.goto(world.url + path)
             wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 1, name
+
+
+async def test_long_words_of_others_stay_inside(own_world: World, new_page: NewPage) -> None:
+    """An id in a reason, in a message and in a reference."""
+    said = f"job {LONG}{LONG}"
+    await own_world.house.engine.records.insert(
+        [Picture(id=f"p-{LONG}", title=LONG * 2, imagen_url=f"https://x.example/{LONG * 2}", status="error")]
+    )
+    await own_world.house.operator("tests").move("pictures", "pending", ids=[f"p-{LONG}"], reason=said)
+    for width in (360, 1280):
+        async with new_page(viewport={"width": width, "height": 740}) as page:
+            for path in (f"pictures/p-{LONG}", "pictures?q=p-", f"pictures?q={LONG[:9]}", "pictures?title__eq=" + LONG * 2):
+                await page.goto(f"{own_world.url}/console/records/{path}")
+                wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                assert wide <= 1, (width, path)
+
+
+async def test_a_page_without_a_picture_says_so(world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.route("**/pages/0.png", lambda route: route.fulfill(status=404, body=""))
+        await page.goto(f"{world.url}/console/documents/apolo-2024/apolo-2024:balance")
+        assert await page.get_by_text("This page cannot be drawn.").is_visible()
+        assert await page.locator("[data-value]").count() > 3  # what was read is there
+        answer = await page.goto(f"{world.url}/console/documents/another/apolo-2024:balance")
+        assert answer is not None
+        assert answer.status == 404
+
+
+async def test_a_filter_that_cannot_be_answered_leads_back(world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{world.url}/console/records/pending_jobs?created_at__gte=yesterday")
+        assert "for example 2026-11-16T12:00:00Z" in await page.locator(".wrong").inner_text()
+        await page.get_by_role("link", name="Without the filter").click()
+        assert page.url == f"{world.url}/console/records/pending_jobs"
+        assert await page.locator("tbody tr").count() > 0
 
 
 async def test_the_map_lives(own_world: World, new_page: NewPage) -> None:

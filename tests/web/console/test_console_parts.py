@@ -12,7 +12,7 @@ from web.console.messages import messages
 
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.web.auth import Token, digest_of
-from esclusa.web.console import graph, words
+from esclusa.web.console import graph, render, words
 from esclusa.web.console.desk import local
 from esclusa.web.console.live import movement
 from esclusa.web.console.session import Sessions
@@ -117,3 +117,18 @@ def test_never_sent_to_another_site() -> None:
         "/",
         "/",
     ]
+
+
+def test_ids_that_begin_alike_are_told_apart() -> None:
+    first, second = (render.short(f"{'folder-' * 8}{n:05}", 24) for n in (1, 2))
+    assert first == "folder-folder-…der-00001"
+    assert first != second
+    assert len(first) == 24
+    assert render.short("twitter:42", 10) == "twitter:42"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.35, "350 ms"), (2.98, "3 s"), (5.5, "5.5 s"), (9.97, "10 s"), (42, "42 s"), (12000, "3 h 20 min")]
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert render.duration(seconds) == said

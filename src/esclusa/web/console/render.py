@@ -122,6 +122,11 @@ def short(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - tail - 1]}…{text[-tail:]}"
 
 
+def breakable(name: str) -> Markup:
+    """A name that a narrow page may break behind its underscores."""
+    return Markup("_<wbr>").join(name.split("_"))
+
+
 def schedule(text: str) -> str:
     """A schedule in the page's language."""
     return gettext("every {time}", time=text.removeprefix("every ")) if text.startswith("every ") else gettext(text)
@@ -189,9 +194,8 @@ def bar(share: float, mark: float | None = None, role: str = "") -> Markup:
 
 def _environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=lambda value: str(value).lower() if isinstance(value, bool) else value,
-    )  # fmt: skip
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     made.globals |= {
         "_": gettext, "ngettext": words.ngettext, "url": url, "static": static, "state": state, "spark": spark, "bar": bar,
         "place": place.get, "own": words.own,
@@ -199,7 +203,8 @@ def _environment() -> Environment:
     }  # fmt: skip
     made.filters |= {
         "when": when, "clock": clock, "duration": duration, "num": words.number, "count": count, "percent": percent, "size": size,
-        "pretty": pretty, "schedule": schedule, "short": short, "ago": lambda v: ago(as_moment(v)), "full": lambda v: full(as_moment(v)),
+        "pretty": pretty, "schedule": schedule, "short": short, "breakable": breakable,
+        "ago": lambda v: ago(as_moment(v)), "full": lambda v: full(as_moment(v)),
     }  # fmt: skip
     return made
 
