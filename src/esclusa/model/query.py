@@ -112,6 +112,8 @@ def query(
             raise BadQuery(f"{kind.table} cannot be ordered by {item.field}; it can by {fields}")
     if not 1 <= limit <= 10_000:
         raise BadQuery(f"limit must be between 1 and 10000, not {limit}")
+    if archived and not kind.archive:
+        raise BadQuery(f"{kind.table} keeps no archive")
     return Query(kind, conditions(kind, where or {}, archived=archived), orders, limit, after, archived)
 
 

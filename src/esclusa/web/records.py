@@ -14,7 +14,7 @@ from esclusa.engine.outlook import Outlook
 from esclusa.house import House
 from esclusa.intake import Report, Row
 from esclusa.model.books import BOOKS
-from esclusa.model.errors import BadQuery, BadRecord, NotFound
+from esclusa.model.errors import BadRecord, NotFound
 from esclusa.model.query import Page
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Step
@@ -111,7 +111,7 @@ def reading(house: House) -> APIRouter:
         *,
         archived: Annotated[bool, Query(description="Look in the archive instead")] = False,
     ) -> Any:
-        kind = _kind(house, table, archived=archived)
+        kind = house.engine.kind(table)
         where = filters.from_params(kind, request.query_params.multi_items(), archived=archived)
         orders = filters.orders(kind, order)
         page = await insight.records(table, where, order=orders, limit=limit, after=after, archived=archived)
@@ -150,7 +150,6 @@ def reading(house: House) -> APIRouter:
     async def record(table: Table, id: Id, *, archived: Annotated[bool, Query(description="Look in the archive instead")] = False) -> Any:
         if not archived:
             return shown(await insight.record(table, id))
-        _kind(house, table, archived=True)
         found = (await insight.records(table, {"id": id}, limit=1, archived=True)).items
         if not found:
             raise NotFound(f"there is no record {id!r} in the archive of {table}")
@@ -224,10 +223,3 @@ async def _insert(house: House, kind: Kind, sent: Iterable[Row]) -> Report:
     async for answers in house.engine.records.load(drafts, size=INSERT_BATCH):
         report.count(answers)
     return report
-
-
-def _kind(house: House, table: str, *, archived: bool) -> Kind:
-    kind = house.engine.kind(table)
-    if archived and not kind.archive:
-        raise BadQuery(f"{table} keeps no archive")
-    return kind

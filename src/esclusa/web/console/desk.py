@@ -257,7 +257,8 @@ class Desk:
         asked_too_much = request.method in _READING and request.url.query and said.status_code in (400, 422)
         values: dict[str, Any] = {
             "code": said.status_code, "title": _(title), "detail": body["detail"], "hint": hint,
-            "back": render.place.get() + asked(request.scope) if asked_too_much else None, "badges": self._kept.get("badges", (0.0, {}))[1],
+            "back": render.place.get() + asked(request.scope).removesuffix("/act") if asked_too_much else None,
+            "badges": self._kept.get("badges", (0.0, {}))[1],
         }  # fmt: skip
         return self.answer(request, "error.html", said.status_code, **values)
 

@@ -71,7 +71,7 @@ def own(said: Mapping[str, str]) -> str:
 
 def number(value: float) -> str:
     """A number as the language writes it."""
-    said = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    said = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
     return said if language.get() == "en" else said.translate(str.maketrans(",.", ".,"))
 
 
