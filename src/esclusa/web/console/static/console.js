@@ -23,6 +23,10 @@ function duration(seconds) {
 const strip = $(".menu"), current = $(".menu [aria-current]");
 if (current && strip.scrollWidth > strip.clientWidth) strip.scrollLeft = current.offsetLeft - (strip.clientWidth - current.offsetWidth) / 2;
 
+// So is the state that a record is in, where its lifecycle is wider than the page.
+const node = $(".graph .node.current"), graph = node?.closest(".graph");
+if (graph) graph.scrollLeft = node.getBBox().x + node.getBBox().width / 2 - graph.clientWidth / 2;
+
 // Times stay true while the page is open.
 const ahead = new Date(html.dataset.moment).getTime() - Date.now(); // the store's clock is the one that counts
 const shift = () => Date.now() + ahead;
