@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,3 +131,108 @@ async def test_many_objects_are_listed_page_by_page(kept: LocalArtifacts) -> Non
     found = [info.path async for info in kept.list("many/")]
     assert len(found) == 1001
     assert found == sorted(found)
+
+
+async def test_of_many_that_are_made_together_each_has_its_own_fate(kept: LocalArtifacts, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (kept.root / "way").symlink_to(tmp_path / "outside")
+    (kept.root / "file").write_bytes(b"in the way")
+    good = {f"{folder}/{number}": f"{folder} {number}".encode() for folder in ("a", "b/c/d") for number in range(50)}
+    bad = {"way/x": "leads outside", "file/x": "file/x: cannot write it: Not a directory", "once": "an object of that name already"}
+    await kept.put("once", b"first")
+    puts = [kept.put(path, content) for path, content in good.items()]
+    puts[50:50] = [kept.put(path, b"x", create=path == "once") for path in bad]
+    answers = await asyncio.gather(*puts, return_exceptions=True)
+    failed = [answer for answer in answers if isinstance(answer, BaseException)]
+    assert all(isinstance(answer, ArtifactError) and why in str(answer) for answer, why in zip(failed, bad.values(), strict=True))
+    assert {path: await kept.get(path) for path in good} == good
+    assert await kept.get("once") == b"first"
+    assert os.listdir(kept.root / f"{RESERVED}making") == os.listdir(tmp_path / "outside") == []
+
+
+async def test_the_disk_has_content_then_name_before_anybody_hears_of_it(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def named(handle: int) -> None:
+        said.append(("sync", os.readlink(f"/proc/self/fd/{handle}").removeprefix(f"{kept.root}/")))
+        fsync(handle)
+
+    def moved(hidden: Path, target: Path) -> Path:
+        made = replace(hidden, target)
+        said.append((f"move {hidden.relative_to(kept.root)}", str(target.relative_to(kept.root))))
+        return made
+
+    monkeypatch.setattr(os, "fsync", named)
+    monkeypatch.setattr(Path, "replace", moved)
+
+    async def put(path: str) -> None:
+        await kept.put(path, b"x" * 5000)
+        said.append(("heard", path))
+
+    paths = [f"new/deep/{number}" for number in range(40)]
+    await asyncio.gather(*(put(path) for path in paths))
+    for path in paths:
+        [at] = [n for n, (_, where) in enumerate(said) if where == path and said[n][0].startswith("move ")]
+        heard = said.index(("heard", path))
+        assert ("sync", said[at][0].removeprefix("move ")) in said[:at]
+        assert ("sync", "new/deep") in said[at:heard]
+    first = said.index(("heard", "new/deep/0"))
+    assert {("sync", "new"), ("sync", str(kept.root))} <= set(said[:first])  # the folders were new as well
+    assert said.count(("sync", "new/deep")) < len(paths)  # and what waits together shares it
+
+
+async def test_what_the_disk_does_not_take_is_told(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def break_at(parent: str) -> None:
+        def broken(handle: int) -> None:
+            if Path(os.readlink(f"/proc/self/fd/{handle}")).parent.name == parent:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            fsync(handle)
+
+        monkeypatch.setattr(os, "fsync", broken)
+
+    await kept.put("a/old", b"x")
+    break_at(kept.root.name)  # the names in the folder
+    with pytest.raises(ArtifactError, match="a/x: cannot write it: Input/output error"):
+        await kept.put("a/x", b"x")
+    break_at(f"{RESERVED}making")  # the content
+    bodies: list[Any] = [b"x", kept.root / "a" / "old", blocks(3)]
+    for body in bodies:
+        with pytest.raises(ArtifactError, match="a/y: cannot write it: Input/output error"):
+            await kept.put("a/y", body)
+    assert await kept.info("a/y") is None
+    assert os.listdir(kept.root / f"{RESERVED}making") == []
+
+
+async def test_a_disk_that_takes_little_at_a_time(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[:1000]))
+    await kept.put("x", bytes(range(250)) * 41)
+    assert await kept.get("x") == bytes(range(250)) * 41
+
+
+async def test_a_put_that_is_cancelled_is_whole_or_not_there(kept: LocalArtifacts) -> None:
+    puts = [asyncio.create_task(kept.put(f"a/{n}", b"x" * 3000)) for n in range(200)]
+    await asyncio.sleep(0)
+    for put in puts[::2]:
+        put.cancel()
+    answers = await asyncio.gather(*puts, return_exceptions=True)
+    assert [isinstance(answer, asyncio.CancelledError) for answer in answers] == [True, False] * 100
+    assert {info.size async for info in kept.list()} == {3000}
+    poured = asyncio.create_task(kept.put("b", blocks(3, then=asyncio.Event())))
+    while not os.listdir(kept.root / f"{RESERVED}making"):
+        await asyncio.sleep(0.001)
+    poured.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await poured
+    assert await kept.info("b") is None
+    assert os.listdir(kept.root / f"{RESERVED}making") == []
+
+
+async def blocks(count: int, then: asyncio.Event | None = None) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield b"x" * (1 << 20)
+    if then is not None:
+        await then.wait()

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import shutil
 import stat
-import threading
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,16 +16,20 @@ from typing import BinaryIO, TypeVar
 from urllib.parse import quote
 
 from esclusa.artifacts.bodies import regroup, wrong_body
+from esclusa.artifacts.drafts import Draft, Workshop, refused
 from esclusa.artifacts.paths import RESERVED, clean, clean_prefix, fault
-from esclusa.artifacts.threads import finished
-from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
+from esclusa.artifacts.threads import Batches, finished
+from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
 T = TypeVar("T")
 
 _BLOCK = 1 << 20
 _STALE_SECONDS = 86_400
-_THREADS = 32  # they wait for the disk, which serves many at once faster than one after the other
+_THREADS = 16
+_BATCH = 64
+"""Objects that are finished together, each with an open file."""
+
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -45,12 +45,11 @@ class LocalArtifacts:
         self.root = Path(root).expanduser().absolute()
         self.url = self.root.as_uri()
         self._public = public_url.rstrip("/") if public_url else None
-        self._durable = durable
-        self._folders = _Folders()
-        self._judged: tuple[Path, int, int] | None = None
-        self._threads: ThreadPoolExecutor | None = None
         self._real = os.path.realpath(self.root)
         self._making = self.root / f"{RESERVED}making"
+        self._threads = ThreadPoolExecutor(_THREADS, "artifacts")
+        self._workshop = Workshop(self.root, self._making, self._inside, durable)
+        self._drafts = Batches(self._threads, self._workshop.finish, most=_BATCH)
 
     def __repr__(self) -> str:
         return f"LocalArtifacts({str(self.root)!r})"
@@ -59,21 +58,26 @@ class LocalArtifacts:
         await asyncio.to_thread(self._check)
 
     async def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False)
-            self._threads = None
+        """Nothing is open between calls; the threads end with the store."""
 
     async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
-        target = self._place(path)
-        match body:
-            case bytes() | bytearray():
-                await self._finish(partial(self._write, path, target, bytes(body), create))
-            case Path():
-                await self._finish(partial(self._copy, path, target, body, create))
-            case AsyncIterable():
-                await self._pour(path, target, body, create)
-            case _:
-                raise wrong_body(body)
+        draft = Draft(path, self._place(path), create)
+        try:
+            match body:
+                case bytes() | bytearray():
+                    draft.content = bytes(body)
+                case Path():
+                    await self._run(partial(self._copy, draft, body))
+                case AsyncIterable():
+                    await self._pour(draft, body)
+                case _:
+                    raise wrong_body(body)
+        except BaseException:
+            await self._run(draft.clear)
+            raise
+        await self._drafts.add(draft)
+        if draft.error is not None:
+            raise draft.error
         return self.public_url(path)
 
     async def get(self, path: str) -> bytes:
@@ -89,11 +93,11 @@ class LocalArtifacts:
         place = self._place(path)
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
-        file = await self._finish(partial(self._opened, path, place))
+        file = await self._run(partial(self._opened, path, place))
         try:
             while True:
                 with _told(path, "read"):
-                    block = await self._finish(partial(file.read, chunk))
+                    block = await self._run(partial(file.read, chunk))
                 if not block:
                     return
                 yield block
@@ -106,22 +110,32 @@ class LocalArtifacts:
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
         walk = self._walk(clean_prefix(prefix))
         while True:
-            page = await self._finish(partial(_take, walk, 500))
+            page = await self._run(partial(_take, walk, 500))
             for info in page:
                 yield info
             if len(page) < 500:
                 return
 
     async def delete(self, path: str) -> None:
-        await self._finish(partial(self._delete, path, self._place(path)))
+        await self._run(partial(self._delete, path, self._place(path)))
 
     def public_url(self, path: str) -> str:
         clean(path)
         return f"{self._public or self.url}/{quote(path, safe='/')}"
 
-    async def _finish(self, work: Callable[[], T]) -> T:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, "artifacts")
+    async def _pour(self, draft: Draft, body: AsyncIterable[bytes]) -> None:
+        """Write all of it but the last block: a small body is written with those of others."""
+        async with aclosing(regroup(body, _BLOCK)) as blocks:
+            draft.content = await anext(blocks)
+            async for block in blocks:
+                with _told(draft.path, "write"):
+                    await self._run(partial(self._workshop.fill, draft))
+                draft.content = block
+        if draft.begun:
+            with _told(draft.path, "write"):
+                await self._run(partial(self._workshop.flush, draft))
+
+    async def _run(self, work: Callable[[], T]) -> T:
         return await finished(self._threads, work)
 
     # What follows runs in threads.
@@ -152,95 +166,18 @@ class LocalArtifacts:
         if real != self._real and not real.startswith(self._real.rstrip(os.sep) + os.sep):
             raise ArtifactError(f"{path}: a link on this path leads outside {self.root}")
 
-    def _folder_inside(self, path: str, folder: Path) -> None:
-        """As ``_inside``, for a folder that is written to often: the one that was judged last need not be judged again."""
-        try:
-            found = folder.stat()
-        except OSError:  # it is not there yet
-            self._inside(path, folder)
-            return
-        seen = (folder, found.st_dev, found.st_ino)
-        if seen != self._judged:
-            self._inside(path, folder)
-            self._judged = seen
-
-    def _write(self, path: str, target: Path, content: bytes, create: bool) -> None:
-        with self._made(path, target, create) as file, _told(path, "write"):
-            file.write(content)
-
-    def _copy(self, path: str, target: Path, source: Path, create: bool) -> None:
+    def _copy(self, draft: Draft, source: Path) -> None:
+        """As ``_pour``, from a file."""
         try:
             given = source.open("rb")
         except OSError as error:
-            raise ArtifactError(f"{path}: its body cannot be read from {source}: {error.strerror}") from error
-        with given, self._made(path, target, create) as file, _told(path, "write"):
-            shutil.copyfileobj(given, file, _BLOCK)
-
-    async def _pour(self, path: str, target: Path, body: AsyncIterable[bytes], create: bool) -> None:
-        async with aclosing(regroup(body, _BLOCK)) as blocks:
-            first = await anext(blocks)
-            second = await anext(blocks, None)
-            if second is None:
-                await self._finish(partial(self._write, path, target, first, create))
-                return
-            made = self._made(path, target, create)
-            file = await self._finish(made.__enter__)
-            try:
-                with _told(path, "write"):
-                    await self._finish(partial(file.writelines, [first, second]))
-                del first, second
-                async for block in blocks:
-                    with _told(path, "write"):
-                        await self._finish(partial(file.write, block))
-            except BaseException as error:
-                # The generator raises it again after clearing up; what it turned it into is what the caller sees.
-                await self._finish(partial(made.__exit__, type(error), error, error.__traceback__))
-                raise
-            await self._finish(partial(made.__exit__, None, None, None))
-
-    @contextmanager
-    def _made(self, path: str, target: Path, create: bool) -> Iterator[BinaryIO]:
-        """A hidden file to fill; it becomes the object when the block ends well, and is gone when it does not."""
-        hidden = self._making / uuid.uuid4().hex
-        try:
-            file = hidden.open("xb")
-        except OSError:
-            with _told(path, "write"):
-                self._making.mkdir(parents=True, exist_ok=True)
-                file = hidden.open("xb")
-        moved = False
-        try:
-            with file:
-                yield file
-                with _told(path, "write"):
-                    file.flush()
-                    if self._durable:
-                        os.fsync(file.fileno())
-            with _told(path, "write"):
-                self._install(path, hidden, target, create)
-            moved = not create
-        finally:
-            if not moved:
-                hidden.unlink(missing_ok=True)
-
-    def _install(self, path: str, hidden: Path, target: Path, create: bool) -> None:
-        for chance in range(20):
-            self._folder_inside(path, target.parent)
-            try:
-                if create:
-                    os.link(hidden, target)
-                else:
-                    hidden.replace(target)
-                break
-            except FileExistsError:
-                raise ArtifactExists(f"{path}: there is an object of that name already") from None
-            except FileNotFoundError:
-                # Again and again only if deletes take the empty folder away between the two calls, every time.
-                if chance == 19:
-                    raise
-                target.parent.mkdir(parents=True, exist_ok=True)
-        if self._durable:
-            self._folders.sync(target.parent)
+            raise ArtifactError(f"{draft.path}: its body cannot be read from {source}: {error.strerror}") from error
+        with given, _told(draft.path, "write"):
+            draft.content = given.read(_BLOCK)
+            while block := given.read(_BLOCK):
+                self._workshop.fill(draft)
+                draft.content = block
+            self._workshop.flush(draft)
 
     def _opened(self, path: str, place: Path) -> BinaryIO:
         self._inside(path, place)
@@ -318,52 +255,7 @@ def _told(path: str, verb: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK} and verb == "write" and error.filename2 is not None:
-            raise ArtifactError(f"{path}: this file system has no hard links, so it cannot write create-only objects") from error
-        raise ArtifactError(f"{path}: cannot {verb} it: {error.strerror or error}") from error
-
-
-@dataclass(slots=True)
-class _Turn:
-    """Who asked for a folder's sync, up to where it is done, and how many are here."""
-
-    busy: threading.Lock = field(default_factory=threading.Lock)
-    asked: int = 0
-    done: int = 0
-    users: int = 0
-
-
-class _Folders:
-    """Waits until the disk knows a folder's names. Writers that ask while one sync is under way share the next."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._turns: dict[Path, _Turn] = {}
-
-    def sync(self, folder: Path) -> None:
-        with self._lock:
-            turn = self._turns.setdefault(folder, _Turn())
-            turn.users += 1
-            turn.asked += 1
-            mine = turn.asked
-        with turn.busy:
-            if turn.done < mine:  # else one that began after we asked has done it
-                asked = turn.asked
-                _sync_folder(folder)
-                turn.done = asked
-        with self._lock:
-            turn.users -= 1
-            if not turn.users:
-                del self._turns[folder]
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # some file systems cannot, and then need not
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        raise refused(path, verb, error) from error
 
 
 def _take(walk: Iterator[ArtifactInfo], limit: int) -> list[ArtifactInfo]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -13,11 +13,51 @@ T = TypeVar("T")
 async def finished(threads: Executor, work: Callable[[], T]) -> T:
     """Run it in a thread. A cancelled caller waits for its end: it cannot be called back, and what follows it (closing a file,
     another request) must not run beside it."""
-    task = asyncio.get_running_loop().run_in_executor(threads, work)
+    return await _seen_through(asyncio.get_running_loop().run_in_executor(threads, work))
+
+
+async def _seen_through(work: asyncio.Future[T]) -> T:
     try:
-        return await asyncio.shield(task)
+        return await asyncio.shield(work)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # seen: the cancellation is what the caller hears of
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # seen: the cancellation is what the caller hears of
         raise
+
+
+class Batches(Generic[T]):
+    """Does the same blocking work for many, one batch at a time; whatever comes meanwhile makes the next. So a lone one is done at
+    once, and under load many share one change of threads, and all else that the work lets them share."""
+
+    def __init__(self, threads: Executor, work: Callable[[list[T]], None], *, most: int) -> None:
+        self._threads = threads
+        self._work = work
+        self._most = most
+        self._waiting: list[tuple[T, asyncio.Future[None]]] = []
+        self._under_way = False
+
+    async def add(self, item: T) -> None:
+        """Return when the work is done for it; as with ``finished``, a cancelled caller waits for that too."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, done))
+        self._next()
+        await _seen_through(done)
+
+    def _next(self) -> None:
+        if self._under_way or not self._waiting:
+            return
+        batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+
+        def over(work: asyncio.Future[None]) -> None:
+            self._under_way = False
+            error = work.exception()
+            for _, done in batch:
+                if error is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(error)
+            self._next()
+
+        self._under_way = True
+        asyncio.get_running_loop().run_in_executor(self._threads, self._work, [item for item, _ in batch]).add_done_callback(over)

@@ -1,0 +1,183 @@
+"""Objects of a folder in the making: hidden files that come to their places whole, safe on the disk, many at a time. All of it blocks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from esclusa.model.errors import ArtifactError, ArtifactExists
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_LOST = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
+"""What a sync may say of names that did not come to the disk. Other faults: this file system cannot sync folders, and need not."""
+
+
+class Draft:
+    """One object in the making. ``content`` is what is still to be written of it, ``folders`` those whose names it changes,
+    ``error`` why it cannot become an object."""
+
+    def __init__(self, path: str, target: Path, create: bool) -> None:
+        self.path = path
+        self.target = target
+        self.create = create
+        self.content = b""
+        self.folders = [target.parent]
+        self.error: ArtifactError | None = None
+        self._hidden: Path | None = None
+        self._file = -1
+
+    @property
+    def begun(self) -> bool:
+        return self._file >= 0
+
+    def write(self, making: Path) -> None:
+        """Write its content, so far; its hidden file is in the folder ``making``."""
+        if not self.begun:
+            self._begin(making)
+        left = memoryview(self.content)
+        while left:
+            left = left[os.write(self._file, left) :]
+        self.content = b""
+
+    def _begin(self, making: Path) -> None:
+        hidden = making / uuid.uuid4().hex
+        try:
+            self._file = os.open(hidden, _NEW, 0o666)
+        except FileNotFoundError:
+            making.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(hidden, _NEW, 0o666)
+        self._hidden = hidden
+
+    def start_sync(self) -> None:
+        """Have the disk begin, where the system can be told to: ``sync`` then waits less."""
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # it is advice: what Linux shall forget, it begins to write
+                os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written of it."""
+        if self.begun:
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def install(self) -> None:
+        """Give it its name: from now on the object is there, whole."""
+        assert self._hidden is not None
+        if self.create:
+            os.link(self._hidden, self.target)
+        else:
+            self._hidden.replace(self.target)
+            self._hidden = None
+
+    def clear(self) -> None:
+        """Leave nothing behind but the object, if it became one."""
+        with suppress(OSError):
+            self.close()
+        if self._hidden is not None:
+            with suppress(OSError):
+                self._hidden.unlink()
+            self._hidden = None
+
+    def take(self, step: Callable[[Draft], None]) -> None:
+        """Take a step, unless one before it failed. What goes wrong is kept."""
+        if self.error is None:
+            try:
+                step(self)
+            except OSError as error:
+                self.error = refused(self.path, "write", error)
+            except ArtifactError as error:
+                self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where drafts become objects. ``judge`` raises ArtifactError for a folder that leads outside the root.
+
+    ``durable``: an object outlives a power cut, for the disk has its content before its name, and its name before anybody hears of it.
+    """
+
+    root: Path
+    making: Path
+    judge: Callable[[str, Path], None]
+    durable: bool
+
+    def fill(self, draft: Draft) -> None:
+        """Write what there is of its content, and have the disk begin."""
+        draft.write(self.making)
+        if self.durable:
+            draft.start_sync()
+
+    def flush(self, draft: Draft) -> None:
+        """Wait for the disk. What is large does so before it is finished, and so keeps nobody waiting then."""
+        if self.durable:
+            draft.sync()
+
+    def finish(self, drafts: list[Draft]) -> None:
+        """Make objects of them, side by side, step by step: so they share the waits for the disk. Each keeps its own error."""
+        steps = (self.fill, self._seal, partial(self._install, set()), partial(self._sync_folders, cache(_sync_folder)))
+        try:
+            for step in steps:
+                for draft in drafts:
+                    draft.take(step)
+        finally:
+            for draft in drafts:
+                draft.clear()
+
+    def _seal(self, draft: Draft) -> None:
+        self.flush(draft)
+        draft.close()
+
+    def _install(self, judged: set[Path], draft: Draft) -> None:
+        folder = draft.target.parent
+        for chance in range(20):
+            if folder not in judged:
+                self.judge(draft.path, folder)
+            try:
+                draft.install()
+                judged.add(folder)
+                return
+            except FileExistsError:
+                raise ArtifactExists(f"{draft.path}: there is an object of that name already") from None
+            except FileNotFoundError:
+                # Again and again only if deletes take the empty folder away between the two calls, every time.
+                if chance == 19:
+                    raise
+                judged.discard(folder)
+                draft.folders = [parent for parent in (folder, *folder.parents) if parent.is_relative_to(self.root)]
+                folder.mkdir(parents=True, exist_ok=True)
+
+    def _sync_folders(self, sync: Callable[[Path], OSError | None], draft: Draft) -> None:
+        """Wait until the disk knows its name, and the folders that were made for it."""
+        for folder in draft.folders if self.durable else ():
+            if (error := sync(folder)) is not None:
+                raise error
+
+
+def _sync_folder(folder: Path) -> OSError | None:
+    """Wait until the disk knows a folder's names; what it said if it lost them."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        return error if error.errno in _LOST else None
+    return None
+
+
+def refused(path: str, verb: str, error: OSError) -> ArtifactError:
+    """The system's own words, for whoever asked."""
+    if error.errno in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK} and verb == "write" and error.filename2 is not None:
+        return ArtifactError(f"{path}: this file system has no hard links, so it cannot write create-only objects")
+    return ArtifactError(f"{path}: cannot {verb} it: {error.strerror or error}")
