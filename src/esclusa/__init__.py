@@ -7,7 +7,7 @@ from esclusa.model.books import publish
 from esclusa.model.budget import Budget, BudgetEmpty, Window, WindowUse
 from esclusa.model.columns import track
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
-from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing, EsclusaError, Failure, Permanent, Throttled
+from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing, BadRecord, EsclusaError, Failure, Permanent, Throttled
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.options import option
 from esclusa.model.outcome import Outcome, Retry, To, Wait
@@ -21,8 +21,8 @@ from esclusa.ports.artifacts import Artifacts
 from esclusa.version import __version__
 
 __all__ = [
-    "Add", "App", "ArtifactError", "ArtifactExists", "ArtifactMissing", "Artifacts", "Attempt", "Backoff", "Budget", "BudgetEmpty",
-    "Create", "Effect", "EsclusaError", "Exists", "Failure", "Inserted", "Known", "Lifecycle", "Move", "Outcome", "Permanent",
-    "Record", "Retry", "RunContext", "Spread", "Throttled", "To", "Wait", "Wake", "Window", "WindowUse", "__version__", "above",
-    "at_least", "at_most", "below", "cron", "every", "not_null", "null", "one_of", "option", "publish", "segment", "track",
+    "Add", "App", "ArtifactError", "ArtifactExists", "ArtifactMissing", "Artifacts", "Attempt", "Backoff", "BadRecord", "Budget",
+    "BudgetEmpty", "Create", "Effect", "EsclusaError", "Exists", "Failure", "Inserted", "Known", "Lifecycle", "Move", "Outcome",
+    "Permanent", "Record", "Retry", "RunContext", "Spread", "Throttled", "To", "Wait", "Wake", "Window", "WindowUse", "__version__",
+    "above", "at_least", "at_most", "below", "cron", "every", "not_null", "null", "one_of", "option", "publish", "segment", "track",
 ]  # fmt: skip

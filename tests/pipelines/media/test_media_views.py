@@ -6,10 +6,12 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from random import Random
+from string import ascii_letters
 from typing import Any
 
 import pytest
-from pipelines.media.conftest import NewYard, Yard, environ_of, sql
+from pipelines.media.conftest import TABLE, NewYard, Yard, environ_of, sql
 from support.command import Answer
 
 from esclusa.app import open_bare, open_house
@@ -232,6 +234,33 @@ async def test_import_tells_every_fault_by_its_row(esclusa: Any, tmp_path: Path,
     states = {r["post_id"]: r["media_status"] for r in await sql(place, "SELECT post_id, media_status FROM meta_publicaciones_webhook")}
     assert states == {"ok": "pending", "kept": "success", "12": "pending"}
     assert "row 3" in (await esclusa("media", "import", str(file))).out
+
+
+async def test_import_tells_a_link_that_is_none(esclusa: Any, tmp_path: Path, place: Any) -> None:
+    file = tmp_path / "posts.ndjson"
+    file.write_text('{"post_id": "a", "imagen_url": "http://[::1"}\n{"post_id": "b", "imagen_url": "HTTPS://x/1"}\n')
+    answer = await esclusa("media", "import", str(file), "--json")
+    assert (answer.code, answer.json["created"]) == (1, 1)
+    [fault] = answer.json["errors"]
+    assert (fault["row"], "imagen_url: it cannot be read as an address" in fault["error"]) == (1, True)
+
+
+async def test_import_keeps_the_others_when_the_table_cannot_hold_a_row(esclusa: Any, tmp_path: Path, place: Any) -> None:
+    """Another program's table has its own limits: its columns', its checks', and those of PostgreSQL's indexes."""
+    long = "".join(Random(1).choices(ascii_letters, k=6000))
+    if place.dialect == "sqlite":
+        wide = "length(NEW.post_id) > 1000"
+        await sql(place, f"CREATE TRIGGER narrow BEFORE INSERT ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END")
+    rows = [{"post_id": f"p{n}", "imagen_url": f"https://x/{n}"} for n in range(40)]  # more than are added at once
+    rows[7] = {"post_id": long, "imagen_url": "https://x/secret"}
+    rows[20] = {"post_id": "", "imagen_url": "https://x/y"}
+    file = tmp_path / "posts.json"
+    file.write_text(json.dumps(rows))
+    answer = await esclusa("media", "import", str(file), "--json")
+    assert (answer.code, answer.json["created"], [e["row"] for e in answer.json["errors"]]) == (1, 38, [8, 21])
+    assert "the table" in answer.json["errors"][0]["error"]
+    assert "secret" not in answer.out + answer.err
+    assert (await esclusa("media", "import", str(file), "--json")).json["known"] == 38
 
 
 async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:

@@ -180,6 +180,21 @@ async def test_edited_of_a_row_that_another_program_wrote(yard: Yard) -> None:
     assert (await yard.deliver(feed(PHOTO | {"verb": "edited", "link": "https://x/newer"})))[1]["updated"] == 0
 
 
+async def test_what_the_table_cannot_hold_does_not_keep_the_others_out(yard: Yard) -> None:
+    """A signed link is longer than many a column. Sending it again would not mend it, so the answer is 200."""
+    if yard.place.dialect == "postgres":
+        await sql(yard.place, f"ALTER TABLE {TABLE} ALTER imagen_url TYPE varchar(200)")
+    else:
+        wide = "length(NEW.imagen_url) > 200"
+        await sql(yard.place, f"CREATE TRIGGER narrow BEFORE INSERT ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END")
+    photos = [PHOTO | {"post_id": f"1_{n}", "photo_id": n, "link": f"https://x/{n}?oh={'s' * 300 if n == 2 else n}"} for n in range(4)]
+    code, told = await yard.deliver(feed(*photos))
+    assert (code, told["created"], told["known"], [e["row"] for e in told["errors"]]) == (200, 3, 0, [3])
+    assert "the table" in told["errors"][0]["error"]
+    assert "ssss" not in told["errors"][0]["error"]
+    assert {row["post_id"] for row in await yard.rows()} == {"1_0", "1_1", "1_3"}
+
+
 async def test_hundreds_of_updates_in_one_delivery(yard: Yard) -> None:
     values = [PHOTO | {"post_id": f"1_{n}", "photo_id": str(n), "link": f"https://x/{n}"} for n in range(400)]
     assert (await yard.deliver(feed(*values)))[1]["created"] == 400

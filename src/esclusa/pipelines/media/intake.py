@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from esclusa import EsclusaError, one_of
+from esclusa import BadRecord, EsclusaError, one_of
 from esclusa.intake import Report, Row
 from esclusa.pipelines.media.records import OPEN, Notice, Publication
 from esclusa.pipelines.media.webhook import Told
@@ -22,6 +22,14 @@ class BadRow(EsclusaError):
     """A row of a file that does not fit."""
 
 
+class Entry(NamedTuple):
+    """What is to be kept, and which of the rows or media that came it is, counted from 1."""
+
+    number: int
+    told: Told
+    draft: Publication
+
+
 class Intake:
     """Keeps what is told. A row that another program wrote for the same post and link counts as told."""
 
@@ -29,19 +37,24 @@ class Intake:
         self._records = records
         self._who = who
 
-    async def take(self, told: Sequence[Told]) -> dict[str, int]:
-        """Keep a delivery; how many rows are new, changed, known."""
+    async def take(self, told: Sequence[Told]) -> dict[str, Any]:
+        """Keep a delivery; how many rows are new, changed, known, and the fault of each medium that the table cannot hold."""
         report = Report()
-        drafts = [(t, Publication(post_id=t.post_id, tipo_item=t.tipo_item, imagen_url=t.url)) for t in told if t.verb == "add"]
+        drafts = [
+            Entry(number, t, Publication(post_id=t.post_id, tipo_item=t.tipo_item, imagen_url=t.url))
+            for number, t in enumerate(told, 1)
+            if t.verb == "add"
+        ]
         await self._keep(drafts, report)
         edits = [t for t in told if t.verb == "edited"]
         known = await self._rows([t.post_id for t in edits])
         updated = sum([await self._edit(each, known) for each in edits])
-        return {"created": report.created, "updated": updated, "known": report.known + len(edits) - updated}
+        counts = {"created": report.created, "updated": updated, "known": report.known + len(edits) - updated}
+        return counts | ({"errors": report.errors} if report.errors else {})
 
     async def read(self, rows: Iterable[Row]) -> Report:
         """Keep the rows of a file; the report says what became of each. Bounded memory."""
-        report, chunk = Report(), list[tuple[Told, Publication]]()
+        report, chunk = Report(), list[Entry]()
         for row in rows:
             try:
                 chunk.append(_row(row))
@@ -51,15 +64,13 @@ class Intake:
                 await self._keep(chunk, report)
                 chunk.clear()
         await self._keep(chunk, report)
+        report.errors.sort(key=lambda error: error["row"])
         return report
 
-    async def _keep(self, chunk: list[tuple[Told, Publication]], report: Report) -> None:
-        known = await self._rows([told.post_id for told, _ in chunk])
+    async def _keep(self, chunk: list[Entry], report: Report) -> None:
+        known = await self._rows([entry.told.post_id for entry in chunk])
         for start in range(0, len(chunk), AT_ONCE):
-            part = chunk[start : start + AT_ONCE]
-            for new in await asyncio.gather(*(self._add(told, draft, known) for told, draft in part)):
-                report.created += new
-                report.known += not new
+            await asyncio.gather(*(self._add(entry, known, report) for entry in chunk[start : start + AT_ONCE]))
 
     async def _rows(self, posts: Sequence[str]) -> dict[str, list[Publication]]:
         """The rows of these posts that are there already, by post."""
@@ -70,12 +81,19 @@ class Intake:
                 found.setdefault(row.post_id, []).append(row)
         return found
 
-    async def _add(self, told: Told, draft: Publication, known: dict[str, list[Publication]]) -> bool:
-        """Add a row and the note that it was told, together; False if it was told before."""
-        notice = Notice(post_id=told.post_id, part=told.part, imagen_url=told.url)
-        if any(row.imagen_url == told.url for row in known.get(told.post_id, ())):
-            return False
-        return await self._records.insert_if_new(notice, [draft]) is not None
+    async def _add(self, entry: Entry, known: dict[str, list[Publication]], report: Report) -> None:
+        """Add a row and the note that it was told, together, unless it was told before."""
+        told = entry.told
+        new = False
+        if not any(row.imagen_url == told.url for row in known.get(told.post_id, ())):
+            notice = Notice(post_id=told.post_id, part=told.part, imagen_url=told.url)
+            try:
+                new = await self._records.insert_if_new(notice, [entry.draft]) is not None
+            except BadRecord as error:
+                report.refuse(entry.number, str(error).partition("\n")[0])  # the rest may show the row, and its link is signed
+                return
+        report.created += new
+        report.known += not new
 
     async def _edit(self, told: Told, known: dict[str, list[Publication]]) -> bool:
         """Give a row that has no file yet its new link. Made again after a crash between the two writes, it comes to the same."""
@@ -95,7 +113,7 @@ class Intake:
         return changed
 
 
-def _row(row: Row) -> tuple[Told, Publication]:
+def _row(row: Row) -> Entry:
     """A row of a file as it is kept; BadRow says every fault of it."""
     if row.values is None:
         raise BadRow(row.fault or "it cannot be read")
@@ -107,8 +125,8 @@ def _row(row: Row) -> tuple[Told, Publication]:
     post, url = values.get("post_id"), values.get("imagen_url")
     if post is None and "post_id: it must be text" not in faults:
         faults.append("post_id: it is missing")
-    if url is not None and urlsplit(url).scheme.lower() not in ("http", "https"):
-        faults.append(f"imagen_url: it must begin with http:// or https://, not {url[:40]!r}")
+    if url is not None and (why := _link_fault(url)) is not None:
+        faults.append(f"imagen_url: {why}")
     if faults:
         raise BadRow("; ".join(faults))
     assert post is not None
@@ -116,7 +134,15 @@ def _row(row: Row) -> tuple[Told, Publication]:
     kept = values.get("imagen_local")
     item = values.get("tipo_item")
     draft = Publication(post_id=post, tipo_item=item, imagen_url=url, imagen_local=kept, status="success" if kept else "")
-    return Told(post, part, item or "", url), draft
+    return Entry(row.number, Told(post, part, item or "", url), draft)
+
+
+def _link_fault(url: str) -> str | None:
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:
+        return f"it cannot be read as an address: {error}"
+    return None if scheme in ("http", "https") else f"it must begin with http:// or https://, not {url[:40]!r}"
 
 
 def _text(value: Any) -> str | None:

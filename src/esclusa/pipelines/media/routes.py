@@ -22,12 +22,20 @@ from esclusa.web.records import After, by_name
 WHO = "webhook:meta"
 
 
+class Refused(BaseModel):
+    """A medium that the table cannot hold, counted from 1 in the order of the delivery."""
+
+    row: int
+    error: str
+
+
 class Received(BaseModel):
     """What became of a delivery."""
 
     created: int
     updated: int
     known: int
+    errors: list[Refused] | None = None
 
 
 class SummaryItem(BaseModel):
@@ -117,12 +125,14 @@ def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: Hou
     @api.post(
         "/webhooks/meta",
         response_model=Received,
+        response_model_exclude_none=True,
         openapi_extra=SIGNED,
         responses=responses(400, 403, 503),
         summary="A delivery of Meta's webhook",
     )
     async def receive(request: Request) -> Any:
-        """Keeps the media of a signed delivery, each once. Comments, reactions, removals and unknown things are passed over."""
+        """Keeps the media of a signed delivery, each once. Comments, reactions, removals and unknown things are passed over. What
+        the table cannot hold is told in ``errors`` and in the log; the answer is 200, for sending it again would not mend it."""
         if settings.app_secret is None:
             raise HTTPException(503, "META_APP_SECRET is not set; without it nothing is accepted")
         body = await request.body()
@@ -133,5 +143,6 @@ def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: Hou
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, f"the body is not JSON: {error}") from None
         counts = await intake.take(list(webhook.read(document)))
-        house.engine.telemetry.event("info", "a delivery of Meta's webhook was kept", **counts)
+        level = "warning" if "errors" in counts else "info"
+        house.engine.telemetry.event(level, "a delivery of Meta's webhook was kept", **counts)
         return counts

@@ -30,8 +30,8 @@ UNAVAILABLE = (
     TimeoutError,
 )
 CONFLICT = (pg.TransactionRollbackError, pg.LockNotAvailableError, pg.InvalidCachedStatementError, pg.OutdatedSchemaCacheError)
-UNFIT = (pg.DataError, pg.IntegrityConstraintViolationError, ValueError, TypeError)
-"""What PostgreSQL (or asyncpg, before it sends them: ValueError) says of values that a column cannot hold."""
+UNFIT = (pg.DataError, pg.IntegrityConstraintViolationError, pg.ProgramLimitExceededError, ValueError, TypeError)
+"""What PostgreSQL (or asyncpg, before it sends them: ValueError) says of values that a column or its index cannot hold."""
 
 _PLANNING = {"plan_cache_mode": "force_custom_plan"} | dict.fromkeys(("enable_sort", "enable_bitmapscan", "enable_seqscan"), "off")
 """How the engine's own statements are planned. A claim's best plan depends on its limit, so plans are made for the values at

@@ -160,7 +160,8 @@ class PostgresStore:
         try:
             return await self._connections.transaction(run)
         except UNFIT as error:
-            raise BadRecord(f"{first.kind.table}: a draft holds what the table cannot: {error}") from error
+            tables = {first.kind.table, *(each.record.kind.table if isinstance(each, Spread) else each.kind.table for each in rest)}
+            raise BadRecord(f"{', '.join(sorted(tables))}: a draft holds what the table cannot: {error}") from error
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         table = self._table(kind)
