@@ -12,6 +12,7 @@ import pytest
 from pipelines.media.conftest import FOREIGN, TABLE, NewYard, Yard, file_at, sql
 from support.loopback import serving
 
+from esclusa.artifacts.paths import clean
 from esclusa.model.books import Alert, DeadLetter
 from esclusa.pipelines.media.downloads import path_of
 from esclusa.pipelines.media.records import Publication
@@ -210,8 +211,10 @@ async def test_one_object_per_row(yard: Yard) -> None:
 def test_names_never_meet() -> None:
     """«Object name», for ids that are text."""
     pairs = [("a", "b-c"), ("a-b", "c"), ("a", "b%2Dc"), ("a%2Db", "c"), ("a", ""), ("a-", ""), ("", "a"), ("é", "x"), ("a" * 400, "b")]
+    pairs += [("a", "-" * n) for n in (1, 79, 80, 150)] + [("i" * n, "p" * n) for n in (120, 121, 149, 400)]
     names = {path_of(Publication(id=id, post_id=post), ".jpg") for id, post in pairs}
     assert len(names) == len(pairs)
+    assert all(clean(name) for name in names)
 
 
 async def test_the_same_post_again_is_the_same_object(yard: Yard, tmp_path: Path) -> None:

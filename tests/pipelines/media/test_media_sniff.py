@@ -29,6 +29,7 @@ MEDIA = {
     ".avi": [b"RIFF\x10\0\0\0AVI LIST"],
     ".mpg": [b"\0\0\x01\xba\x44", b"\0\0\x01\xb3\x14"],
     ".ts": [(b"G" + bytes(187)) * 3],
+    ".ogv": [b"OggS\0\x02" + bytes(22) + b"\x80theora\x03\x02", b"OggS\0\x02" + bytes(22) + b"fishead\0"],
     ".flv": [b"FLV\x01\x05"],
 }
 
@@ -45,7 +46,8 @@ def test_media(extension: str, head: bytes) -> None:
     "head",
     [b"", b"\xff\xd8", b"<svg xmlns=", b'<?xml version="1.0"?><svg', b"<!DOCTYPE html>", b"<html>", b"{}", b"%PDF-1.7", b"PK\x03\x04",
      b"MZ\x90",     b"BM is how this text begins, and it is long enough", b"RIFF\x10\0\0\0WAVEfmt ", b"ID3\x04", iso(b"M4A "), b"GIF",
-     b"URL signature expired", b"\x1a\x45\xdf\xa3 neither", b"\x7fELF", b"#!/bin/sh", b"\0" * 600],
+     b"The free trial is over.", b"You skipped a step: log in", b"URL signature expired", b"OggS\0\x02" + bytes(22) + b"\x01vorbis",
+     b"OggS\0\x02" + bytes(22) + b"OpusHead", b"\x1a\x45\xdf\xa3 neither", b"\x7fELF", b"#!/bin/sh", b"\0" * 600],
 )  # fmt: skip
 def test_no_media(head: bytes) -> None:
     assert media_type(head) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -13,6 +14,8 @@ from esclusa.pipelines.media.settings import MediaSettings
 from esclusa.pipelines.media.sniff import MediaType, media_type
 
 FOLDER = "media"
+LONGEST = 240
+"""Letters of both ids in a file's name, which has room for 255; if they are more, the post's is a hash."""
 
 
 class _Judge:
@@ -37,7 +40,10 @@ def invalid(why: str) -> Permanent:
 
 def path_of(pub: Publication, extension: str) -> str:
     """One object per row. The last ``-`` parts the row's id from the post's, so that no two rows ever share a name."""
-    return f"{FOLDER}/{segment(pub.id)}-{segment(pub.post_id or '').replace('-', '%2D')}{extension}"
+    id, post = segment(pub.id), segment(pub.post_id or "").replace("-", "%2D")
+    if len(id) + len(post) > LONGEST:
+        post = f"%~{hashlib.sha256(post.encode()).hexdigest()[:40]}"
+    return f"{FOLDER}/{id}-{post}{extension}"
 
 
 async def download(pub: Publication, at: Attempt) -> To:

@@ -27,7 +27,6 @@ _STARTS: tuple[tuple[bytes, MediaType], ...] = (
     (b"\x00\x00\x00\x0cJXL \r\n\x87\n", MediaType("image/jxl", ".jxl")),
     (b"\x00\x00\x00\x0cjP  \r\n\x87\n", MediaType("image/jp2", ".jp2")),
     (b"FLV\x01", MediaType("video/x-flv", ".flv")),
-    (b"OggS", MediaType("video/ogg", ".ogv")),
     (b"\x00\x00\x01\xba", MediaType("video/mpeg", ".mpg")),
     (b"\x00\x00\x01\xb3", MediaType("video/mpeg", ".mpg")),
     (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", MediaType("video/x-ms-wmv", ".wmv")),
@@ -43,6 +42,7 @@ _HEIC = MediaType("image/heic", ".heic")
 _HEIF = MediaType("image/heif", ".heif")
 _MP4 = MediaType("video/mp4", ".mp4")
 _SOUND = (b"M4A ", b"M4B ", b"M4P ", b"F4A ", b"F4B ")
+_OGG_FILMS = (b"\x80theora", b"BBCD", b"OVP80", b"\x01video", b"fishead")
 _HEICS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis")
 
 
@@ -55,8 +55,10 @@ def media_type(head: bytes) -> MediaType | None:
         return {b"WEBP": MediaType("image/webp", ".webp"), b"AVI ": MediaType("video/x-msvideo", ".avi")}.get(head[8:12])
     if head[4:8] == b"ftyp":
         return _brand(head)
-    if head[4:8] in (b"moov", b"mdat", b"wide", b"free", b"skip"):
+    if head[4:8] in (b"moov", b"mdat", b"wide", b"free", b"skip") and head[0] < 0x20:  # a length: "The free …" is a text
         return MediaType("video/quicktime", ".mov")  # films of old begin without saying what they are
+    if head.startswith(b"OggS"):  # sound comes so too; the first page says what is in it
+        return MediaType("video/ogg", ".ogv") if any(codec in head[:128] for codec in _OGG_FILMS) else None
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         if b"webm" in head[:64]:
             return MediaType("video/webm", ".webm")
