@@ -34,6 +34,7 @@ LONGEST = 86_400.0
 """Seconds after which a server that asked for more patience is asked again."""
 
 _BLOCK = 1 << 20
+_PATIENCE = 1.0  # seconds for the words of an error whose number is known
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]*\Z")
 _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9])[0-9a-fx.]*\Z", re.IGNORECASE)
@@ -242,9 +243,15 @@ def _target(url: str) -> Any:
 
 async def _said(answer: Any) -> str:
     """The first words of an error that came as plain text: ``URL signature expired`` says more than a number."""
+    import aiohttp  # noqa: PLC0415 - loaded by the caller already
+
     if not (answer.content_type or "").startswith("text/plain"):
         return ""
-    words = (await answer.content.read(120)).decode("utf-8", "replace").split("\n")[0]
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            words = (await answer.content.read(120)).decode("utf-8", "replace").split("\n")[0]
+    except (TimeoutError, aiohttp.ClientError):  # the number says enough
+        return ""
     return f" ({''.join(c for c in words if c.isprintable()).strip()})" if words.strip() else ""
 
 

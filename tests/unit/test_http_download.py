@@ -14,7 +14,7 @@ import pytest
 from aiohttp.abc import AbstractResolver
 
 from esclusa.guard import Allowed, public
-from esclusa.http import BadAnswer, Forbidden, TooLarge, download, guarded
+from esclusa.http import BadAnswer, Forbidden, TooLarge, download, guarded, retry_after
 from esclusa.simulators import Played
 from esclusa.simulators.media_cdn import MediaCdn, content, sign
 
@@ -100,6 +100,33 @@ async def test_a_server_that_speaks_nonsense_is_a_bad_answer() -> None:
     async with server:
         with pytest.raises(BadAnswer):
             await fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", LOOPBACK)
+
+
+async def test_an_error_that_does_not_end_is_still_that_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esclusa.http._PATIENCE", 0.05)
+
+    async def stalling(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 500\r\n\r\nno")
+        await reader.read()
+        writer.close()
+        hung_up.set()
+
+    hung_up = asyncio.Event()
+    server = await asyncio.start_server(stalling, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(BadAnswer, match="HTTP 404"):
+            await fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", LOOPBACK, total=30.0)
+        await hung_up.wait()
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("7", 7.0), ("0.5", 0.5), ("-3", None), ("1e300", 86_400.0), ("inf", 86_400.0), ("nan", None), ("soon", None), ("", None),
+     ("Thu, 01 Jan 1970 00:01:40 GMT", 60.0), ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)],
+)  # fmt: skip
+def test_what_a_retry_after_asks_for(said: str, seconds: float | None) -> None:
+    assert retry_after({"Retry-After": said}, 40.0) == seconds
 
 
 async def test_the_time_limit_is_over_all_of_it(cdn: tuple[MediaCdn, str]) -> None:
