@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 
@@ -17,17 +18,17 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _LOST = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 """What a sync may say of names that did not come to the disk. Other faults: this file system cannot sync folders, and need not."""
 
+_MOST_KNOWN = 10_000
+
 
 class Draft:
-    """One object in the making. ``content`` is what is still to be written of it, ``folders`` those whose names it changes,
-    ``error`` why it cannot become an object."""
+    """One object in the making. ``content`` is what is still to be written of it, ``error`` why it cannot become an object."""
 
     def __init__(self, path: str, target: Path, create: bool) -> None:
         self.path = path
         self.target = target
         self.create = create
         self.content = b""
-        self.folders = [target.parent]
         self.error: ArtifactError | None = None
         self._hidden: Path | None = None
         self._file = -1
@@ -110,6 +111,9 @@ class Workshop:
     making: Path
     judge: Callable[[str, Path], None]
     durable: bool
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+    _known: set[Path] = field(default_factory=set)
+    """Folders of which the disk knows that they are there."""
 
     def fill(self, draft: Draft) -> None:
         """Write what there is of its content, and have the disk begin."""
@@ -124,11 +128,12 @@ class Workshop:
 
     def finish(self, drafts: list[Draft]) -> None:
         """Make objects of them, side by side, step by step: so they share the waits for the disk. Each keeps its own error."""
-        steps = (self.fill, self._seal, partial(self._install, set()), partial(self._sync_folders, cache(_sync_folder)))
         try:
-            for step in steps:
-                for draft in drafts:
-                    draft.take(step)
+            with self._writing:  # two who create files in one folder hold each other up
+                _each(drafts, self.fill)
+            _each(drafts, self._seal)
+            _each(drafts, partial(self._install, set()))
+            _each(drafts, partial(self._sync_folders, cache(_sync_folder)))
         finally:
             for draft in drafts:
                 draft.clear()
@@ -153,14 +158,26 @@ class Workshop:
                 if chance == 19:
                     raise
                 judged.discard(folder)
-                draft.folders = [parent for parent in (folder, *folder.parents) if parent.is_relative_to(self.root)]
+                self._known.discard(folder)
                 folder.mkdir(parents=True, exist_ok=True)
 
     def _sync_folders(self, sync: Callable[[Path], OSError | None], draft: Draft) -> None:
-        """Wait until the disk knows its name, and the folders that were made for it."""
-        for folder in draft.folders if self.durable else ():
-            if (error := sync(folder)) is not None:
+        """Wait until the disk knows its name, and the names of its folders if they may be new."""
+        if not self.durable:
+            return
+        folder = draft.target.parent
+        above = [] if folder in self._known else [parent for parent in folder.parents if parent.is_relative_to(self.root)]
+        for each in (folder, *above):
+            if (error := sync(each)) is not None:
                 raise error
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known.add(folder)
+
+
+def _each(drafts: list[Draft], step: Callable[[Draft], None]) -> None:
+    for draft in drafts:
+        draft.take(step)
 
 
 def _sync_folder(folder: Path) -> OSError | None:

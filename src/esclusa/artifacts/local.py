@@ -27,8 +27,11 @@ T = TypeVar("T")
 _BLOCK = 1 << 20
 _STALE_SECONDS = 86_400
 _THREADS = 16
+_BATCHES = 3
+"""Batches of objects that are made at once: one is written, the others wait for the disk."""
+
 _BATCH = 64
-"""Objects that are finished together, each with an open file."""
+"""Objects in a batch, each with an open file."""
 
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -49,7 +52,7 @@ class LocalArtifacts:
         self._making = self.root / f"{RESERVED}making"
         self._threads = ThreadPoolExecutor(_THREADS, "artifacts")
         self._workshop = Workshop(self.root, self._making, self._inside, durable)
-        self._drafts = Batches(self._threads, self._workshop.finish, most=_BATCH)
+        self._drafts = Batches(self._threads, self._workshop.finish, most=_BATCH, at_once=_BATCHES)
 
     def __repr__(self) -> str:
         return f"LocalArtifacts({str(self.root)!r})"

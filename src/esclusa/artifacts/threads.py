@@ -27,15 +27,16 @@ async def _seen_through(work: asyncio.Future[T]) -> T:
 
 
 class Batches(Generic[T]):
-    """Does the same blocking work for many, one batch at a time; whatever comes meanwhile makes the next. So a lone one is done at
-    once, and under load many share one change of threads, and all else that the work lets them share."""
+    """Does the same blocking work for many, in batches. What comes while ``at_once`` of them are under way makes the next: so a lone
+    one is done at once, and under load many share one change of threads, and all else that the work lets them share."""
 
-    def __init__(self, threads: Executor, work: Callable[[list[T]], None], *, most: int) -> None:
+    def __init__(self, threads: Executor, work: Callable[[list[T]], None], *, most: int, at_once: int) -> None:
         self._threads = threads
         self._work = work
         self._most = most
+        self._at_once = at_once
         self._waiting: list[tuple[T, asyncio.Future[None]]] = []
-        self._under_way = False
+        self._under_way = 0
 
     async def add(self, item: T) -> None:
         """Return when the work is done for it; as with ``finished``, a cancelled caller waits for that too."""
@@ -45,12 +46,12 @@ class Batches(Generic[T]):
         await _seen_through(done)
 
     def _next(self) -> None:
-        if self._under_way or not self._waiting:
+        if not self._waiting or self._under_way >= self._at_once:
             return
         batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
 
         def over(work: asyncio.Future[None]) -> None:
-            self._under_way = False
+            self._under_way -= 1
             error = work.exception()
             for _, done in batch:
                 if error is None:
@@ -59,5 +60,5 @@ class Batches(Generic[T]):
                     done.set_exception(error)
             self._next()
 
-        self._under_way = True
+        self._under_way += 1
         asyncio.get_running_loop().run_in_executor(self._threads, self._work, [item for item, _ in batch]).add_done_callback(over)
