@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, ClassVar, Self
 
-from support.loopback import free_port
+from .loopback import free_port
 
 
 class Emulator:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from support.loopback import free_port
+from .loopback import free_port
 
 _NEEDED = ("initdb", "postgres", "psql")
 

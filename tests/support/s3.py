@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.loopback import free_port
+from .loopback import free_port
 
 ACCESS_KEY = "esclusa-test"
 SECRET_KEY = "a-secret-that-no-log-may-show"
