@@ -90,6 +90,32 @@ def test_a_run_that_is_stopped_ends_in_order(tmp_path: Path, number: signal.Sign
     assert after["here"] > 0
 
 
+STUCK = SLOW.replace("async def move", "def move").replace("await asyncio.sleep(0.3)", "__import__('time').sleep(600)")
+
+
+@pytest.mark.parametrize("command", [["run", "slow.all"], ["worker"], ["tick"], ["serve", "--worker", "--port", "0"]], ids=" ".join)
+@pytest.mark.promise(9)
+def test_a_handler_that_never_ends_has_the_grace_period_and_no_more(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esclusa", *command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environ(ESCLUSA_PIPELINES="stuck.py", ESCLUSA_GRACE_SECONDS="0.2"),
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            if call(tmp_path, "leases", ESCLUSA_PIPELINES="stuck.py").stdout.count("slow.move") == 2:
+                break
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == (130 if command[0] in ("run", "tick") else 0), err
+    assert "Traceback" not in err
+    listed = json.loads(call(tmp_path, "records", "stones", "--limit", "1000", "--json", ESCLUSA_PIPELINES="stuck.py").stdout)["items"]
+    assert {(stone["status"], stone["attempts"]) for stone in listed} == {("here", 0)}
+
+
 @pytest.mark.promise(9)
 def test_a_worker_works_until_it_is_stopped(tmp_path: Path) -> None:
     process = subprocess.Popen(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from esclusa import Lifecycle, Record, publish
 from esclusa.model.books import DeadLetter, Message
 from esclusa.model.budget import BudgetEmpty
-from esclusa.model.decide import Ending, GivenBack, OverLimit, Raised, decide
+from esclusa.model.decide import Ending, GivenBack, OverLimit, Raised, Unended, decide
 from esclusa.model.effects import Add, Create, Exists, Move, Wake
 from esclusa.model.errors import ArtifactError, BadRecord, DeclarationError, Failure, Permanent, Throttled, UndeclaredMove
 from esclusa.model.outcome import Retry, To, Wait
@@ -49,6 +49,7 @@ def test_every_settlement_is_fenced_and_signed() -> None:
         Raised(ValueError("x")),
         GivenBack("stop"),
         OverLimit(),
+        Unended({"type": "x", "message": "x"}, "broken"),
     ]
     for ending in endings:
         made = decided(ending, attempt=2)
@@ -235,6 +236,16 @@ def test_one_that_was_claimed_past_its_limit_is_a_crash() -> None:
     assert made.error is not None
     assert made.error["type"] == "crash"
     assert dead_letters(made)[0].error_type == "crash"
+
+
+def test_one_over_its_limit_ends_with_the_error_that_its_last_attempt_left() -> None:
+    left = {"type": "timeout", "message": "slow", "attempt": 4, "timestamp": NOW.isoformat()}
+    made = decided(OverLimit(), lease=leased(5, last_error=left))  # fewer tries than before: nothing crashed
+    assert made.error is not None
+    assert (made.to, made.error["type"], made.error["message"]) == ("failed", "timeout", "slow")
+    older = decided(OverLimit(), lease=leased(5, last_error=left | {"attempt": 2}))
+    assert older.error is not None
+    assert older.error["type"] == "crash"
 
 
 def test_retry_goes_where_the_stage_says() -> None:

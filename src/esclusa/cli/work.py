@@ -148,19 +148,25 @@ def tick(session: Session, seconds: float | None) -> int:
 
 
 def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
-    """First signal: nothing more is claimed and the run comes to its end. Second: records under work go back at once."""
+    """First signal: nothing more is claimed, and what is under work has the grace period. Then, or at the second signal: it goes
+    back at once."""
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
     task = asyncio.current_task()
 
+    def abort() -> None:
+        engine.abort()
+        if task is not None:
+            loop.call_later(2.0, task.cancel)
+
     def stop() -> None:
         if stopping.is_set():
-            engine.abort()
-            if task is not None:
-                loop.call_later(2.0, task.cancel)
+            abort()
             return
         stopping.set()
-        session.note("stopping: what is under work comes to its end; once more to stop at once")
+        grace = engine.options.grace
+        session.note(f"stopping: what is under work has {grace:g} s to come to its end; once more to stop at once")
         engine.stop()
+        loop.call_later(grace, abort)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

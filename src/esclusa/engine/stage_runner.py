@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections import Counter, defaultdict, deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.heartbeat import Holding
+from esclusa.engine.threads import Threads
 from esclusa.model.budget import Denied
-from esclusa.model.decide import Ending, GivenBack, OverLimit, Raised, decide
+from esclusa.model.decide import CannotEnd, Ending, GivenBack, OverLimit, Raised, Unended, decide
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
 from esclusa.model.outcome import Retry, To, Wait
 from esclusa.model.query import Where, conditions
@@ -62,7 +63,7 @@ class StageRunner:
         self._lease = engine.lease_of(stage)
         self._size = stage.batch or 1
         self._plain = inspect.iscoroutinefunction(stage.handler) and stage.timeout is None
-        self._threads = None if inspect.iscoroutinefunction(stage.handler) else ThreadPoolExecutor(stage.concurrency, stage.name)
+        self._threads = None if inspect.iscoroutinefunction(stage.handler) else Threads(stage.name)
 
     def wake(self) -> None:
         """Something may be due: do not wait for the next poll."""
@@ -89,7 +90,10 @@ class StageRunner:
         )  # fmt: skip
         try:
             while not self._over(limit):
-                if await self._claim(base, limit) == 0 and not await self._pause():
+                if self.forever and self.engine.paused(self.run.cycle.name):
+                    self._woken.clear()  # whatever is due now waits for the cycle to go on
+                    await self._sleep(self.engine.options.poll)
+                elif await self._claim(base, limit) == 0 and not await self._pause():
                     break
         finally:
             await self._wind_down()
@@ -196,8 +200,6 @@ class StageRunner:
                 await self._freed.wait()
             return False
         await self._sleep(self.engine.options.poll)
-        while self.engine.paused(self.run.cycle.name) and not self._stopping.is_set():
-            await self._sleep(self.engine.options.poll)
         return True
 
     async def _sleep(self, seconds: float) -> None:
@@ -277,15 +279,19 @@ class StageRunner:
             holding.task, holding.attempt = me, attempt
         argument: Any = first.lease.record if one else [h.lease.record for h in batch]
         endings: list[Ending]
-        start = time.monotonic()
+        start, cancels = time.monotonic(), me.cancelling()
         try:
             answer = await (stage.handler(argument, attempt) if self._plain else self._bounded(argument, attempt))
             endings = [_ending(answer, stage)] if one else self._endings(answer, len(batch))
-        except asyncio.CancelledError:
-            if not self._absorb(batch, me):
+        except asyncio.CancelledError as error:
+            if me.cancelling() == cancels:  # nobody cancelled us: something that the handler waited for was
+                endings = [Raised(error) for _ in batch]
+            elif self._absorb(batch, me):
+                reason = "the worker stopped" if self._stopping.is_set() else "another record of its batch was lost"
+                endings = [GivenBack(f"given back: {reason}") for _ in batch]
+            else:
                 raise
-            endings = [GivenBack("given back: the worker stopped") for _ in batch]
-        except Exception as error:  # noqa: BLE001 - an exception is a Retry
+        except (Exception, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:  # noqa: BLE001 - an exception is a Retry
             endings = [Raised(error) for _ in batch]
         took = time.monotonic() - start
         self._took = 0.9 * self._took + 0.1 * took if self._took else max(took, 1e-6)
@@ -296,12 +302,11 @@ class StageRunner:
 
     async def _bounded(self, argument: Any, attempt: Attempt) -> Any:
         """Call the handler in a thread if it is a plain function, and within the stage's time."""
-        if self._threads is not None:
-            call = asyncio.get_running_loop().run_in_executor(self._threads, partial(self.stage.handler, argument, attempt))
-        else:
-            call = self.stage.handler(argument, attempt)
         async with asyncio.timeout(self.stage.timeout):
-            return await call
+            if self._threads is None:
+                return await self.stage.handler(argument, attempt)
+            answer = await self._threads.call(partial(self.stage.handler, argument, attempt))
+            return await answer if inspect.isawaitable(answer) else answer  # a plain function around a coroutine
 
     def _absorb(self, batch: list[Holding], me: asyncio.Task[None]) -> bool:
         """A cancel that means this work alone (a lost lease, an abort), not the whole loop."""
@@ -319,25 +324,28 @@ class StageRunner:
     # settling
 
     def _end(self, holding: Holding, ending: Ending) -> None:
-        settlement = self._decide(ending, holding, self.stage)
-        if isinstance(settlement, Exception):  # the answer names an undeclared move or a field that does not fit
-            ending = Raised(settlement)
-            settlement = self._decide(ending, holding, self.stage)
-        if isinstance(settlement, Exception):  # what the stage says of the end of its tries fails: it waits for that to be mended
-            ending = Raised(settlement)
-            settlement = self._decide(ending, holding, replace(self.stage, exhausted=None))
-        assert isinstance(settlement, Settlement)
+        try:
+            settlement = self._decide(ending, holding)
+        except CannotEnd as cannot:
+            self._postpone(holding, cannot.error, str(cannot))
+            return
+        except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a field that does not fit
+            self._end(holding, Raised(error))
+            return
         holding.ending = ending
         self._settling += 1
         self.engine.settler.add(settlement, self, holding)
         self._freed.set()
 
-    def _decide(self, ending: Ending, holding: Holding, stage: Stage) -> Settlement | Exception:
+    def _postpone(self, holding: Holding, error: Mapping[str, Any], why: str) -> None:
+        self.engine.telemetry.event(
+            "error", f"{self.stage.name}: {holding.ref} cannot end: {why}", engine_stage=self.stage.name, record=holding.ref.id
+        )
+        self._end(holding, Unended(error, why))
+
+    def _decide(self, ending: Ending, holding: Holding) -> Settlement:
         engine = self.engine
-        try:
-            return decide(ending, holding.lease, stage, now=engine.clock.now(), rng=engine.rng, who=engine.worker, run=self.run.id or None)
-        except Exception as error:  # noqa: BLE001 - told to whoever settles it
-            return error
+        return decide(ending, holding.lease, self.stage, now=engine.clock.now(), rng=engine.rng, who=engine.worker, run=self.run.id or None)
 
     def written(self, told: list[tuple[Holding, Settlement, Verdict]]) -> None:
         """The settler wrote these."""
@@ -346,12 +354,19 @@ class StageRunner:
         for holding, settlement, verdict in told:
             if isinstance(verdict, Settled):
                 ended[self._result(holding, settlement)].append((holding, settlement))
-            elif isinstance(verdict, Rejected) and not _rejected(holding.ending):
-                self._end(holding, Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
+            elif isinstance(verdict, Rejected) and not isinstance(holding.ending, Unended):
+                self._rejected(holding, settlement, verdict)
             else:
                 ended["lost"].append((holding, settlement))
         for result, those in ended.items():
             self._counted(result, those)
+
+    def _rejected(self, holding: Holding, settlement: Settlement, verdict: Rejected) -> None:
+        """It cannot be written as it is: that is an error of the record, or, where it was to end with one, keeps it from ending."""
+        if settlement.error is not None and settlement.to == self.stage.exhausted:
+            self._postpone(holding, settlement.error, verdict.why)
+        else:
+            self._end(holding, Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
 
     def _result(self, holding: Holding, settlement: Settlement) -> str:
         ending = holding.ending
@@ -398,12 +413,7 @@ class StageRunner:
         for at, records in self._unspent.items():
             await self._refund(records, at)
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _rejected(ending: Ending | None) -> bool:
-    """Whether this is already the error that a rejected settlement became."""
-    return isinstance(ending, Raised) and getattr(ending.error, "type", "") == "rejected"
+            self._threads.close()
 
 
 def _told(lease: Leased, settlement: Settlement | None, run: str) -> dict[str, Any]:

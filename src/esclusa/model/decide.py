@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, assert_never
 from esclusa.model.books import DeadLetter, publish
 from esclusa.model.budget import BudgetEmpty
 from esclusa.model.effects import Create, Effect
-from esclusa.model.errors import Failure, Throttled
+from esclusa.model.errors import EsclusaError, Failure, Throttled
 from esclusa.model.outcome import Outcome, Retry, To, Wait
-from esclusa.model.retry import error_message, error_type
+from esclusa.model.retry import error_message, error_type, sole
 from esclusa.model.settlement import Leased, Settlement
 from esclusa.model.stage import Stage
 from esclusa.model.value import value, words
@@ -34,20 +34,36 @@ class GivenBack:
 
 @value
 class OverLimit:
-    """It was claimed past its limit: attempts were used up by crashes."""
+    """It was claimed past its limit: attempts were used up by crashes, or fewer are allowed than before."""
 
 
-Ending: TypeAlias = Outcome | Raised | GivenBack | OverLimit
+@value
+class Unended:
+    """It was to go to its exhausted state with ``error``, and what belongs to that cannot be made or written."""
+
+    error: Mapping[str, Any]
+    why: str
+
+
+Ending: TypeAlias = Outcome | Raised | GivenBack | OverLimit | Unended
+
+
+class CannotEnd(EsclusaError):
+    """The stage's own ``letter`` or ``on_exhausted`` failed, for a record that is to end with ``error``."""
+
+    def __init__(self, error: Mapping[str, Any], broken: Exception) -> None:
+        self.error = error
+        super().__init__(f"its dead letter or the effects of its end failed: {error_type(broken)}: {error_message(broken)}")
 
 
 def decide(ending: Ending, lease: Leased, stage: Stage, *, now: datetime, rng: Random, who: str, run: str | None = None) -> Settlement:
-    """What to settle. No I/O, no clock, no randomness of its own; raises nothing but on an undeclared answer."""
+    """What to settle. No I/O, no clock, no randomness of its own. Raises CannotEnd, or what is wrong with an answer."""
     outcome: Wait | Retry
-    match ending:
-        case To():
-            return _move(lease, stage, ending, now, who, run)
-        case Wait() | Retry():
-            outcome = ending
+    match Raised(sole(ending.error)) if isinstance(ending, Raised) else ending:
+        case To() as to:
+            return _move(lease, stage, to, now, who, run)
+        case Wait() | Retry() as outcome:
+            pass
         case Raised(Throttled() as error):
             outcome = Wait(error.after, error_message(error))
         case Raised(BudgetEmpty() as error):
@@ -57,10 +73,16 @@ def decide(ending: Ending, lease: Leased, stage: Stage, *, now: datetime, rng: R
         case GivenBack(reason):
             outcome = Wait(0, reason)
         case OverLimit():
-            outcome = Retry("the worker that held it stopped without answering", type="crash", permanent=True)
-        case _:
-            assert_never(ending)
+            outcome = _over_limit(lease)
+        case Unended() as unended:
+            return _settled(lease, who, run, _postponed(lease, stage, unended))
+        case never:
+            assert_never(never)
     said = _wait(lease, stage, outcome) if isinstance(outcome, Wait) else _retry(lease, stage, outcome, now, rng)
+    return _settled(lease, who, run, said)
+
+
+def _settled(lease: Leased, who: str, run: str | None, said: Mapping[str, Any]) -> Settlement:
     record = lease.record
     return Settlement(lease.ref, frm=(record.status,), fence=record.fence, who=who, run=run, attempt=record.attempts, **said)
 
@@ -93,14 +115,34 @@ def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random
     final = retry.permanent or (failure is not None and failure.permanent) or kind_of in stage.retry.permanent
     if stage.exhausted is not None and (final or policy.spent(lease.attempt)):
         reason = "permanent error" if final else f"reached the maximum of attempts ({policy.tries})"
-        belonging = () if stage.on_exhausted is None else stage.on_exhausted(lease.record)
-        effects = (*retry.also, *belonging, *_dead_letter(stage, lease, error, reason))
+        try:
+            belonging = () if stage.on_exhausted is None else stage.on_exhausted(lease.record)
+            effects = (*retry.also, *belonging, *_dead_letter(stage, lease, error, reason))
+        except Exception as broken:  # they are functions of the pipeline, and may raise anything
+            raise CannotEnd(error, broken) from broken
         return said | {"to": stage.exhausted, "reason": reason, "effects": effects}
     least = retry.after if retry.after is not None else failure.after if failure is not None else None
     delay = policy.delay(max(1, lease.attempt), rng) if least is None else least
     tries = f"/{policy.tries}" if policy.tries is not None else ""
     reason = f"attempt {lease.attempt}{tries}, will retry"
     return said | {"to": stage.retry_to, "delay": delay, "effects": retry.also, "reason": reason}
+
+
+def _over_limit(lease: Leased) -> Retry:
+    """It ends with the error of its last attempt, if that left one."""
+    last = lease.record.last_error or {}
+    if last.get("attempt") == lease.attempt - 1 and isinstance(last.get("message"), str):
+        return Retry(last["message"], type=last.get("type"), permanent=True)
+    return Retry("the worker that held it stopped without answering", type="crash", permanent=True)
+
+
+def _postponed(lease: Leased, stage: Stage, unended: Unended) -> dict[str, Any]:
+    """Nothing is thrown away: it waits as long as it ever would between two tries, and then only its end is tried again, for it has
+    used up its attempts."""
+    attempts = max(lease.attempt, stage.retry.tries or 0)
+    error = {**unended.error, "attempt": attempts}
+    reason = words(f"it cannot end, will be tried again: {unended.why}"[:2000])
+    return {"to": stage.retry_to, "delay": float(stage.retry.cap), "attempts": attempts, "error": error, "reason": reason}
 
 
 def _error(lease: Leased, type: str, message: str, now: datetime) -> dict[str, Any]:

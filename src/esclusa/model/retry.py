@@ -79,4 +79,15 @@ def error_type(error: BaseException) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    return words((str(error) or type(error).__name__)[:2000])
+    """What an error says, for records, history and logs; a group says what its members say."""
+    said = str(error) or type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        said += ": " + "; ".join(f"{error_type(each)}: {error_message(each)}" for each in error.exceptions[:10])
+    return words(said[:2000])
+
+
+def sole(error: BaseException) -> BaseException:
+    """The one error in a group of one, as a TaskGroup raises it; else the error itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

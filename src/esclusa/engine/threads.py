@@ -1,0 +1,70 @@
+"""Threads for handlers that are plain functions."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+_Call: TypeAlias = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+class Threads:
+    """Runs calls, each in a thread; threads that are free are used again.
+
+    A thread cannot be stopped. A call that is given up (a timeout, a stop) leaves its thread to come to its end alone, and the
+    next call gets another one; the process does not wait for it when it exits.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._free: deque[SimpleQueue[_Call | None]] = deque()
+        self._closed = False
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """What the function returns, or whatever it raises."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        inbox = self._free.pop() if self._free else self._hire()
+        inbox.put((function, loop, answer))
+        return await answer
+
+    def close(self) -> None:
+        """Threads end, those that are busy as soon as they can."""
+        self._closed = True
+        while self._free:
+            self._free.pop().put(None)
+
+    def _hire(self) -> SimpleQueue[_Call | None]:
+        inbox: SimpleQueue[_Call | None] = SimpleQueue()
+        threading.Thread(target=self._work, args=(inbox,), name=self._name, daemon=True).start()
+        return inbox
+
+    def _work(self, inbox: SimpleQueue[_Call | None]) -> None:
+        while not self._closed and (call := inbox.get()) is not None:
+            function, loop, answer = call
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = function()
+            except StopIteration as stop:  # no future can hold one
+                error = RuntimeError(f"it raised {stop!r}")
+            except BaseException as raised:  # noqa: BLE001 - told to the caller, whatever it is
+                error = raised
+            self._free.append(inbox)
+            try:
+                loop.call_soon_threadsafe(_tell, answer, result, error)
+            except RuntimeError:  # the loop is closed: nobody waits for the answer
+                return
+
+
+def _tell(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if answer.done():  # the call was given up
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)

@@ -1,0 +1,224 @@
+"""Handlers and stages that do what nobody expects: every record still ends its attempt, and the worker lives."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from esclusa import App, Attempt, Backoff, Lifecycle, Move, Outcome, Permanent, Record, To
+from esclusa.engine.operate import Operator
+from esclusa.engine.scheduler import Scheduler
+from esclusa.model.books import DeadLetter
+from esclusa.model.record import Ref
+
+
+class Piece(Record, table="pieces", key="name"):
+    name: str
+    lifecycle = Lifecycle("""
+        new -> busy -> done
+        busy -> new | bad
+        bad -> new
+    """)
+
+
+def pipeline(handler: Any, **options: Any) -> App:
+    app = App("try")
+    options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=2, base=0, jitter=0)} | options
+    app.stage(Piece, name="work", **options)(handler)
+    return app
+
+
+@asynccontextmanager
+async def serving(engine: Any) -> Any:
+    scheduler = Scheduler(engine)
+    task = asyncio.create_task(scheduler.serve())
+    try:
+        yield scheduler
+    finally:
+        scheduler.stop()
+        await asyncio.wait_for(task, 20)
+
+
+def error(made: BaseException) -> Callable[[], None]:
+    def fail() -> None:
+        raise made
+
+    return fail
+
+
+async def cancelled() -> None:
+    inner = asyncio.get_running_loop().create_future()
+    inner.cancel()
+    await inner
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("nothing to say")
+
+
+ODD: dict[str, tuple[Callable[[], Any], str]] = {
+    "exits": (error(SystemExit(3)), "system_exit"),
+    "interrupts": (error(KeyboardInterrupt()), "keyboard_interrupt"),
+    "stops": (lambda: next(iter(())), "runtime_error"),
+    "groups": (error(BaseExceptionGroup("several", [KeyError("k"), KeyboardInterrupt()])), "base_exception_group"),
+    "one": (error(ExceptionGroup("one", [TimeoutError("slow")])), "timeout"),
+    "unstorable": (error(ValueError("nul \0 and half a pair \ud800")), "value_error"),
+    "mute": (error(Mute()), "attribute_error"),
+}
+
+
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+async def test_whatever_a_handler_raises_is_an_error_of_its_record_alone(new_engine: Any, plain: bool) -> None:
+    def act(piece: Piece, at: Attempt) -> Outcome:
+        if piece.name in ODD:
+            ODD[piece.name][0]()
+        return To("done")
+
+    async def act_async(piece: Piece, at: Attempt) -> Outcome:
+        if piece.name == "cancels":
+            await cancelled()
+        return act(piece, at)
+
+    engine = await new_engine(pipeline(act if plain else act_async, every="1h"))
+    names = [*ODD, "fine", *([] if plain else ["cancels"])]
+    await engine.records.insert([Piece(name=name) for name in names])
+    for _ in range(2):
+        await asyncio.wait_for(engine.run_cycle("try.work"), 20)
+    found = {p.name: p async for p in engine.records.each(Piece)}
+    assert found.pop("fine").status == "done"
+    assert {p.status for p in found.values()} == {"bad"}
+    types = {name: p.last_error["type"] for name, p in found.items()}
+    assert types == {name: type for name, (_, type) in ODD.items()} | ({} if plain else {"cancels": "cancelled_error"})
+    assert {p.leased_by for p in found.values()} == {None}
+
+
+async def test_a_group_of_one_means_what_its_error_means(new_engine: Any) -> None:
+    async def work(piece: Piece, at: Attempt) -> Outcome:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(refuse())
+        return To("done")
+
+    async def refuse() -> None:
+        raise Permanent("never", type="refused")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    await engine.records.insert([Piece(name="a")])
+    await engine.run_cycle("try.work")
+    piece = await engine.records.get(Piece, "a")
+    assert (piece.status, piece.attempts, piece.last_error["type"]) == ("bad", 1, "refused")
+
+
+async def test_a_plain_function_around_a_coroutine_is_a_handler(new_engine: Any) -> None:
+    async def inner(piece: Piece, at: Attempt) -> Outcome:
+        return To("done")
+
+    def outer(piece: Piece, at: Attempt) -> Any:  # as a decorator makes it
+        return inner(piece, at)
+
+    engine = await new_engine(pipeline(outer, every="1h"))
+    await engine.records.insert([Piece(name="a")])
+    await engine.run_cycle("try.work")
+    assert (await engine.records.get(Piece, "a")).status == "done"
+
+
+async def test_a_thread_that_hangs_takes_nobodys_place(new_engine: Any) -> None:
+    free = threading.Event()
+
+    def work(piece: Piece, at: Attempt) -> Outcome:
+        if piece.name == "hangs":
+            free.wait(60)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h", concurrency=1, timeout=0.5, order="name"))
+    await engine.records.insert([Piece(name=name) for name in ("hangs", "next", "third")])
+    try:
+        await asyncio.wait_for(engine.run_cycle("try.work"), 20)
+    finally:
+        free.set()
+    found = {p.name: (p.status, p.attempts) async for p in engine.records.each(Piece)}
+    assert found == {"hangs": ("new", 1), "next": ("done", 1), "third": ("done", 1)}
+
+
+def _broken(piece: Piece) -> Any:
+    raise ZeroDivisionError("no letter")
+
+
+ENDS: dict[str, dict[str, Any]] = {
+    "a letter that fails": {"letter": _broken},
+    "effects that fail": {"on_exhausted": _broken},
+    "effects that are rejected": {"on_exhausted": lambda piece: [Move(Piece, "nobody", "done")]},
+}
+
+
+@pytest.mark.promise(1, 4)
+@pytest.mark.parametrize("ends", list(ENDS))
+async def test_what_cannot_end_waits_and_its_handler_is_not_called_again(new_engine: Any, ends: str) -> None:
+    calls: list[str] = []
+
+    async def work(piece: Piece, at: Attempt) -> Outcome:
+        calls.append(piece.name)
+        raise Permanent("refused", type="refused")
+
+    policy = Backoff(tries=3, base=1, cap="10m")
+    engine = await new_engine(pipeline(work, every="1h", retry=policy, **ENDS[ends]))
+    await engine.records.insert([Piece(name="a")])
+    await asyncio.wait_for(engine.run_cycle("try.work"), 20)
+    piece = await engine.records.get(Piece, "a")
+    assert (piece.status, piece.attempts, piece.leased_by, piece.last_error["type"]) == ("new", 3, None, "refused")
+    step = (await engine.store.history(Ref(Piece.kind, "a")))[-1]
+    assert step.reason.startswith("it cannot end, will be tried again: ")
+
+    mended = await new_engine(pipeline(work, every="1h", retry=policy), offset=601)
+    await mended.run_cycle("try.work")
+    piece = await mended.records.get(Piece, "a")
+    assert (piece.status, piece.last_error["type"], calls) == ("bad", "refused", ["a"])
+    letter = await mended.records.first(DeadLetter, {"record_id": "a"})
+    assert (letter.error_type, letter.error_message) == ("refused", "refused")
+
+
+async def test_a_paused_cycle_claims_nothing_more_however_much_is_due(new_engine: Any) -> None:
+    handled: list[str] = []
+
+    async def work(piece: Piece, at: Attempt) -> Outcome:
+        handled.append(piece.name)
+        await asyncio.sleep(0.02)
+        return To("done")
+
+    def pieces(name: str) -> Iterator[Piece]:
+        return (Piece(name=f"{name}{n}") for n in range(300))
+
+    engine = await new_engine(pipeline(work, concurrency=1), poll=0.2)
+    await engine.records.insert(list(pieces("a")))
+    async with serving(engine):
+        while not handled:
+            await asyncio.sleep(0.01)
+        await Operator(engine, "ana").pause("try.work", "stop that")
+        before = await engine.records.count(Piece, {"status": "new"})
+        await engine.records.insert(list(pieces("b")))  # the worker hears it, and goes on resting
+        await asyncio.sleep(1)
+        assert (await engine.records.count(Piece, {"status": "new"}))[0] >= 300 + before[0] - 50  # what it had claimed ahead
+        told = len(handled)
+        await asyncio.sleep(0.5)
+        assert len(handled) == told
+        await Operator(engine, "ana").resume("try.work")
+        while len(handled) == told:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_worker_that_starts_while_its_cycle_is_paused_claims_nothing(new_engine: Any) -> None:
+    async def work(piece: Piece, at: Attempt) -> Outcome:
+        return To("done")
+
+    engine = await new_engine(pipeline(work))
+    await Operator(engine, "ana").pause("try.work")
+    await engine.records.insert([Piece(name="a")])
+    async with serving(engine):
+        await asyncio.sleep(0.5)
+    assert (await engine.records.get(Piece, "a")).status == "new"
