@@ -18,6 +18,7 @@ from pydantic_core import core_schema
 
 from esclusa.artifacts import open_artifacts
 from esclusa.loading import BUILT_IN, NoPipeline, load_app
+from esclusa.model.books import BOOKS
 from esclusa.model.errors import DeclarationError, SettingsError
 from esclusa.model.options import Option, option, options_of
 from esclusa.model.pipeline import App, Plan
@@ -335,6 +336,7 @@ class _Reader:
     def plans(self, names: tuple[str, ...], apps: Callable[[str], App]) -> tuple[Plan, ...]:
         source = self.sources.get("pipelines", "ESCLUSA_PIPELINES")
         plans: dict[str, Plan] = {}
+        owners = {book.kind.table.lower(): "the house" for book in BOOKS}
         for written in names:
             try:
                 app = apps(written)
@@ -347,9 +349,15 @@ class _Reader:
             settings = self.fill(app.settings, options_of(app.settings, app.name), self._table(app.name), f"{app.name}.")
             if settings is not None:
                 try:
-                    plans[app.name] = app.bind(settings)
+                    plan = plans[app.name] = app.bind(settings)
                 except DeclarationError as error:
                     self.faults += [f"{source}: {written!r}: {fault}" for fault in error.faults]
+                    continue
+                for kind in plan.kinds:
+                    ours = kind.table.lower().startswith("esclusa_")
+                    owner = owners.setdefault(kind.table.lower(), "the house" if ours else app.name)
+                    if owner != app.name:
+                        self.faults.append(f"{source}: {written!r}: record {kind.name}: the table {kind.table} is used by {owner} already")
         return tuple(plans.values())
 
     def _table(self, name: str) -> Mapping[str, Any]:

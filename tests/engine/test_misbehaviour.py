@@ -146,6 +146,20 @@ async def test_a_thread_that_hangs_takes_nobodys_place(new_engine: Any) -> None:
     assert found == {"hangs": ("new", 1), "next": ("done", 1), "third": ("done", 1)}
 
 
+async def test_a_lease_of_a_stage_that_is_shorter_than_the_house_is_renewed_in_time(new_engine: Any) -> None:
+    async def work(piece: Piece, at: Attempt) -> Outcome:
+        await asyncio.sleep(3)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, lease=1), lease=60)
+    other = await new_engine(pipeline(work, lease=1), lease=60)
+    await engine.records.insert([Piece(name="a")])
+    async with serving(engine), serving(other), asyncio.timeout(15):
+        while (await engine.records.get(Piece, "a")).status != "done":
+            await asyncio.sleep(0.05)
+    assert (await engine.records.get(Piece, "a")).fence == 1
+
+
 def _broken(piece: Piece) -> Any:
     raise ZeroDivisionError("no letter")
 

@@ -185,7 +185,7 @@ def test_the_last_attempt_exhausts_with_a_dead_letter(ending: Ending) -> None:
 
 
 def test_permanent_errors_end_at_once() -> None:
-    named = replace(STAGE, retry=replace(PLAIN, permanent=("not_found",)))
+    named = replace(STAGE, retry=replace(PLAIN, permanent="not_found"))
     for ending, using in (
         (Retry("no", permanent=True), STAGE),
         (Raised(Permanent("no")), STAGE),

@@ -160,6 +160,10 @@ def declare(body: dict[str, Any], **options: Any) -> type[Record]:
         ({"media_status": str, "lifecycle": LIFE}, {"track": track(prefix="media_")}, "column media_status is both"),
         ({"a": str, "lifecycle": LIFE}, {"columns": {"a": "due_at"}}, "column due_at is both"),
         ({"a": str, "b": str, "lifecycle": LIFE}, {"columns": {"b": "a"}}, "column a"),
+        ({"a": str, "A": str, "lifecycle": LIFE}, {}, "column A is named for two of its fields"),
+        ({"kind": str, "lifecycle": LIFE}, {}, "field kind belongs to every record"),
+        ({"a": str, "lifecycle": LIFE}, {"tabel": "x"}, "tabel= is no option of a record"),
+        ({"a": str, "lifecycle": LIFE}, {"table": None, "tabel": "x"}, "tabel= is no option of a record"),
     ],
 )
 def test_a_wrong_record_is_refused_where_it_is_declared(body: dict[str, Any], options: dict[str, Any], fault: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from conformance.kinds import Job, Note, stage
 from pydantic import BaseModel
 
-from esclusa import App, Backoff, Budget, Window, not_null
+from esclusa import App, Backoff, Budget, Lifecycle, Record, To, Window, not_null
 from esclusa.model.errors import DeclarationError
 from esclusa.model.schedule import Always, Every, OnCall
 
@@ -31,8 +31,14 @@ async def handler(record: Any, at: Any) -> None:
         ({"exhausted": None}, "it has no exhausted state"),
         ({"hold": None, "exhausted": "failed"}, "needs the move pending -> failed, which is not declared"),
         ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": "3"}, "concurrency must be a whole number, 1 or more, not '3'"),
         ({"batch": 0}, "batch"),
+        ({"batch": 1.5}, "batch must be a whole number, 1 or more, not 1.5"),
         ({"cost": -1}, "cost"),
+        ({"retry": 3}, "retry must be a Backoff, such as Backoff(tries=5), not 3"),
+        ({"budget": "calls"}, "budget must be a Budget"),
+        ({"timeout": 0}, "timeout must be more than 0"),
+        ({"lease": 0}, "lease must be more than 0"),
         ({"timeout": "soon"}, "timeout"),
         ({"lease": "soon"}, "lease"),
         ({"order": "nope"}, "cannot be ordered by nope"),
@@ -116,3 +122,27 @@ def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
         twice.stage(Job, take="pending", hold="working", exhausted="failed")(handler)
     with pytest.raises(DeclarationError, match="two stages are called handler"):
         twice.bind(twice.settings())
+    with pytest.raises(DeclarationError, match="'a/b' is not the name of a cycle"):
+        App("x").cycle(name="a/b")(handler)
+    with pytest.raises(DeclarationError, match=r"'<lambda>' is not the name of a stage .*; say name="):
+        App("x").stage(Job, take="pending", hold="working", exhausted="failed")(lambda record, at: None)
+
+
+def test_two_records_of_one_table_are_refused() -> None:
+    class Other(Record, table=Job.kind.table.upper()):
+        lifecycle = Job.lifecycle
+
+    app = App("x", records=[Job, Other])
+    with pytest.raises(DeclarationError, match=f"two records have the table {Job.kind.table}"):
+        app.bind(app.settings())
+
+
+def test_a_field_that_a_handler_could_not_set_is_refused() -> None:
+    class Why(Record, table="whys"):
+        reason: str = ""
+        state: str = ""
+        lifecycle = Lifecycle("new -> done")
+
+    with pytest.raises(DeclarationError, match=r"field reason: To\(…, reason=…\) means something else"):
+        App("x").stage(Why, take="new", retry=Backoff(tries=None))(handler)
+    assert To("done", state="CA").fields == {"state": "CA"}

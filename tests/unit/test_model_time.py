@@ -183,6 +183,8 @@ def test_windows_follow_each_other_without_gap(now: datetime, zone: str, per: st
     [
         ((), "no window"),
         ((Window("day", -1),), "0 or more"),
+        ((Window("day", 1.5),), "whole number"),  # type: ignore[arg-type]
+        ((Window("fortnight", 1),), "'fortnight' is no window; there are second"),  # type: ignore[arg-type]
         ((Window("day", 1, "Mars/Base"),), "time zone"),
         ((Window("day", 1), Window("day", 2)), "two windows"),
     ],

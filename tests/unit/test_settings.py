@@ -210,6 +210,23 @@ def test_two_pipelines_of_one_name() -> None:
     assert faults == ["ESCLUSA_PIPELINES: 'post': the name post is taken"]
 
 
+SHARED = """
+from esclusa import App, Lifecycle, Record
+class {name}(Record, table="{table}"):
+    lifecycle = Lifecycle("new -> done")
+app = App("{pipeline}", records=[{name}])
+"""
+
+
+def test_a_table_belongs_to_one_pipeline(empty_folder: Path) -> None:
+    for name, table, pipeline in (("One", "people", "first"), ("Two", "People", "second"), ("Three", "worker_runs", "third")):
+        (empty_folder / f"{pipeline}.py").write_text(SHARED.format(name=name, table=table, pipeline=pipeline))
+    assert faults_of(environ={"ESCLUSA_PIPELINES": "first.py,second.py,third.py"}) == [
+        "ESCLUSA_PIPELINES: 'second.py': record Two: the table People is used by first already",
+        "ESCLUSA_PIPELINES: 'third.py': record Three: the table worker_runs is used by the house already",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

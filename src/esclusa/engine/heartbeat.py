@@ -72,7 +72,7 @@ class Heartbeat:
 
     async def _loop(self) -> None:
         engine = self._engine
-        beat = min(engine.options.lease / 6, 10.0)
+        beat = min(*(engine.lease_of(stage) / 6 for stage in engine.all_stages), engine.options.lease / 6, 10.0)
         while True:
             await asyncio.sleep(beat)
             try:

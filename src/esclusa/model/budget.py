@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, get_args
 from zoneinfo import ZoneInfo
 
 from esclusa.model.errors import DeclarationError, EsclusaError
@@ -55,12 +55,14 @@ class Budget:
     def __init__(self, name: str, *windows: Window) -> None:
         faults = [] if windows else ["it has no window"]
         for window in windows:
-            if window.limit < 0:
-                faults.append(f"its limit per {window.per} is {window.limit}; it must be 0 or more")
+            if window.per not in get_args(Per):
+                faults.append(f"{window.per!r} is no window; there are {', '.join(get_args(Per))}")
+            if not isinstance(window.limit, int) or window.limit < 0:
+                faults.append(f"its limit per {window.per} is {window.limit!r}; it must be a whole number, 0 or more")
             try:
                 ZoneInfo(window.timezone)
             except (KeyError, ValueError, OSError):
-                faults.append(f"{window.timezone!r} is not a time zone name")
+                faults.append(f"{window.timezone!r} is not a time zone name such as America/Santiago")
         if len({w.per for w in windows}) != len(windows):
             faults.append("it has two windows of the same length")
         if faults:

@@ -31,6 +31,7 @@ class To:
     def __init__(
         self,
         state: str,
+        /,
         *,
         also: Sequence[Effect] = (),
         after: str | float | timedelta = 0,
@@ -63,6 +64,7 @@ class Retry:
     def __init__(
         self,
         error: str | BaseException,
+        /,
         *,
         after: str | float | timedelta | None = None,
         type: str | None = None,
@@ -93,7 +95,7 @@ class Wait:
     attempts: int | None
     fields: Mapping[str, Any]
 
-    def __init__(self, when: datetime | str | float | timedelta, reason: str, *, attempts: int | None = None, **fields: Any) -> None:
+    def __init__(self, when: datetime | str | float | timedelta, /, reason: str, *, attempts: int | None = None, **fields: Any) -> None:
         moment = when if isinstance(when, datetime) else None
         if moment is not None and moment.tzinfo is None:
             raise ValueError("Wait: the time needs its zone")
@@ -103,5 +105,8 @@ class Wait:
         self.attempts = attempts
         self.fields = fields
 
+
+OPTIONS = ("also", "after", "reason", "fault")
+"""What ``To`` takes by name that is no field of the record."""
 
 Outcome: TypeAlias = To | Retry | Wait

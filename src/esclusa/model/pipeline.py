@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ FromSettings = Callable[[Any], T]
 FUNCTIONS = frozenset({"handler", "letter", "on_exhausted"})
 """Options of a stage that are functions themselves, not functions of the settings."""
 
+_SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,60}\Z")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
 
 
@@ -128,7 +130,7 @@ class App:
         """
 
         def declare(handler: F) -> F:
-            slug = name or handler.__name__.replace("_", "-")
+            slug = _slug(handler, name)
             options: dict[str, Any] = dict(  # noqa: C408
                 handler=handler, take=take, hold=hold, exhausted=exhausted, retry_to=retry_to, where=where, order=order, retry=retry,
                 concurrency=concurrency, batch=batch, budget=budget, cost=cost, timeout=timeout, lease=lease, letter=letter,
@@ -136,6 +138,7 @@ class App:
             )  # fmt: skip
             if not any(callable(v) for k, v in options.items() if k not in FUNCTIONS):
                 make_stage(f"{self.name}.{slug}", record.kind, **options)  # faults are told where they are declared
+            self._refuse_name(slug, "stage")
             self._stages.append((slug, record, options))
             if cycle:
                 options = {
@@ -170,7 +173,8 @@ class App:
         """Declare a cycle with a function of its own: ``async def ingest(run)``. ``alone``: one at a time in the cluster."""
 
         def declare(function: F) -> F:
-            slug = name or function.__name__.replace("_", "-")
+            slug = _slug(function, name)
+            self._refuse_name(slug, "cycle")
             schedule = schedules.OnCall() if every is None else every
             options = {
                 "every": schedule,
@@ -215,7 +219,8 @@ class App:
         """
 
         def declare(look: Look) -> Look:
-            slug = name or getattr(look, "__name__", "view").replace("_", "-")
+            slug = _slug(look, name)
+            self._refuse_name(slug, "view")
             if any(view.name == f"{self.name}.{slug}" for view in self.views):
                 raise DeclarationError(f"pipeline {self.name}", [f"two views are called {slug}"])
             kind = None if of is None else of.kind
@@ -223,6 +228,10 @@ class App:
             return look
 
         return declare
+
+    def _refuse_name(self, slug: str, what: str) -> None:
+        if not _SLUG.match(slug):
+            raise DeclarationError(f"pipeline {self.name}", [f"{slug!r} is not the name of a {what} (letters, digits and -); say name=…"])
 
     def lifespan(self, opener: Callable[[Any], AbstractAsyncContextManager[Any]]) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
         """Declare what lives as long as the process does (an HTTP session, a client); handlers see it as ``at.context``."""
@@ -269,6 +278,8 @@ class App:
                 cycles[slug] = self._bind_cycle(slug, options, stages, settings)
             except DeclarationError as error:
                 faults += [f"cycle {slug}: {fault}" for fault in error.faults]
+        tables = Counter(record.kind.table.lower() for record in dict.fromkeys(self.records))
+        faults += [f"two records have the table {table}" for table, count in tables.items() if count > 1]
         parts: list[Stage] = []
         for slug, where in self._parts:
             if slug not in stages:
@@ -281,7 +292,7 @@ class App:
                 faults.append(f"parts of {slug}: {error}")
         if faults:
             raise DeclarationError(f"pipeline {self.name}", faults)
-        kinds = dict.fromkeys([r.kind for r in self.records] + [s.kind for s in stages.values()])
+        kinds = dict.fromkeys(r.kind for r in self.records)
         budgets = {b.name: b for b in (_resolve(b, settings) for b in self.budgets)}
         budgets |= {s.budget.name: s.budget for s in stages.values() if s.budget is not None}
         return Plan(
@@ -299,6 +310,10 @@ class App:
             eager=options["eager"], counters=options["counters"],
             alert_rate=_resolve(options["alert_rate"], settings), alert_min=_resolve(options["alert_min"], settings),
         )  # fmt: skip
+
+
+def _slug(function: Callable[..., Any], name: str | None) -> str:
+    return name or getattr(function, "__name__", "").strip("_").replace("_", "-")
 
 
 def _resolve(value: Any, settings: BaseModel) -> Any:

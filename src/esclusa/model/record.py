@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -203,13 +204,16 @@ class Record(BaseModel):
         adopt: Mapping[str, Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
+        super().__pydantic_init_subclass__()
+        unknown = [f"{name}= is no option of a record" for name in kwargs]
         if table is None:  # a base class of one's own, without a table
+            if unknown:
+                raise DeclarationError(f"record {cls.__name__}", unknown)
             return
         key = (key,) if isinstance(key, str) else tuple(key)
         columns = columns or {}
         tracked = track or declared.track()
-        faults = _faults_of(cls, table, key, columns, id, index, within)
+        faults = unknown + _faults_of(cls, table, key, columns, id, index, within)
         fields = []
         for name, info in cls.model_fields.items():
             if name in Record.model_fields:
@@ -223,7 +227,8 @@ class Record(BaseModel):
                 faults.append(f"field {name}: {column!r} is not a column name")
             fields.append(Field(name, column, kind_of, nullable))
         business = [f.column for f in fields] + [id]
-        faults += [f"column {c} is named for two of its fields" for c in sorted({c for c in business if business.count(c) > 1})]
+        alike = Counter(c.lower() for c in business)  # to SQLite, Name and name are one
+        faults += [f"column {c} is named for two of its fields" for c in sorted({c for c in business if alike[c.lower()] > 1})]
         faults += [
             f"column {c} is both a business column and the tracking value {n}"
             for n, c in tracked.columns.items()
@@ -262,6 +267,9 @@ class Record(BaseModel):
     def but(self, **fields: Any) -> Self:
         """A copy with these fields changed."""
         return self.model_copy(update=fields)
+
+
+_OWN = ("kind", "lifecycle", "ref", "but", "checked")
 
 
 def _adopted(kind: Kind, adopt: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
@@ -303,6 +311,11 @@ def _faults_of(
     ]
     if within is not None and within not in known:
         faults.append(f"within names {within}, which is not one of its fields")
+    faults += [
+        f"field {name} belongs to every record; name it otherwise, and its column with columns={{…: {name!r}}}"
+        for name in _OWN
+        if name in known
+    ]
     redefined = [n for n in cls.__annotations__ if n in Record.model_fields and n != "created_at"]
     faults += [f"field {name} belongs to the tracking; name the business field otherwise" for name in redefined]
     return faults

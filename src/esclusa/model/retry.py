@@ -28,7 +28,7 @@ class Backoff:
     factor: float = 2.0
     cap: float | str = 3600.0
     jitter: float = 0.1
-    permanent: frozenset[str] | tuple[str, ...] = frozenset()
+    permanent: frozenset[str] | tuple[str, ...] | str = frozenset()
     by_type: Mapping[str, Backoff] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class Backoff:
             faults.append(f"jitter must be between 0 and 1, not {self.jitter}")
         if faults:
             raise DeclarationError("Backoff", faults)
-        object.__setattr__(self, "permanent", frozenset(self.permanent))
+        object.__setattr__(self, "permanent", frozenset([self.permanent] if isinstance(self.permanent, str) else self.permanent))
 
     def delay(self, attempt: int, rng: Random) -> float:
         """Seconds to wait after attempt ``attempt`` (1 is the first)."""

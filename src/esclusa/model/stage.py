@@ -12,6 +12,7 @@ from esclusa.model import duration
 from esclusa.model.budget import Budget
 from esclusa.model.effects import Effect
 from esclusa.model.errors import BadQuery, DeclarationError
+from esclusa.model.outcome import OPTIONS
 from esclusa.model.query import Cond, Order, Where, conditions
 from esclusa.model.record import Kind
 from esclusa.model.retry import Backoff
@@ -97,21 +98,24 @@ def make_stage(  # noqa: C901 - one check per option
     for role, state in [*(("take", t) for t in takes), ("hold", hold), ("exhausted", exhausted), ("retry_to", retry_to)]:
         if state is not None and state not in life.states:
             faults.append(f"{role}={state!r} is not a state of {kind.table} ({', '.join(life.states)})")
-    if not faults:
+    if not _is(policy, Backoff):
+        faults.append(f"retry must be a Backoff, such as Backoff(tries=5), not {policy!r}")
+    elif not faults:
         faults = _stage_faults(kind, takes, hold, back, exhausted, policy)
-    if concurrency < 1:
-        faults.append(f"concurrency must be 1 or more, not {concurrency}")
-    if batch is not None and batch < 1:
-        faults.append(f"batch must be 1 or more, not {batch}")
-    if cost < 0:
-        faults.append(f"cost must be 0 or more, not {cost}")
+    for label, number, least in (("concurrency", concurrency, 1), ("batch", batch, 1), ("cost", cost, 0)):
+        if number is not None and (not _is(number, int) or _is(number, bool) or number < least):
+            faults.append(f"{label} must be a whole number, {least} or more, not {number!r}")
+    if budget is not None and not _is(budget, Budget):
+        faults.append(f"budget must be a Budget, such as Budget('calls', Window('day', 100)), not {budget!r}")
     seconds: dict[str, float | None] = {"timeout": None, "lease": None}
     for label, value in (("timeout", timeout), ("lease", lease)):
         if value is not None:
             try:
                 seconds[label] = duration.seconds(value)
-            except ValueError as error:
-                faults.append(f"{label}: {error}")
+            except (ValueError, AttributeError):
+                faults.append(f"{label}: {value!r} is not {duration.type_hint}")
+            if seconds[label] == 0:
+                faults.append(f"{label} must be more than 0")
     names = (order,) if isinstance(order, str) else tuple(order)
     orders = tuple(Order(n.removeprefix("-"), n.startswith("-")) for n in names)
     faults += [f"{kind.table} cannot be ordered by {o.field}" for o in orders if kind.types.get(o.field) in (None, "json", "bytes")]
@@ -134,7 +138,11 @@ def make_stage(  # noqa: C901 - one check per option
 
 def _stage_faults(kind: Kind, takes: tuple[str, ...], hold: str | None, back: str, exhausted: str | None, policy: Backoff) -> list[str]:
     life = kind.lifecycle
-    faults = []
+    faults = [
+        f"field {name}: To(…, {name}=…) means something else than a field; name it otherwise, and its column with columns={{…: {name!r}}}"
+        for name in OPTIONS
+        if name in kind.by_name
+    ]
     if hold is not None:
         faults += [f"take={t!r}, hold={hold!r}: the move {t} -> {hold} is not declared" for t in takes if not life.allows(t, hold)]
         if hold in takes:
@@ -155,6 +163,11 @@ def _stage_faults(kind: Kind, takes: tuple[str, ...], hold: str | None, back: st
     if exhausted is not None and exhausted in takes:
         faults.append(f"exhausted={exhausted!r} is one of the states it takes")
     return faults
+
+
+def _is(value: object, type: type) -> bool:
+    """Whether a pipeline said what the type checker would have asked for."""
+    return isinstance(value, type)
 
 
 def _takes_arguments(handler: Handler) -> bool:
