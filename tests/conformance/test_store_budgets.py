@@ -144,6 +144,15 @@ async def test_it_is_known_who_spent_it(store: Any) -> None:
 
 
 @pytest.mark.usefixtures("clock")
+async def test_what_the_provider_bars_is_told_until_it_is_over(store: Any) -> None:
+    until = await store.now() + timedelta(seconds=30)
+    await store.observe(BOTH, "minute", until=until)
+    assert {use.barred for use in await store.usage(BOTH)} == {until}
+    advance(store, seconds=31)
+    assert {use.barred for use in await store.usage(BOTH)} == {None}
+
+
+@pytest.mark.usefixtures("clock")
 async def test_the_provider_knows_better(store: Any) -> None:
     await store.spend(DAY, 2, "a")
     await store.observe(DAY, "day", used=6)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from esclusa import Add, App, Attempt, Backoff, Budget, Lifecycle, Move, Outcome, Record, RunContext, To, Wait, Window
+from esclusa.engine.insight import Insight
 from esclusa.engine.operate import Operator
 from esclusa.model.errors import AlreadyRunning, SettingsError
 
@@ -55,6 +56,22 @@ async def test_effects_of_the_exhausted_state_come_however_it_is_reached(new_eng
     await engine.run_cycle("try.work")
     parents = [await engine.records.get(Parent, name) for name in "pq"]
     assert [(p.status, p.lost) for p in parents] == [("waiting", 1), ("waiting", 1)]
+
+
+async def test_why_says_what_it_waits_for(new_engine: Any) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        await at.spend(BUDGET, 11 if child.name == "spends" else 0)
+        return Wait("3d", "it is published on Thursday")
+
+    engine = await new_engine(pipeline(work, every="1h", budget=BUDGET))
+    await engine.records.insert([Child(name="waits", parent="p"), Child(name="spends", parent="p")])
+    await engine.run_cycle("try.work")
+    insight = Insight(engine)
+    said = {name: (await insight.why("offspring", name)).reasons[0].text for name in ("waits", "spends")}
+    assert said["waits"].endswith(": it is published on Thursday")
+    assert ": budget calls is empty until " in said["spends"]
+    await engine.store.observe(BUDGET, "day", until=engine.clock.now() + timedelta(minutes=5))
+    assert any("gives nothing before" in r.text for r in (await insight.why("offspring", "waits")).reasons)
 
 
 async def test_a_pipeline_that_lacks_a_setting_does_not_run(new_engine: Any) -> None:

@@ -172,6 +172,15 @@ def test_a_wrong_record_is_refused_where_it_is_declared(body: dict[str, Any], op
     assert any(fault in f for f in caught.value.faults), caught.value.faults
 
 
+def test_bytes_are_shown_as_base64() -> None:
+    class Blob(Record, table="blobs"):
+        body: bytes
+        lifecycle = LIFE
+
+    shown = Blob.kind.as_json(Blob(body=b"\x00\xff"))
+    assert shown["body"] == "AP8="
+
+
 def test_all_faults_of_a_record_are_told_at_once() -> None:
     with pytest.raises(DeclarationError) as caught:
         declare({"a": str}, table="bad name", key=("zz",))

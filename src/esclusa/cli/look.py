@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,8 @@ from esclusa.cli.session import Session
 from esclusa.model.query import parse_filter
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from esclusa.house import House
     from esclusa.model.query import Page
     from esclusa.model.record import Record
@@ -147,14 +148,14 @@ def _said(step: Any) -> str:
 @click.pass_obj
 def why(session: Session, table: str, id: str) -> None:
     """Why a record is not moving, and when it can."""
-    answer = session.look(lambda house: house.insight.why(table, id))
+    answer, now = session.look_now(lambda house: house.insight.why(table, id))
 
     def draw(screen: Screen) -> None:
         screen.line(f"{table} {id} is {answer.state}.", "bold")
         for reason in answer.reasons:
             screen.line(f"  - {text_of(reason.text)}")
         if answer.next:
-            screen.line(f"It can move {ago(answer.next, datetime.now(UTC))}, at {moment(answer.next)} UTC.")
+            screen.line(f"It can move {ago(answer.next, now)}, at {moment(answer.next)} UTC.")
 
     session.show(answer.answer(), draw)
 
@@ -181,18 +182,22 @@ def graph(session: Session, table: str, mermaid: bool) -> None:
 @click.pass_obj
 def budgets(session: Session) -> None:
     """What is spent and left of each budget, when it resets, and who spent it."""
-    answer = session.look(lambda house: house.insight.budgets())
-    now = datetime.now(UTC)
+    answer, now = session.look_now(lambda house: house.insight.budgets())
 
     def draw(screen: Screen) -> None:
         rows = [
-            (b["budget"], w["per"], w["used"], w["limit"], w["left"], ago(w["reset"], now), _named(w["spenders"]))
+            (b["budget"], w["per"], w["used"], w["limit"], 0 if w["barred"] else w["left"], _reset(w, now), _named(w["spenders"]))
             for b in answer
             for w in b["windows"]
         ]
         screen.table(["BUDGET", "PER", ">SPENT", ">LIMIT", ">LEFT", "RESETS", "BY"], rows, empty="no budgets are declared")
 
     session.show({"items": answer, "next": None}, draw)
+
+
+def _reset(window: dict[str, Any], now: datetime) -> str:
+    barred = window["barred"]
+    return f"{ago(barred, now)} (says the provider)" if barred else ago(window["reset"], now)
 
 
 @click.command(cls=Command)
@@ -202,8 +207,7 @@ def cycles(session: Session, books: bool) -> None:
     """Every cycle: its schedule, its state, its last run and the next."""
     from esclusa.cli.glance import CYCLES, cycle_rows
 
-    answer = session.look(lambda house: house.insight.cycles(books=books))
-    now = datetime.now(UTC)
+    answer, now = session.look_now(lambda house: house.insight.cycles(books=books))
     session.show(
         {"items": answer, "next": None}, lambda s: s.table(CYCLES, cycle_rows(answer, now), empty="no cycles; set ESCLUSA_PIPELINES")
     )
@@ -266,8 +270,8 @@ def alerts(session: Session, limit: int, after: str | None) -> None:
 @click.pass_obj
 def workers(session: Session, every: bool) -> None:
     """Worker processes."""
-    answer = [w for w in session.look(lambda house: house.insight.workers()) if every or w["alive"]]
-    now = datetime.now(UTC)
+    found, now = session.look_now(lambda house: house.insight.workers())
+    answer = [w for w in found if every or w["alive"]]
 
     def draw(screen: Screen) -> None:
         rows = [(w["id"], _state(w), w["host"], str(w["pid"]), w["version"], ago(w["started_at"], now)) for w in answer]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -39,8 +38,7 @@ def rates(session: Session, minutes: int) -> None:
 @click.pass_obj
 def leases(session: Session) -> None:
     """Records that are held now: by whom, until when."""
-    answer = session.look(lambda house: Outlook(house.engine).leases())
-    now = datetime.now(UTC)
+    answer, now = session.look_now(lambda house: Outlook(house.engine).leases())
 
     def draw(screen: Screen) -> None:
         rows = [(x["stage"], x["id"], x["worker"], x["attempt"], ago(x["until"], now), "orphan" if x["orphan"] else "") for x in answer]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -41,6 +42,8 @@ def _plain(value: Any) -> Any:
 
 def text_of(value: Any) -> str:
     """A value for people, on one line, with nothing in it that a terminal would obey."""
+    if isinstance(value, Enum):
+        value = value.value
     if value is None:
         return "-"
     if isinstance(value, bool):

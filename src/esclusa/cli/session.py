@@ -6,6 +6,7 @@ import asyncio
 import getpass
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -70,6 +71,14 @@ class Session:
                 return await ask(house)
 
         return asyncio.run(asked())
+
+    def look_now(self, ask: Callable[[House], Awaitable[T]]) -> tuple[T, datetime]:
+        """The same, with the store's time at which it was asked: what is said of times is reckoned from that."""
+
+        async def both(house: House) -> tuple[T, datetime]:
+            return await ask(house), house.engine.clock.now()
+
+        return self.look(both)
 
     def work(self, do: Callable[[House], Coroutine[Any, Any, T]]) -> T:
         """Open the house to handle records in it."""

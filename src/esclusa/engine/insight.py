@@ -86,7 +86,9 @@ class Insight:
         budgets = {s.budget.name: await engine.store.usage(s.budget) for s in stages if s.budget is not None}
         workers = await self.workers()
         alive = any(w["alive"] for w in workers)
-        return why(record, stages, cycles, cards, budgets, now=await engine.clock.sync(), workers_alive=alive)
+        steps = await engine.store.history(record.ref, 1, newest=True)
+        said = steps[-1].reason if steps and steps[-1].to == record.status else None
+        return why(record, stages, cycles, cards, budgets, now=await engine.clock.sync(), workers_alive=alive, said=said)
 
     # stages, cycles, runs
 

@@ -62,8 +62,9 @@ def why(
     *,
     now: datetime,
     workers_alive: bool,
+    said: str | None = None,
 ) -> Why:
-    """What a person should know. ``stages`` are those of the record's kind."""
+    """What a person should know. ``stages`` are those of the record's kind; ``said`` is the reason of its last step."""
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
         return _stuck(
@@ -77,7 +78,7 @@ def why(
     passing = [s for s in taking if matches(record.model_dump(), s.where)]
     if not passing:
         return Why(state, tuple(_filtered(record, s) for s in taking), None)
-    return _waiting(record, passing[0], cycles.get(passing[0].name), cards, budgets, now, workers_alive=workers_alive)
+    return _waiting(record, passing[0], cycles.get(passing[0].name), cards, budgets, now, workers_alive=workers_alive, said=said)
 
 
 def _stuck(_now: str, code: str, said: str, **values: Any) -> Why:
@@ -114,40 +115,54 @@ def _waiting(
     now: datetime,
     *,
     workers_alive: bool,
+    said: str | None,
 ) -> Why:
     reasons: list[Reason] = []
     due = record.due_at or now
     tries = f" of {stage.retry.tries}" if stage.retry.tries is not None else ""
     if record.leased_by is not None and due > now:
-        said = "it is held by {worker} until {due}, attempt {attempt}{tries}"
-        reasons.append(Reason("held", said, due, worker=record.leased_by, due=due, attempt=record.attempts, tries=tries))
+        text = "it is held by {worker} until {due}, attempt {attempt}{tries}"
+        reasons.append(Reason("held", text, due, worker=record.leased_by, due=due, attempt=record.attempts, tries=tries))
     elif record.leased_by is not None:
-        said = "the lease of {worker} ran out at {due}; the next claim takes it over"
-        reasons.append(Reason("orphan", said, now, worker=record.leased_by, due=due))
+        text = "the lease of {worker} ran out at {due}; the next claim takes it over"
+        reasons.append(Reason("orphan", text, now, worker=record.leased_by, due=due))
     elif due > now:
-        error = record.last_error or {}
-        if error and record.attempts:
-            said, cause = (
-                "it is not due until {due} after attempt {attempt}{tries} failed ({cause})",
-                f"{error['type']}: {error['message']}",
-            )
-            reasons.append(Reason("not_due", said, due, due=due, attempt=record.attempts, tries=tries, cause=cause))
-        else:
-            reasons.append(Reason("not_due", "it is not due until {due}", due, due=due))
+        reasons.append(_not_due(record, stage, due, tries, said))
     if cycle is not None:
         reasons += _cycle_reasons(cycle, cards.get(cycle.name), now)
     if stage.budget is not None:
-        for window in budgets.get(stage.budget.name, ()):
-            if window.left < stage.cost:
-                said = "budget {budget} is empty until {reset} ({used} of {limit} per {per})"
-                use = {"budget": window.budget, "reset": window.reset, "used": window.used, "limit": window.limit, "per": window.per}
-                reasons.append(Reason("budget", said, window.reset, **use))
+        reasons += _budget_reasons(budgets.get(stage.budget.name, ()), stage.cost)
     if not workers_alive:
         reasons.append(Reason("no_worker", "no worker is running; start one with 'esclusa worker'"))
     if not reasons:
         reasons.append(Reason("due", "it is due since {due} and will be claimed in its turn by {stage}", now, due=due, stage=stage.name))
     waits = [r.until for r in reasons]
     return Why(record.status, tuple(reasons), None if None in waits else max(w for w in waits if w is not None))
+
+
+def _not_due(record: Record, stage: Stage, due: datetime, tries: str, said: str | None) -> Reason:
+    error = record.last_error or {}
+    ended = stage.retry.spent(record.attempts)  # no attempt is left, so it is its end that waits
+    if error and record.attempts and not ended:
+        text, cause = "it is not due until {due} after attempt {attempt}{tries} failed ({cause})", f"{error['type']}: {error['message']}"
+        return Reason("not_due", text, due, due=due, attempt=record.attempts, tries=tries, cause=cause)
+    if said:
+        return Reason("not_due", "it is not due until {due}: {told}", due, due=due, told=said)
+    return Reason("not_due", "it is not due until {due}", due, due=due)
+
+
+def _budget_reasons(windows: Sequence[WindowUse], cost: int) -> list[Reason]:
+    reasons = []
+    for window in windows:
+        if window.left < cost:
+            text = "budget {budget} is empty until {reset} ({used} of {limit} per {per})"
+            use = {"budget": window.budget, "reset": window.reset, "used": window.used, "limit": window.limit, "per": window.per}
+            reasons.append(Reason("budget", text, window.reset, **use))
+    barred = next((w for w in windows if w.barred is not None), None)
+    if barred is not None:
+        text = "the provider of budget {budget} gives nothing before {barred}"
+        reasons.append(Reason("budget", text, barred.barred, budget=barred.budget, barred=barred.barred))
+    return reasons
 
 
 def _cycle_reasons(cycle: Cycle, card: CycleCard | None, now: datetime) -> list[Reason]:

@@ -97,6 +97,8 @@ class WindowUse:
     start: datetime
     reset: datetime
     spenders: dict[str, int]
+    barred: datetime | None = None
+    """Until when the provider said that nothing is to be had, whatever is left; None if that is over."""
 
     @property
     def left(self) -> int:
@@ -139,8 +141,9 @@ class OpenWindow:
         self.used = max(self.used, used or 0)
         self.limit_seen = self.limit_seen if limit is None else limit
 
-    def use(self, budget: str, now: datetime) -> WindowUse:
-        return WindowUse(budget, self.window.per, self.limit, self.used, self.start, self.window.reset(now), self.spenders)
+    def use(self, budget: str, now: datetime, barred: datetime | None) -> WindowUse:
+        still = barred if barred is not None and barred > now else None
+        return WindowUse(budget, self.window.per, self.limit, self.used, self.start, self.window.reset(now), self.spenders, still)
 
 
 def reserve(

@@ -166,7 +166,10 @@ class Record(BaseModel):
     """
 
     # deferred: a command that only looks reads rows that the store itself wrote, and never pays for the validators
-    model_config = ConfigDict(ignored_types=(Lifecycle,), extra="ignore", protected_namespaces=(), defer_build=True)
+    model_config = ConfigDict(
+        ignored_types=(Lifecycle,), extra="ignore", protected_namespaces=(), defer_build=True, ser_json_bytes="base64",
+        val_json_bytes="base64",
+    )  # fmt: skip
 
     kind: ClassVar[Kind]
     lifecycle: ClassVar[Lifecycle]

@@ -148,6 +148,7 @@ class WindowShape(BaseModel):
     spenders: dict[str, int]
     projected: int
     runs_out_at: datetime | None
+    barred: datetime | None
 
 
 class BudgetShape(BaseModel):

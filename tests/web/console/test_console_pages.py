@@ -67,6 +67,7 @@ async def test_pages_read_without_scripts(world: World, new_page: NewPage) -> No
         await page.wait_for_url("**/console/records/pending_jobs?status=done")
         assert await page.locator("tbody tr").count() == 50
         await page.get_by_role("link", name="Next page").click()
+        await page.wait_for_load_state()
         assert await page.locator("tbody tr").count() == 50
         await page.locator("tbody th a").first.click()
         assert await page.locator("h1.id").inner_text() != ""

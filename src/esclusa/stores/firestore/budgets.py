@@ -91,7 +91,8 @@ class Budgets:
         await self._change(budget, now, change)
 
     async def usage(self, budget: Budget, now: datetime) -> list[WindowUse]:
-        return [w.use(budget.name, now) for w in (await self._read(budget, now)).windows]
+        open = await self._read(budget, now)
+        return [w.use(budget.name, now, open.barred) for w in open.windows]
 
     async def _change(self, budget: Budget, now: datetime, change: Callable[[Open], T]) -> T:
         """Read, change, write if nobody wrote meanwhile; else again. In a process one at a time."""

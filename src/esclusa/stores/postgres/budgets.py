@@ -90,4 +90,5 @@ async def observe(
 async def usage(connection: Any, offset: timedelta, budget: Budget) -> list[WindowUse]:
     moment = await now(connection, offset)
     rows = await connection.fetch(_READ, budget.name, [w.per for w in budget.windows], [w.start(moment) for w in budget.windows])
-    return [w.use(budget.name, moment) for w in _opened(budget.windows, moment, rows)]
+    barred = await connection.fetchval(_BARRED, budget.name)
+    return [w.use(budget.name, moment, barred) for w in _opened(budget.windows, moment, rows)]

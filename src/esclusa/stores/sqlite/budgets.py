@@ -44,7 +44,8 @@ def observe(
 
 
 def usage(connection: apsw.Connection, budget: Budget, now: datetime) -> list[WindowUse]:
-    return [w.use(budget.name, now) for w in _read(connection, budget, now)]
+    barred = _barred(connection, budget)
+    return [w.use(budget.name, now, barred) for w in _read(connection, budget, now)]
 
 
 def _read(connection: apsw.Connection, budget: Budget, now: datetime) -> list[OpenWindow]:
