@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from esclusa import App, Backoff, Lifecycle, Permanent, Record, RunContext, To
+from esclusa.engine.operate import Operator
 from esclusa.model.books import DeadLetter, Message
 
 
@@ -83,3 +86,58 @@ async def test_a_function_that_drains_in_a_loop_sees_that_the_process_stops(new_
     await engine.records.insert([Letter(name="late")])
     await engine.drain(run, "work")
     assert run.counters["done"] == 1
+
+
+class Page(Record, table="pages", key="name"):
+    name: str
+    lifecycle = Lifecycle("""
+        new -> fetching -> fetched -> parsing -> done
+        fetching -> new | error
+        parsing -> fetched | error
+        error -> new | fetched
+    """)
+
+
+def two_stages(broken: set[str]) -> App:
+    """Both give up in the same state."""
+    app = App("web")
+
+    def work(stage: str, take: str, hold: str, to: str) -> None:
+        async def handle(page: Page, at: Any) -> To:
+            if f"{stage} {page.name}" in broken:
+                raise Permanent("no")
+            return To(to)
+
+        app.stage(Page, take=take, hold=hold, exhausted="error", name=stage, every="1h")(handle)
+
+    work("parse", "fetched", "parsing", "done")
+    work("fetch", "new", "fetching", "fetched")
+    return app
+
+
+@pytest.mark.parametrize("verb", ["retry", "redrive"])
+async def test_a_record_goes_back_to_the_stage_that_gave_it_up(new_engine: Any, verb: str) -> None:
+    engine = await new_engine(two_stages({"fetch a", "parse b"}))
+    await engine.records.insert([Page(name="a"), Page(name="b")])
+    await engine.run_cycle("web.fetch")
+    await engine.run_cycle("web.parse")
+    assert {p.status async for p in engine.records.each(Page)} == {"error"}
+    operator = Operator(engine, "ana")
+    if verb == "retry":
+        acted = await operator.retry("pages", where={"status": "error"}, reason="mended")
+    else:
+        acted = await operator.redrive(where={"table_name": "pages"}, reason="mended")
+    assert (acted.moved, acted.passed) == (2, [])
+    assert {p.name: p.status async for p in engine.records.each(Page)} == {"a": "new", "b": "fetched"}
+
+
+async def test_a_letter_whose_record_went_on_is_passed_over(new_engine: Any) -> None:
+    engine = await new_engine(pipeline())
+    await engine.records.insert([Letter(name="bad")])
+    await engine.run_cycle("mail.work")
+    operator = Operator(engine, "ana")
+    await operator.retry("letters", ids=["bad"], reason="once more")
+    acted = await operator.redrive(where={"record_id": "bad"}, reason="once more")
+    assert (acted.matched, acted.moved) == (1, 0)
+    assert acted.passed[0]["why"] == "letters bad is new: it was sent back or moved meanwhile; discard the letter"
+    assert [x.status for x in (await engine.records.find(DeadLetter)).items] == ["open"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from esclusa.engine.engine import Engine
 from esclusa.engine.runs import RunContext
@@ -13,7 +13,7 @@ from esclusa.model.effects import Move
 from esclusa.model.errors import BadQuery, NotFound, UndeclaredMove
 from esclusa.model.outcome import To
 from esclusa.model.query import Cond, Where, one_of, query
-from esclusa.model.record import Kind
+from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Settled, Settlement
 from esclusa.model.stage import Stage
 
@@ -75,11 +75,11 @@ class Operator:
     ) -> Acted:
         """Give records in an exhausted state a new try: back to where their stage takes them."""
         kind = self._engine.kind(table)
-        targets = retry_targets(kind, self._engine.all_stages)
-        if not targets:
+        ways = ways_back(kind, self._engine.all_stages)
+        if not ways:
             raise NotFound(f"{table} has no exhausted state from which a stage could take a record again")
-        chosen = _narrowed(_chosen(kind, ids, where), targets)
-        return await self._bulk("retry", kind, targets, chosen, reason, {}, dry_run=dry_run)
+        chosen = _narrowed(_chosen(kind, ids, where), ways)
+        return await self._bulk("retry", kind, ways, chosen, reason, {}, dry_run=dry_run)
 
     async def apply(
         self,
@@ -122,8 +122,8 @@ class Operator:
         fields: Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> Acted:
-        """Send dead letters back: the record to where its stage takes it (its fields edited if ``fields`` are given), the
-        letter to ``redriven``, in one transaction each."""
+        """Send dead letters back: the record to where its stage took it (its fields edited if ``fields`` are given), the
+        letter to ``redriven``, in one transaction each. A letter whose record has left its exhausted state is passed over."""
         chosen = _narrowed(_chosen(DeadLetter.kind, ids, where), ["open"])
         acted = await self._start("redrive", DeadLetter.kind, chosen, dry_run=dry_run)
         async for letters in self._chunks(DeadLetter.kind, chosen, acted):
@@ -131,7 +131,7 @@ class Operator:
             for letter in letters:
                 assert isinstance(letter, DeadLetter)
                 try:
-                    settlements.append(self._redriven(letter, reason, fields or {}))
+                    settlements.append(await self._redriven(letter, reason, fields or {}))
                 except NotFound as error:
                     acted.passed.append({"id": letter.id, "why": str(error)})
             await self._settle(settlements, acted)
@@ -140,7 +140,7 @@ class Operator:
     async def discard(self, *, reason: str, ids: Sequence[str] | None = None, where: Where | None = None, dry_run: bool = False) -> Acted:
         """Close dead letters without sending them back."""
         chosen = _narrowed(_chosen(DeadLetter.kind, ids, where), ["open"])
-        return await self._bulk("discard", DeadLetter.kind, {"open": "discarded"}, chosen, reason, {}, dry_run=dry_run)
+        return await self._bulk("discard", DeadLetter.kind, "discarded", chosen, reason, {}, dry_run=dry_run)
 
     async def pause(self, cycle: str, reason: str = "") -> None:
         """No worker starts the cycle, or claims for it, until it is resumed. What is under way goes on."""
@@ -198,7 +198,7 @@ class Operator:
         self,
         verb: str,
         kind: Kind,
-        targets: Mapping[str, str] | str,
+        to: str | Ways,
         chosen: Where,
         reason: str,
         fields: Mapping[str, Any],
@@ -210,12 +210,14 @@ class Operator:
         async for records in self._chunks(kind, chosen, acted):
             settlements = []
             for record in records:
-                to = targets if isinstance(targets, str) else targets[record.status]
-                if record.status == to:
-                    acted.passed.append({"id": record.id, "why": f"it is {to} already"})
+                state = to if isinstance(to, str) else await self._back(record, to)
+                if record.status == state:
+                    acted.passed.append({"id": record.id, "why": f"it is {state} already"})
                     continue
                 settlements.append(
-                    Settlement(record.ref, to, kind.lifecycle.sources(to), None, checked, attempts=0, who=self.who, reason=reason or verb)
+                    Settlement(
+                        record.ref, state, kind.lifecycle.sources(state), None, checked, attempts=0, who=self.who, reason=reason or verb
+                    )
                 )
             await self._settle(settlements, acted)
         return await self._finish(acted, chosen, reason)
@@ -250,26 +252,48 @@ class Operator:
             acted.passed = acted.passed[:100]
         return acted
 
-    def _redriven(self, letter: DeadLetter, reason: str, fields: Mapping[str, Any]) -> Settlement:
+    async def _back(self, record: Record, ways: Ways) -> str:
+        """Where the stage would take it again that gave it up; where several could have, the history says which one."""
+        found = ways[record.status]
+        if len({state for _, state in found}) > 1:
+            steps = await self._engine.store.history(record.ref, 10, newest=True)
+            came = next((s.frm for s in reversed(steps) if s.to == record.status and s.frm != record.status), None)
+            found = [way for way in found if came in way[0].states] or found
+        return found[0][1]
+
+    async def _redriven(self, letter: DeadLetter, reason: str, fields: Mapping[str, Any]) -> Settlement:
         kind = self._engine.kind(letter.table_name)
-        targets = retry_targets(kind, self._engine.all_stages)
-        if not targets:
-            raise NotFound(f"no stage takes {letter.table_name} again")
-        back = next(iter(targets.values()))
-        effect = Move(
-            kind, letter.record_id, back, frm=tuple(s for s, t in targets.items() if t == back), reason=reason or "redrive", **fields
+        ways = ways_back(kind, self._engine.all_stages)
+        record = (await self._engine.store.get(kind, [letter.record_id]))[0]
+        if record is None:
+            raise NotFound(f"there is no record {letter.record_id!r} in {kind.table} any more; discard the letter")
+        if record.status not in ways:
+            why = "it was sent back or moved meanwhile; discard the letter" if ways else "no stage takes it again"
+            raise NotFound(f"{record.ref} is {record.status}: {why}")
+        taken = any(letter.state_before in s.take for s, _ in ways[record.status]) and kind.lifecycle.allows(
+            record.status, letter.state_before
         )
+        back = letter.state_before if taken else await self._back(record, ways)
+        effect = Move(kind, letter.record_id, back, frm=record.status, reason=reason or "redrive", **fields)
         return Settlement(letter.ref, "redriven", ("open",), None, effects=(effect,), who=self.who, reason=reason or "redrive")
 
 
+Ways: TypeAlias = Mapping[str, Sequence[tuple[Stage, str]]]
+"""For each exhausted state, the stages that give records up there, and where each would take one again."""
+
+
 def retry_targets(kind: Kind, stages: Sequence[Stage]) -> dict[str, str]:
-    """For each exhausted state of the kind, the state in which its stage would take the record again."""
-    found: dict[str, str] = {}
+    """For each exhausted state of the kind, where a record would be taken again; of several places the first."""
+    return {state: ways[0][1] for state, ways in ways_back(kind, stages).items()}
+
+
+def ways_back(kind: Kind, stages: Sequence[Stage]) -> Ways:
+    found: dict[str, list[tuple[Stage, str]]] = {}
     for stage in stages:
         if stage.kind == kind and stage.exhausted is not None:
             back = [t for t in (stage.retry_to, *stage.take) if kind.lifecycle.allows(stage.exhausted, t)]
             if back:
-                found[stage.exhausted] = back[0]
+                found.setdefault(stage.exhausted, []).append((stage, back[0]))
     return found
 
 
