@@ -92,7 +92,7 @@ async def check_schema(house: House) -> Check:
     try:
         pending = await house.pending()
     except EsclusaError as error:
-        return Check("schema", "fail", _one_line(error), "see docs/operations.md, Migrations")
+        return Check("schema", "fail", _one_line(error), "see docs/operations.md, Stores")
     if not pending:
         return Check("schema", "ok", "up to date")
     will = house.settings.auto_migrate

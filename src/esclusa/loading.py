@@ -26,8 +26,7 @@ def load_app(name: str) -> App:
             raise NoPipeline(f"{name!r} is none of {', '.join(BUILT_IN)}, nor module:app, nor path/to/file.py:app")
         where = f"esclusa.pipelines.{name}"
     attribute = attribute or "app"
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # module:app means a module beside the settings file, too; installed ones win
+    _see(Path.cwd())  # module:app means a module beside the settings file, too
     try:
         module = _load_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
         found = getattr(module, attribute)
@@ -40,6 +39,12 @@ def load_app(name: str) -> App:
     return found
 
 
+def _see(folder: Path) -> None:
+    """Find modules there too; installed ones win."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
 def _load_file(path: Path) -> ModuleType:
     name = f"esclusa_file_{path.stem}"
     known = sys.modules.get(name)
@@ -48,6 +53,7 @@ def _load_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None or not path.is_file():
         raise ImportError(f"there is no file {path}")
+    _see(path.absolute().parent)  # a pipeline may be several files
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

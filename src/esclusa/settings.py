@@ -49,7 +49,9 @@ class Settings(BaseModel):
         " firestore://project[/database].",
     )  # fmt: skip
     artifacts: str = option(
-        "ESCLUSA_ARTIFACTS", "./artifacts", help="Where files live: a folder, file:///path, s3://bucket[/prefix] or gs://bucket[/prefix]."
+        "ESCLUSA_ARTIFACTS",
+        "./artifacts",
+        help="Where files live: a folder, file:///path, s3://bucket[/prefix], gs://bucket[/prefix] or supabase://bucket.",
     )
     artifacts_public_url: str | None = option(
         "ESCLUSA_ARTIFACTS_PUBLIC_URL", None, help="The address under which readers find the artifacts."

@@ -26,6 +26,13 @@ class Piece(Record, table="pieces", key="name"):
     """)
 
 
+class Note(Record, table="notes", key="name"):
+    name: str
+    seen: int = 0
+    url: str | None = None
+    lifecycle = Piece.lifecycle
+
+
 def pipeline(handler: Any, **options: Any) -> App:
     app = App("try")
     options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=2, base=0, jitter=0)} | options
@@ -126,6 +133,39 @@ async def test_a_plain_function_around_a_coroutine_is_a_handler(new_engine: Any)
     await engine.records.insert([Piece(name="a")])
     await engine.run_cycle("try.work")
     assert (await engine.records.get(Piece, "a")).status == "done"
+
+
+async def test_a_plain_handler_uses_the_tools_of_the_house(new_engine: Any) -> None:
+    def work(piece: Note, at: Attempt) -> Outcome:
+        at.wait(at.save(seen=3))
+        return To("done", url=at.wait(at.artifacts.put(f"{piece.name}.txt", b"x")))
+
+    async def wrong(piece: Note, at: Attempt) -> Outcome:
+        at.wait(at.save(seen=4))
+        return To("done")
+
+    for name, handler in (("right", work), ("wrong", wrong)):
+        app = App("try")
+        app.stage(Note, take="new", hold="busy", exhausted="bad", name="work", every="1h")(handler)
+        engine = await new_engine(app)
+        await engine.records.insert([Note(name=name)])
+        await engine.run_cycle("try.work")
+    right, other = [await engine.records.get(Note, name) for name in ("right", "wrong")]
+    assert (right.status, right.seen, right.url.endswith("right.txt")) == ("done", 3, True)
+    assert (other.status, other.last_error["message"]) == ("new", "this handler is async: await instead of at.wait(…)")
+
+
+async def test_what_a_batch_saves_would_be_lost_and_so_is_refused(new_engine: Any) -> None:
+    async def work(batch: list[Note], at: Attempt) -> list[Outcome]:
+        await at.save(seen=1)
+        return [To("done") for _ in batch]
+
+    app = App("try")
+    app.stage(Note, take="new", hold="busy", exhausted="bad", name="work", every="1h", batch=5)(work)
+    engine = await new_engine(app)
+    await engine.records.insert([Note(name=name) for name in "ab"])
+    await engine.run_cycle("try.work")
+    assert "save is for a handler of one record" in (await engine.records.get(Note, "a")).last_error["message"]
 
 
 async def test_a_thread_that_hangs_takes_nobodys_place(new_engine: Any) -> None:

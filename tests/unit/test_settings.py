@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,14 @@ def test_a_setting_that_a_pipeline_needs() -> None:
 def test_two_pipelines_of_one_name() -> None:
     faults = faults_of(environ={"ESCLUSA_PIPELINES": "post,post"}, apps=only_post)
     assert faults == ["ESCLUSA_PIPELINES: 'post': the name post is taken"]
+
+
+def test_a_file_sees_the_modules_beside_it(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (empty_folder / "pipes").mkdir()
+    (empty_folder / "pipes" / "beside_the_pipe.py").write_text("NAME = 'aside'\n")
+    (empty_folder / "pipes" / "aside.py").write_text("from beside_the_pipe import NAME\nfrom esclusa import App\napp = App(NAME)\n")
+    assert [plan.name for plan in load(environ={"ESCLUSA_PIPELINES": "pipes/aside.py"}).plans] == ["aside"]
 
 
 SHARED = """

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.engine import Engine
 from esclusa.model.books import Export
-from esclusa.model.errors import EsclusaError
+from esclusa.model.errors import DeclarationError, EsclusaError
 from esclusa.model.query import Query, Where, at_least, at_most, below, conditions, not_null, null, query
-from esclusa.model.record import Kind
+from esclusa.model.record import Kind, Record, kind_of
 from esclusa.model.settlement import Inserted, Settled, Settlement
 from esclusa.ports.artifacts import Artifacts
 
@@ -43,11 +43,21 @@ class Archiver:
         """The export that is filling, by table and month, and how many rows it still takes."""
 
     async def archive(
-        self, kind: Kind, where: Where, by: str, *, batch: int = 1000, rows: int = 1_000_000, progress: Progress | None = None
+        self,
+        kind: Kind | type[Record],
+        where: Where,
+        by: str,
+        *,
+        batch: int = 1000,
+        rows: int = 1_000_000,
+        progress: Progress | None = None,
     ) -> int:
         """Move what matches to the archive, ``batch`` rows a transaction, the oldest by ``by`` first; return how many. What
         has no such time stays. Each row is given to the export of its month (UTC) on the way, at most ``rows`` to one: to
         mark it later would be to write it again. An orderly stop ends it between two batches."""
+        kind = kind_of(kind)
+        if not kind.archive:
+            raise DeclarationError(f"record {kind.name}", ["it has no archive; declare it with archive=True"])
         asked, total, idle = query(kind, where, order=by), 0, 0
         while not self._engine.stopping and idle < 3:  # what is found and then not moved was changed, or its export closed
             month = await self._oldest_month(_also(asked, {by: not_null}).but(limit=1), by)
@@ -66,7 +76,7 @@ class Archiver:
 
     async def export(
         self,
-        kind: Kind,
+        kind: Kind | type[Record],
         by: str,
         *,
         to: Artifacts | None = None,
@@ -82,6 +92,7 @@ class Archiver:
         Raises ExportError when files could not be made or do not verify, once the others are done; their rows stay with them
         and are written again next time. A target that fails ends it at once.
         """
+        kind = kind_of(kind)
         done: list[Export] = []
         faults: list[str] = []
         async for export in self._unproved(kind, by, rows):
@@ -99,8 +110,9 @@ class Archiver:
             raise ExportError("; ".join(faults[:TOLD]) + more)
         return done
 
-    async def drop(self, kind: Kind, *, batch: int = 1000, progress: Progress | None = None) -> int:
+    async def drop(self, kind: Kind | type[Record], *, batch: int = 1000, progress: Progress | None = None) -> int:
         """Remove archived rows whose export is verified and past its ``drop_eligible_at``; return how many."""
+        kind = kind_of(kind)
         total, now = 0, await self._engine.clock.sync()
         where: dict[str, Any] = {"table_name": kind.table, "status": "verified", "drop_eligible_at": at_most(now)}
         async for export in self._engine.records.each(Export, where):

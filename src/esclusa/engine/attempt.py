@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from esclusa.model.budget import Budget, BudgetEmpty, Denied
 from esclusa.model.errors import EsclusaError
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from esclusa.engine.engine import Engine
     from esclusa.engine.records import Records
     from esclusa.engine.runs import RunContext
+
+
+T = TypeVar("T")
 
 
 class LeaseLost(EsclusaError):
@@ -73,8 +78,20 @@ class Attempt:
             level, message, engine_stage=self.stage.name, attempt=self.number, tries=self.tries, run=self.run.id, **one, **fields
         )
 
+    def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
+        """In a handler that is a plain function: what an ``async`` tool of the house answers, ``at.wait(at.save(seen=3))``. A
+        handler that is ``async`` awaits it."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:  # as it should be: this is a thread of its own
+            return asyncio.run_coroutine_threadsafe(awaitable, self._engine.loop).result()
+        awaitable.close()
+        raise RuntimeError("this handler is async: await instead of at.wait(…)")
+
     async def save(self, **fields: Any) -> None:
         """Keep these fields already now, before the attempt ends. Raises LeaseLost if the record is no longer ours."""
+        if len(self._leases) > 1:
+            raise TypeError("save is for a handler of one record; a batch answers with the fields of each")
         lease = self._leases[0]
         checked = lease.ref.kind.check_fields(fields)
         held = await self._engine.store.renew([Renewal(lease.ref, lease.fence, self._engine.lease_of(self.stage), checked)])

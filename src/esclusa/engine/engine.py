@@ -96,6 +96,7 @@ class Engine:
         self._active: dict[str, RunContext] = {}
         self._runners: set[StageRunner] = set()
         self.stopping = False
+        self.loop: asyncio.AbstractEventLoop
 
     # life
 
@@ -104,6 +105,7 @@ class Engine:
         """Everything that handlers need, from the clock to the pipelines' own contexts. ``card``: this is a worker
         process, and the cluster should see it."""
         async with AsyncExitStack() as stack:
+            self.loop = asyncio.get_running_loop()
             await self.clock.sync()
             self.settler.start()
             stack.push_async_callback(self.settler.stop)

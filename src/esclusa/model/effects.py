@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from esclusa.model.query import Cond, conditions
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Kind, Record, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Exists:
     where: tuple[tuple[str, Cond], ...]
 
     def __init__(self, kind: Kind | type[Record], **where: Any) -> None:
-        found = kind if isinstance(kind, Kind) else kind.kind
+        found = kind_of(kind)
         object.__setattr__(self, "kind", found)
         object.__setattr__(self, "where", conditions(found, where))
 
@@ -57,7 +57,7 @@ class Move:
         reason: str | None = None,
         **fields: Any,
     ) -> None:
-        found = kind if isinstance(kind, Kind) else kind.kind
+        found = kind_of(kind)
         froms = (frm,) if isinstance(frm, str) else tuple(frm)
         for state in froms:
             found.lifecycle.check(state, to, f"effect Move on {found.table}")
@@ -79,7 +79,7 @@ class Wake:
     id: str
 
     def __init__(self, kind: Kind | type[Record], id: str) -> None:
-        object.__setattr__(self, "kind", kind if isinstance(kind, Kind) else kind.kind)
+        object.__setattr__(self, "kind", kind_of(kind))
         object.__setattr__(self, "id", id)
 
 
@@ -92,7 +92,7 @@ class Add:
     amounts: Mapping[str, int]
 
     def __init__(self, kind: Kind | type[Record], id: str, **amounts: int) -> None:
-        found = kind if isinstance(kind, Kind) else kind.kind
+        found = kind_of(kind)
         for name in amounts:
             if name not in found.by_name or found.by_name[name].type != "int":
                 raise ValueError(f"effect Add: {found.table} has no whole-number field {name}")

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Kind, Record, kind_of
 
 Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
 
@@ -103,7 +103,7 @@ def query(
     ``where={"platform": "twitter", "attempts": above(3), "imagen_url": not_null}``; ``order="-updated_at"``. A field may be named
     by its column too.
     """
-    kind = kind if isinstance(kind, Kind) else kind.kind
+    kind = kind_of(kind)
     names = (order,) if isinstance(order, str) else order
     orders = tuple(Order(kind.name_of(n.removeprefix("-")), n.startswith("-")) for n in names)
     for item in orders:

@@ -275,6 +275,11 @@ class Record(BaseModel):
 _OWN = ("kind", "lifecycle", "ref", "but", "checked")
 
 
+def kind_of(record: Kind | type[Record]) -> Kind:
+    """The kind of a class of records; a kind is its own."""
+    return record if isinstance(record, Kind) else record.kind
+
+
 def _adopted(kind: Kind, adopt: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
     from esclusa.model.query import conditions  # noqa: PLC0415 - queries stand on records
 
