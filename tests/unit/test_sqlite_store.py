@@ -109,7 +109,7 @@ async def test_an_index_dropped_by_hand_is_missed_clearly(store: SqliteStore) ->
     outsider = apsw.Connection(str(store.path))
     outsider.execute(f'DROP INDEX "{name}"')
     outsider.close()
-    with pytest.raises(SchemaError, match="run migrate"):
+    with pytest.raises(SchemaError, match="run: esclusa migrate"):
         await store.claim(ask(STAGES[0]))
     await store.migrate(KINDS, STAGES)
     assert await store.claim(ask(STAGES[0])) == []

@@ -99,7 +99,7 @@ class Line:
             raise BadRecord(f"the table does not allow it: {error}") from None
         except apsw.SQLError as error:
             if str(error).startswith(("no such table", "no such column", "no such index")) or "has no column" in str(error):
-                raise SchemaError(str(self._path), [f"{error}; run 'esclusa migrate'"]) from None
+                raise SchemaError(str(self._path), [f"{error}; run: esclusa migrate"]) from None
             raise
         except (OverflowError, UnicodeEncodeError) as error:
             raise BadRecord(f"a value cannot be stored: {error}") from None

@@ -288,7 +288,7 @@ def archive(connection: apsw.Connection, query: Query, now: str, export: str | N
     columns, kept = columns_in(connection, kind.table), columns_in(connection, f"archive_{kind.table}")
     missing = [column for column in columns if column not in kept]
     if missing:  # a column that an outsider added since: it must not be lost
-        raise SchemaError(f"table archive_{kind.table}", [f"it lacks the column {column}; run 'esclusa migrate'" for column in missing])
+        raise SchemaError(f"table archive_{kind.table}", [f"it lacks the column {column}; run: esclusa migrate" for column in missing])
     filling = f"SELECT 1 FROM {table_of(Export.kind)} WHERE id = ? AND status = 'filling'"
     if export is not None and not connection.execute(filling, (export,)).fetchall():
         return 0

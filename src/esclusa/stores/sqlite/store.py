@@ -116,7 +116,7 @@ class SqliteStore:
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         changes = await self._reader.call(lambda c: schema.plan(c, kinds, stages))
         if changes:
-            raise SchemaError(f"{self.url} is not up to date; run 'esclusa migrate'", [change.line for change in changes])
+            raise SchemaError(f"{self.url} is not up to date; run: esclusa migrate", [change.line for change in changes])
         await self._know(stages)
 
     async def _know(self, stages: Sequence[Stage]) -> None:
