@@ -225,7 +225,8 @@ async def test_what_cannot_end_waits_and_its_handler_is_not_called_again(new_eng
     await engine.records.insert([Piece(name="a")])
     await asyncio.wait_for(engine.run_cycle("try.work"), 20)
     piece = await engine.records.get(Piece, "a")
-    assert (piece.status, piece.attempts, piece.leased_by, piece.last_error["type"]) == ("new", 3, None, "refused")
+    assert (piece.status, piece.attempts, piece.leased_by, piece.last_error["of"]["type"]) == ("new", 3, None, "refused")
+    assert piece.last_error["type"] == ("rejected" if "rejected" in ends else "zero_division_error")
     step = (await engine.store.history(Ref(Piece.kind, "a")))[-1]
     assert step.reason.startswith("it cannot end, will be tried again: ")
 

@@ -80,11 +80,11 @@ async def _is(engine: Any, id: str, state: str) -> bool:
 
 async def test_a_long_handler_keeps_its_lease(new_engine: Any) -> None:
     async def work(item: Item, at: Any) -> To:
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(5)
         return To("done")
 
-    first = await new_engine(pipeline(work), lease=0.6)
-    second = await new_engine(pipeline(work), lease=0.6)
+    first = await new_engine(pipeline(work), lease=2)
+    second = await new_engine(pipeline(work), lease=2)
     await first.records.insert([Item(name="a")])
     async with serving(first), serving(second):
         await until(lambda: _is(first, "a", "done"))

@@ -49,7 +49,7 @@ def test_every_settlement_is_fenced_and_signed() -> None:
         Raised(ValueError("x")),
         GivenBack("stop"),
         OverLimit(),
-        Unended({"type": "x", "message": "x"}, "broken"),
+        Unended({"type": "x", "message": "x"}, "broken", "it broke"),
     ]
     for ending in endings:
         made = decided(ending, attempt=2)

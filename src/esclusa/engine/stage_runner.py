@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -327,7 +326,7 @@ class StageRunner:
         try:
             settlement = self._decide(ending, holding)
         except CannotEnd as cannot:
-            self._postpone(holding, cannot.error, str(cannot))
+            self._postpone(holding, Unended(cannot.error, cannot.fault, str(cannot)))
             return
         except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a field that does not fit
             self._end(holding, Raised(error))
@@ -337,11 +336,11 @@ class StageRunner:
         self.engine.settler.add(settlement, self, holding)
         self._freed.set()
 
-    def _postpone(self, holding: Holding, error: Mapping[str, Any], why: str) -> None:
+    def _postpone(self, holding: Holding, unended: Unended) -> None:
         self.engine.telemetry.event(
-            "error", f"{self.stage.name}: {holding.ref} cannot end: {why}", engine_stage=self.stage.name, record=holding.ref.id
+            "error", f"{self.stage.name}: {holding.ref} cannot end: {unended.why}", engine_stage=self.stage.name, record=holding.ref.id
         )
-        self._end(holding, Unended(error, why))
+        self._end(holding, unended)
 
     def _decide(self, ending: Ending, holding: Holding) -> Settlement:
         engine = self.engine
@@ -364,7 +363,7 @@ class StageRunner:
     def _rejected(self, holding: Holding, settlement: Settlement, verdict: Rejected) -> None:
         """It cannot be written as it is: that is an error of the record, or, where it was to end with one, keeps it from ending."""
         if settlement.error is not None and settlement.to == self.stage.exhausted:
-            self._postpone(holding, settlement.error, verdict.why)
+            self._postpone(holding, Unended(settlement.error, "rejected", verdict.why))
         else:
             self._end(holding, Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
 

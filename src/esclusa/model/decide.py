@@ -39,9 +39,11 @@ class OverLimit:
 
 @value
 class Unended:
-    """It was to go to its exhausted state with ``error``, and what belongs to that cannot be made or written."""
+    """It was to go to its exhausted state with ``error``, and what belongs to that cannot be made or written: ``fault`` names the
+    error that this is, ``why`` tells it."""
 
     error: Mapping[str, Any]
+    fault: str
     why: str
 
 
@@ -53,6 +55,7 @@ class CannotEnd(EsclusaError):
 
     def __init__(self, error: Mapping[str, Any], broken: Exception) -> None:
         self.error = error
+        self.fault = error_type(broken)
         super().__init__(f"its dead letter or the effects of its end failed: {error_type(broken)}: {error_message(broken)}")
 
 
@@ -132,6 +135,7 @@ def _over_limit(lease: Leased) -> Retry:
     """It ends with the error of its last attempt, if that left one."""
     last = lease.record.last_error or {}
     if last.get("attempt") == lease.attempt - 1 and isinstance(last.get("message"), str):
+        last = last.get("of", last)
         return Retry(last["message"], type=last.get("type"), permanent=True)
     return Retry("the worker that held it stopped without answering", type="crash", permanent=True)
 
@@ -140,7 +144,8 @@ def _postponed(lease: Leased, stage: Stage, unended: Unended) -> dict[str, Any]:
     """Nothing is thrown away: it waits as long as it ever would between two tries, and then only its end is tried again, for it has
     used up its attempts."""
     attempts = max(lease.attempt, stage.retry.tries or 0)
-    error = {**unended.error, "attempt": attempts}
+    fault = {"message": words(unended.why[:2000]), "type": unended.fault, "attempt": attempts, "of": dict(unended.error)}
+    error = {**unended.error, **fault}
     reason = words(f"it cannot end, will be tried again: {unended.why}"[:2000])
     return {"to": stage.retry_to, "delay": float(stage.retry.cap), "attempts": attempts, "error": error, "reason": reason}
 
