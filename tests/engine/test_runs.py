@@ -32,7 +32,7 @@ from esclusa import (
 from esclusa.engine.insight import Insight
 from esclusa.engine.operate import Operator
 from esclusa.model.books import Alert, DeadLetter, Run
-from esclusa.model.errors import AlreadyRunning, BadQuery, NotFound, Paused
+from esclusa.model.errors import AlreadyRunning, BadQuery, NotFound, Paused, StoreUnavailable
 from esclusa.model.record import Ref
 
 
@@ -249,6 +249,24 @@ async def test_a_timeout_of_the_stage_is_a_retry_of_type_timeout(new_engine: Any
 
 
 @pytest.mark.promise(6)
+async def test_a_store_that_is_away_while_a_budget_is_asked_ends_no_run(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    engine = await new_engine(pipeline(work, budget=Budget("searches", Window("day", 5))))
+    await engine.records.insert([Item(name="a"), Item(name="b")])
+    spend, calls = engine.store.spend, iter([True, False, True])
+
+    async def away_at_times(*said: Any, **how: Any) -> Any:
+        if next(calls, False):
+            raise StoreUnavailable("the store is away")
+        return await spend(*said, **how)
+
+    monkeypatch.setattr(engine.store, "spend", away_at_times)
+    run = await engine.run_cycle("try.work")
+    assert (run.outcome, run.counters["done"]) == ("ok", 2)
+
+
 async def test_a_budget_bounds_a_run_and_leaves_the_rest_untouched(new_engine: Any) -> None:
     async def work(item: Item, at: Any) -> To:
         if item.name == "i0001":

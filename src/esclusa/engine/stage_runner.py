@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.heartbeat import Holding
+from esclusa.engine.share import Share
 from esclusa.engine.threads import Threads
 from esclusa.model.budget import Denied
 from esclusa.model.decide import CannotEnd, Ending, GivenBack, OverLimit, Raised, Unended, decide
@@ -60,6 +61,7 @@ class StageRunner:
         self._taken = 0
         self._unspent: Counter[datetime | None] = Counter()
         self._lease = engine.lease_of(stage)
+        self._share = Share(engine, stage)
         self._size = stage.batch or 1
         self._plain = inspect.iscoroutinefunction(stage.handler) and stage.timeout is None
         self._threads = None if inspect.iscoroutinefunction(stage.handler) else Threads(stage.name)
@@ -114,7 +116,7 @@ class StageRunner:
         return room if limit is None else min(room, limit - self._taken)
 
     async def _claim(self, base: Ask, limit: int | None) -> int:
-        """Claim what there is room for, waiting for room; the number taken, 0 when nothing is due."""
+        """Claim what there is room for, waiting for room; the number taken, 0 when nothing is due, -1 while the store is away."""
         while (room := self._room(limit)) <= 0:
             self._freed.clear()
             if self._room(limit) > 0:
@@ -123,23 +125,39 @@ class StageRunner:
             if self._over(limit):
                 return 0
         self._woken.clear()
-        granted, at = await self._reserve(room)
-        if granted == 0:
+        try:
+            share = await self._share.reserve(room)
+        except (StoreUnavailable, StoreConflict) as error:
+            return await self._away("budget", error)
+        if isinstance(share, Denied):
+            await self._denied(share)
             return 0
+        granted, at = share
         start = time.monotonic()
         try:
             leases = await self.engine.store.claim(replace(base, limit=granted))
         except (StoreUnavailable, StoreConflict) as error:
-            self.engine.telemetry.event("warning", f"claim: {error}; will be tried again", engine_stage=self.stage.name)
-            await self._refund(granted, at)
-            await self._sleep(self.engine.options.poll)
-            return -1
+            await self._share.give_back(granted, at)
+            return await self._away("claim", error)
         begun = 0
         if leases:
             self.engine.telemetry.claimed(self.stage.name, len(leases), time.monotonic() - start)
             begun = self._take(leases, at)
-        await self._refund(granted - begun, at)
+        await self._share.give_back(granted - begun, at)
         return len(leases)
+
+    async def _away(self, what: str, error: Exception) -> int:
+        self.engine.telemetry.event("warning", f"{what}: {error}; will be tried again", engine_stage=self.stage.name)
+        await self._sleep(self.engine.options.poll)
+        return -1
+
+    async def _denied(self, denied: Denied) -> None:
+        """The budget is empty: a run is over, a server waits for the reset."""
+        if self.forever:
+            await self._sleep(min(30.0, max(0.05, (denied.until - self.engine.clock.now()).total_seconds())))
+        else:
+            assert self.stage.budget is not None
+            self.run.halt("blocked", f"budget {self.stage.budget.name} is empty until {denied.until.isoformat(timespec='seconds')}")
 
     def _take(self, leases: list[Leased], spent_at: datetime | None) -> int:
         """Line them up for their handlers; the number of them. The others are settled without one."""
@@ -159,37 +177,6 @@ class StageRunner:
         begun = len(self._waiting) - before
         self._rouse()
         return begun
-
-    async def _reserve(self, room: int) -> tuple[int, datetime | None]:
-        """What the stage's budget grants of ``room`` records, and when it did."""
-        budget, cost = self.stage.budget, self.stage.cost
-        if budget is None or cost == 0:
-            return room, None
-        try:
-            answer = await self.engine.store.spend(budget, room * cost, self.stage.name, least=cost)
-        except (StoreUnavailable, StoreConflict):
-            await self._sleep(self.engine.options.poll)
-            return 0, None
-        if isinstance(answer, Denied):
-            message = f"budget {budget.name} is empty until {answer.until.isoformat(timespec='seconds')}"
-            if not self.forever:
-                self.run.halt("blocked", message)
-            else:
-                await self._sleep(min(30.0, max(0.05, (answer.until - self.engine.clock.now()).total_seconds())))
-            return 0, None
-        if answer.units % cost:
-            await self.engine.store.refund(budget, answer.units % cost, self.stage.name, answer.at)
-        return answer.units // cost, answer.at
-
-    async def _refund(self, records: int, at: datetime | None) -> None:
-        if self.stage.budget is None or self.stage.cost == 0 or records <= 0:
-            return
-        try:
-            await self.engine.store.refund(self.stage.budget, records * self.stage.cost, self.stage.name, at)
-        except (StoreUnavailable, StoreConflict) as error:  # better unused than overspent
-            self.engine.telemetry.event(
-                "warning", f"{records} shares of the budget were not given back: {error}", engine_stage=self.stage.name
-            )
 
     async def _pause(self) -> bool:
         """Nothing is due. A run is over once its handlers are done; a server waits to be woken, or polls."""
@@ -410,7 +397,7 @@ class StageRunner:
             task.cancel()
         await asyncio.gather(*self._handlers, return_exceptions=True)
         for at, records in self._unspent.items():
-            await self._refund(records, at)
+            await self._share.give_back(records, at)
         if self._threads is not None:
             self._threads.close()
 
