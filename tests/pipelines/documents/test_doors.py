@@ -244,7 +244,8 @@ def doc(n: int, stage: str = "DOC_EXTRACTION_DONE", status: str = "DONE", **more
 
 def test_progress_moves_forward_only_and_is_100_after_closing_alone() -> None:
     text = [
-        "not json", "[]", '{"stage": 3}', line("INIT"), line("LISTING"), line("PROCESSING_START", total_docs=4, processed_docs=0), doc(1), doc(1),
+        "not json", "[]", '{"stage": 3}', line("DANCING", total_docs=9, processed_docs=9), line("INIT"), line("PROCESSING_START", total_docs="²"),
+        line("PROCESSING_START", total_docs="9" * 5000), line("LISTING"), line("PROCESSING_START", total_docs=4, processed_docs=0), doc(1), doc(1),
         doc(2, "DOC_ERROR", "NOT_STARTED"), doc(2), line("PROCESSING_IN_PROGRESS", total_docs=4, processed_docs=1), doc(3, "DOC_ERROR", "ERROR"), doc(4),
         line("FINALIZING", total_docs=4, processed_docs=4), '{"half": ', line("DONE_WITH_ERRORS", total_docs=4, processed_docs=4), doc(1),
         line("PROCESSING_IN_PROGRESS", total_docs=4, processed_docs=2),

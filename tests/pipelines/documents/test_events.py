@@ -13,7 +13,7 @@ from pipelines.documents.conftest import NewOffice, headers
 from support.loopback import serving
 
 from esclusa import Failure
-from esclusa.pipelines.documents.buckets import Blob
+from esclusa.pipelines.documents.buckets import BadUri, Blob, parse_uri
 from esclusa.pipelines.documents.cloud import CloudBucket
 from esclusa.pipelines.documents.events import PUBLISHED, BadEvent, Passed, Ready, read_event
 from esclusa.pipelines.documents.records import Signal
@@ -106,6 +106,34 @@ def test_other_messages_are_passed_with_a_reason(body: Any) -> None:
 def test_a_malformed_push_says_what_is_wrong(body: Any, said: str) -> None:
     with pytest.raises(BadEvent, match=said):
         read(body)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"size": "²"}, "not a whole number"),
+        ({"size": "9" * 5000}, "not a whole number"),
+        ({"name": "\ud800/is_ready"}, "no name that an object can have"),
+        ({"name": "a\0b/is_ready"}, "no name that an object can have"),
+        ({"bucket": "/etc"}, "no bucket's name"),
+        ({"bucket": "a/b"}, "no bucket's name"),
+        ({"bucket": "b\ud800"}, "no bucket's name"),
+    ],
+)
+def test_an_object_that_cannot_be_says_what_is_wrong(changed: dict[str, str], said: str) -> None:
+    with pytest.raises(BadEvent, match=said):
+        read(OBJECT | changed, **CLOUD_EVENT)
+
+
+@pytest.mark.parametrize("id", [{"a": 1}, 5, ["x"], "\ud800"])
+def test_the_id_of_an_event_is_a_text(id: Any) -> None:
+    with pytest.raises(BadEvent, match="lacks id"):
+        read(structured(id=id, data=OBJECT), **{"content-type": "application/cloudevents+json"})
+
+
+def test_an_address_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(BadUri):
+        parse_uri("file:///data/a%00b")
 
 
 def test_data_in_base64_of_a_structured_event() -> None:

@@ -51,7 +51,7 @@ def parse_uri(uri: str) -> tuple[str, str]:
             return parts.netloc, prefix
     elif parts.scheme == "file" and parts.netloc in ("", "localhost"):
         path = os.path.normpath(unquote(parts.path))
-        if path.startswith("/") and Path(path).name:
+        if path.startswith("/") and Path(path).name and "\0" not in path:
             return str(Path(path).parent), Path(path).name
     raise BadUri(f"{uri!r} is not a folder: write gs://bucket/folder or file:///parent/folder")
 
@@ -139,7 +139,7 @@ class LocalBucket:
 
 
 def is_text(name: str) -> bool:
-    """Whether a file's name is text: what is not UTF-8 on disk can be written nowhere else."""
+    """Whether a name is text: what is no UTF-8, on disk or in an event, can be written nowhere else."""
     return not any("\ud800" <= char <= "\udfff" for char in name)
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from esclusa import EsclusaError
-from esclusa.pipelines.documents.buckets import FLAG
+from esclusa.pipelines.documents.buckets import FLAG, is_text
 
 FINALIZED = "google.cloud.storage.object.v1.finalized"
 PUBLISHED = "google.cloud.pubsub.topic.v1.messagePublished"
+_WHOLE = re.compile(r"[0-9]{1,20}")
 
 
 class BadEvent(EsclusaError):
@@ -46,10 +48,10 @@ def read_event(headers: Mapping[str, str], body: bytes) -> Ready | Passed:
 
 def _event(attributes: Mapping[str, Any], data: Any) -> Ready | Passed:
     """What a CloudEvent says."""
-    missing = [name for name in ("specversion", "id", "type", "source") if not str(attributes.get(name) or "").strip()]
+    missing = [name for name in ("specversion", "id", "type", "source") if not _is_text(attributes.get(name))]
     if missing:
         raise BadEvent(f"the event lacks {', '.join(missing)}: a CloudEvent 1.0 has ce-specversion, ce-id, ce-type and ce-source")
-    if str(attributes["specversion"]) != "1.0":
+    if attributes["specversion"] != "1.0":
         raise BadEvent(f"specversion {attributes['specversion']!r:.40} is not known; this reads CloudEvents 1.0")
     if attributes["type"] == PUBLISHED:
         return _message(data)
@@ -57,7 +59,7 @@ def _event(attributes: Mapping[str, Any], data: Any) -> Ready | Passed:
         return Passed(f"type {attributes['type']!r:.120} is not {FINALIZED}")
     if not isinstance(data, dict):
         raise BadEvent("the event's data is not a JSON object (the object that was finalized)")
-    return _finalized(str(attributes["id"]), str(attributes["source"]), data, data.get("bucket") or attributes.get("bucket"))
+    return _finalized(attributes["id"], attributes["source"], data, data.get("bucket") or attributes.get("bucket"))
 
 
 def _finalized(id: str, source: str, data: dict[str, Any], bucket: Any) -> Ready | Passed:
@@ -65,6 +67,10 @@ def _finalized(id: str, source: str, data: dict[str, Any], bucket: Any) -> Ready
     name = data.get("name")
     if not isinstance(bucket, str) or not bucket or not isinstance(name, str) or not name:
         raise BadEvent("the event's data names no bucket or no object: it needs 'bucket' and 'name'")
+    if not _is_text(bucket) or "/" in bucket:  # a path of this machine is none either
+        raise BadEvent(f"{bucket!r:.120} is no bucket's name")
+    if not _is_text(name):
+        raise BadEvent(f"{name!r:.120} is no name that an object can have")
     prefix, slash, last = name.rpartition("/")
     if last != FLAG or not slash or not prefix.strip("/"):
         return Passed(f"{name!r:.200} is not {{folder_prefix}}/{FLAG}")
@@ -166,12 +172,17 @@ def _json(text: bytes, where: str) -> Any:
         raise BadEvent(f"{where} is not JSON: {error}") from None
 
 
+def _is_text(said: Any) -> bool:
+    """Whether it is a text that every store can keep."""
+    return isinstance(said, str) and bool(said.strip()) and "\0" not in said and is_text(said)
+
+
 def _size(said: Any) -> int:
     """A size as the wire says it: a text or a number; left out it is 0, as in every proto3 message."""
     if said is None:
         return 0
     if isinstance(said, int) and not isinstance(said, bool):
         return said
-    if isinstance(said, str) and said.strip().isdigit():
+    if isinstance(said, str) and _WHOLE.fullmatch(said.strip()):
         return int(said)
     raise BadEvent(f"size {said!r:.40} is not a whole number")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 CLOSED = frozenset({"DONE", "DONE_WITH_ERRORS", "ERROR"})
 _ENDED = {"DOC_EXTRACTION_DONE": "DONE", "DOC_ERROR": "ERROR"}
+_FOLDER = CLOSED | {"INIT", "LISTING", "PROCESSING_START", "PROCESSING_IN_PROGRESS", "FINALIZING"}
+_WHOLE = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass
@@ -123,7 +126,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
         said = {"time": said.get("timestamp"), **said["jsonPayload"]}
     if not isinstance(said, dict) or not isinstance(said.get("folio_id"), str) or not isinstance(said.get("stage"), str):
         return None
-    return said
+    return said if said["stage"] in _FOLDER or said["stage"].startswith("DOC_") else None
 
 
 def _number(value: Any) -> int | None:
@@ -131,4 +134,4 @@ def _number(value: Any) -> int | None:
         return None
     if isinstance(value, int):
         return value if value >= 0 else None
-    return int(value) if isinstance(value, str) and value.isdigit() else None
+    return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else None
