@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables of cases
 """What statements of real companies do on a page, one by one, and how the local processor takes it."""
 
 from __future__ import annotations
@@ -6,6 +7,7 @@ import io
 from typing import Any
 
 import pypdfium2 as pdfium
+import pytest
 
 from esclusa.pipelines.documents.local.work import work
 from esclusa.pipelines.documents.sample import pdf
@@ -135,6 +137,109 @@ def test_a_table_goes_on_below_a_title_that_says_so() -> None:
     items = [i for i in work(_bound(*map(pdf, parts)))["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert {(i["STATEMENT_TITLE"], i["SECTION_HEADER"]) for i in items} == {("Balance sheet", "Current assets")}
     assert {i["page_refs"][0]["page"] for i in items} == {0, 1}
+
+
+def periods_of(answer: dict[str, Any]) -> list[str | None]:
+    """When the columns of the first row end."""
+    values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    return [i["REPORTING_PERIOD"] for i in values if i["TABLE_ROW_REF"] == values[0]["TABLE_ROW_REF"]]
+
+
+@pytest.mark.parametrize(
+    ("dated", "first", "second", "expected"),
+    [
+        ("", "12/31/2024", "12/31/2023", ["2024-12-31", "2023-12-31"]),
+        ("", "Q1 FY24", "Q2 FY24", ["2024-03-31", "2024-06-30"]),
+        ("", "2023/24", "2022/23", ["2024-12-31", "2023-12-31"]),
+        ("", "2024", "2024 vs 2023", ["2024-12-31", None]),
+        ("", "31DIC2024", "Variación", ["2024-12-31", None]),
+        ("Year 2024", "Jan", "Feb", ["2024-01-31", "2024-02-29"]),
+        ("Year 2024", "Q1", "Total", ["2024-03-31", "2024-12-31"]),
+        ("For the month ended June 30, 2024", "Actual", "Budget", ["2024-06-30", "2024-06-30"]),
+        ("For the month ended June 30, 2024", "Actual", "Variance", ["2024-06-30", None]),
+        ("Ejercicio cerrado el 30 de junio de 2024", "Ejercicio actual", "Ejercicio anterior", ["2024-06-30", "2023-06-30"]),
+        ("Al 30 de junio de 2024", "Matriz", "Consolidado", ["2024-06-30", "2024-06-30"]),
+        ("For the years ended December 28, 2024 and December 30, 2023", "2024", "2023", ["2024-12-28", "2023-12-30"]),
+        ("Board meeting, 14 February 2025", "FY24", "FY23", ["2024-12-31", "2023-12-31"]),
+    ],
+)
+def test_what_a_heading_says_of_its_column(dated: str, first: str, second: str, expected: list[str | None]) -> None:
+    assert periods_of(said(ROWS, "Kestrel plc", "Income statement", dated or " ", heads=("", first, second))) == expected
+
+
+@pytest.mark.parametrize(
+    ("printed", "value"),
+    [
+        ("<1,234>", "-1234"), ("Q1,234.50", "1234.50"), ("12,34,567.00", "1234567.00"), ("1,234 €", "1234"), ("(1,234 )", "-1234"),
+        ("- 1,234", "-1234"),
+    ],
+)  # fmt: skip
+def test_how_a_number_may_be_written(printed: str, value: str) -> None:
+    rows = [(label, printed, second) for label, _, second in ROWS]
+    assert labels(said(rows, "Kestrel plc", "Income statement", "Year ended 31 March 2024"))["Revenue"][0] == value
+
+
+@pytest.mark.parametrize(
+    ("above", "rows"),
+    [
+        (("Invoice", "No 1234", "Date: 31/12/2024"), [("Review of expenses", "2", "200.00"), ("Income tax advice", "1", "50.00"), ("Net profit share", "", "250.00")]),
+        (("Payslip", "March 2024"), [("Income", "1,200", ""), ("Expenses", "100", ""), ("Net income", "1,100", "")]),
+        (("Account statement", "1 to 31 March 2024"), [("Opening balance", "", "1,000"), ("Salary income", "500", "1,500"), ("Bank costs", "20", "1,480")]),
+        (("Lista de precios 2024",), [("Tuerca", "1.200", "1.100"), ("Perno", "800", "700"), ("Clavo", "90", "80")]),
+        (("Liquidación de sueldo", "Marzo de 2024"), [("Total ingresos", "700", ""), ("Gastos", "90", ""), ("Resultado", "610", "")]),
+        (("Balance de comprobación y saldos",), [("Activos", "1.000", ""), ("Pasivos", "", "600"), ("Patrimonio", "", "400")]),
+        (("Weekly sales",), [("Leeds", "100", "200"), ("York", "10", "20"), ("Total sales", "110", "220")]),
+    ],
+)  # fmt: skip
+def test_papers_that_are_no_statements_have_no_line_items(above: tuple[str, ...], rows: list[tuple[str, str, str]]) -> None:
+    answer = said(rows, "Kestrel Ltd", *above, heads=("Description", "Amount", "Total"))
+    assert (answer["doc_type"], answer["items"]) == ("other", [])
+
+
+def test_a_statement_without_a_title_is_known_by_its_parts() -> None:
+    rows = [("Total activos", "1.000", "900"), ("Total pasivos", "600", "500"), ("Capital social", "400", "400")]
+    assert said(rows, "Molinos S.A.")["doc_type"] == "balance_sheet"
+
+
+def test_what_a_program_prints_around_a_statement_is_none_of_it() -> None:
+    drawn = [
+        (72, 770, 10, "Molinos S.A."),
+        (400, 770, 10, "Hoja: 1"),
+        (400, 756, 10, "Fecha: 18/01/2025"),
+        (72, 740, 10, "Estado de resultados"),
+    ]
+    drawn += [
+        (72, 726, 10, "-" * 70),
+        (380, 712, 10, "2024"),
+        (480, 712, 10, "2023"),
+        (72, 60, 10, "Las notas adjuntas forman parte de esto"),
+        (480, 60, 10, "4"),
+    ]
+    for number, (label, first, second) in enumerate(ROWS):
+        drawn += [(x, 696 - 16 * number, 10, text) for x, text in ((72, label), (380, first), (480, second))]
+    answer = work(pdf(drawn))
+    assert list(labels(answer)) == [label for label, _, _ in ROWS]
+    assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
+    assert answer["items"][0]["ORG_NAME"] == "Molinos S.A."
+
+
+def test_codes_beside_their_labels_are_no_amounts() -> None:
+    drawn = [
+        (72, 760, 10, "Molinos S.A."),
+        (72, 745, 10, "Estado de resultados"),
+        (300, 715, 10, "Código"),
+        (380, 715, 10, "2024"),
+        (480, 715, 10, "2023"),
+    ]
+    for number, (label, first, second) in enumerate(ROWS):
+        row = ((72, label), (300, str(40100 + number)), (380, first), (480, second))
+        drawn += [(x, 700 - 15 * number, 10, text) for x, text in row]
+    assert labels(work(pdf(drawn))) == {"Revenue": ["5410", "4970"], "Cost of sales": ["-3122", "-2905"], "Gross profit": ["2288", "2065"]}
+
+
+def test_a_title_set_letter_by_letter_is_read() -> None:
+    answer = said(ROWS, "Molinos S.A.", "E S T A D O   D E   R E S U L T A D O S", "Al 31 de diciembre de 2024")
+    assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {"ESTADO DE RESULTADOS"}
 
 
 def _bound(*pages: bytes) -> bytes:

@@ -10,20 +10,24 @@ import pytest
 from pipelines.documents import statements, vocabulary
 from pipelines.documents.outsiders import outsiders
 from pipelines.documents.score import measure
+from pipelines.documents.strangers import strangers
 
 from esclusa import Failure
 from esclusa.pipelines.documents.documentai import parts
-from esclusa.pipelines.documents.local import words
-from esclusa.pipelines.documents.local.context import currency_by_votes, currency_of, scale_of, title_class
+from esclusa.pipelines.documents.local import LocalProcessor, words
+from esclusa.pipelines.documents.local.classes import title_class
+from esclusa.pipelines.documents.local.money import currency_by_votes, currency_of, scale_of
 from esclusa.pipelines.documents.local.numbers import Convention, convention, is_amount, is_dash, is_note, value_of
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.readers import Readers
 from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.processors import Source
 from esclusa.pipelines.documents.sample import pdf, statement
 
 
 @pytest.mark.parametrize(
-    ("part", "recall", "precision"), [(statements.tuned, 0.98, 0.98), (statements.held_out, 0.95, 0.97), (outsiders, 0.95, 0.97)]
+    ("part", "recall", "precision"),
+    [(statements.tuned, 0.98, 0.98), (statements.held_out, 0.95, 0.97), (outsiders, 0.95, 0.97), (strangers, 0.98, 0.98)],
 )
 def test_recall_precision_and_boxes(part: object, recall: float, precision: float) -> None:
     score = measure(part(48, seed=77))  # type: ignore[operator]
@@ -140,6 +144,17 @@ def test_units(text: str, scale: int | None, currency: str | None) -> None:
 )  # fmt: skip
 def test_titles(text: str, found: str | None) -> None:
     assert title_class(text) == found
+
+
+async def test_what_somebody_else_classified_is_read_as_that() -> None:
+    content = pdf([(x, 700 - 15 * n, 10, text) for n in range(4) for x, text in ((72, f"Item {n}"), (400, f"1,00{n}"), (500, f"2,00{n}"))])
+    source, processor = Source("gs://b/a.pdf", "1", content), LocalProcessor(1)
+    try:
+        assert (await processor.classify(source)).doc_type == "other"
+        assert (await processor.extract(source, "other")).items == []
+        assert (await processor.extract(source, "balance_sheet")).summary["line_items"] == 8
+    finally:
+        await processor.close()
 
 
 async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:

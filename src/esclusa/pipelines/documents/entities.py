@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from esclusa.pipelines.documents.local.context import currency_of, scale_of
+from esclusa.pipelines.documents.local.money import currency_of, scale_of
 from esclusa.pipelines.documents.local.numbers import convention, value_of
 from esclusa.pipelines.documents.local.periods import periods
 

@@ -30,8 +30,9 @@ class LocalProcessor:
         return Classified(answer["doc_type"], answer["confidence"], answer["classified"] | {"processor_version": VERSION})
 
     async def extract(self, source: Source, doc_type: str) -> Extracted:
-        answer = self._read.pop(source.digest, None) or await self._answer(source)
-        items = [item | {"processor_version": VERSION} for item in answer["items"]] if doc_type != "other" else []
+        kept = self._read.pop(source.digest, None)
+        answer = kept if kept is not None and kept["doc_type"] == doc_type else await self._answer(source, doc_type)
+        items = [item | {"processor_version": VERSION} for item in answer["items"]]
         values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
         summary = {
             "line_items": values,
@@ -45,8 +46,8 @@ class LocalProcessor:
     async def close(self) -> None:
         await self._readers.close()
 
-    async def _answer(self, source: Source) -> dict[str, Any]:
-        answer = await self._readers.read(source.content)
+    async def _answer(self, source: Source, doc_type: str = "") -> dict[str, Any]:
+        answer = await self._readers.read(source.content, doc_type)
         if "error" in answer:
             raise Permanent(answer["message"], type=answer["error"])
         return answer

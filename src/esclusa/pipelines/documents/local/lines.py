@@ -10,12 +10,14 @@ from itertools import pairwise
 from typing import Literal
 
 from esclusa.pipelines.documents.local.numbers import is_amount, is_code, is_dash, is_percent, is_sign
-from esclusa.pipelines.documents.local.words import Page, Word
+from esclusa.pipelines.documents.local.words import Page, Word, joined
 
 CellKind = Literal["text", "amount", "dash", "percent", "sign"]
 
 SPACE = 0.72
 """A wider gap, in line heights, is no space between words any more."""
+SPELLED = 6
+"""Letters of a line from which on it is looked at whether they are words."""
 _DECIMALS = re.compile(r"[.,]\d{1,2}\Z")
 _OPEN = frozenset({"(", "$(", "€(", "£("})
 
@@ -97,10 +99,27 @@ def lines_of(page: Page, words: Iterable[Word] | None = None) -> list[Line]:
             out.append(Line(page.number, [word]))
         else:
             home.words.append(word)
-    for line in out:
-        line.words.sort(key=lambda w: w.x0)
-        line.cells = list(_cells(line.words))
-    return sorted(out, key=lambda line: line.base)
+    lines = (line_of(page.number, _spelled(sorted(line.words, key=lambda w: w.x0))) for line in out)
+    return sorted(lines, key=lambda line: line.base)
+
+
+def _spelled(words: list[Word]) -> list[Word]:
+    """Words with those put together that are set letter by letter: ``B A L A N C E   G E N E R A L``."""
+    if len(words) < SPELLED or sum(len(word.text) == 1 and word.text.isalpha() for word in words) < 0.9 * len(words):
+        return words
+    gaps = sorted(b.x0 - a.x1 for a, b in pairwise(words))
+    out = [words[0]]
+    for before, word in pairwise(words):
+        if word.x0 - before.x1 < 1.5 * gaps[len(gaps) // 4]:
+            out[-1] = joined(out[-1], word)
+        else:
+            out.append(word)
+    return out
+
+
+def line_of(page: int, words: list[Word]) -> Line:
+    """The line of these words, from the left, with its cells."""
+    return Line(page, words, list(_cells(words)))
 
 
 def mark_prose(lines: list[Line]) -> None:

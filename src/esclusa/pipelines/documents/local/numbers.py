@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - patterns are read as lists of words
 """Numbers as statements print them: dots or commas, parentheses for negatives, dashes for nothing."""
 
 from __future__ import annotations
@@ -8,20 +9,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-_SIGNS = r"(?:MM?US\$|MM?\$|US\$|R\$|S/\.?|[$€£¥]|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UF)"
+_SIGNS = r"(?:MM?US\$|MM?\$|US\$|RD\$|R\$|C\$|S/\.?|B/\.|Bs\.?|Gs\.?|[$€£¥₡₲₹]|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|CRC|PYG|GTQ|CAD|AUD|INR|UF)"
 _MINUS = "-−–‐‑"
 _MARKS = r"[*†‡¹²³⁴⁵⁶⁷⁸⁹]{0,3}"
 """Marks of footnotes behind a number."""
 _AMOUNT = re.compile(
-    rf"(?P<open>[(\[])?\s*(?P<minus>[{_MINUS}])?\s*(?:{_SIGNS})?\s*(?P<inner>[{_MINUS}(])?\s*"
-    rf"(?P<digits>\d{{1,3}}(?:[.,'’\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?)"
-    rf"\s*(?P<close>[)\]])*\s*(?P<after>[{_MINUS}])?{_MARKS}"
+    rf"(?P<open>[(\[<])?\s*(?P<minus>[{_MINUS}])?\s*(?:{_SIGNS}|(?P<letter>[QL]))?\s*(?P<inner>[{_MINUS}(])?\s*"
+    rf"(?P<digits>\d{{1,3}}(?:[.,'’\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?)"
+    rf"\s*[€]?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?{_MARKS}"
 )
-_SIGN = re.compile(rf"{_SIGNS}|\$\(|\(\$")
+_SIGN = re.compile(rf"{_SIGNS}|[QL]|\$\(|\(\$")
 _NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z", re.IGNORECASE)
-_NOTES = re.compile(
-    r"\d{1,2}(?:\.\d{1,2})?(?:\([a-z]\))?(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*\d{1,2}(?:\.\d{1,2})?(?:\([a-z]\))?)*", re.IGNORECASE
-)
+_ONE_NOTE = r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
+_NOTES = re.compile(rf"\(?{_ONE_NOTE}(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*{_ONE_NOTE})*\)?", re.IGNORECASE)
 _CODE = re.compile(r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?")
 _DASHES = re.compile(rf"[{_MINUS}—]{{1,3}}|\(\s*[{_MINUS}—]\s*\)|nil", re.IGNORECASE)
 
@@ -38,6 +38,8 @@ class Convention:
 def is_amount(text: str) -> bool:
     found = _AMOUNT.fullmatch(text)
     if found is None or found["digits"] == "000":  # «€ 000» is a unit
+        return False
+    if found["letter"] and found["digits"].isdigit():  # Q1 is a quarter, Q1,250 are quetzales
         return False
     return found["open"] is None or found["close"] is not None or found["inner"] is None
 
@@ -60,7 +62,7 @@ def is_note(text: str) -> bool:
 
 
 def is_note_list(text: str) -> bool:
-    """The whole of what a row says of its notes: ``12``, ``5 y 6``, ``7(a), 9``."""
+    """The whole of what a row says of its notes: ``12``, ``5 y 6``, ``7(a), 9``, ``Nota 4``, ``ESF-5``."""
     return _NOTES.fullmatch(text) is not None
 
 
@@ -76,10 +78,10 @@ def is_percent(text: str) -> bool:
 def digits_span(text: str) -> tuple[int, int]:
     """Where the value itself stands in a token: without a currency sign before it and marks behind it."""
     start = 0
-    found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*{_SIGNS}\s*", text)
+    found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*(?:{_SIGNS}|[QL])\s*", text)
     if found and not found[1]:
         start = found.end()
-    return start, len(text) - len(re.search(rf"{_MARKS}\Z", text)[0])  # type: ignore[index]
+    return start, len(text) - len(re.search(rf"\s*€?{_MARKS}\Z", text)[0])  # type: ignore[index]
 
 
 def convention(texts: Iterable[str]) -> Convention:

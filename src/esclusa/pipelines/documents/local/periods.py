@@ -17,32 +17,62 @@ _MONTHS = {
 _MONTH = (
     r"(?P<month{n}>enero|ene|january|jan|febrero|february|feb|marzo|march|mar|abril|abr|april|apr|mayo|may|junio|june|jun|julio|july|jul|"
     r"agosto|ago|august|aug|septiembre|setiembre|september|sept|sep|set|octubre|october|oct|noviembre|november|nov|diciembre|dic|"
-    r"december|dec)\b\.?"
+    r"december|dec)(?![a-zñ])\.?"
 )
 _YEAR = r"(?P<year{n}>(?:19[89]|20\d)\d)"
 _DAY = r"(?P<day{n}>[0-3]?\d)"
+_QUARTER = (
+    r"(?:[QT](?P<quarter{n}>[1-4])|(?P<trim{n}>[1-4])\s*[TQ]|"
+    r"(?P<ord{n}>[1-4](?:er|do|to|st|nd|rd|th|°|º)?|i{1,3}|iv|first|second|third|fourth|primer|segundo|tercer|cuarto)\.?\s+(?:trim(?:estre|\.)?|quarter))"
+)
+_HALF = (
+    r"(?:[HS](?P<half{n}>[12])|(?P<sem{n}>[12])\s*[HS]|"
+    r"(?P<ordh{n}>[12](?:er|do|st|nd|°|º)?|i{1,2}|first|second|primer|segundo)\.?\s+(?:sem(?:estre|\.)?|half))"
+)
+_ORDINALS = {
+    "i": 1, "ii": 2, "iii": 3, "iv": 4, "first": 1, "second": 2, "third": 3, "fourth": 4, "primer": 1, "segundo": 2, "tercer": 3, "cuarto": 4,
+}  # fmt: skip
 
 
 def _form(text: str, n: int) -> str:
-    return text.replace("{m}", _MONTH).replace("{y}", _YEAR).replace("{d}", _DAY).replace("{n}", str(n))
+    parts = {
+        "{q}": _QUARTER,
+        "{h}": _HALF,
+        "{of}": r"\s*(?:,|del?|of|FY|[-’'/])?\s*",
+        "{m}": _MONTH,
+        "{y}": _YEAR,
+        "{d}": _DAY,
+        "{s}": r"(?P<short{n}>\d\d)",
+    }
+    for part, pattern in parts.items():
+        text = text.replace(part, pattern)
+    return text.replace("{n}", str(n))
 
 
 _FORMS = (
-    r"\b{d}[-/.](?P<mm{n}>[01]?\d)[-/.](?P<long{n}>(?:19|20)\d\d|\d\d)\b",
-    r"\b{y}-(?P<mm{n}>[01]\d)-{d}\b",
+    r"\b{d}\s?[-/.]\s?(?P<mm{n}>[01]?\d)\s?[-/.]\s?(?P<long{n}>(?:19|20)\d\d|\d\d)(?!\d|[.,]\d)",
+    r"\b(?P<mm{n}>[01]?\d)[-/]{d}[-/](?P<long{n}>(?:19|20)\d\d|\d\d)(?!\d)",
+    r"\b{y}[-/.](?P<mm{n}>[01]\d)[-/.]{d}\b",
     r"\b{d}\s*(?:st|nd|rd|th)?\s*(?:de\s+|of\s+|[-/ ]\s*)?{m}\s*(?:,|del?|[-/])?\s*{y}\b",
-    r"\b{d}[-/ ]{m}[-/ ](?P<short{n}>\d\d)\b",
+    r"\b{d}[-/. ]?{m}[-/. ]?{s}\b",
     r"\b{m}\s*{d}(?:st|nd|rd|th)?\s*,?\s*{y}\b",
     r"\b{m}\s*(?:,|del?|[-/’'])?\s*{y}\b",
-    r"\b{m}\s*[-/’' ]\s*['’]?(?P<short{n}>\d\d)\b",
-    r"\b(?:Q(?P<quarter{n}>[1-4])|(?P<trim{n}>[1-4])\s*[TQ]|(?P<ord{n}>[1-4])(?:er|do|to|°|º)?\s+trimestre(?:\s+de)?)\s*[-’' /]?\s*(?:{y}|(?P<short{n}>\d\d))\b",
-    r"\b(?:[HS](?P<half{n}>[12])|(?P<sem{n}>[12])\s*[HS]|(?P<ordh{n}>[12])(?:er|do|°|º)?\s+semestre(?:\s+de)?)\s*[-’' /]?\s*(?:{y}|(?P<short{n}>\d\d))\b",
-    r"\b(?P<mm{n}>3|6|9|12)\s?M\s*[-’' /]?\s*(?:{y}|(?P<short{n}>\d\d))\b",
-    r"\b(?:FY|AF)\s*(?:{y}|['’]?(?P<short{n}>\d\d))\b",
+    r"\b{m}\s*[-/’']\s*['’]?{s}\b",
+    r"\b{m}\s?(?!2[89]|3[01]){s}\b(?!\s*,)",
+    r"\b{q}{of}(?:{y}|{s})\b",
+    r"\b{h}{of}(?:{y}|{s})\b",
+    r"\b(?:{y}|FY\s?{s})[-’' /]?{q}\b",
+    r"\b(?:{y}|FY\s?{s})[-’' /]?{h}\b",
+    r"\b(?P<mm{n}>[1-9]|1[0-2])\s?M\s*[-’' /]?\s*(?:{y}|{s})\b",
+    r"(?<![\d/.,-])(?P<mm{n}>0?[1-9]|1[0-2])[-/]{y}\b",
+    r"\b{y}[-/](?P<mm{n}>0[1-9]|1[0-2])(?![\d/-])",
+    r"(?<![\d.,$-])(?:FY\s?)?(?P<from{n}>(?:19[89]|20\d)\d)\s?[-/–]\s?(?P<until{n}>(?:19[89]|20\d)\d|\d\d)(?![\d/-])",
+    r"\b(?:FYE?|AF|CY|YE)\s*(?:{y}|['’]?{s})[A-Z]?\b",
     r"(?<![\d.,$-]){y}(?:[A-Z](?![A-Za-z]))?(?![\d]|[.,]\d)",
 )
 _ANY = re.compile("|".join(f"(?P<f{n}>{_form(text, n)})" for n, text in enumerate(_FORMS)), re.IGNORECASE)
 _PARTIAL = re.compile(_form(r"\b{d}\s*(?:de\s+)?{m}(?:\s+de)?\s*(?:,|\Z)", 0) + "|" + _form(r"\b{m}\s+{d}\s*(?:,|\Z)", 1), re.IGNORECASE)
+_PART = re.compile(_form(r"{m}|{q}|{h}", 0), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +93,16 @@ def periods(text: str) -> tuple[Period, ...]:
 
 def _periods(text: str) -> Iterator[Period]:
     for found in _ANY.finditer(text):
-        n = next(i for i in range(len(_FORMS)) if found[f"f{i}"])
-        said = {key[: -len(str(n))]: value for key, value in found.groupdict().items() if key.endswith(str(n)) and value and key != f"f{n}"}
+        n = str(found.lastgroup)[1:]
+        said = {key.removesuffix(n): value for key, value in found.groupdict().items() if value is not None}
+        if "from" in said:
+            yield from _two_years(found, n)
+            continue
         year = int(said.get("year") or said.get("long") or said["short"])
         year += 2000 if year < 100 else 0
         month = _month(said)
         if not 1980 <= year <= 2099 or (month is not None and not 1 <= month <= 12):
             continue
-        quarter = said.get("quarter") or said.get("trim") or said.get("ord")
-        half = said.get("half") or said.get("sem") or said.get("ordh")
-        if quarter or half:
-            month = 3 * int(quarter) if quarter else 6 * int(half or 2)
         if month is None:
             yield Period(found.start(), found.end(), year, None)
             continue
@@ -81,6 +110,17 @@ def _periods(text: str) -> Iterator[Period]:
         day = int(said.get("day") or last)
         if 1 <= day <= last:
             yield Period(found.start(), found.end(), year, date(year, month, day))
+
+
+def _two_years(found: re.Match[str], n: str) -> Iterator[Period]:
+    """``2023/24`` is the year that ends in 2024; any other two years are two."""
+    first, second = int(found[f"from{n}"]), int(found[f"until{n}"])
+    second += first // 100 * 100 if second < 100 else 0
+    if second == first + 1:
+        yield Period(found.start(), found.end(), second, None)
+        return
+    yield Period(found.start(), found.end(f"from{n}"), first, None)
+    yield Period(found.start(f"until{n}"), found.end(), second, None)
 
 
 def day_and_month(text: str) -> tuple[int, int] | None:
@@ -92,10 +132,25 @@ def day_and_month(text: str) -> tuple[int, int] | None:
     return _MONTHS[found[f"month{n}"][:3].lower()], int(found[f"day{n}"])
 
 
+def part_of_year(text: str) -> int | None:
+    """The month in which it ends, of a heading that leaves its year to others: ``Enero``, ``Q1``, ``2do trimestre``."""
+    found = _PART.fullmatch(text.strip(" .:"))
+    return _month({key.removesuffix("0"): value for key, value in found.groupdict().items() if value is not None}) if found else None
+
+
 def _month(said: dict[str, str]) -> int | None:
+    """The month in which it ends: of a month, a quarter, a half."""
     if "month" in said:
         return _MONTHS[said["month"][:3].lower()]
+    if quarter := said.get("quarter") or said.get("trim") or said.get("ord"):
+        return 3 * _count(quarter)
+    if half := said.get("half") or said.get("sem") or said.get("ordh"):
+        return 6 * _count(half)
     return int(said["mm"]) if "mm" in said else None
+
+
+def _count(said: str) -> int:
+    return int(said[0]) if said[0].isdigit() else _ORDINALS[said.lower()]
 
 
 def end_in(year: int, month: int, day: int) -> date:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from esclusa import Failure
-from esclusa.pipelines.documents.local.child import LENGTH
+from esclusa.pipelines.documents.local.child import LENGTH, message
 
 MOST = 500
 """Documents that one process reads before another takes its place: whatever leaks, leaks only so far."""
@@ -23,11 +23,11 @@ class Readers:
             self._free.put_nowait(_Reader())
         self._all = most
 
-    async def read(self, content: bytes) -> dict[str, Any]:
+    async def read(self, content: bytes, doc_type: str = "") -> dict[str, Any]:
         """The answer of ``work``. Raises Failure if the process died over it. Cancelled, the process is ended with its document."""
         reader = await self._free.get()
         try:
-            return await reader.read(content)
+            return await reader.read(content, doc_type)
         finally:
             self._free.put_nowait(reader)
 
@@ -41,7 +41,7 @@ class _Reader:
         self._process: asyncio.subprocess.Process | None = None
         self._count = 0
 
-    async def read(self, content: bytes) -> dict[str, Any]:
+    async def read(self, content: bytes, doc_type: str) -> dict[str, Any]:
         if self._count >= MOST:
             await self.stop()
         process = self._process or await self._start()
@@ -49,7 +49,7 @@ class _Reader:
         assert process.stdout is not None
         self._count += 1
         try:
-            process.stdin.write(LENGTH.pack(len(content)))
+            process.stdin.write(message(doc_type.encode()) + LENGTH.pack(len(content)))
             process.stdin.write(content)
             await process.stdin.drain()
             head = await process.stdout.readexactly(LENGTH.size)

@@ -1,16 +1,17 @@
-# ruff: noqa: E501 - patterns are read as lists of words
 """Rows: labels with their numbers, sections above them, lines that wrap."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from esclusa.pipelines.documents.local.columns import Column, column_at
-from esclusa.pipelines.documents.local.context import currency_of, plain, scale_of
 from esclusa.pipelines.documents.local.lines import Cell, Line
-from esclusa.pipelines.documents.local.numbers import is_note_list
+from esclusa.pipelines.documents.local.money import currency_of, scale_of
+from esclusa.pipelines.documents.local.numbers import is_code, is_note_list
+from esclusa.pipelines.documents.local.texts import plain
 from esclusa.pipelines.documents.local.words import Word
 
 _HANGING = re.compile(
@@ -21,9 +22,13 @@ _OPENS = re.compile(r"\b(?:attributable to|atribuibles? al?|adjustments (?:for|t
 _TOTAL = re.compile(r"(?:sub[- ]?)?total(?:es)?\b|suma(?:s)?\b", re.IGNORECASE)
 _TOTAL_LAST = re.compile(r"\s(?:total|totales|totals)\Z", re.IGNORECASE)
 _NOISE = re.compile(
-    r"notas? adjuntas|accompanying notes|forman parte|integral part|^pag(ina|\.)?\s*\d|^page\s*\d|\bcontinua(cion|ed)?\b|^firma|^signature|contador general|"
-    r"gerente general|chief financial|representante legal|^auditor|^rut\b|^folio\b|^impreso|^printed|www\.|@|^\(?continued|^c\.?p\.?c?\b|^elaborado|^prepared by"
+    r"^pag(ina|\.)?\s*\d|^page\s*\d|\bcontinua(cion|ed)?\b|^\(?continued|^firma|^signature|^rut\b|^folio\b|www\.|@|^c\.?p\.?c?\b"
 )
+"""Lines around a table that are none of it."""
+_SIGNERS = re.compile(
+    r"contador general|gerente general|chief financial|representante legal|^auditor|^elaborado|^prepar(?:ed|ado) (?:by|por)"
+)
+"""Who signs it; with numbers beside them they are rows like others."""
 
 
 @dataclass
@@ -59,14 +64,19 @@ class _Piece:
     def base(self) -> float:
         return self.line.base
 
+    @property
+    def code(self) -> str:
+        """The code of its account."""
+        return " ".join(cell.text for cell in self.line.cells[: self.line.codes])
+
 
 def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
     """What of a line is its label, and what stands in which column."""
     values: dict[int, Cell] = {}
     label: list[Word] = []
     dashes = 0
-    edge = min((col.x0 for col in columns if not col.is_note), default=width)
-    notes = _notes_apart(line, edge)
+    edge = min((col.x0 for col in columns if not col.is_reference), default=width)
+    references = _references(line, edge)
     for cell in line.cells[line.codes :]:
         col = column_at(columns, cell) if cell.kind in ("amount", "dash", "text") else None
         index = columns.index(col) if col is not None else -1
@@ -77,17 +87,18 @@ def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
         elif cell.kind in ("sign", "percent") and cell.x0 > edge - 60:
             continue
         elif cell.kind in ("text", "amount", "dash", "percent", "sign"):
-            if col is not None and col.is_note and cell.x0 >= col.x0 - max(12, 2 * cell.words[0].height) and len(cell.text) <= 12:
+            if col is not None and col.is_reference and cell.x0 >= col.x0 - max(12, 2 * cell.words[0].height) and len(cell.text) <= 12:
                 continue  # 7(a) in the column of notes
-            label += [w for w in cell.words if w.x0 < edge and w not in notes]
+            label += [w for w in cell.words if w.x0 < edge and w not in references]
     text = " ".join(w.text for w in label)
     return _Piece(line, _clean(text), label[0].x0 if label else line.x0, values, dashes, text.endswith(":"))
 
 
-def _notes_apart(line: Line, edge: float) -> list[Word]:
-    """Words between a label and its numbers that only name notes, well apart from both: a column of them that is too sparse to be one."""
+def _references(line: Line, edge: float) -> list[Word]:
+    """Words between a label and its numbers that only name notes or a code, well apart from both: they are in columns of their own."""
     for label, run in pairwise(line.runs[line.codes :]):
-        if run.x1 < edge and run.x0 - label.x1 > 1.5 * line.height and is_note_list(run.text) and any(ch.isalpha() for ch in label.text):
+        apart = run.x1 < edge and run.x0 - label.x1 > 1.5 * line.height and any(ch.isalpha() for ch in label.text)
+        if apart and (is_note_list(run.text) or is_code(run.text)):
             return run.words
     return []
 
@@ -107,7 +118,8 @@ def _clean(label: str) -> str:
 def rows_of(lines: list[Line], columns: list[Column], width: float, section: str | None = None) -> tuple[list[Row], str | None]:
     """The rows of a block, each with the nearest header above it; and the last header, for a table that goes on."""
     pieces = [take_apart(line, columns, width) for line in lines]
-    pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _page_number(p) and not _NOISE.search(plain(p.label))]
+    pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _page_number(p) and not _is_noise(p)]
+    pieces = _without_empty(pieces)
     pitch = _pitch(pieces)
     rows: list[Row] = []
     index = 0
@@ -144,6 +156,21 @@ def rows_of(lines: list[Line], columns: list[Column], width: float, section: str
     return [row for row in rows if row.values], _section(pending, section)
 
 
+def _without_empty(pieces: list[_Piece]) -> list[_Piece]:
+    """Without rows that have no numbers: with a code as long as most rows' (headers have shorter ones), and another code below."""
+    lengths = Counter(len(piece.code) for piece in pieces if piece.values and piece.code)
+    usual = lengths.most_common(1)[0][0] if lengths else None
+    return [
+        piece for piece, below in zip_longest(pieces, pieces[1:])
+        if piece.values or piece.dashes or len(piece.code) != usual or (below is not None and not below.code)
+    ]  # fmt: skip
+
+
+def _is_noise(piece: _Piece) -> bool:
+    said = plain(piece.label)
+    return _NOISE.search(said) is not None or (not piece.values and _SIGNERS.search(said) is not None)
+
+
 def _page_number(piece: _Piece) -> bool:
     cells = list(piece.values.values())
     return not piece.label and len(cells) == 1 and len(piece.line.cells) == 1 and cells[0].text.isdigit() and len(cells[0].text) < 4
@@ -154,12 +181,12 @@ def _unlabelled(section: str | None) -> str:
 
 
 def _pitch(pieces: list[_Piece]) -> float:
-    """The usual distance between two rows."""
+    """The usual distance between two rows that follow each other; more is between those that something divides."""
     gaps = sorted(
         b.base - a.base for a, b in pairwise(pieces)
         if (a.values or a.dashes) and (b.values or b.dashes) and 0 < b.base - a.base < 60
     )  # fmt: skip
-    return gaps[len(gaps) // 2] if gaps else 14.0
+    return gaps[len(gaps) // 8] if gaps else 14.0
 
 
 def _near(a: _Piece, b: _Piece, pitch: float) -> bool:

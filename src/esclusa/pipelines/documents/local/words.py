@@ -118,7 +118,12 @@ def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
         turn = _turn(runs, shown)
         out = Page(number, *((width, height) if turn % 2 == 0 else (height, width)))
         for run in runs:
-            out.words.extend(_words(textpage, text, run, shown, turn, number, offset))
+            for word in _words(textpage, text, run, shown, turn, number, offset):
+                if out.words and _goes_on(out.words[-1], word):
+                    out.words[-1] = joined(out.words[-1], word)
+                else:
+                    out.words.append(word)
+        out.words = _without_watermarks(out.words)
         return out, text
     finally:
         textpage.close()
@@ -255,6 +260,31 @@ def _cut(textpage: Any, text: str, start: int, end: int, shown: _Shown, turn: in
         made = _word(text, begun, end, whole, shown, turn, page, offset)
         if made is not None:
             yield made
+
+
+def _goes_on(word: Word, following: Word) -> bool:
+    """Whether letters stand as close as within a word: pdfium sees a space in tight or loose pairs, and around ligatures."""
+    size = max(word.height, following.height)
+    level = following.y0 < word.middle < following.y1 or word.y0 < following.middle < word.y1
+    return level and word.text[-1].isalpha() and following.text[0].isalpha() and -0.2 * size < following.x0 - word.x1 < 0.08 * size
+
+
+def joined(word: Word, following: Word) -> Word:
+    """Two words as one."""
+    box = _union(word.box, following.box)
+    y0, y1 = min(word.y0, following.y0), max(word.y1, following.y1)
+    return Word(word.text + following.text, word.x0, y0, following.x1, y1, box, word.page, word.start, following.end)
+
+
+def _without_watermarks(words: list[Word]) -> list[Word]:
+    """Without words that are much larger than the others and lie on several of them."""
+    heights = sorted(word.height for word in words)
+    large = 3 * heights[len(heights) // 2] if heights else 0.0
+    return [word for word in words if word.height <= large or sum(_touch(word, other) for other in words) < 4]
+
+
+def _touch(a: Word, b: Word) -> bool:
+    return a.x0 < b.x1 and b.x0 < a.x1 and a.y0 < b.y1 and b.y0 < a.y1
 
 
 def _tall(box: Box, shown: _Shown, turn: int) -> float:

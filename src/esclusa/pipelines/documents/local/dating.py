@@ -1,0 +1,199 @@
+"""What a column's heading says: its period, its scale, its currency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from itertools import combinations, pairwise
+
+from esclusa.pipelines.documents.local.columns import Column, mark_references
+from esclusa.pipelines.documents.local.context import Context
+from esclusa.pipelines.documents.local.lines import Cell, Line
+from esclusa.pipelines.documents.local.money import currency_of, scale_of
+from esclusa.pipelines.documents.local.periods import day_and_month, end_in, part_of_year, periods
+from esclusa.pipelines.documents.local.texts import plain
+
+_SHARE = re.compile(r"%|\bporcentajes?\b|\bpercent(?:age)?s?\b|\bpct\b")
+_CHANGE = re.compile(
+    r"\bvar(?:iacion|iance|iation)?(?:es|s)?\b|\bcambios?\b|\bchanges?\b|\bdif(?:f|erencias?|ferences?)?\b|\bdesviacion\b|\baumento\b|\bvs\b|[δΔ]"
+)
+_PRIOR = re.compile(r"\b(?:anterior|prior|previous|last|comparativ[oae])\b")
+_RANGE = re.compile(r"\b(?:al|a|to|hasta|through|vs|versus|against|contra)\b|[-–/]")
+Piece = tuple[str, float, float]
+"""A text of a heading, and from where to where it stands."""
+
+
+def read_heads(columns: list[Column], heads: list[Line], context: Context) -> None:
+    """Give each column what stands over it: its heading, period, scale and currency."""
+    lines = [_pieces(line) for line in heads]
+    for pieces in lines:
+        for cell in pieces:
+            self_over = [col for col in columns if col.overlap(cell[1], cell[2]) > 0.3 * min(col.x1 - col.x0, cell[2] - cell[1])]
+            if not self_over:
+                near = min(columns, key=lambda col: _distance(col, cell), default=None)
+                if near is None or _distance(near, cell) >= 40:
+                    continue
+                if any(near.overlap(other[1], other[2]) > 0 for other in pieces if other is not cell):
+                    continue  # it heads something that is no column, such as percentages
+                self_over = [near]
+            if len(self_over) == 1:
+                self_over[0].heads.append(cell[0])
+            else:
+                for col in self_over:
+                    col.over.append(cell[0])
+    mark_references(columns)
+    values = [col for col in columns if not col.is_reference]
+    for head in (head for col in columns if col.is_reference for head in col.heads if periods(head)):
+        context.learn_dates(head)  # a title that happens to stand over the notes
+    for pieces in lines:
+        _spread(pieces, values)
+    for col in values:
+        _read_head(col, context)
+    _date_by_title([col for col in values if not col.is_share and not col.is_change], context)
+
+
+def _spread(pieces: list[Piece], values: list[Column]) -> None:
+    """Headings of groups, such as one year over two columns each: what stands over the middle of a group is of all its columns."""
+    pieces = [one for one in pieces if values and one[2] > values[0].x0]
+    if not pieces or len(values) <= len(pieces) or len(values) > _MOST:
+        return
+    groups = min(_partitions(values, len(pieces)), key=lambda groups: tuple(map(sum, zip(*map(_off, pieces, groups), strict=True))))
+    if not all(_amid(piece, group) or _completes(piece, group) for piece, group in zip(pieces, groups, strict=True)):
+        return
+    for piece, group in zip(pieces, groups, strict=True):
+        rest = [_besides(piece, col) for col in group]
+        if all(rest):  # each column has a heading of its own besides
+            for col, heads in zip(group, rest, strict=True):
+                col.heads = heads
+                col.over = [*(head for head in col.over if head != piece[0]), piece[0]]
+
+
+_MOST = 16
+"""Columns up to which groups are looked for."""
+
+
+def _partitions(values: list[Column], count: int) -> Iterator[list[list[Column]]]:
+    """Every way to cut the columns into so many groups of neighbours."""
+    for cuts in combinations(range(1, len(values)), count - 1):
+        yield [values[start:end] for start, end in pairwise([0, *cuts, len(values)])]
+
+
+def _off(piece: Piece, group: list[Column]) -> tuple[float, float]:
+    """How far a heading stands from the columns of a group, and from their middle."""
+    return sum(max(0.0, -col.overlap(piece[1], piece[2])) for col in group), _aside(piece, group)
+
+
+def _aside(piece: Piece, group: list[Column]) -> float:
+    return abs((piece[1] + piece[2]) / 2 - (group[0].x0 + group[-1].x1) / 2)
+
+
+def _besides(piece: Piece, col: Column) -> list[str]:
+    return [head for head in col.heads if head != piece[0]]
+
+
+def _amid(piece: Piece, group: list[Column]) -> bool:
+    """Whether a heading stands in the middle of a group, and of no column in it."""
+    if len(group) == 1:
+        return group[0].overlap(piece[1], piece[2]) > 0
+    center = (piece[1] + piece[2]) / 2
+    apart = min(abs(center - col.center) for col in group) if len(group) % 2 == 0 else float("inf")
+    return _aside(piece, group) <= min(apart, 0.2 * (group[-1].x1 - group[0].x0))
+
+
+def _completes(piece: Piece, group: list[Column]) -> bool:
+    """Whether a heading over a group says of the period what its columns leave out: ``Six Months Ended June 30,`` over 2025 and 2024, or
+    2025 over names. Numbers may be much narrower than what stands over them: then it is off their middle."""
+    if max(group[0].x0 - piece[2], piece[1] - group[-1].x1) > 40:
+        return False
+    own = [periods(" ".join(_besides(piece, col))) for col in group]
+    if not any(own):
+        return bool(periods(piece[0]))
+    return day_and_month(piece[0]) is not None and all(own) and not any(one.ends for found in own for one in found)
+
+
+def _distance(col: Column, piece: Piece) -> float:
+    return abs(col.center - (piece[1] + piece[2]) / 2) - (col.x1 - col.x0) / 2
+
+
+def _pieces(line: Line) -> list[Piece]:
+    """The texts of a heading line, with their places; several periods in one cell are several."""
+    return [piece for cell in line.runs for piece in _cut(cell)]
+
+
+def _cut(cell: Cell) -> Iterator[Piece]:
+    """A cell with several periods, cut where the words before the first come again, else where the next period begins."""
+    found = periods(cell.text)
+    prefix = cell.text[: found[0].start] if found else ""
+    starts = [one.start - len(prefix) for one in found[1:] if prefix.strip() and cell.text[: one.start].endswith(prefix)]
+    if len(starts) < len(found) - 1:
+        starts = [one.start for one in found[1:]]
+        if " " not in cell.text or _RANGE.search(plain(cell.text[found[0].end : found[1].start])):
+            starts = []
+    for start, end in pairwise([0, *starts, len(cell.text)]):
+        yield cell.text[start:end].strip(), _at(cell, start), _at(cell, end)
+
+
+def _at(cell: Cell, index: int) -> float:
+    """Where, across the page, a character of a cell's text begins; between words, where the word before it ends."""
+    for word in cell.words:
+        if index <= len(word.text):
+            return word.x0 + (word.x1 - word.x0) * index / len(word.text)
+        index -= len(word.text) + 1
+    return cell.x1
+
+
+def _read_head(col: Column, context: Context) -> None:
+    own, over = " ".join(col.heads), " ".join(col.over)
+    col.is_share = _SHARE.search(plain(own)) is not None
+    col.is_change = _is_change(own)
+    col.scale = scale_of(own) or scale_of(over)
+    col.currency = currency_of(own) or currency_of(over)
+    found = periods(own) or periods(over)
+    if not found or col.is_change:
+        return
+    col.year = max(one.year for one in found)
+    dates = [one.ends for one in found if one.ends is not None]
+    if dates:
+        col.ends = max(dates)
+        col.year = col.ends.year
+    elif part := next((part for text in (*col.heads, *col.over) if (part := part_of_year(text))), None):
+        col.ends = end_in(col.year, part, 31)
+    elif partial := day_and_month(own) or day_and_month(over):
+        col.ends = end_in(col.year, *partial)
+    else:
+        col.ends = context.end_of(col.year)
+
+
+def _is_change(own: str) -> bool:
+    """Whether a heading says that a column compares: ``Variación``, ``2024 vs 2023``."""
+    years = [one.year for one in periods(own)]
+    return _CHANGE.search(plain(own)) is not None or (len(years) > 1 and years[0] > years[-1])
+
+
+def _date_by_title(values: list[Column], context: Context) -> None:
+    """Columns without any period of their own have the title's: each a year in its order, a part of the year, or all the same."""
+    if not values or not context.years or any(col.year is not None for col in values):
+        return
+    latest = context.latest
+    assert latest is not None
+    parts = [part_of_year(" ".join(col.heads)) for col in values]
+    if len(context.years) == len(values) > 1 and not any(parts) and not _prior(values):
+        for col, year in zip(values, context.years, strict=True):
+            _date(col, context.end_of(year))
+    elif any(parts) or len(context.years) == 1 or len(values) == 1 or _prior(values):
+        for col, part in zip(values, parts, strict=True):
+            if part is not None:
+                _date(col, end_in(latest.year - (part > latest.month), part, 31))
+            elif _prior([col]):
+                _date(col, end_in(latest.year - 1, latest.month, latest.day))
+            else:
+                _date(col, latest if len(values) > 1 else context.end_of(context.years[0]))
+
+
+def _prior(values: list[Column]) -> bool:
+    return any(_PRIOR.search(plain(col.heading or "")) for col in values)
+
+
+def _date(col: Column, ends: date) -> None:
+    col.year, col.ends = ends.year, ends

@@ -1,0 +1,96 @@
+# ruff: noqa: E501 - patterns are read as lists of words
+"""In what a statement counts: its currency and its scale."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import lru_cache
+
+from esclusa.pipelines.documents.local.texts import plain
+
+_MILLIONS = re.compile(
+    r"\bmm ?(?:us)?\$|\bmill(?:on(?:es)?|ions?)\b|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|s/\.?|bs\.?) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\bm ?€|\bmio\b|\bmeur\b"
+)
+_THOUSANDS = re.compile(
+    r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bthus\$|\bth ?us ?\$|[’'‘]?000s?\b(?<![\d.,]0000)|\b[kt] ?[$€£]|\b[kt](?:usd|eur|clp|gbp|chf)\b|[$€£] ?k\b|\bmclp\b|\(000"
+)
+_UNITS = re.compile(
+    r"\b(?:en|unidad(?: monetaria)?:|moneda:) (?:pesos|dolares|euros|soles|unidades|bolivianos|quetzales|colones|guaranies|lempiras|balboas)\b|"
+    r"\bin (?:u\.?s\.? )?(?:dollars|euros|pesos|units|pounds)\b|\bwhole (?:dollars|units|pounds)\b"
+)
+
+
+@lru_cache(4096)
+def scale_of(text: str) -> int | None:
+    """1000 or 1000000 where a text says so; 1 where it says units."""
+    said = plain(text)
+    if _MILLIONS.search(said):
+        return 1_000_000
+    if _THOUSANDS.search(said) and not re.search(r"\d[.,]000\b", said):
+        return 1000
+    return 1 if _UNITS.search(said) else None
+
+
+_NAMED: tuple[tuple[str, str], ...] = (
+    ("USD", r"\bus ?\$|\bu\.s\. ?dollars?|\bus dollars?|\busd\b|dolares( estadounidenses| de los estados unidos)?|\bm+us\$|\bthus\$|\bdollars\b"),
+    ("EUR", r"€|\beuros?\b|\b[mkt]?eur\b"),
+    ("GBP", r"£|\bpounds?( sterling)?\b|\bgbp\b"),
+    ("CHF", r"\bchf\b|\bswiss francs?\b|\bfrancos suizos\b"),
+    ("BRL", r"\br\$|\breais\b|\bbrl\b"),
+    ("PEN", r"\bs/\.?|\bsoles\b|\bpen\b"),
+    ("CLF", r"\bunidades de fomento\b|\buf\b"),
+    ("BOB", r"\bbolivianos\b|\bbob\b|\bbs\b\.?"),
+    ("CRC", r"₡|\bcolones\b|\bcrc\b"),
+    ("PYG", r"₲|\bguaranies\b|\bpyg\b|\bgs\b\.?"),
+    ("GTQ", r"\bquetzales\b|\bgtq\b"),
+    ("HNL", r"\blempiras\b|\bhnl\b"),
+    ("NIO", r"\bcordobas\b|\bnio\b|c\$"),
+    ("PAB", r"\bbalboas\b|\bpab\b|b/\."),
+    ("VES", r"\bbolivares\b|\bves\b"),
+    ("DOP", r"pesos dominicanos|\bdop\b|rd\$"),
+    ("UYU", r"pesos uruguayos|\buyu\b|\$u\b|\buruguay\b"),
+    ("CAD", r"canadian dollars|\bcad\b"),
+    ("AUD", r"australian dollars|\baud\b"),
+    ("INR", r"₹|\brupees\b|\binr\b"),
+    ("MXN", r"pesos mexicanos|\bmxn\b|moneda nacional|\bm\.n\.|\bde c\.? ?v\b\.?|\bmexico\b"),
+    ("COP", r"pesos colombianos|\bcop\b|\bnit\b|\bs\.a\.s\b|\bcolombia\b"),
+    ("ARS", r"pesos argentinos|\bars\b|\bcuit\b|\bargentina\b"),
+    ("CLP", r"pesos chilenos|\bclp\b|\bm+\$|\brut\b|\bchile\b|\bspa\b"),
+)  # fmt: skip
+_CURRENCIES = [(code, re.compile(pattern)) for code, pattern in sorted(_NAMED, key=lambda one: one[0] == "USD")]
+"""Dollars last: other countries' dollars and ``US$`` beside another currency's name are said with more words."""
+_PESOS = ("CLP", "MXN", "COP", "ARS", "UYU", "DOP")
+_ABOUT_UNITS = re.compile(
+    r"miles|millones|thousands|millions|expresad|expressed|moneda|currency|cifras|figures|amounts|in (us|euro)|en (pesos|dolares|euros|soles)|unidad|000"
+)
+
+
+@lru_cache(4096)
+def currency_of(text: str) -> str | None:
+    """The currency that a text names."""
+    said = plain(text)
+    return next((code for code, pattern in _CURRENCIES if pattern.search(said)), None)
+
+
+def currency_by_votes(lines: list[str], *, spanish: bool) -> str | None:
+    """The document's currency: words about units count most, signs beside numbers less. Which ``pesos``, and what ``$`` is, other
+    words of the document say, else its language."""
+    votes: Counter[str] = Counter()
+    pesos = dollars = 0
+    for text in lines:
+        said = plain(text)
+        weight = 5 if _ABOUT_UNITS.search(said) else 1
+        code = currency_of(text)
+        if code is not None:
+            votes[code] += weight
+        elif re.search(r"\bpesos\b", said):
+            pesos += weight
+        elif "$" in said:
+            dollars += 1
+    named = max(_PESOS, key=lambda code: votes[code])
+    if pesos:
+        votes[named] += pesos
+    if dollars:
+        votes[named if spanish or votes[named] else "USD"] += dollars
+    return votes.most_common(1)[0][0] if votes else None
