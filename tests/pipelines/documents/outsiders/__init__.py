@@ -1,4 +1,5 @@
-"""Statements as companies of several countries print them, made apart from the rules that read them and only ever measured."""
+"""Statements as companies of several countries print them, made apart from the rules that read them;
+rules have been mended by its misses since."""
 
 from pipelines.documents.outsiders.families import outsiders
 

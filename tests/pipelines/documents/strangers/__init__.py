@@ -1,5 +1,6 @@
 """Statements of many origins, by another author than the rules that read them: accounting systems, spreadsheets, holdings, municipalities,
-co-operatives, foundations, registry forms, interim reports, auditors, board packs; and papers that are no statements."""
+co-operatives, foundations, registry forms, interim reports, auditors, board packs; and papers that are no statements. The rules
+were mended with it in sight: it holds what is read now, and says little of layouts that nobody has seen."""
 
 from __future__ import annotations
 
