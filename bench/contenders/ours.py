@@ -95,6 +95,7 @@ class Ours:
     async def fill(self, work: str, count: int) -> float:
         kind = record_of(work)
         async with opened(work) as engine:
+            calm_collector()
             start = perf_counter()
             async for _ in engine.records.load(kind(number=number, payload=f"payload of {number}") for number in range(count)):
                 pass

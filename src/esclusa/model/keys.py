@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
@@ -26,19 +27,26 @@ def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> li
         return [key_id([value]) for value in values]
     names = [_named(part) for part in parts]
     head, tail = "".join(f"{n}:" for n in names[:place]), "".join(f":{n}" for n in names[place + 1 :])
-    ids = [f"{head}{_quoted(value) if type(value) is str else _named(value)}{tail}" for value in values]
+    ids = [f"{head}{_named(value)}{tail}" for value in values]
     if max(map(len, ids), default=0) <= 400:
         return ids
     return [id if len(id) <= 400 else key_id([*parts[:place], v, *parts[place + 1 :]]) for id, v in zip(ids, values, strict=True)]
 
 
 def _named(part: object) -> str:
-    return "~" if part is None else _quoted(_plain(part))
+    if part is None:
+        return "~"
+    text = part if type(part) is str else str(part) if type(part) is int else _plain(part)
+    return text if _SAFE(text) else _quoted(text)
 
 
 @lru_cache(maxsize=1 << 16)  # the same few parts come in very many keys
 def _quoted(text: str) -> str:
     return quote(text, safe="").replace("~", "%7E")
+
+
+_SAFE = re.compile(r"[A-Za-z0-9_.-]*\Z").match
+"""Whether a text is as it would be quoted."""
 
 
 def _plain(part: object) -> str:

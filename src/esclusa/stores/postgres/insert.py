@@ -70,12 +70,12 @@ async def _with_ids(
 ) -> list[Inserted | Known]:
     kind = table.kind
     ids = [kind.identify(draft, new_id) for draft in drafts]
-    first: dict[str, Record] = {}
-    for id, draft in zip(ids, drafts, strict=True):
-        first.setdefault(id, draft)
+    first = dict(zip(reversed(ids), reversed(drafts), strict=True))
     ordered = sorted(first)  # one order for all who insert: no deadlock between them
-    rows = await _run(fetch, table, [first[id] for id in ordered], offset, ordered)
-    new = {row[0] for row in rows}
+    [(count, some, _)] = await _run(fetch, table, [first[id] for id in ordered], offset, ordered)
+    if count == len(ids):
+        return [Inserted(id) for id in ids]
+    new = set(ordered if count == len(ordered) else some or ())
     other: dict[str, str] = {}
     if len(new) < len(first) and kind.key and kind.attached:
         missing = [id for id in ordered if id not in new]
@@ -190,7 +190,12 @@ def _statement(table: Table, plain: bool, notify: bool, made: bool) -> str:
     names = ", ".join('"' + column + '"' for column in values)
     returned = ["id", *(f"k{n}" for n in range(len(kind.key) if made else 0))]
     source = f"unnest({arrays}) AS u({labels})" if params else "(SELECT 1) u"
+    if made:
+        answer = f"{', '.join(returned)}, {told}"
+    else:  # which are new is told only if not all of them are
+        some = "CASE WHEN count(*) < cardinality($2::text[]) THEN (SELECT array_agg(id) FROM new) END"
+        answer = f"count(*), {some}, CASE WHEN count(*) > 0 THEN {told} END"
     return f"""WITH new({", ".join(returned)}) AS (
         INSERT INTO {table.ident} AS t ({names}) SELECT {", ".join(values.values())} FROM {source}
         ON CONFLICT DO NOTHING RETURNING {table.id.read()}{keys}
-    ) SELECT {", ".join(returned)}, {told} FROM new"""
+    ) SELECT {answer} FROM new"""
