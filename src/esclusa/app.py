@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -110,6 +111,7 @@ async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command ``esclusa``."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some is to read about every installed package
     from esclusa.cli import run
 
     run(argv, open_house=open_house, open_bare=open_bare)

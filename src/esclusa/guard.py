@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Self
+
+from esclusa.model.value import value
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -40,7 +41,7 @@ def public(address: str) -> bool:
     return found.is_global and not odd
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Allowed:
     """Exceptions: hosts by name (with or without a port), whatever their address, and networks."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from esclusa.artifacts import open_artifacts
 from esclusa.house import Bare, House
 from esclusa.model import duration
 from esclusa.model.errors import EsclusaError
+from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.publishers import publisher_for
 from esclusa.settings import Settings, shown
@@ -22,7 +23,7 @@ SKEW = timedelta(seconds=2)
 SHORT_TOKEN = 16
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Check:
     """One thing that was looked at; ``do`` says what to do where it is not ok."""
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from esclusa.engine.engine import Engine
 from esclusa.engine.insight import Insight
 from esclusa.engine.operate import Operator
+from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 from esclusa.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class House:
     """The engine on its store and artifacts. Doors ask ``insight`` and act through ``operator``."""
 

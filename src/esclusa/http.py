@@ -20,6 +20,7 @@ from urllib.parse import urljoin, urlsplit
 
 from esclusa.guard import Allowed, public
 from esclusa.model.errors import ArtifactError, EsclusaError
+from esclusa.model.value import value
 
 if TYPE_CHECKING:
     import aiohttp
@@ -103,7 +104,7 @@ class _Hop:
 _hop: ContextVar[_Hop | None] = ContextVar("esclusa_hop", default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Guard:
     """A session for links of strangers. The address of every connection is judged at the moment it is made, so that neither
     a redirect nor a name whose answer changes can lead elsewhere."""

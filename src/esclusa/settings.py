@@ -22,6 +22,7 @@ from esclusa.model.books import BOOKS
 from esclusa.model.errors import DeclarationError, SettingsError
 from esclusa.model.options import Option, option, options_of
 from esclusa.model.pipeline import App, Plan
+from esclusa.model.value import value
 
 FILE = "esclusa.toml"
 CONFIG = "ESCLUSA_CONFIG"
@@ -29,7 +30,7 @@ _MASK = "(secret)"
 _AsIs = GetPydanticSchema(lambda _source, _handler: core_schema.any_schema())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ApiToken:
     """Who may call the API: a name for the history, the token itself, and what it may do."""
 
@@ -372,12 +373,12 @@ class _Reader:
     def refuse_unknown_keys(self, plans: Iterable[Plan]) -> None:
         house = {o.field for o in HOUSE_OPTIONS}
         pipelines = {plan.name: set(type(plan.settings).model_fields) for plan in plans}
-        for key, value in self.file.items():
+        for key, found in self.file.items():
             if key in house:
                 continue
-            if key in pipelines and isinstance(value, dict):
-                self.faults += [_unknown(f"{self.path}: {key}.{k}", k, pipelines[key]) for k in value if k not in pipelines[key]]
-            elif isinstance(value, dict) and (key in BUILT_IN or self.faults):
+            if key in pipelines and isinstance(found, dict):
+                self.faults += [_unknown(f"{self.path}: {key}.{k}", k, pipelines[key]) for k in found if k not in pipelines[key]]
+            elif isinstance(found, dict) and (key in BUILT_IN or self.faults):
                 continue  # a pipeline that is not listed now, or could not be loaded: nobody knows its keys
             else:
                 self.faults.append(_unknown(f"{self.path}: {key}", key, house | set(pipelines)))

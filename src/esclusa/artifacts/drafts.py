@@ -8,11 +8,12 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from pathlib import Path
 
 from esclusa.model.errors import ArtifactError, ArtifactExists
+from esclusa.model.value import value
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _LOST = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
@@ -100,7 +101,7 @@ class Draft:
                 self.error = error
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Workshop:
     """Where drafts become objects. ``judge`` raises ArtifactError for a folder that leads outside the root.
 

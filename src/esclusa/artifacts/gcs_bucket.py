@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from esclusa.artifacts.gcs import PART
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
+from esclusa.model.value import value
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ _AGAIN = DEFAULT_RETRY.with_delay(initial=0.1, maximum=3.0, multiplier=2.0).with
 _IF_NOT_DONE = Retry(predicate=_was_not_done, initial=0.1, maximum=3.0, multiplier=2.0, timeout=30.0)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Found:
     """An object as the bucket describes it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from esclusa.engine.engine import Engine
 from esclusa.model.books import IdempotentCall
@@ -11,6 +10,7 @@ from esclusa.model.errors import EsclusaError
 from esclusa.model.query import null
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Ask, Inserted, Settlement
+from esclusa.model.value import value
 
 
 class KeyReused(EsclusaError):
@@ -21,7 +21,7 @@ class CallUnderWay(EsclusaError):
     """The first call with this key has not answered yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """What was answered, as it went out."""
 

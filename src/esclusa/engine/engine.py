@@ -8,7 +8,6 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -28,6 +27,7 @@ from esclusa.model.record import Kind, Ref
 from esclusa.model.schedule import Always, Every
 from esclusa.model.settlement import Ask, Renewal, Settlement
 from esclusa.model.stage import Cycle, Stage
+from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.publisher import Publisher
 from esclusa.ports.store import Store
@@ -40,7 +40,7 @@ LAST = 2.0
 """Seconds that the store has to take what is given back when the handlers are stopped."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Options:
     """How the engine works, whatever it runs."""
 

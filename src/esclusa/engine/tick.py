@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused
 from esclusa.model.schedule import Always, Every, OnCall
 from esclusa.model.settlement import Ask
 from esclusa.model.stage import Cycle
+from esclusa.model.value import value
 
 MARGIN = 0.2
 """The part of the budget (ten seconds at most) in which nothing more is claimed, so that handlers can end by themselves."""
@@ -22,7 +22,7 @@ LAST = 2.0
 """Seconds that handlers have to give up once they are told to."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ticked:
     """What a tick did. ``complete``: it ended because nothing more was due; otherwise time ran out, and the next tick goes on."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +12,10 @@ from esclusa.model.query import Cond, matches
 from esclusa.model.record import Record
 from esclusa.model.schedule import Always, OnCall
 from esclusa.model.stage import Cycle, Stage
+from esclusa.model.value import value
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@value
 class Reason:
     """One thing that keeps it where it is; ``until`` when that ends by itself, None when somebody must act.
 
@@ -36,7 +36,7 @@ class Reason:
         put(self, "until", until)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Why:
     """The answer: what holds it, and when it can move next (None: not by itself)."""
 

@@ -9,12 +9,13 @@ from typing import Literal, get_args
 from zoneinfo import ZoneInfo
 
 from esclusa.model.errors import DeclarationError, EsclusaError
+from esclusa.model.value import value
 
 Per = Literal["second", "minute", "hour", "day", "month"]
 _STEP = {"second": timedelta(seconds=1), "minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Window:
     """So many units per calendar unit, in the provider's time zone."""
 
@@ -45,7 +46,7 @@ class Window:
         return after.replace(tzinfo=zone).astimezone(UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Budget:
     """What a credential may spend. Every window must have room for a spend to be granted."""
 
@@ -71,7 +72,7 @@ class Budget:
         object.__setattr__(self, "windows", windows)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Granted:
     """``units`` were reserved at ``at``, between 1 and what was asked."""
 
@@ -79,14 +80,14 @@ class Granted:
     at: datetime | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Denied:
     """Nothing was reserved; the window that is empty resets at ``until``."""
 
     until: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WindowUse:
     """What the store knows of one window of a budget, now."""
 

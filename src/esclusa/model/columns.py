@@ -6,7 +6,6 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -17,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from esclusa.model.errors import DeclarationError
+from esclusa.model.value import value
 
 ColumnType: TypeAlias = Literal["text", "int", "float", "bool", "time", "date", "decimal", "json", "bytes"]
 
@@ -46,7 +46,7 @@ that column reads it."""
 _REQUIRED = frozenset(TRACKING) - {"created_at", "last_error"}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Track:
     """Which column holds which tracking value."""
 
@@ -86,7 +86,7 @@ def track(prefix: str = "", **names: str | None) -> Track:
     return Track(columns)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Field:
     """A business field of a kind: its name in Python, its column, what the column holds."""
 

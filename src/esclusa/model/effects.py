@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from esclusa.model.query import Cond, conditions
 from esclusa.model.record import Kind, Record, kind_of
+from esclusa.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exists:
     """A guard: true while some record of the kind passes the filter, asked inside the settlement's transaction."""
 
@@ -23,14 +23,14 @@ class Exists:
         object.__setattr__(self, "where", conditions(found, where))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Create:
     """Insert the record, unless one with its key is there already."""
 
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Move:
     """Move another record, and end any lease on it.
 
@@ -71,7 +71,7 @@ class Move:
         put(self, "fields", found.check_fields(fields))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wake:
     """Make another record due now. A record that is held, or that is not there, is left as it is."""
 
@@ -83,7 +83,7 @@ class Wake:
         object.__setattr__(self, "id", id)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Add:
     """Add to number fields of another record, without touching its state. A missing record rejects the settlement."""
 

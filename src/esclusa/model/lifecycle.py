@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from esclusa.model.errors import DeclarationError, UndeclaredMove
+from esclusa.model.value import value
 
 _STATE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@value
 class Lifecycle:
     """The states and moves of a kind of record.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+
+from esclusa.model.value import value
 
 _KEY = "esclusa"
 
@@ -32,7 +33,7 @@ def option(env: str | Sequence[str], default: Any = ..., *, secret: bool = False
     return Field(default, description=help, json_schema_extra={_KEY: {"env": names, "secret": secret}}, **limits)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Option:
     """One declared setting, as the loader, ``esclusa doctor`` and the reference see it."""
 

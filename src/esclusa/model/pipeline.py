@@ -21,6 +21,7 @@ from esclusa.model.record import Kind, Record
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Schedule
 from esclusa.model.stage import Cycle, Stage, make_stage
+from esclusa.model.value import value
 from esclusa.model.view import Look, View
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,11 +36,11 @@ _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,60}\Z")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
 
 
-class NoSettings(BaseModel):
+class NoSettings(BaseModel, defer_build=True):
     """The settings of a pipeline that has none."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Question:
     """What a pipeline asks of its records; with ``average`` it asks for a summary, with the mean of that field."""
 
@@ -47,7 +48,7 @@ class Question:
     average: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Plan:
     """A pipeline with its settings filled in: what the engine runs."""
 

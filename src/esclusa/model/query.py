@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import blake2s
@@ -15,11 +15,12 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
 from esclusa.model.record import Kind, Record, kind_of
+from esclusa.model.value import value
 
 Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cond:
     """One test on one field."""
 
@@ -57,13 +58,13 @@ Test: TypeAlias = "Cond | tuple[Cond, ...] | Any"
 Where: TypeAlias = Mapping[str, Test]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Order:
     field: str
     descending: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Query:
     """Which records, in which order, how many, after which cursor. The id always breaks ties."""
 
@@ -81,7 +82,7 @@ class Query:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Page(Generic[T]):
     """One page of an answer; ``next`` is the cursor of the following one, None at the end."""
 

@@ -139,6 +139,9 @@ class Ref:
     kind: Kind
     id: str
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ref) and self.id == other.id and self.kind == other.kind
+
     def __hash__(self) -> int:
         return hash(self.id)  # kinds seldom share ids, and this is asked very often
 

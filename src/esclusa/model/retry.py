@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 
 from pydantic import ValidationError
 
 from esclusa.model import duration
 from esclusa.model.errors import DeclarationError, Failure
-from esclusa.model.value import words
+from esclusa.model.value import value, words
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Backoff:
     """Capped exponential backoff.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -11,6 +10,7 @@ from cronsim import CronSim, CronSimError
 
 from esclusa.model import duration
 from esclusa.model.errors import DeclarationError
+from esclusa.model.value import value
 
 
 class Schedule(Protocol):
@@ -21,7 +21,7 @@ class Schedule(Protocol):
     def __str__(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Every:
     """A fixed interval, its slots aligned to the epoch."""
 
@@ -36,7 +36,7 @@ class Every:
         return f"every {duration.words(self.seconds)}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cron:
     """A cron line in a time zone. A local time that does not exist runs once, one that comes twice runs once."""
 
@@ -51,7 +51,7 @@ class Cron:
         return f"cron {self.line} ({self.timezone})"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OnCall:
     """Nothing but a call or an event starts it."""
 
@@ -62,7 +62,7 @@ class OnCall:
         return "on call"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Always:
     """Whenever something is due: a worker claims at once, woken by the store."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ask:
     """A claim: due records in the take states, or orphans in the hold state, up to ``limit``.
 
@@ -148,7 +148,7 @@ class Known:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spread:
     """New records that are alike in all but one field: one for each of its values. A delivery for each device."""
 
@@ -183,7 +183,7 @@ class Step:
     error: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StateCount:
     """How many records are in a state. Not ``exact``: an estimate, or at least so many."""
 
@@ -192,7 +192,7 @@ class StateCount:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StateSummary:
     """How many records are in a state, and the mean of a number that they hold (None: none of them holds one)."""
 
@@ -201,7 +201,7 @@ class StateSummary:
     average: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Backlog:
     """What a stage could claim now: how many (up to a cap), and since when the oldest is due."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Any
 
@@ -17,11 +17,12 @@ from esclusa.model.query import Cond, Order, Where, conditions
 from esclusa.model.record import Kind
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Schedule
+from esclusa.model.value import value
 
 Handler = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stage:
     """For records in the take states that are due: hold them, call the handler, settle the outcome."""
 
@@ -52,7 +53,7 @@ class Stage:
         return self.take if self.hold is None else (*self.take, self.hold)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cycle:
     """When something runs, and what: the stages it drains, or a function of its own."""
 
@@ -108,12 +109,12 @@ def make_stage(  # noqa: C901 - one check per option
     if budget is not None and not _is(budget, Budget):
         faults.append(f"budget must be a Budget, such as Budget('calls', Window('day', 100)), not {budget!r}")
     seconds: dict[str, float | None] = {"timeout": None, "lease": None}
-    for label, value in (("timeout", timeout), ("lease", lease)):
-        if value is not None:
+    for label, said in (("timeout", timeout), ("lease", lease)):
+        if said is not None:
             try:
-                seconds[label] = duration.seconds(value)
+                seconds[label] = duration.seconds(said)
             except (ValueError, AttributeError):
-                faults.append(f"{label}: {value!r} is not {duration.type_hint}")
+                faults.append(f"{label}: {said!r} is not {duration.type_hint}")
             if seconds[label] == 0:
                 faults.append(f"{label} must be more than 0")
     names = (order,) if isinstance(order, str) else tuple(order)

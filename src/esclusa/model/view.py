@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from esclusa.model.query import Where
 from esclusa.model.record import Kind
+from esclusa.model.value import value
 
 Look = Callable[[Any, int, str | None], Awaitable[dict[str, Any]]]
 """Answers one page: ``(records, limit, after)`` to ``{"items": [{column: value}], "next": cursor or None}``."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class View:
     """``name``: the pipeline's and its own, ``media.errors``. ``title``: by language. ``kind`` and ``where``: the records that it is
     about, which are counted; an item with an ``id`` is one of them."""

@@ -14,9 +14,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Literal, TextIO, TypeAlias
 
+from esclusa.model.value import value
 from esclusa.observe import redact
 
 Format: TypeAlias = Literal["auto", "json", "text"]
@@ -30,7 +30,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, default=str
 _GOOGLE = "logging.googleapis.com/"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Trace:
     """The trace that a request belongs to, as its caller told it: 32 and 16 hexadecimal digits."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from esclusa.model.value import value
+
 Body: TypeAlias = bytes | Path | AsyncIterable[bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ArtifactInfo:
     """What the store knows of an object. ``version`` changes whenever its content does."""
 

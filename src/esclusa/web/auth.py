@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from fastapi import APIRouter
@@ -20,6 +19,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from esclusa.model.errors import SettingsError
+from esclusa.model.value import value
 from esclusa.settings import ApiToken
 from esclusa.web.problems import problem
 
@@ -35,7 +35,7 @@ SIGNED: Final[dict[str, Any]] = {"security": []}
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Token:
     """What the door knows of a token: whose it is, what it may do, and the hash by which it is recognised."""
 

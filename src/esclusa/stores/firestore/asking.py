@@ -16,6 +16,7 @@ from typing import Any
 from esclusa.model.errors import BadQuery
 from esclusa.model.query import Cond, Order, Query, decode_cursor, encode_cursor, matches
 from esclusa.model.record import Kind
+from esclusa.model.value import value
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.codec import NULL, Codec, Value, decimal_order, encode, order_column
 from esclusa.stores.firestore.wire import StructuredQuery, Wire
@@ -39,7 +40,7 @@ class Found:
     values: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Asking:
     """A query, ready to be sent: one structured query, or several to be merged, or ids to look up."""
 

@@ -8,7 +8,7 @@ range or an order on another field, or an order by two fields, needs a composite
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from esclusa.model.query import Cond, Order, Query, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Ask
 from esclusa.model.stage import Stage
+from esclusa.model.value import value
 from esclusa.stores.firestore import asking, names
 from esclusa.stores.firestore.claims import due_query, eager_query
 from esclusa.stores.firestore.codec import SEQ, STEPS, Codec
@@ -29,7 +30,7 @@ _RANGE_OPS = (1, 2, 3, 4)
 _IS_NOT_NULL = 5
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Shape:
     """What an index must serve: a query without its values."""
 

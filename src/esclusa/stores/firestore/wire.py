@@ -7,7 +7,6 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
@@ -18,6 +17,7 @@ from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcAsyncIOTransport
 
 from esclusa.model.errors import BadQuery, BadRecord, EsclusaError, SchemaError, StoreConflict, StoreUnavailable
+from esclusa.model.value import value
 from esclusa.stores.firestore.clock import ServerClock
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Stale(EsclusaError):
     """A precondition does not hold any more: somebody else wrote. Expected; caught where the call was made."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cost:
     """What was asked of Firestore, by operation: its price list counts document reads, writes and deletes."""
 

@@ -8,7 +8,6 @@ fence (or state), moved, and noted in the history by the same statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -89,7 +88,7 @@ async def move(fetch: Fetch, tables: Tables, key: tuple[Any, ...], rows: list[Ro
     return {record[0] for record in found}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Param:
     """A value for each row, or one for all: most settlements of a call differ in little, and arrays cost."""
 

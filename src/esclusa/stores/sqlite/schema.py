@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 import apsw
@@ -19,6 +18,7 @@ from esclusa.model.errors import MigrationError, SchemaError
 from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
+from esclusa.model.value import value
 from esclusa.stores.sqlite.codec import COLUMN, literal, quoted
 from esclusa.stores.sqlite.records import columns_in
 from esclusa.stores.sqlite.statements import claim_index, condition, index, meant, q
@@ -28,7 +28,7 @@ _NOW = "strftime('%Y-%m-%d %H:%M:%f000+00:00', 'now')"
 _BOOK = "CREATE TABLE esclusa_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at TEXT NOT NULL)"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """One thing to do: what it is called, and its statements."""
 
@@ -36,7 +36,7 @@ class Change:
     statement: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Migration:
     """A numbered file of statements that runs once."""
 

@@ -8,10 +8,10 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
+from esclusa.model.value import value
 from esclusa.web.auth import Role, Token
 
 COOKIE: Final = "esclusa_session"
@@ -20,7 +20,7 @@ LASTS: Final = 12 * 3600
 """Seconds that a session lasts."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Visitor:
     """Somebody who looks at the console, what they may do, and the nonce that their forms answer to."""
 
