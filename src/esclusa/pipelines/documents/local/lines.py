@@ -212,9 +212,8 @@ def _may_begin(text: str) -> bool:
 
 
 def _one_number(group: list[Word]) -> bool:
-    size = group[0].height
     texts = [word.text for word in group]
-    if any(b.x0 - a.x1 > 0.5 * size for a, b in pairwise(group[1:] if texts[0] in _OPEN else group)):
+    if any(b.x0 - a.x1 > _within(group) for a, b in pairwise(group[1:] if texts[0] in _OPEN else group)):
         return False
     opened = texts[0].startswith("(") and not texts[0].endswith(")")
     if texts[0] in ("-", "−", "–", "$(") or texts[-1] == ")" or opened:
@@ -224,8 +223,14 @@ def _one_number(group: list[Word]) -> bool:
         return is_amount(joined) and any(ch.isdigit() for ch in joined) and _balanced(joined)
     digits = [texts[0].lstrip("-−–$€£"), *texts[1:-1], _DECIMALS.sub("", texts[-1].rstrip("-−–*"))]
     if all(t.isdigit() for t in digits) and 1 <= len(digits[0]) <= 3 and all(len(t) == 3 for t in digits[1:]):
-        return all(b.x0 - a.x1 < 0.5 * size for a, b in pairwise(group))  # 1 234 567
+        return all(b.x0 - a.x1 < _within(group) for a, b in pairwise(group))  # 1 234 567
     return False
+
+
+def _within(group: list[Word]) -> float:
+    """The widest gap within a number: a typed one is as wide as a digit."""
+    last = group[-1]
+    return max(0.5 * last.height, 1.1 * (last.x1 - last.x0) / len(last.text))
 
 
 def _balanced(text: str) -> bool:
@@ -244,6 +249,20 @@ def _kind(text: str) -> CellKind:
 
 def lanes(page: Page, lines: list[Line]) -> list[list[Line]]:
     """The page's lines, or those of its left and right half where two tables stand side by side."""
+    split = _divide(page, lines)
+    if split is None:
+        return [lines]
+    left = [w for line in lines for w in line.words if w.x0 < split]
+    right = [w for line in lines for w in line.words if w.x0 >= split]
+    # headings that run across both halves belong to the first, whole
+    across = {id(w) for line in lines for run in line.runs if run.x0 < split - 5 and run.x1 > split + 5 for w in run.words}
+    right_only = [w for w in right if id(w) not in across]
+    left += [w for w in right if id(w) in across]
+    return [lines_of(page, left), lines_of(page, right_only)]
+
+
+def _divide(page: Page, lines: list[Line]) -> float | None:
+    """Where labels begin right of numbers, in line after line: between two tables. Those of totals may begin before the others."""
     starts: list[float] = []
     for line in lines:
         seen_value = False
@@ -254,19 +273,13 @@ def lanes(page: Page, lines: list[Line]) -> list[list[Line]]:
                 starts.append(cell.x0)
                 break
     if len(starts) < 4:
-        return [lines]
+        return None
     middle = sorted(starts)[len(starts) // 2]
     close = [x for x in starts if abs(x - middle) < 0.06 * page.width]
     if len(close) < max(4, 0.6 * len(starts)):
-        return [lines]
-    split = min(close) - 2
-    crossing = sum(1 for line in lines for cell in line.cells if cell.kind == "amount" and cell.x0 < split < cell.x1)
-    if crossing:
-        return [lines]
-    left = [w for line in lines for w in line.words if w.x0 < split]
-    right = [w for line in lines for w in line.words if w.x0 >= split]
-    # headings that run across both halves belong to the first, whole
-    across = {id(w) for line in lines for run in line.runs if run.x0 < split - 5 and run.x1 > split + 5 for w in run.words}
-    right_only = [w for w in right if id(w) not in across]
-    left += [w for w in right if id(w) in across]
-    return [lines_of(page, left), lines_of(page, right_only)]
+        return None
+    usual = min(close)
+    amounts = [cell for line in lines for cell in line.cells if cell.kind == "amount" and cell.free]
+    edge = max([cell.x1 for cell in amounts if cell.x1 < usual], default=usual)
+    split = min([usual, *(run.x0 for line in lines for run in line.runs if edge < run.x0 and usual - 2 * line.height < run.x0)]) - 2
+    return None if any(cell.x0 < split < cell.x1 for cell in amounts) else split

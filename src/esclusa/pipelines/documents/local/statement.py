@@ -182,9 +182,11 @@ def _place(words: list[Any], part: tuple[int, int] | None = None) -> dict[str, A
     x0, y0, x1, y1 = min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
     start, end = words[0].start, words[-1].end
     if part is not None:  # a sign before the number, or a mark behind it, is not part of the value
-        one = (x1 - x0) / max(1, end - start)
-        x0, x1 = x0 + one * part[0], x1 - one * (end - start - part[1])
-        start, end = start + part[0], start + part[1]
+        length = len(words[0].text)
+        one = (x1 - x0) / length
+        x0, x1 = x0 + one * part[0], x1 - one * (length - part[1])
+        if length == end - start:  # else it was put together: its characters stand apart in the text
+            start, end = start + part[0], start + part[1]
     box = [round(v, 6) for v in (x0, y0, x1, y1)]
     return {"page_refs": [{"page": words[0].page, "boxes": [box]}], "text_spans": [{"start": start, "end": end}]}
 

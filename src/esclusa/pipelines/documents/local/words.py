@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -263,10 +264,18 @@ def _cut(textpage: Any, text: str, start: int, end: int, shown: _Shown, turn: in
 
 
 def _goes_on(word: Word, following: Word) -> bool:
-    """Whether letters stand as close as within a word: pdfium sees a space in tight or loose pairs, and around ligatures."""
+    """Whether characters stand as close as within a word: pdfium sees a space in tight or loose pairs, around ligatures, and between
+    all digits of a font that says it is wider than it is."""
     size = max(word.height, following.height)
     level = following.y0 < word.middle < following.y1 or word.y0 < following.middle < word.y1
-    return level and word.text[-1].isalpha() and following.text[0].isalpha() and -0.2 * size < following.x0 - word.x1 < 0.08 * size
+    last, first = word.text[-1], following.text[0]
+    least, most = (-0.2, 0.08) if last.isalpha() and first.isalpha() else (-0.05, 0.05)
+    return level and least * size < following.x0 - word.x1 < most * size and not (_is_sign(last) or _is_sign(first))
+
+
+def _is_sign(char: str) -> bool:
+    """Of a currency: it is no part of the number beside it."""
+    return unicodedata.category(char) == "Sc"
 
 
 def joined(word: Word, following: Word) -> Word:
