@@ -29,6 +29,8 @@ class Column:
     over: list[str] = field(default_factory=list)
     year: int | None = None
     ends: date | None = None
+    is_dated: bool = False
+    """Whether its heading says when it ends, and not only its year."""
     scale: int | None = None
     currency: str | None = None
     is_reference: bool = False

@@ -50,6 +50,7 @@ def read_heads(columns: list[Column], heads: list[Line], context: Context) -> No
         _spread(pieces, values)
     for col in values:
         _read_head(col, context)
+    _end_with_parts(values)
     _date_by_title([col for col in values if not col.is_share and not col.is_change], context)
 
 
@@ -154,6 +155,7 @@ def _read_head(col: Column, context: Context) -> None:
         return
     col.year = max(one.year for one in found)
     dates = [one.ends for one in found if one.ends is not None]
+    col.is_dated = True
     if dates:
         col.ends = max(dates)
         col.year = col.ends.year
@@ -162,7 +164,15 @@ def _read_head(col: Column, context: Context) -> None:
     elif partial := day_and_month(own) or day_and_month(over):
         col.ends = end_in(col.year, *partial)
     else:
-        col.ends = context.end_of(col.year)
+        col.ends, col.is_dated = context.end_of(col.year), False
+
+
+def _end_with_parts(values: list[Column]) -> None:
+    """A year beside its own quarters or months ends when the last of them does, whatever the title says."""
+    for col in values:
+        last = max((other.ends for other in values if other.ends is not None and other.year == col.year), default=None)
+        if last is not None and not col.is_dated:
+            col.ends = last
 
 
 def _is_change(own: str) -> bool:

@@ -9,6 +9,7 @@ import re
 from esclusa.pipelines.documents.local.lines import Line, line_of
 from esclusa.pipelines.documents.local.periods import Period, periods
 from esclusa.pipelines.documents.local.texts import plain
+from esclusa.pipelines.documents.local.words import Page
 
 _COUNTER = re.compile(
     r"(?:\A|(?<=\s))(?:p[aá]g(?:ina)?|page|hoja|folio|sheet)\s?[.:]?\s*(?:n[°ºo]\.?\s*)?\d{1,5}(?:\s*(?:de|of|/)\s*\d{1,5})?\s*\Z",
@@ -21,15 +22,18 @@ _STAMP = re.compile(
 )
 _ALONE = re.compile(r"[-–—|\s]*\d{1,4}(?:\s*(?:de|of|/)\s*\d{1,4})?[-–—|\s]*")
 _SAID_BELOW = re.compile(r"\bnotas? adjuntas\b|\baccompanying notes\b|\bforman parte\b|\bintegral part\b")
+_COUNTED = re.compile(r"\d{1,3}|(?:19|20)\d\d")
+_MARGIN = 0.09
+"""Of a page's height, above and below."""
 _RULE = re.compile(r"[-=_*~.·]{4,}")
 
 
-def cleared(lines: list[Line]) -> list[Line]:
+def cleared(page: Page, lines: list[Line]) -> list[Line]:
     """A page's lines without the marks that no reader takes for its content."""
     out: list[Line] = []
     for number, line in enumerate(lines):
         alone = number in (0, len(lines) - 1) and _ALONE.fullmatch(line.text) and not periods(line.text)
-        if alone or _SAID_BELOW.search(plain(line.text)):
+        if alone or _in_margin(page, lines, number) or _SAID_BELOW.search(plain(line.text)):
             continue
         words = [word for word in line.words[: _until(line)] if not _RULE.fullmatch(word.text)]
         if len(words) == len(line.words):
@@ -37,6 +41,16 @@ def cleared(lines: list[Line]) -> list[Line]:
         elif words:
             out.append(line_of(line.page, words))
     return out
+
+
+def _in_margin(page: Page, lines: list[Line], number: int) -> bool:
+    """Whether it is the page's first or last line, in its margin and apart from the others, and its only number counts pages or years."""
+    line = lines[number]
+    if 0 < number < len(lines) - 1 or _MARGIN * page.height < line.base < (1 - _MARGIN) * page.height:
+        return False
+    others = [abs(other.base - line.base) for other in lines if other is not line]
+    numbers = [cell.text for cell in line.cells if cell.kind == "amount" and cell.free]
+    return min(others, default=page.height) > 1.8 * line.height and len(numbers) == 1 and _COUNTED.fullmatch(numbers[0]) is not None
 
 
 def _until(line: Line) -> int:

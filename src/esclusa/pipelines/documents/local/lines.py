@@ -19,6 +19,7 @@ SPACE = 0.72
 SPELLED = 6
 """Letters of a line from which on it is looked at whether they are words."""
 _DECIMALS = re.compile(r"[.,]\d{1,2}\Z")
+_THOUSAND = re.compile(r"1[.,'’]?000")
 _OPEN = frozenset({"(", "$(", "€(", "£("})
 
 
@@ -195,6 +196,10 @@ def _tokens(words: list[Word]) -> Iterator[tuple[CellKind, list[Word]]]:
     index = 0
     while index < len(words):
         word = words[index]
+        if unit := _unit(words[index:]):
+            yield "text", words[index : index + unit]
+            index += unit
+            continue
         for length in (4, 3, 2) if _may_begin(word.text) else ():
             group = words[index : index + length]
             if len(group) == length and _one_number(group):
@@ -204,6 +209,13 @@ def _tokens(words: list[Word]) -> Iterator[tuple[CellKind, list[Word]]]:
         else:
             yield _kind(word.text), [word]
             index += 1
+
+
+def _unit(words: list[Word]) -> int:
+    """How many of the first words say in what is counted, with a number in them: ``in CHF 1 000``."""
+    if words[0].text.lower() not in ("in", "en") or len(words) < 3 or not is_sign(words[1].text):
+        return 0
+    return next((2 + length for length in (1, 2) if _THOUSAND.fullmatch("".join(word.text for word in words[2 : 2 + length]))), 0)
 
 
 def _may_begin(text: str) -> bool:

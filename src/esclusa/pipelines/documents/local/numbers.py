@@ -22,7 +22,7 @@ _SIGN = re.compile(rf"{_SIGNS}|[QL]|\$\(|\(\$")
 _NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z", re.IGNORECASE)
 _ONE_NOTE = r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
 _NOTES = re.compile(rf"\(?{_ONE_NOTE}(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*{_ONE_NOTE})*\)?", re.IGNORECASE)
-_CODE = re.compile(r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?")
+_CODE = re.compile(r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?|(?=[^\d]*\d[^\d]*\d)(?=\d*[A-Z])[A-Z\d]{2,10}(?:[.\-/][A-Z\d]{1,6}){0,4}")
 _DASHES = re.compile(rf"[{_MINUS}—]{{1,3}}|\(\s*[{_MINUS}—]\s*\)|nil", re.IGNORECASE)
 
 
@@ -67,7 +67,7 @@ def is_note_list(text: str) -> bool:
 
 
 def is_code(text: str) -> bool:
-    """A code of an account in several parts."""
+    """A code of an account in several parts, or of digits and capitals: ``1.1.01``, ``11-01``, ``1D0109``."""
     return _CODE.fullmatch(text) is not None
 
 

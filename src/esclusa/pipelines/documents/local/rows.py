@@ -59,6 +59,9 @@ class _Piece:
     values: dict[int, Cell]
     dashes: int
     colon: bool = False
+    x1: float = 0.0
+    first: float = 0.0
+    """How wide its first word is, with a space before it."""
 
     @property
     def base(self) -> float:
@@ -91,7 +94,10 @@ def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
                 continue  # 7(a) in the column of notes
             label += [w for w in cell.words if w.x0 < edge and w not in references]
     text = " ".join(w.text for w in label)
-    return _Piece(line, _clean(text), label[0].x0 if label else line.x0, values, dashes, text.endswith(":"))
+    piece = _Piece(line, _clean(text), label[0].x0 if label else line.x0, values, dashes, text.endswith(":"))
+    if label:
+        piece.x1, piece.first = label[-1].x1, label[0].x1 - label[0].x0 + 0.3 * label[0].height
+    return piece
 
 
 def _references(line: Line, edge: float) -> list[Word]:
@@ -121,6 +127,7 @@ def rows_of(lines: list[Line], columns: list[Column], width: float, section: str
     pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _page_number(p) and not _is_noise(p)]
     pieces = _without_empty(pieces)
     pitch = _pitch(pieces)
+    room = max((piece.x1 for piece in pieces if piece.values), default=0.0)
     rows: list[Row] = []
     index = 0
     pending: list[_Piece] = []
@@ -137,7 +144,7 @@ def rows_of(lines: list[Line], columns: list[Column], width: float, section: str
             continue
         label, x0 = piece.label, piece.x0
         below = piece
-        while pending and _leads(pending[-1], label, below, pitch):
+        while pending and _leads(pending[-1], label, below, pitch, room):
             below = pending.pop()
             label, x0 = _joined(below.label, label), below.x0
         section = _section(pending, section)
@@ -198,12 +205,14 @@ def _tight(a: Line, b: Line, pitch: float) -> bool:
     return abs(b.base - a.base) < 0.88 * pitch
 
 
-def _leads(before: _Piece, label: str, piece: _Piece, pitch: float) -> bool:
-    """Whether a line without numbers is the first part of the label below it."""
+def _leads(before: _Piece, label: str, piece: _Piece, pitch: float, room: float) -> bool:
+    """Whether a line without numbers is the first part of the label below it. ``room``: up to where labels go; a line in which there was
+    room for the next word has not wrapped."""
     if not _near(before, piece, pitch) or not before.label or (label[:1].isupper() and _opens(before)):
         return False
+    hangs = _HANGING.search(plain(before.label)) is not None and before.x1 + piece.first > room
     if _header_like(before.label):  # capitals go on in capitals alone
-        hangs = _HANGING.search(plain(before.label)) is not None or _unclosed(before.label)
+        hangs = hangs or _unclosed(before.label)
         tight = _tight(before.line, piece.line, pitch)
         return (_header_like(label) and (hangs or tight)) or (label.startswith("(") and tight)
     if _unclosed(before.label):
@@ -212,7 +221,7 @@ def _leads(before: _Piece, label: str, piece: _Piece, pitch: float) -> bool:
         return _tight(before.line, piece.line, pitch) or not _TOTAL.match(before.label)
     if _in_a_sentence(label) or (label.startswith(("(", "/", "&")) and _tight(before.line, piece.line, pitch)):
         return True
-    return _HANGING.search(plain(before.label)) is not None or _tight(before.line, piece.line, pitch)
+    return hangs or _tight(before.line, piece.line, pitch)
 
 
 def _opens(piece: _Piece) -> bool:

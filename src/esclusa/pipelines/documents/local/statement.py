@@ -25,7 +25,7 @@ from esclusa.pipelines.documents.local.words import Page, Text
 def understand(text: Text, read_as: str | None = None) -> dict[str, Any]:
     """The answer for a document: class, confidence, and extractions in reading order, as plain values. What is no statement has none,
     unless it is to be read as one."""
-    by_page = [(page, cleared(lines_of(page))) for page in text.pages]
+    by_page = [(page, cleared(page, lines_of(page))) for page in text.pages]
     every = [line for _, lines in by_page for line in lines]
     mark_prose(every)
     doc_type, confidence, scores = classify(every)
