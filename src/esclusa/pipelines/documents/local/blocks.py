@@ -42,7 +42,7 @@ def blocks_of(lines: list[Line], columns: list[Column], *, separated: bool) -> l
         elif is_title(line) and now.head and not now.begun and not any(map(is_title, now.above)):
             passed = now.head  # what stood over a title heads the rows below it only if nothing else does
             now = Block(above=[*now.above, *now.head, *now.body, line])
-        elif now.head and not now.body and heads_too(line, columns):
+        elif now.head and not now.body and (heads_too(line, columns) or is_names(line, columns, below=True)):
             now.head.append(line)
         elif not now.head and not now.body and not has_value(line):
             now.above.append(line)

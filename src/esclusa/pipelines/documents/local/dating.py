@@ -8,7 +8,7 @@ from datetime import date
 from itertools import combinations, pairwise
 
 from esclusa.pipelines.documents.local.columns import Column, mark_references
-from esclusa.pipelines.documents.local.context import Context
+from esclusa.pipelines.documents.local.context import Context, closings
 from esclusa.pipelines.documents.local.lines import Cell, Line
 from esclusa.pipelines.documents.local.money import currency_of, scale_of
 from esclusa.pipelines.documents.local.periods import day_and_month, end_in, part_of_year, periods
@@ -16,9 +16,10 @@ from esclusa.pipelines.documents.local.texts import plain
 
 _SHARE = re.compile(r"%|\bporcentajes?\b|\bpercent(?:age)?s?\b|\bpct\b")
 _CHANGE = re.compile(
-    r"\bvar(?:iacion|iance|iation)?(?:es|s)?\b|\bcambios?\b|\bchanges?\b|\bdif(?:f|erencias?|ferences?)?\b|\bdesviacion\b|\baumento\b|\bvs\b|[δΔ]"
+    r"\bvar(?:iacion|iance|iation)?(?:es|s)?\b|\bcambios?\b|\bchanges?\b|\bdif(?:f|erencias?|ferences?)?\b|\bdesviacion\b|\baumento\b|\bdisminucion\b|\bincrease\b|\bdecrease\b|\bgrowth\b|\bcrecimiento\b|\bmov(?:ement|imiento)s?\b|\byoy\b|\ba/a\b|\bvs\b|[δΔ]"
 )
 _PRIOR = re.compile(r"\b(?:anterior|prior|previous|last|comparativ[oae])\b")
+_TOTAL = re.compile(r"\b(?:total(?:es)?|suma|consolidad[oa]|group)\b")
 _RANGE = re.compile(r"\b(?:al|a|to|hasta|through|vs|versus|against|contra)\b|[-–/]")
 Piece = tuple[str, float, float]
 """A text of a heading, and from where to where it stands."""
@@ -26,7 +27,10 @@ Piece = tuple[str, float, float]
 
 def read_heads(columns: list[Column], heads: list[Line], context: Context) -> None:
     """Give each column what stands over it: its heading, period, scale and currency."""
-    lines = [_pieces(line) for line in heads]
+    titles = [line for line in heads if _of_all(line, columns)]
+    for line in titles:
+        context.learn_dates(line.text)
+    lines = [_pieces(line, columns) for line in heads if line not in titles]
     for pieces in lines:
         for cell in pieces:
             self_over = [col for col in columns if col.overlap(cell[1], cell[2]) > 0.3 * min(col.x1 - col.x0, cell[2] - cell[1])]
@@ -51,7 +55,16 @@ def read_heads(columns: list[Column], heads: list[Line], context: Context) -> No
     for col in values:
         _read_head(col, context)
     _end_with_parts(values)
-    _date_by_title([col for col in values if not col.is_share and not col.is_change], context)
+    amounts = [col for col in values if not col.is_share and not col.is_change]
+    _date_by_title(amounts, context)
+    _date_by_neighbours(amounts)
+
+
+def _of_all(line: Line, columns: list[Column]) -> bool:
+    """Whether a line with a date happens to stand over some column, but is much wider: a title, and of all columns."""
+    widest = max((col.x1 - col.x0 for col in columns), default=0.0)
+    alone = len(line.runs) == 1 and len(columns) > 1 and line.x1 - line.x0 > 2 * widest
+    return alone and any(one.ends for one in closings(line.text))
 
 
 def _spread(pieces: list[Piece], values: list[Column]) -> None:
@@ -117,9 +130,24 @@ def _distance(col: Column, piece: Piece) -> float:
     return abs(col.center - (piece[1] + piece[2]) / 2) - (col.x1 - col.x0) / 2
 
 
-def _pieces(line: Line) -> list[Piece]:
+def _pieces(line: Line, columns: list[Column]) -> list[Piece]:
     """The texts of a heading line, with their places; several periods in one cell are several."""
-    return [piece for cell in line.runs for piece in _cut(cell)]
+    return [piece for run in line.runs for cell in _between(run, columns) for piece in _cut(cell)]
+
+
+def _between(run: Cell, columns: list[Column]) -> Iterator[Cell]:
+    """A run cut where a wide gap in it is between two columns: narrow columns leave little room between their headings."""
+    words = run.words
+    begun = 0
+    gaps = [b.x0 - a.x1 for a, b in pairwise(words)]
+    for at, gap in enumerate(gaps, start=1):
+        middle = words[at].x0 - gap / 2
+        left = [col for col in columns if col.x1 < middle and col.overlap(words[begun].x0, middle) > 0]
+        right = [col for col in columns if col.x0 > middle and col.overlap(middle, words[-1].x1) > 0]
+        if left and right and gap > max(0.45 * words[at].height, 1.5 * min(gaps)):
+            yield Cell("text", words[begun:at])
+            begun = at
+    yield Cell("text", words[begun:])
 
 
 def _cut(cell: Cell) -> Iterator[Piece]:
@@ -199,6 +227,19 @@ def _date_by_title(values: list[Column], context: Context) -> None:
                 _date(col, end_in(latest.year - 1, latest.month, latest.day))
             else:
                 _date(col, latest if len(values) > 1 else context.end_of(context.years[0]))
+
+
+def _date_by_neighbours(values: list[Column]) -> None:
+    """Columns that say no period beside others that do: parts of the total to their right, else what goes with the column to their left:
+    ``Unrestricted, Restricted, Total 2024``; ``2024, Budget``; ``Jan-24, Feb-24, Mar-24, Quarter``."""
+    for index, col in enumerate(values):
+        if col.year is not None:
+            continue
+        left = values[index - 1] if index and values[index - 1].ends else None
+        right = next((other for other in values[index:] if other.ends), None)
+        beside = right if right is not None and (left is None or _TOTAL.search(plain(right.heading or ""))) else left
+        if beside is not None and beside.ends is not None:
+            _date(col, end_in(beside.ends.year - 1, beside.ends.month, beside.ends.day) if _prior([col]) else beside.ends)
 
 
 def _prior(values: list[Column]) -> bool:

@@ -111,15 +111,21 @@ def is_unit_line(line: Line, columns: list[Column]) -> bool:
     return any(_over(columns, cell) for cell in line.cells) or any(heads_references(c.text) for c in line.cells)
 
 
-def is_names(line: Line, columns: list[Column]) -> bool:
-    """A line of headings in any words: two or more texts, each over a column, and where labels are at most what heads those."""
+def is_names(line: Line, columns: list[Column], *, below: bool = False) -> bool:
+    """A line of headings in any words: two or more texts, each over a column, and where labels are at most what heads those.
+
+    ``below``: it stands close below another heading; then it may head labels in any words, and what is beside the columns.
+    """
     if any(c.kind not in ("text", "percent", "sign") for c in line.cells) or not columns or line.prose:
         return False
     corner = [run for run in line.runs if run.x1 < columns[0].x0 and not _over(columns, run)]
     names = line.runs[len(corner) :]
-    if len(names) < 2 or (corner and not is_heading(" ".join(run.text for run in corner))):
+    if any(len(run.text) >= 40 or _NOTHING.fullmatch(run.text) for run in names):
         return False
-    return all(_over(columns, run) and len(run.text) < 40 and not _NOTHING.fullmatch(run.text) for run in names)
+    over = sum(_over(columns, run) for run in names)
+    if below:
+        return over >= max(2, 0.5 * len(names))
+    return over == len(names) > 1 and (not corner or is_heading(" ".join(run.text for run in corner)))
 
 
 def stands_over(line: Line, columns: list[Column]) -> bool:

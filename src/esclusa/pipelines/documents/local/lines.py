@@ -67,8 +67,11 @@ class Line:
 
     @cached_property
     def codes(self) -> int:
-        """How many of its first cells are numbers before a text: codes of accounts (1101, 1.1.01, 11-01), not values."""
-        first = next((number for number, cell in enumerate(self.cells) if cell.kind == "text" and not is_code(cell.text)), 0)
+        """How many of its first cells are numbers before a text: codes of accounts (1101, 1.1.01, 11-01), not values. Where the text wraps
+        they may stand without it."""
+        first = next((number for number, cell in enumerate(self.cells) if cell.kind == "text" and not is_code(cell.text)), None)
+        if first is None:
+            return int(len(self.cells) > 1 and self.cells[0].kind == "text")
         return first if all(cell.kind in ("amount", "text") for cell in self.cells[:first]) else 0
 
     @cached_property

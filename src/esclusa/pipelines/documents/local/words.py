@@ -269,7 +269,7 @@ def _goes_on(word: Word, following: Word) -> bool:
     size = max(word.height, following.height)
     level = following.y0 < word.middle < following.y1 or word.y0 < following.middle < word.y1
     last, first = word.text[-1], following.text[0]
-    least, most = (-0.2, 0.08) if last.isalpha() and first.isalpha() else (-0.05, 0.05)
+    least, most = (-0.2, 0.12) if last.isalpha() and first.isalpha() else (-0.05, 0.05)
     return level and least * size < following.x0 - word.x1 < most * size and not (_is_sign(last) or _is_sign(first))
 
 
