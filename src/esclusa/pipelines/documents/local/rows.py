@@ -210,7 +210,7 @@ def _leads(before: _Piece, label: str, piece: _Piece, pitch: float, room: float)
     room for the next word has not wrapped."""
     if not _near(before, piece, pitch) or not before.label or (label[:1].isupper() and _opens(before)):
         return False
-    hangs = _HANGING.search(plain(before.label)) is not None and before.x1 + piece.first > room
+    hangs = _HANGING.search(plain(before.label)) is not None and before.x1 + piece.first > room and not _begins(before.label, label)
     if _header_like(before.label):  # capitals go on in capitals alone
         hangs = hangs or _unclosed(before.label)
         tight = _tight(before.line, piece.line, pitch)
@@ -222,6 +222,12 @@ def _leads(before: _Piece, label: str, piece: _Piece, pitch: float, room: float)
     if _in_a_sentence(label) or (label.startswith(("(", "/", "&")) and _tight(before.line, piece.line, pitch)):
         return True
     return hangs or _tight(before.line, piece.line, pitch)
+
+
+def _begins(before: str, label: str) -> bool:
+    """Whether a label in sentence case begins anew: with a capital, below a line that has none but its first."""
+    words = before.split()
+    return label[:1].isupper() and label[1:2].islower() and len(words) > 2 and words[0].istitle() and all(w.islower() for w in words[1:])
 
 
 def _opens(piece: _Piece) -> bool:
