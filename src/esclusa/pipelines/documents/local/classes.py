@@ -92,7 +92,7 @@ _ACTIVITIES = re.compile(r"\bestados?(?: \w+)? de(?: las)? actividades\Z|\bstate
 _CONTINUED = re.compile(r"\s*[-–,]?\s*\(?\b(?:continuaci[oó]n|continued|cont(?:['’]d|in\.|\.)?)\)?\s*\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"\b(?:de|del|of|and|y|consolidado|consolidated)\Z")
 _DATED = re.compile(
-    r"(?:[\s,:(–-]|\b(?:al?|as|of|at|for|the|(?:\w+ )?(?:months?|weeks?)|years?|periods?|ended|ending|por|el|los|ejercicios?|a[ñn]os?|per[ií]odos?|terminad[oa]s?|finalizad[oa]s?|del?|del? 1 de enero|desde|from|to)\b)+\Z",
+    r"(?:[\s,:(–-]|\b(?:al?|as|of|at|for|the|(?:\w+ )?(?:months?|weeks?|meses|semanas)|years?|periods?|ended|ending|por|el|los|ejercicios?|a[ñn]os?|per[ií]odos?|terminad[oa]s?|finalizad[oa]s?|del?|del? 1 de enero|desde|from|to)\b)+\Z",
     re.IGNORECASE,
 )
 

@@ -85,8 +85,8 @@ def _closes(text: str, one: Period) -> bool:
 
 def is_spanish(text: str) -> bool:
     said = f" {plain(text)} "
-    es = sum(said.count(w) for w in (" de ", " del ", " y ", " los ", " por ", " en ", " la ", " al "))
-    en = sum(said.count(w) for w in (" of ", " the ", " and ", " for ", " in ", " at ", " to "))
+    es = sum(said.count(w) for w in (" de ", " del ", " y ", " los ", " por ", " en ", " la ", " al ", " ventas ", " activo ", " gastos "))
+    en = sum(said.count(w) for w in (" of ", " the ", " and ", " for ", " in ", " at ", " to ", " cash ", " assets ", " net ", " sales "))
     return es >= en
 
 

@@ -41,26 +41,41 @@ _NAMED: tuple[tuple[str, str], ...] = (
     ("PEN", r"\bs/\.?|\bsoles\b|\bpen\b"),
     ("CLF", r"\bunidades de fomento\b|\buf\b"),
     ("BOB", r"\bbolivianos\b|\bbob\b|\bbs\b\.?"),
-    ("CRC", r"₡|\bcolones\b|\bcrc\b"),
+    ("CRC", r"₡|¢|\bcolones\b|\bcrc\b"),
     ("PYG", r"₲|\bguaranies\b|\bpyg\b|\bgs\b\.?"),
-    ("GTQ", r"\bquetzales\b|\bgtq\b"),
-    ("HNL", r"\blempiras\b|\bhnl\b"),
-    ("NIO", r"\bcordobas\b|\bnio\b|c\$"),
+    ("GTQ", r"\bquetzales\b|\bgtq\b|(?<![\w.])q(?![\w.])(?! ?\d\b)"),
+    ("HNL", r"\blempiras\b|\bhnl\b|(?<![\w.])l(?![\w.])"),
+    ("NIO", r"\bcordobas\b|\bnio\b"),
     ("PAB", r"\bbalboas\b|\bpab\b|b/\."),
     ("VES", r"\bbolivares\b|\bves\b"),
     ("DOP", r"pesos dominicanos|\bdop\b|rd\$"),
     ("UYU", r"pesos uruguayos|\buyu\b|\$u\b|\buruguay\b"),
     ("CAD", r"canadian dollars|\bcad\b"),
-    ("AUD", r"australian dollars|\baud\b"),
+    ("AUD", r"australian dollars|\baud\b|\ba\$"),
+    ("NZD", r"new zealand dollars|\bnzd\b|\bnz ?\$"),
+    ("SGD", r"singapore dollars|\bsgd\b|\bs ?\$"),
+    ("HKD", r"hong kong dollars|\bhkd\b|\bhk ?\$"),
     ("INR", r"₹|\brupees\b|\binr\b"),
-    ("MXN", r"pesos mexicanos|\bmxn\b|moneda nacional|\bm\.n\.|\bde c\.? ?v\b\.?|\bmexico\b"),
+    ("JPY", r"¥|\byen\b|\bjpy\b"),
+    ("CNY", r"\byuan\b|\brenminbi\b|\brmb\b|\bcny\b"),
+    ("KRW", r"₩|\bkrw\b"),
+    ("SEK", r"\b[mkt]?sek\b|swedish kron\w+"),
+    ("NOK", r"\b[mkt]?nok\b|norwegian kron\w+"),
+    ("DKK", r"\b[mkt]?dkk\b|danish kron\w+"),
+    ("PLN", r"\bpln\b|\bzlot\w+"),
+    ("ZAR", r"\bzar\b|\brands?\b|\br ?[’'‘]0{3}|\br ?(?:m|millions?)\b"),
+    ("KES", r"\bk(?:en)?shs?\b|\bkes\b|kenyan? shillings?"),
+    ("NGN", r"₦|\bngn\b|\bnaira\b"),
+    ("AED", r"\baed\b|\bdirhams?\b"),
+    ("MXN", r"pesos mexicanos|\bmxn\b|moneda nacional|\bm\.n\.|\bde c\.? ?v\b\.?|\bbanca multiple\b|\bmexico\b"),
     ("COP", r"pesos colombianos|\bcop\b|\bnit\b|\bs\.a\.s\b|\bcolombia\b"),
-    ("ARS", r"pesos argentinos|\bars\b|\bcuit\b|\bargentina\b"),
+    ("ARS", r"pesos argentinos|\bars\b|\bar ?\$|\bcuit\b|\bargentina\b"),
     ("CLP", r"pesos chilenos|\bclp\b|\bm+\$|\brut\b|\bchile\b|\bspa\b"),
 )  # fmt: skip
 _CURRENCIES = [(code, re.compile(pattern)) for code, pattern in sorted(_NAMED, key=lambda one: one[0] == "USD")]
 """Dollars last: other countries' dollars and ``US$`` beside another currency's name are said with more words."""
 _PESOS = ("CLP", "MXN", "COP", "ARS", "UYU", "DOP")
+_C_DOLLARS = re.compile(r"\bc ?\$")
 _ABOUT_UNITS = re.compile(
     r"miles|millones|thousands|millions|expresad|expressed|moneda|currency|cifras|figures|amounts|in (us|euro)|en (pesos|dolares|euros|soles)|unidad|000"
 )
@@ -73,9 +88,9 @@ def currency_of(text: str) -> str | None:
     return next((code for code, pattern in _CURRENCIES if pattern.search(said)), None)
 
 
-def currency_by_votes(lines: list[str], *, spanish: bool) -> str | None:
-    """The document's currency: words about units count most, signs beside numbers less. Which ``pesos``, and what ``$`` is, other
-    words of the document say, else its language."""
+def currency_by_votes(lines: list[str], *, spanish: bool, thousands: str) -> str | None:
+    """The document's currency: words about units count most, signs beside numbers less. Which ``pesos``, and what ``$`` or ``C$`` is, other
+    words of the document say, else its language and how it writes thousands."""
     votes: Counter[str] = Counter()
     pesos = dollars = 0
     for text in lines:
@@ -86,9 +101,12 @@ def currency_by_votes(lines: list[str], *, spanish: bool) -> str | None:
             votes[code] += weight
         elif re.search(r"\bpesos\b", said):
             pesos += weight
+        elif _C_DOLLARS.search(said):
+            votes["NIO" if spanish else "CAD"] += weight
         elif "$" in said:
             dollars += 1
-    named = max(_PESOS, key=lambda code: votes[code])
+    usual = "MXN" if thousands == "," else "CLP"
+    named = max((usual, *_PESOS), key=lambda code: votes[code])
     if pesos:
         votes[named] += pesos
     if dollars:
