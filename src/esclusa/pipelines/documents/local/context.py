@@ -96,6 +96,7 @@ def org_of(lines: list[Line]) -> tuple[str, Line] | None:
     above = takewhile(lambda line: not _is_row(line), lines)
     top = [(_first_part(line), line) for line in above if not line.prose][:14]
     top = [(text, line) for text, line in top if 3 <= len(text) <= 110 and sum(ch.isalpha() for ch in text) >= 3]
+    top = [(f"{_begun(before, line)}{text}", line) for before, (text, line) in zip([None, *(line for _, line in top)], top, strict=False)]
     for text, line in top:
         if named := _NAMED.match(text):
             return text[named.end() :], line
@@ -106,7 +107,21 @@ def org_of(lines: list[Line]) -> tuple[str, Line] | None:
     for text, line in plausible:
         if _COMPANY.search(plain(text)):
             return text, line
-    return next((one for one in plausible if not periods(one[0]) and scale_of(one[0]) is None), None)
+    return next((one for one in plausible if _may_name(*one)), None)
+
+
+def _may_name(text: str, line: Line) -> bool:
+    """Whether a line that names no kind of company may be a name: no date, unit or number of a register, no list of chapters."""
+    return not periods(text) and scale_of(text) is None and re.search(r"\d{5}", text) is None and len(line.runs) < 3
+
+
+def _begun(before: Line | None, line: Line) -> str:
+    """The first line of a name that wraps in the same large letters: ``Kestrel Building / Products Limited``."""
+    if before is None or len(line.words) > 2 or _COMPANY.search(plain(line.text)) is None or _SENTENCE.search(plain(before.text)):
+        return ""
+    alike = abs(before.height - line.height) < 0.05 * line.height and abs(before.x0 - line.x0) < line.height
+    close = before.page == line.page and 0 < line.base - before.base < 1.6 * line.height
+    return f"{before.text} " if alike and close and title_class(before.text) is None and _COMPANY.search(plain(before.text)) is None else ""
 
 
 def _first_part(line: Line) -> str:

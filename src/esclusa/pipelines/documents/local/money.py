@@ -10,7 +10,7 @@ from functools import lru_cache
 from esclusa.pipelines.documents.local.texts import plain
 
 _MILLIONS = re.compile(
-    r"\bmm ?(?:us)?\$|\bmill(?:on(?:es)?|ions?)\b|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|s/\.?|bs\.?) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\bm ?€|\bmio\b|\bmeur\b"
+    r"\bmm ?(?:us)?\$|\bmill(?:on(?:es)?|ions?)\b|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|sek|nok|dkk|jpy|zar|cad|aud|nzd|sgd|cny|rmb|inr|brl|mxn|clp|cop|s/\.?|bs\.?|r) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\bm ?€|\bmio\b|\bmeur\b"
 )
 _THOUSANDS = re.compile(
     r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bthus\$|\bth ?us ?\$|[’'‘]?000s?\b(?<![\d.,]0000)|\b[kt] ?[$€£]|\b[kt](?:usd|eur|clp|gbp|chf)\b|[$€£] ?k\b|\bmclp\b|\(000"
