@@ -21,6 +21,8 @@ _COMPANY = re.compile(
     r"(and|&) subsidiar(y|ies)|banco|bank|cooperativa|coop\.?|fundacion|foundation|trust|municipio|municipalidad|ayuntamiento|universidad|university|asociacion|association|corporacion|council)(?=[\s,.)]|\Z)",
     re.IGNORECASE,
 )
+_FORM = re.compile(r"\b(?:SE|N\.?V\.?|B\.?V\.?|AB|ASA|A/S|Oyj?|KG|KGaA|CLG|Pty|Pte)\.?(?: \(publ\)| & Co\.?)?\Z")
+"""Legal forms that are words in small letters."""
 _NAMED = re.compile(
     r"\A(?:denominaci[oó]n|raz[oó]n|nombre)(?: social| de la (?:empresa|entidad|sociedad|compa[nñ][ií]a))?\s*:\s*|\A(?:empresa|entidad|sociedad|compa[nñ][ií]a|contribuyente|company(?: name)?|entity(?: name)?|name|client)\s*:\s*",
     re.IGNORECASE,
@@ -32,6 +34,11 @@ _SENTENCE = re.compile(
     r"pagina|page|folio|notas?|nota|note|auditad|informe|report|memoria|annual|interim|currency|moneda|amounts?|figures|balance|miles|millones|valores|unidad|"
     r"clave|ticker|trimestre|quarter|giro|cif|cuit|registered|registro|direccion|address|sistema|programa|system|program|modulo|module|fecha|date)\b"
 )
+_REPORT = re.compile(
+    r"\b(?:annual|interim|quarterly|half[- ]year|financial|management) (?:report|accounts|statements)|\bform \d|\b(?:memoria|informe|reporte|cuentas anuales|estados financieros)\b",
+    re.IGNORECASE,
+)
+"""What a running head or foot says besides the name."""
 _CLOSING = re.compile(
     r"\b(?:ended|ending|as (?:of|at)|al|terminad[oa]s?|finalizad[oa]s?|hasta|to|through|cierre|closing)\s+(?:on\s+|the\s+|el\s+|del?\s+|al\s+)?\Z"
 )
@@ -90,9 +97,9 @@ def is_spanish(text: str) -> bool:
     return es >= en
 
 
-def org_of(lines: list[Line]) -> tuple[str, Line] | None:
-    """The organisation's name: what a form says it is, a line near the top that names a company, else the first one that is no title,
-    date or unit."""
+def org_of(lines: list[Line], around: list[Line]) -> tuple[str, Line] | None:
+    """The organisation's name: what a form says it is, a line near the top that names a company, or one in the margins ``around``, else the
+    first one that is no title, date or unit."""
     above = takewhile(lambda line: not _is_row(line), lines)
     top = [(_first_part(line), line) for line in above if not line.prose][:14]
     top = [(text, line) for text, line in top if 3 <= len(text) <= 110 and sum(ch.isalpha() for ch in text) >= 3]
@@ -100,14 +107,20 @@ def org_of(lines: list[Line]) -> tuple[str, Line] | None:
     for text, line in top:
         if named := _NAMED.match(text):
             return text[named.end() :], line
-    plausible = [
-        (text, line) for text, line in top
-        if title_class(text) is None and not is_other_title(text) and not _SENTENCE.search(plain(text))
-    ]  # fmt: skip
-    for text, line in plausible:
-        if _COMPANY.search(plain(text)):
-            return text, line
-    return next((one for one in plausible if _may_name(*one)), None)
+    plausible = [(text, line) for text, line in top if _says_nothing_else(text)]
+    running = [(_REPORT.split(_first_part(line))[0].strip(" -–—|·,"), line) for line in around]
+    companies = [one for one in plausible if _is_company(one[0])]
+    companies += [(text, line) for text, line in running if _is_company(text) and _says_nothing_else(text) and text[0].isupper()]
+    return next(iter(companies), None) or next((one for one in plausible if _may_name(*one)), None)
+
+
+def _says_nothing_else(text: str) -> bool:
+    """Whether it is no title and no sentence about dates, units or the paper itself."""
+    return title_class(text) is None and not is_other_title(text) and _SENTENCE.search(plain(text)) is None
+
+
+def _is_company(text: str) -> bool:
+    return _COMPANY.search(plain(text)) is not None or _FORM.search(text) is not None
 
 
 def _may_name(text: str, line: Line) -> bool:
@@ -117,11 +130,11 @@ def _may_name(text: str, line: Line) -> bool:
 
 def _begun(before: Line | None, line: Line) -> str:
     """The first line of a name that wraps in the same large letters: ``Kestrel Building / Products Limited``."""
-    if before is None or len(line.words) > 2 or _COMPANY.search(plain(line.text)) is None or _SENTENCE.search(plain(before.text)):
+    if before is None or len(line.words) > 2 or not _is_company(line.text) or _SENTENCE.search(plain(before.text)):
         return ""
     alike = abs(before.height - line.height) < 0.05 * line.height and abs(before.x0 - line.x0) < line.height
     close = before.page == line.page and 0 < line.base - before.base < 1.6 * line.height
-    return f"{before.text} " if alike and close and title_class(before.text) is None and _COMPANY.search(plain(before.text)) is None else ""
+    return f"{before.text} " if alike and close and title_class(before.text) is None and not _is_company(before.text) else ""
 
 
 def _first_part(line: Line) -> str:

@@ -43,10 +43,15 @@ def cleared(page: Page, lines: list[Line]) -> list[Line]:
     return out
 
 
+def in_margins(page: Page, lines: list[Line]) -> list[Line]:
+    """Those of a page's lines that stand above or below what it says."""
+    return [line for line in lines if not _MARGIN * page.height < line.base < (1 - _MARGIN) * page.height]
+
+
 def _in_margin(page: Page, lines: list[Line], number: int) -> bool:
     """Whether it is the page's first or last line, in its margin and apart from the others, and its only number counts pages or years."""
     line = lines[number]
-    if 0 < number < len(lines) - 1 or _MARGIN * page.height < line.base < (1 - _MARGIN) * page.height:
+    if 0 < number < len(lines) - 1 or not in_margins(page, [line]):
         return False
     others = [abs(other.base - line.base) for other in lines if other is not line]
     numbers = [cell.text for cell in line.cells if cell.kind == "amount" and cell.free]

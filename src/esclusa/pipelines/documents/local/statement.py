@@ -12,7 +12,7 @@ from esclusa.pipelines.documents.local.classes import classify, first_table, tit
 from esclusa.pipelines.documents.local.columns import Column, find_columns
 from esclusa.pipelines.documents.local.context import Context, closings, is_spanish, org_of
 from esclusa.pipelines.documents.local.dating import read_heads
-from esclusa.pipelines.documents.local.furniture import cleared, faceless, running
+from esclusa.pipelines.documents.local.furniture import cleared, faceless, in_margins, running
 from esclusa.pipelines.documents.local.heads import heads_some, is_year
 from esclusa.pipelines.documents.local.lines import Cell, Line, lanes, lines_of, mark_prose
 from esclusa.pipelines.documents.local.numbers import convention, digits_span, value_of
@@ -25,19 +25,21 @@ from esclusa.pipelines.documents.local.words import Page, Text
 def understand(text: Text, read_as: str | None = None) -> dict[str, Any]:
     """The answer for a document: class, confidence, and extractions in reading order, as plain values. What is no statement has none,
     unless it is to be read as one."""
-    by_page = [(page, cleared(page, lines_of(page))) for page in text.pages]
+    printed = [(page, lines_of(page)) for page in text.pages]
+    by_page = [(page, cleared(page, lines)) for page, lines in printed]
     every = [line for _, lines in by_page for line in lines]
     mark_prose(every)
     doc_type, confidence, scores = classify(every)
-    items = _items(every, by_page) if (read_as or doc_type) != "other" else []
+    around = [line for page, lines in printed for line in in_margins(page, lines)]
+    items = _items(every, by_page, around) if (read_as or doc_type) != "other" else []
     return {
         "doc_type": doc_type, "confidence": confidence, "pages": len(text.pages), "items": items,
         "classified": {"class": doc_type, "confidence": confidence, "scores": {k: round(v, 2) for k, v in scores.items()}},
     }  # fmt: skip
 
 
-def _items(every: list[Line], by_page: list[tuple[Page, list[Line]]]) -> list[dict[str, Any]]:
-    reader = _Reader(every)
+def _items(every: list[Line], by_page: list[tuple[Page, list[Line]]], around: list[Line]) -> list[dict[str, Any]]:
+    reader = _Reader(every, around)
     for page, lines in by_page:
         reader.page(page, lines)
     return reader.items
@@ -46,7 +48,7 @@ def _items(every: list[Line], by_page: list[tuple[Page, list[Line]]]) -> list[di
 class _Reader:
     """Goes through the pages from the first to the last; what a table said goes on below and on the next page."""
 
-    def __init__(self, every: list[Line]) -> None:
+    def __init__(self, every: list[Line], around: list[Line]) -> None:
         amounts = [c.text for line in every for c in line.cells if c.kind == "amount" and c.free]
         self._used = convention(amounts)
         self._separated = _separated(amounts)
@@ -60,7 +62,7 @@ class _Reader:
         self._rows = 0
         self._began = False
         self.items: list[dict[str, Any]] = []
-        org = org_of(_top(every))
+        org = org_of(_top(every), around)
         if org is not None:
             self._context.org = org[0]
             self._entity("ORG_NAME", org[0], org[1])
