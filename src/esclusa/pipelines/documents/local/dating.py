@@ -61,10 +61,10 @@ def read_heads(columns: list[Column], heads: list[Line], context: Context) -> No
 
 
 def _of_all(line: Line, columns: list[Column]) -> bool:
-    """Whether a line with a date happens to stand over some column, but is much wider: a title, and of all columns."""
+    """Whether a line that says more than a date happens to stand over some column, but is much wider: a title, and of all columns."""
     widest = max((col.x1 - col.x0 for col in columns), default=0.0)
-    alone = len(line.runs) == 1 and len(columns) > 1 and line.x1 - line.x0 > 2 * widest
-    return alone and any(one.ends for one in closings(line.text))
+    alone = len(line.runs) == 1 and len(columns) > 1 and len(line.words) > 4 and line.x1 - line.x0 > 2 * widest
+    return alone and any(one.ends and one.start for one in closings(line.text))
 
 
 def _spread(pieces: list[Piece], values: list[Column]) -> None:
@@ -144,7 +144,7 @@ def _between(run: Cell, columns: list[Column]) -> Iterator[Cell]:
         middle = words[at].x0 - gap / 2
         left = [col for col in columns if col.x1 < middle and col.overlap(words[begun].x0, middle) > 0]
         right = [col for col in columns if col.x0 > middle and col.overlap(middle, words[-1].x1) > 0]
-        if left and right and gap > max(0.45 * words[at].height, 1.5 * min(gaps)):
+        if left and right and gap > words[at].height * (0.45 if gap > 1.5 * min(gaps) else 0.6):
             yield Cell("text", words[begun:at])
             begun = at
     yield Cell("text", words[begun:])

@@ -69,10 +69,10 @@ class Line:
     def codes(self) -> int:
         """How many of its first cells are numbers before a text: codes of accounts (1101, 1.1.01, 11-01), not values. Where the text wraps
         they may stand without it."""
-        first = next((number for number, cell in enumerate(self.cells) if cell.kind == "text" and not is_code(cell.text)), None)
-        if first is None:
-            return int(len(self.cells) > 1 and self.cells[0].kind == "text")
-        return first if all(cell.kind in ("amount", "text") for cell in self.cells[:first]) else 0
+        first = next((number for number, cell in enumerate(self.cells) if cell.kind != "amount" and not is_code(cell.text)), len(self.cells))
+        if first < len(self.cells) and self.cells[first].kind == "text" and sum(ch.isalpha() for ch in self.cells[first].text) > 2:
+            return first
+        return int(len(self.cells) > 1 and self.cells[0].kind == "text" and is_code(self.cells[0].text))
 
     @cached_property
     def base(self) -> float:
@@ -153,9 +153,11 @@ def _flows(line: Line, following: Line) -> bool:
 
 
 def _on(line: Line, word: Word) -> bool:
-    """Whether a word lies on another one of the line: then it is none of it."""
+    """Whether a word lies on another one of the line: then it is none of it. The sign of a currency may touch its number."""
     x0, x1 = word.x0, word.x1
     for other in line.words:
+        if is_sign(word.text) != is_sign(other.text):
+            continue
         if other.x0 < x1 and x0 < other.x1 and min(x1, other.x1) - max(x0, other.x0) > 0.6 * min(x1 - x0, other.x1 - other.x0):
             return True
     return False

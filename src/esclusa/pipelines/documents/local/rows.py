@@ -80,14 +80,14 @@ def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
     dashes = 0
     edge = min((col.x0 for col in columns if not col.is_reference), default=width)
     references = _references(line, edge)
-    for cell in line.cells[line.codes :]:
+    for cell, following in zip_longest(line.cells[line.codes :], line.cells[line.codes + 1 :]):
         col = column_at(columns, cell) if cell.kind in ("amount", "dash", "text") else None
         index = columns.index(col) if col is not None else -1
         if cell.kind == "amount" and col is not None and (cell.free or _aligned(col, cell)) and index not in values:
             values[index] = cell
         elif cell.kind == "dash" and col is not None and cell.x0 > edge - 40:
             dashes += 1
-        elif cell.kind in ("sign", "percent") and cell.x0 > edge - 60:
+        elif cell.kind in ("sign", "percent") and (cell.x0 > edge - 60 or _signs(cell, following)):
             continue
         elif cell.kind in ("text", "amount", "dash", "percent", "sign"):
             if col is not None and col.is_reference and cell.x0 >= col.x0 - max(12, 2 * cell.words[0].height) and len(cell.text) <= 12:
@@ -98,6 +98,11 @@ def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
     if label:
         piece.x1, piece.first = label[-1].x1, label[0].x1 - label[0].x0 + 0.3 * label[0].height
     return piece
+
+
+def _signs(cell: Cell, following: Cell | None) -> bool:
+    """Whether it is the sign of the number that follows, however far that is."""
+    return cell.kind == "sign" and cell.free and following is not None and following.kind in ("amount", "dash")
 
 
 def _references(line: Line, edge: float) -> list[Word]:
@@ -125,7 +130,7 @@ def rows_of(lines: list[Line], columns: list[Column], width: float, section: str
     """The rows of a block, each with the nearest header above it; and the last header, for a table that goes on."""
     pieces = [take_apart(line, columns, width) for line in lines]
     pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _page_number(p) and not _is_noise(p)]
-    pieces = _without_empty(pieces)
+    pieces = _without_empty(_without_codes(pieces))
     pitch = _pitch(pieces)
     room = max((piece.x1 for piece in pieces if piece.values), default=0.0)
     rows: list[Row] = []
@@ -161,6 +166,17 @@ def rows_of(lines: list[Line], columns: list[Column], width: float, section: str
             rows.append(Row(_unlabelled(section), piece.values, line, x0, section, piece.dashes))
         index += 1
     return [row for row in rows if row.values], _section(pending, section)
+
+
+def _without_codes(pieces: list[_Piece]) -> list[_Piece]:
+    """Where most rows have codes in a column of their own, one that is so close to its label that it seems a part of it is none."""
+    coded = [piece.line.cells[0].x0 for piece in pieces if piece.line.codes]
+    if 2 * len(coded) > sum(bool(piece.values) for piece in pieces):
+        for piece in pieces:
+            first, _, rest = piece.label.partition(" ")
+            if rest and (first.isdigit() or is_code(first)) and any(abs(piece.x0 - x0) < 3 for x0 in coded):
+                piece.label = rest
+    return pieces
 
 
 def _without_empty(pieces: list[_Piece]) -> list[_Piece]:
