@@ -20,7 +20,7 @@ TITLES: dict[str, re.Pattern[str]] = {
     "income_statement": re.compile(
         rf"{_STATE} (?:resultados?|ganancias|perdidas|ingresos|rendimientos?|actividades|excedentes?|explotacion|utilidades|gastos)\b|\bresultados? integral|"
         r"\b(?:income|earnings|operations|operating|profit (?:and|or|&) loss|p ?& ?l|p and l|comprehensive income|revenue account) (?:statements?|accounts?)\b|\bprofit (?:and|or|&) loss\b|\bp ?& ?l\b|"
-        rf"{_OF} (?:income|operations|earnings|profit|comprehensive|activities|revenues?|financial activities|financial performance|loss)|\bperdidas y ganancias\b|\bganancias y perdidas\b|\bincome and expenditure\b"
+        rf"{_OF} (?:income|operations|earnings|profit|comprehensive|activities|revenues?|financial activities|financial performance|loss)|\bperdidas y ganancias\b|\bganancias y perdidas\b|\bincome and expenditure\b|\beerr\b"
     ),
     "balance_sheet": re.compile(
         rf"{_STATE} (?:situacion|posicion)\b|\bbalances? (?:generale?s?|clasificados?|consolidados?|de situacion|abreviados?|inicial|final|anual|patrimonial)\b|"

@@ -129,7 +129,8 @@ def _clean(label: str) -> str:
 def rows_of(lines: list[Line], columns: list[Column], width: float, section: str | None = None) -> tuple[list[Row], str | None]:
     """The rows of a block, each with the nearest header above it; and the last header, for a table that goes on."""
     pieces = [take_apart(line, columns, width) for line in lines]
-    pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _page_number(p) and not _is_noise(p)]
+    pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _is_noise(p)]
+    pieces = [p for p in pieces if not (_page_number(p) and (p is pieces[0] or p is pieces[-1]))]
     pieces = _without_empty(_without_codes(pieces))
     pitch = _pitch(pieces)
     room = max((piece.x1 for piece in pieces if piece.values), default=0.0)
@@ -226,6 +227,9 @@ def _leads(before: _Piece, label: str, piece: _Piece, pitch: float, room: float)
     room for the next word has not wrapped."""
     if not _near(before, piece, pitch) or not before.label or (label[:1].isupper() and _opens(before)):
         return False
+    if not label:
+        wraps = not _header_like(before.label) and (_unclosed(before.label) or not _TOTAL.match(before.label))
+        return wraps or _tight(before.line, piece.line, pitch)
     hangs = _HANGING.search(plain(before.label)) is not None and before.x1 + piece.first > room and not _begins(before.label, label)
     if _header_like(before.label):  # capitals go on in capitals alone
         hangs = hangs or _unclosed(before.label)
@@ -233,8 +237,6 @@ def _leads(before: _Piece, label: str, piece: _Piece, pitch: float, room: float)
         return (_header_like(label) and (hangs or tight)) or (label.startswith("(") and tight)
     if _unclosed(before.label):
         return True
-    if not label:
-        return _tight(before.line, piece.line, pitch) or not _TOTAL.match(before.label)
     if _in_a_sentence(label) or (label.startswith(("(", "/", "&")) and _tight(before.line, piece.line, pitch)):
         return True
     return hangs or _tight(before.line, piece.line, pitch)
