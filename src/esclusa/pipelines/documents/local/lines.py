@@ -289,14 +289,13 @@ def _divide(page: Page, lines: list[Line]) -> float | None:
             elif cell.kind == "text" and seen_value and cell.free and len(cell.text) > 3 and cell.x0 > 0.35 * page.width:
                 starts.append(cell.x0)
                 break
-    if len(starts) < 4:
-        return None
-    middle = sorted(starts)[len(starts) // 2]
+    middle = sorted(starts)[len(starts) // 2] if starts else page.width
     close = [x for x in starts if abs(x - middle) < 0.06 * page.width]
-    if len(close) < max(4, 0.6 * len(starts)):
+    usual = min(close, default=page.width)
+    amounts = [cell for line in lines for cell in line.cells if cell.kind in ("amount", "percent") and cell.free]
+    least = 4 if any(cell.x0 > usual for cell in amounts) else 2  # a comment beside the table has no numbers
+    if len(close) < max(least, 0.6 * len(starts)):
         return None
-    usual = min(close)
-    amounts = [cell for line in lines for cell in line.cells if cell.kind == "amount" and cell.free]
     edge = max([cell.x1 for cell in amounts if cell.x1 < usual], default=usual)
     split = min([usual, *(run.x0 for line in lines for run in line.runs if edge < run.x0 and usual - 2 * line.height < run.x0)]) - 2
     return None if any(cell.x0 < split < cell.x1 for cell in amounts) else split
