@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from esclusa.pipelines.documents.local.classes import title_class
 from esclusa.pipelines.documents.local.columns import Column, column_at, heads_references
@@ -73,7 +74,7 @@ def _all_years(line: Line) -> bool:
 
 def _listed(text: str) -> bool:
     """Several periods in one sentence, as titles list them."""
-    return len(list(periods(text))) > 1 and re.search(r"\b(y|and)\b|,", plain(text)) is not None
+    return any(re.search(r"\b(y|and)\b|,", plain(text[a.end : b.start])) is not None for a, b in pairwise(periods(text)))
 
 
 def is_year(text: str) -> bool:
