@@ -69,7 +69,9 @@ class Line:
     def codes(self) -> int:
         """How many of its first cells are numbers before a text: codes of accounts (1101, 1.1.01, 11-01), not values. Where the text wraps
         they may stand without it."""
-        first = next((number for number, cell in enumerate(self.cells) if cell.kind != "amount" and not is_code(cell.text)), len(self.cells))
+        first = next(
+            (number for number, cell in enumerate(self.cells) if cell.kind != "amount" and not is_code(cell.text)), len(self.cells)
+        )
         if first < len(self.cells) and self.cells[first].kind == "text" and sum(ch.isalpha() for ch in self.cells[first].text) > 2:
             return first
         return int(len(self.cells) > 1 and self.cells[0].kind == "text" and is_code(self.cells[0].text))

@@ -88,7 +88,7 @@ def currency_of(text: str) -> str | None:
     return next((code for code, pattern in _CURRENCIES if pattern.search(said)), None)
 
 
-def currency_by_votes(lines: list[str], *, spanish: bool, thousands: str) -> str | None:
+def currency_by_votes(lines: list[str], *, spanish: bool, thousands: str = ".") -> str | None:
     """The document's currency: words about units count most, signs beside numbers less. Which ``pesos``, and what ``$`` or ``C$`` is, other
     words of the document say, else its language and how it writes thousands."""
     votes: Counter[str] = Counter()

@@ -54,7 +54,9 @@ class _Reader:
         self._separated = _separated(amounts)
         texts = [line.text for line in every]
         spanish = is_spanish(" ".join(texts[:200]))
-        self._context = Context(currency=money.currency_by_votes(texts, spanish=spanish, thousands=self._used.thousands), scale=_first_scale(every))
+        self._context = Context(
+            currency=money.currency_by_votes(texts, spanish=spanish, thousands=self._used.thousands), scale=_first_scale(every)
+        )
         self._running = running(every)
         self._known: dict[int, tuple[str | None, list[Column]]] = {}
         self._sections: dict[int, str | None] = {}
