@@ -32,20 +32,10 @@ def read_heads(columns: list[Column], heads: list[Line], context: Context) -> No
         context.learn_dates(line.text)
     lines = [_pieces(line, columns) for line in heads if line not in titles]
     for pieces in lines:
-        for cell in pieces:
-            self_over = [col for col in columns if col.overlap(cell[1], cell[2]) > 0.3 * min(col.x1 - col.x0, cell[2] - cell[1])]
-            if not self_over:
-                near = min(columns, key=lambda col: _distance(col, cell), default=None)
-                if near is None or _distance(near, cell) >= 40:
-                    continue
-                if any(near.overlap(other[1], other[2]) > 0 for other in pieces if other is not cell):
-                    continue  # it heads something that is no column, such as percentages
-                self_over = [near]
-            if len(self_over) == 1:
-                self_over[0].heads.append(cell[0])
-            else:
-                for col in self_over:
-                    col.over.append(cell[0])
+        for piece in pieces:
+            below = _below(piece, pieces, columns)
+            for col in below:
+                (col.heads if len(below) == 1 else col.over).append(piece[0])
     mark_references(columns)
     values = [col for col in columns if not col.is_reference]
     for head in (head for col in columns if col.is_reference for head in col.heads if periods(head)):
@@ -58,6 +48,16 @@ def read_heads(columns: list[Column], heads: list[Line], context: Context) -> No
     amounts = [col for col in values if not col.is_share and not col.is_change]
     _date_by_title(amounts, context)
     _date_by_neighbours(amounts)
+
+
+def _below(piece: Piece, pieces: list[Piece], columns: list[Column]) -> list[Column]:
+    """The columns that a text stands over, else the one that it is near to, if nothing else of its line stands over that."""
+    over = [col for col in columns if col.overlap(piece[1], piece[2]) > 0.3 * min(col.x1 - col.x0, piece[2] - piece[1])]
+    if over or not columns:
+        return over
+    near = min(columns, key=lambda col: _distance(col, piece))
+    taken = any(near.overlap(other[1], other[2]) > 0 for other in pieces if other is not piece)  # it heads no column, as of percentages
+    return [] if taken or _distance(near, piece) >= 40 else [near]
 
 
 def _of_all(line: Line, columns: list[Column]) -> bool:

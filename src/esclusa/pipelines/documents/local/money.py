@@ -10,7 +10,7 @@ from functools import lru_cache
 from esclusa.pipelines.documents.local.texts import plain
 
 _MILLIONS = re.compile(
-    r"\bmm ?(?:us)?\$|\bmill(?:on(?:es)?|ions?)\b|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|sek|nok|dkk|jpy|zar|cad|aud|nzd|sgd|cny|rmb|inr|brl|mxn|clp|cop|s/\.?|bs\.?|r) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\bm ?€|\bmio\b|\bmeur\b"
+    r"\bmm ?(?:us)?\$|\bmill(?:on(?:es)?|ions?)\b|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|sek|nok|dkk|jpy|zar|cad|aud|nzd|sgd|cny|rmb|inr|brl|mxn|clp|cop|myr|s/\.?|bs\.?) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\br m\b|\bm ?€|\bmio\b|\bmeur\b"
 )
 _THOUSANDS = re.compile(
     r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bthus\$|\bth ?us ?\$|[’'‘]?000s?\b(?<![\d.,]0000)|\b[kt] ?[$€£]|\b[kt](?:usd|eur|clp|gbp|chf)\b|[$€£] ?k\b|\bmclp\b|\(000"
@@ -63,7 +63,14 @@ _NAMED: tuple[tuple[str, str], ...] = (
     ("NOK", r"\b[mkt]?nok\b|norwegian kron\w+"),
     ("DKK", r"\b[mkt]?dkk\b|danish kron\w+"),
     ("PLN", r"\bpln\b|\bzlot\w+"),
-    ("ZAR", r"\bzar\b|\brands?\b|\br ?[’'‘]0{3}|\br ?(?:m|millions?)\b"),
+    ("MYR", r"\bmyr\b|\bringgit\b|\brm ?[’'‘]?0{3}"),
+    ("PHP", r"₱|\bphp\b|philippine pesos?"),
+    ("IDR", r"\bidr\b|\brupiah\b"),
+    ("THB", r"฿|\bthb\b|\bbaht\b"),
+    ("ILS", r"₪|\bils\b|\bshekels?\b"),
+    ("TRY", r"₺|\bturkish liras?\b"),
+    ("SAR", r"\bsar\b|\briyals?\b"),
+    ("ZAR", r"\bzar\b|\brands?\b|\br ?[’'‘]0{3}|\br (?:m|millions?)\b"),
     ("KES", r"\bk(?:en)?shs?\b|\bkes\b|kenyan? shillings?"),
     ("NGN", r"₦|\bngn\b|\bnaira\b"),
     ("AED", r"\baed\b|\bdirhams?\b"),
