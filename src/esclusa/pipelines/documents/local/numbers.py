@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-_SIGNS = r"(?:MM?US\$|MM?\$|US\$|RD\$|R\$|C\$|S/\.?|B/\.|Bs\.?|Gs\.?|[$€£¥₡₲₹]|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|CRC|PYG|GTQ|CAD|AUD|INR|UF)"
+_SIGNS = r"(?:MM?US\$|MM?\$|US\$|RD\$|NZ\$|HK\$|AR\$|CA\$|R\$|C\$|A\$|S\$|KShs?|RM|S/\.?|B/\.|Bs\.?|Gs\.?|[$€£¥₡¢₲₹₩₦₱]|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|CRC|PYG|GTQ|CAD|AUD|NZD|SGD|INR|JPY|SEK|NOK|DKK|ZAR|KES|UF)"
 _MINUS = "-−–‐‑"
 _MARKS = r"[*†‡¹²³⁴⁵⁶⁷⁸⁹]{0,3}"
 """Marks of footnotes behind a number."""
 _AMOUNT = re.compile(
-    rf"(?P<open>[(\[<])?\s*(?P<minus>[{_MINUS}])?\s*(?:{_SIGNS}|(?P<letter>[QL]))?\s*(?P<inner>[{_MINUS}(])?\s*"
+    rf"(?P<open>[(\[<])?\s*(?P<minus>[{_MINUS}])?\s*(?:{_SIGNS}|(?P<letter>[QLR]))?\s*(?P<inner>[{_MINUS}(])?\s*"
     rf"(?P<digits>\d{{1,3}}(?:[.,'’\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?)"
     rf"\s*[€]?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?{_MARKS}"
 )
-_SIGN = re.compile(rf"{_SIGNS}|[QL]|\$\(|\(\$")
+_SIGN = re.compile(rf"{_SIGNS}|[QLR]|\$\(|\(\$")
 _NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z", re.IGNORECASE)
 _ONE_NOTE = r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
 _NOTES = re.compile(rf"\(?{_ONE_NOTE}(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*{_ONE_NOTE})*\)?", re.IGNORECASE)
@@ -78,7 +78,7 @@ def is_percent(text: str) -> bool:
 def digits_span(text: str) -> tuple[int, int]:
     """Where the value itself stands in a token: without a currency sign before it and marks behind it."""
     start = 0
-    found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*(?:{_SIGNS}|[QL])\s*", text)
+    found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*(?:{_SIGNS}|[QLR])\s*", text)
     if found and not found[1]:
         start = found.end()
     return start, len(text) - len(re.search(rf"\s*€?{_MARKS}\Z", text)[0])  # type: ignore[index]
