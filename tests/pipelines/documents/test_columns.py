@@ -203,3 +203,54 @@ def test_the_name_of_the_organisation(above: list[str], more: Texts, name: str) 
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     answer = page(above, [["", "2024", "2023"]], rows, [460, 540], *more)
     assert {item["ORG_NAME"] for item in values(answer)} == {name}
+
+
+def test_a_date_over_one_of_the_columns_is_of_all_if_years_stand_below_it() -> None:
+    rows = [[label, printed(1000 * number), "", printed(2000 * number), ""] for label, number in ROWS[:2]]
+    rows += [[label, "", printed(1000 * number), "", printed(2000 * number)] for label, number in ROWS[2:]]
+    date = (242.0, 730.0, 8.0, "as at 30 June 2024")
+    more = (320.0, 716.0, 8.0, "2024"), (460.0, 716.0, 8.0, "2023")
+    answer = page([ORG, "Balance sheet"], [["", "£", "£", "£", "£"]], rows, [300, 370, 440, 510], date, *more)
+    assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2024-06-30", "2023-06-30"] * len(ROWS)
+
+
+def test_codes_and_notes_between_labels_and_amounts_are_no_amounts() -> None:
+    rows = [
+        [label, f"1{n}300", str(4 + n) if n % 2 else "", printed(1000 * number), printed(2000 * number)]
+        for n, (label, number) in enumerate(ROWS)
+    ]
+    form = (400.0, 756.0, 8.0, "Euros:"), (440.0, 756.0, 8.0, "09001"), (480.0, 756.0, 8.0, "X")
+    heads = [["", "", "", "2024", "2023"], ["", "", "", "(1)", "(2)"]]
+    answer = page([ORG, "Income statement"], heads, rows, [300, 350, 460, 540], *form)
+    assert by_label(answer) == {label: [str(1000 * number), str(2000 * number)] for label, number in ROWS}
+
+
+def test_a_code_between_the_lines_of_its_label_is_no_label() -> None:
+    many = [(f"{label} {place}", number) for place in ("abroad", "at home", "elsewhere") for label, number in ROWS]
+    rows = [["", printed(number), printed(2 * number)] for _, number in many]
+    more: Texts = []
+    for number, (label, _) in enumerate(many):
+        more += [(60, FIRST - 14 * number, 8, f"{310 + number}"), (100, FIRST - 14 * number, 8, label)]
+    low = FIRST - 14 * len(many)
+    more += [(60, low - 9, 8, "350"), (100, low - 4, 8, "TOTAL COSTOS DE"), (100, low - 14, 8, "ADMINISTRACIÓN")]
+    more += [(447, low - 9, 8, "812"), (527, low - 9, 8, "790")]
+    answer = page(["Kestrel S.A.", "Estado de resultados"], [["", "2024", "2023"]], rows, [460, 540], *more)
+    assert by_label(answer)["TOTAL COSTOS DE ADMINISTRACIÓN"] == ["812", "790"]
+
+
+def test_headings_with_a_hyphen_and_short_names_of_changes() -> None:
+    rows = [[label, *(printed(number * k) for k in (4, 5, 9)), "2.1%"] for label, number in ROWS]
+    heads = [["", "YTD-Actual JUN-23", "YTD-Actual JUN-22", "Desv. absoluta", "Var %"]]
+    answer = page([ORG, "Income statement", "Current Period: JUN-23"], heads, rows, [320, 410, 490, 550])
+    assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2023-06-30", "2022-06-30", None] * len(ROWS)
+
+
+def test_a_paragraph_below_the_table_has_no_rows() -> None:
+    rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
+    said = [
+        "For the year ended 30 June 2024 the company was entitled to exemption from audit under section 477 of the Act of 2006",
+        "relating to small companies. The members have not required the company to obtain an audit.",
+    ]
+    more = [(60.0, 500.0 - 11 * n, 8.0, text) for n, text in enumerate(said)]
+    answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [407, 487.4], *more)
+    assert list(by_label(answer)) == [label for label, _ in ROWS]

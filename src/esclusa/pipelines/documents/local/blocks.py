@@ -44,6 +44,8 @@ def blocks_of(lines: list[Line], columns: list[Column], *, separated: bool) -> l
             now = Block(above=[*now.above, *now.head, *now.body, line])
         elif now.head and not now.body and (heads_too(line, columns) or is_names(line, columns, below=True)):
             now.head.append(line)
+        elif now.head and not now.begun and _marks_notes(line):
+            now.head, now.body = [*now.head, *now.body, line], []  # what heads the labels may stand between
         elif not now.head and not now.body and not has_value(line):
             now.above.append(line)
         else:
@@ -80,6 +82,12 @@ def _take_from_above(block: Block, columns: list[Column]) -> None:
 
 def heads_too(line: Line, columns: list[Column]) -> bool:
     return is_unit_line(line, columns) or is_names(line, columns)
+
+
+def _marks_notes(line: Line) -> bool:
+    """Whether all its numbers are marks of footnotes, counted from the first: ``(1)   (2)`` below the years."""
+    numbers = [cell.text for cell in line.cells if cell.kind != "text"]
+    return bool(numbers) and numbers == [f"({count})" for count in range(1, len(numbers) + 1)]
 
 
 def has_value(line: Line) -> bool:

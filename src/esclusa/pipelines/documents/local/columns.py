@@ -104,7 +104,7 @@ def mark_references(columns: list[Column]) -> None:
     for index, col in enumerate(columns):
         texts = [c.text for c in col.cells if c.kind == "amount"]
         others = [c.text for other in columns if other is not col for c in other.cells if c.kind == "amount"]
-        shaped = index == 0 and not any(periods(head) for head in col.heads)
+        shaped = all(other.is_reference for other in columns[:index]) and not any(periods(head) for head in col.heads)
         col.is_reference = bool(texts) and (_are_notes(col, texts, others, shaped=shaped) or _are_codes(col, texts, others, shaped=shaped))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, takewhile, zip_longest
 
 from esclusa.pipelines.documents.local.classes import is_other_title, title_class
 from esclusa.pipelines.documents.local.furniture import is_month_end
@@ -104,9 +104,12 @@ def org_of(lines: list[Line], around: list[Line]) -> tuple[str, Line] | None:
     top = [(_first_part(line), line) for line in above if not line.prose][:14]
     top = [(text, line) for text, line in top if 3 <= len(text) <= 110 and sum(ch.isalpha() for ch in text) >= 3]
     top = [(f"{_begun(before, line)}{text}", line) for before, (text, line) in zip([None, *(line for _, line in top)], top, strict=False)]
-    for text, line in top:
+    for (text, line), below in zip_longest(top, top[1:]):
         if named := _NAMED.match(text):
-            return text[named.end() :], line
+            if named.end() < len(text):
+                return text[named.end() :], line
+            if below is not None and abs(below[1].x0 - line.x0) < line.height:
+                return below
     plausible = [(text, line) for text, line in top if _says_nothing_else(text)]
     running = [(_REPORT.split(_first_part(line))[0].strip(" -–—|·,"), line) for line in around]
     companies = [one for one in plausible if _is_company(one[0])]

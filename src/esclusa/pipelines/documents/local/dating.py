@@ -16,7 +16,7 @@ from esclusa.pipelines.documents.local.texts import plain
 
 _SHARE = re.compile(r"%|\bporcentajes?\b|\bpercent(?:age)?s?\b|\bpct\b")
 _CHANGE = re.compile(
-    r"\bvar(?:iacion|iance|iation)?(?:es|s)?\b|\bcambios?\b|\bchanges?\b|\bdif(?:f|erencias?|ferences?)?\b|\bdesviacion\b|\baumento\b|\bdisminucion\b|\bincrease\b|\bdecrease\b|\bgrowth\b|\bcrecimiento\b|\bmov(?:ement|imiento)s?\b|\byoy\b|\ba/a\b|\bvs\b|[δΔ]"
+    r"\bvar(?:iacion|iance|iation)?(?:es|s)?\b|\bcambios?\b|\bchanges?\b|\bdif(?:f|erencias?|ferences?)?\b|\bdesv(?:iacion(?:es)?)?\b|\baumento\b|\bdisminucion\b|\bincrease\b|\bdecrease\b|\bgrowth\b|\bcrecimiento\b|\bmov(?:ement|imiento)s?\b|\byoy\b|\ba/a\b|\bvs\b|[δΔ]"
 )
 _PRIOR = re.compile(r"\b(?:anterior|prior|previous|last|comparativ[oae])\b")
 _TOTAL = re.compile(r"\b(?:total(?:es)?|suma|consolidad[oa]|group)\b")
@@ -27,7 +27,7 @@ Piece = tuple[str, float, float]
 
 def read_heads(columns: list[Column], heads: list[Line], context: Context) -> None:
     """Give each column what stands over it: its heading, period, scale and currency."""
-    titles = [line for line in heads if _of_all(line, columns)]
+    titles = [line for line in heads if _of_all(line, columns) or _over_years(line, heads)]
     for line in titles:
         context.learn_dates(line.text)
     lines = [_pieces(line, columns) for line in heads if line not in titles]
@@ -65,6 +65,16 @@ def _of_all(line: Line, columns: list[Column]) -> bool:
     widest = max((col.x1 - col.x0 for col in columns), default=0.0)
     alone = len(line.runs) == 1 and len(columns) > 1 and len(line.words) > 4 and line.x1 - line.x0 > 2 * widest
     return alone and any(one.ends and one.start for one in closings(line.text))
+
+
+def _over_years(line: Line, heads: list[Line]) -> bool:
+    """Whether a line is a date alone, and another line of the heading says its year again beside others: it is of all columns, whichever it
+    stands over."""
+    said = {one.year for one in periods(line.text) if one.ends}
+    if len(line.runs) > 1 or len(said) != 1:
+        return False
+    others = ({one.year for one in periods(other.text)} for other in heads if other is not line)
+    return any(said < years for years in others)
 
 
 def _spread(pieces: list[Piece], values: list[Column]) -> None:

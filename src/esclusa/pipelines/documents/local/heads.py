@@ -94,7 +94,7 @@ def _only_period(text: str) -> bool:
     for one in reversed(found):
         left = left[: one.start] + " " + left[one.end :]
     left = re.sub(r"[0-3]?\d (de )?\w+|\w+ [0-3]?\d,?", " ", left) if not found else left
-    return all(_HEAD_WORDS.fullmatch(word) for word in plain(left).translate(_STOPS).split())
+    return all(_HEAD_WORDS.fullmatch(word) for word in re.split(r"[\s-]+", plain(left).translate(_STOPS).strip(" -")) if word)
 
 
 def is_heading(text: str) -> bool:

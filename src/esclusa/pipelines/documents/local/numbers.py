@@ -18,6 +18,7 @@ _AMOUNT = re.compile(
     rf"(?P<digits>\d{{1,3}}(?:[.,'’\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?)"
     rf"\s*[€]?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?{_MARKS}"
 )
+_ZERO_FIRST = re.compile(r"0\d+")
 _SIGN = re.compile(rf"{_SIGNS}|[QLR]|\$\(|\(\$")
 _NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z", re.IGNORECASE)
 _ONE_NOTE = r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
@@ -37,7 +38,7 @@ class Convention:
 @lru_cache(16384)
 def is_amount(text: str) -> bool:
     found = _AMOUNT.fullmatch(text)
-    if found is None or found["digits"] == "000":  # «€ 000» is a unit
+    if found is None or _ZERO_FIRST.fullmatch(found["digits"]):  # «€ 000» is a unit, 09001 a code
         return False
     if found["letter"] and found["digits"].isdigit():  # Q1 is a quarter, Q1,250 are quetzales
         return False
@@ -67,8 +68,8 @@ def is_note_list(text: str) -> bool:
 
 
 def is_code(text: str) -> bool:
-    """A code of an account in several parts, or of digits and capitals: ``1.1.01``, ``11-01``, ``1D0109``."""
-    return _CODE.fullmatch(text) is not None
+    """A code of an account in several parts, of digits and capitals, or with a zero first: ``1.1.01``, ``11-01``, ``1D0109``, ``0110``."""
+    return _CODE.fullmatch(text) is not None or _ZERO_FIRST.fullmatch(text) is not None
 
 
 def is_percent(text: str) -> bool:

@@ -128,7 +128,7 @@ def _clean(label: str) -> str:
 
 def rows_of(lines: list[Line], columns: list[Column], width: float, section: str | None = None) -> tuple[list[Row], str | None]:
     """The rows of a block, each with the nearest header above it; and the last header, for a table that goes on."""
-    pieces = [take_apart(line, columns, width) for line in lines]
+    pieces = [take_apart(line, columns, width) for line in lines if not line.prose]
     pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _is_noise(p)]
     pieces = [p for p in pieces if not (_page_number(p) and (p is pieces[0] or p is pieces[-1]))]
     pieces = _without_empty(_without_codes(pieces))
@@ -170,12 +170,12 @@ def rows_of(lines: list[Line], columns: list[Column], width: float, section: str
 
 
 def _without_codes(pieces: list[_Piece]) -> list[_Piece]:
-    """Where most rows have codes in a column of their own, one that is so close to its label that it seems a part of it is none."""
+    """Where most rows have codes in a column of their own, one that seems a part of its label, or all of it, is none."""
     coded = [piece.line.cells[0].x0 for piece in pieces if piece.line.codes]
     if 2 * len(coded) > sum(bool(piece.values) for piece in pieces):
         for piece in pieces:
             first, _, rest = piece.label.partition(" ")
-            if rest and (first.isdigit() or is_code(first)) and any(abs(piece.x0 - x0) < 3 for x0 in coded):
+            if (first.isdigit() or is_code(first)) and any(abs(piece.x0 - x0) < 3 for x0 in coded):
                 piece.label = rest
     return pieces
 
