@@ -254,3 +254,45 @@ def test_a_paragraph_below_the_table_has_no_rows() -> None:
     more = [(60.0, 500.0 - 11 * n, 8.0, text) for n, text in enumerate(said)]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [407, 487.4], *more)
     assert list(by_label(answer)) == [label for label, _ in ROWS]
+
+
+def test_headers_in_capitals_are_headers_whatever_code_is_beside_them() -> None:
+    rows: list[list[str]] = []
+    for n, (label, number) in enumerate(ROWS):
+        rows += [["A) OPERATING" if n == 0 else "B) FINANCIAL", f"2{n}100", "", ""]] if n in (0, 3) else []
+        rows += [["Nothing here", f"2{n}200", "", ""]] if n == 4 else []
+        rows += [[label, f"2{n}300", printed(1000 * number), printed(2000 * number)]]
+    answer = page([ORG, "Income statement"], [["", "", "2024", "2023"]], rows, [300, 460, 540])
+    assert [item["SECTION_HEADER"] for item in values(answer)] == ["A) OPERATING"] * 6 + ["B) FINANCIAL"] * 4
+
+
+def test_headers_in_capitals_may_have_codes_as_long_as_those_of_rows() -> None:
+    rows = [["", "", ""], *(["", printed(number), printed(2 * number)] for _, number in ROWS)]
+    more: Texts = []
+    for n, label in enumerate(["OPERATING", *(label for label, _ in ROWS)]):
+        more += [(60, FIRST - 14 * n, 8, f"1.1.0{n}"), (100, FIRST - 14 * n, 8, label)]
+    answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [460, 540], *more)
+    assert {item["SECTION_HEADER"] for item in values(answer)} == {"OPERATING"}
+
+
+@pytest.mark.parametrize(
+    ("said", "scale"), [("Miles: 09002", 1), ("Sociedad 1000", 1), ("in CHF 1000", 1000), ("In £'000", 1000), ("Cifras en miles", 1000)]
+)
+def test_units_that_nobody_chose_are_none(said: str, scale: int) -> None:
+    rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
+    answer = page([ORG, "Income statement", said], [["", "2024", "2023"]], rows, [460, 540])
+    assert {item["UNITS_SCALE"] for item in values(answer)} == {scale}
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        ["DENOMINACIÓN SOCIAL:", "Kestrel Norte"],
+        ["Company registration number: 05775433", "Kestrel Norte"],
+        ["To: Merlin Bank plc, as Lender", "From: Kestrel Norte"],
+    ],
+)
+def test_who_reports_is_who_a_form_or_letter_says(above: list[str]) -> None:
+    rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
+    answer = page([*above, "Income statement"], [["", "2024", "2023"]], rows, [460, 540])
+    assert {item["ORG_NAME"] for item in values(answer)} == {"Kestrel Norte"}

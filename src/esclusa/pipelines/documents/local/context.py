@@ -24,7 +24,7 @@ _COMPANY = re.compile(
 _FORM = re.compile(r"\b(?:SE|N\.?V\.?|B\.?V\.?|AB|ASA|A/S|Oyj?|KG|KGaA|CLG|Pty|Pte)\.?(?: \(publ\)| & Co\.?)?\Z")
 """Legal forms that are words in small letters."""
 _NAMED = re.compile(
-    r"\A(?:denominaci[oó]n|raz[oó]n|nombre)(?: social| de la (?:empresa|entidad|sociedad|compa[nñ][ií]a))?\s*:\s*|\A(?:empresa|entidad|sociedad|compa[nñ][ií]a|contribuyente|company(?: name)?|entity(?: name)?|name|client)\s*:\s*",
+    r"\A(?:denominaci[oó]n|raz[oó]n|nombre)(?: social| de la (?:empresa|entidad|sociedad|compa[nñ][ií]a))?\s*:\s*|\A(?:empresa|entidad|sociedad|compa[nñ][ií]a|contribuyente|company(?: name)?|entity(?: name)?|name|client|from)\s*:\s*",
     re.IGNORECASE,
 )
 _BESIDE = re.compile(r"\s+[·|•]\s+|\s+[–—]\s+|\s+-\s+(?=\d|rut|nit|rfc|ruc|cuit|nif|cif)", re.IGNORECASE)
@@ -32,7 +32,7 @@ _BESIDE = re.compile(r"\s+[·|•]\s+|\s+[–—]\s+|\s+-\s+(?=\d|rut|nit|rfc|ru
 _SENTENCE = re.compile(
     r"^(al|a|por|para|for|as|as of|at|expresad|cifras|en|in|\(|estados?|statements?|consolidated|years?|ejercicio|periodo|no auditad|unaudited|rut|nit|rfc|ruc|nif|"
     r"pagina|page|folio|notas?|nota|note|auditad|informe|report|memoria|annual|interim|currency|moneda|amounts?|figures|balance|miles|millones|valores|unidad|"
-    r"clave|ticker|trimestre|quarter|giro|cif|cuit|registered|registro|direccion|address|sistema|programa|system|program|modulo|module|fecha|date)\b"
+    r"clave|ticker|trimestre|quarter|giro|cif|cuit|registered|registro|direccion|address|sistema|programa|system|program|modulo|module|fecha|date|to|company (?:registration|registered|number|no))\b"
 )
 _REPORT = re.compile(
     r"\b(?:annual|interim|quarterly|half[- ]year|financial|management) (?:report|accounts|statements)|\bform \d|\b(?:memoria|informe|reporte|cuentas anuales|estados financieros)\b",

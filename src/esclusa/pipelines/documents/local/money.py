@@ -13,7 +13,7 @@ _MILLIONS = re.compile(
     r"\bmm ?(?:us)?\$|\bmill(?:on(?:es)?|ions?)\b|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|sek|nok|dkk|jpy|zar|cad|aud|nzd|sgd|cny|rmb|inr|brl|mxn|clp|cop|myr|s/\.?|bs\.?) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\br m\b|\bm ?€|\bmio\b|\bmeur\b"
 )
 _THOUSANDS = re.compile(
-    r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bthus\$|\bth ?us ?\$|[’'‘]?000s?\b(?<![\d.,]0000)|\b[kt] ?[$€£]|\b[kt](?:usd|eur|clp|gbp|chf)\b|[$€£] ?k\b|\bmclp\b|\(000"
+    r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bthus\$|\bth ?us ?\$|(?<!\d)[’'‘]?000s?\b|(?:[$€£×]|\b(?:in|en|x|chf|usd|eur|gbp|sek|nok|dkk)) ?1[’'‘ ]?000\b|\b[kt] ?[$€£]|\b[kt](?:usd|eur|clp|gbp|chf)\b|[$€£] ?k\b|\bmclp\b|\(000"
 )
 _UNITS = re.compile(
     r"\b(?:en|unidad(?: monetaria)?:|moneda:) (?:pesos|dolares|euros|soles|unidades|bolivianos|quetzales|colones|guaranies|lempiras|balboas)\b|"

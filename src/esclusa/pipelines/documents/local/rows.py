@@ -131,7 +131,7 @@ def rows_of(lines: list[Line], columns: list[Column], width: float, section: str
     pieces = [take_apart(line, columns, width) for line in lines if not line.prose]
     pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _is_noise(p)]
     pieces = [p for p in pieces if not (_page_number(p) and (p is pieces[0] or p is pieces[-1]))]
-    pieces = _without_empty(_without_codes(pieces))
+    pieces = _without_empty(_headers_bared(_without_codes(pieces), columns))
     pitch = _pitch(pieces)
     room = max((piece.x1 for piece in pieces if piece.values), default=0.0)
     rows: list[Row] = []
@@ -180,13 +180,28 @@ def _without_codes(pieces: list[_Piece]) -> list[_Piece]:
     return pieces
 
 
+def _headers_bared(pieces: list[_Piece], columns: list[Column]) -> list[_Piece]:
+    """Headers without the codes or notes beside them: those in capitals, among rows that are not."""
+    for piece in pieces:
+        if piece.values and all(columns[index].is_reference for index in piece.values) and _is_header(piece, pieces):
+            piece.values = {}
+    return pieces
+
+
+def _is_header(piece: _Piece, pieces: list[_Piece]) -> bool:
+    """Whether a line is in capitals, and most rows are not."""
+    rows = [one for one in pieces if one.values]
+    return _header_like(piece.label) and not piece.dashes and 2 * sum(_header_like(row.label) for row in rows) < len(rows)
+
+
 def _without_empty(pieces: list[_Piece]) -> list[_Piece]:
-    """Without rows that have no numbers: with a code as long as most rows' (headers have shorter ones), and another code below."""
+    """Without rows that have no numbers: with a code as long as most rows' (headers have shorter ones, or are in
+    capitals), and another code below."""
     lengths = Counter(len(piece.code) for piece in pieces if piece.values and piece.code)
     usual = lengths.most_common(1)[0][0] if lengths else None
     return [
         piece for piece, below in zip_longest(pieces, pieces[1:])
-        if piece.values or piece.dashes or len(piece.code) != usual or (below is not None and not below.code)
+        if piece.values or piece.dashes or len(piece.code) != usual or (below is not None and not below.code) or _is_header(piece, pieces)
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from esclusa.pipelines.documents.local.dating import read_heads
 from esclusa.pipelines.documents.local.furniture import cleared, faceless, in_margins, running
 from esclusa.pipelines.documents.local.heads import heads_some, is_year
 from esclusa.pipelines.documents.local.lines import Cell, Line, lanes, lines_of, mark_prose
-from esclusa.pipelines.documents.local.numbers import convention, digits_span, value_of
+from esclusa.pipelines.documents.local.numbers import convention, digits_span, is_code, value_of
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.rows import Row, rows_of
 from esclusa.pipelines.documents.local.texts import plain
@@ -138,7 +138,7 @@ class _Reader:
                     self._context.dates, self._context.years = {}, []
                     self._began = True
                 self._context.learn_dates(text)
-            scale = money.scale_of(text)
+            scale = None if _unticked(line) else money.scale_of(text)
             if scale is not None:
                 self._context.scale = scale
 
@@ -204,11 +204,16 @@ def _separated(amounts: list[str]) -> bool:
 
 def _first_scale(every: list[Line]) -> int | None:
     for line in every[:40]:
-        if not line.prose and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells):
+        if not line.prose and not _unticked(line) and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells):
             scale = money.scale_of(line.text)
             if scale is not None:
                 return scale
     return None
+
+
+def _unticked(line: Line) -> bool:
+    """Whether it ends with a choice of a form that nobody ticked: ``Miles: 09002``, where ``Euros: 09001 X`` is chosen."""
+    return len(line.words) > 1 and line.words[-2].text.endswith(":") and line.words[-1].text.isdigit() and is_code(line.words[-1].text)
 
 
 def _top(every: list[Line]) -> list[Line]:
