@@ -296,3 +296,19 @@ def test_who_reports_is_who_a_form_or_letter_says(above: list[str]) -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     answer = page([*above, "Income statement"], [["", "2024", "2023"]], rows, [460, 540])
     assert {item["ORG_NAME"] for item in values(answer)} == {"Kestrel Norte"}
+
+
+@pytest.mark.parametrize("said", ["Nine Months Ended September", "Nueve meses terminados en septiembre"])
+def test_a_heading_that_breaks_before_its_day_says_the_month_that_ends_the_period(said: str) -> None:
+    over = [(_right(480, said, 8), FIRST + 36, 8, said), (430, FIRST + 25, 8, "30")]
+    rows = [[label, printed(number), printed(number - 70)] for label, number in ROWS]
+    answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [430, 520], *over)
+    assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2024-09-30", "2023-09-30"] * len(ROWS)
+
+
+@pytest.mark.parametrize("counter", ["Pág.: 1", "Page: 1 of 3", "Hoja 1"])
+def test_a_page_counter_beside_the_company_is_no_row(counter: str) -> None:
+    rows = [[label, printed(number), printed(number - 70)] for label, number in ROWS]
+    top = (_right(520, counter, 9), 770, 9, counter)
+    answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [430, 520], top)
+    assert list(by_label(answer)) == [label for label, _ in ROWS]

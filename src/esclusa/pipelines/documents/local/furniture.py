@@ -12,7 +12,7 @@ from esclusa.pipelines.documents.local.texts import plain
 from esclusa.pipelines.documents.local.words import Page
 
 _COUNTER = re.compile(
-    r"(?:\A|(?<=\s))(?:p[aá]g(?:ina)?|page|hoja|folio|sheet)\s?[.:]?\s*(?:n[°ºo]\.?\s*)?\d{1,5}(?:\s*(?:de|of|/)\s*\d{1,5})?\s*\Z",
+    r"(?:\A|(?<=\s))(?:p[aá]g(?:ina)?|page|hoja|folio|sheet)\s?[.:]{0,2}\s*(?:n[°ºo]\.?\s*)?\d{1,5}(?:\s*(?:de|of|/)\s*\d{1,5})?\s*\Z",
     re.IGNORECASE,
 )
 _STAMP = re.compile(

@@ -72,6 +72,10 @@ _FORMS = (
 )
 _ANY = re.compile("|".join(f"(?P<f{n}>{_form(text, n)})" for n, text in enumerate(_FORMS)), re.IGNORECASE)
 _PARTIAL = re.compile(_form(r"\b{d}\s*(?:de\s+)?{m}(?:\s+de)?\s*(?:,|\Z)", 0) + "|" + _form(r"\b{m}\s+{d}\s*(?:,|\Z)", 1), re.IGNORECASE)
+_ENDED = re.compile(
+    _form(r"\b(?:ended|ending|terminad[oa]s?|finalizad[oa]s?|acabad[oa]s?)(?:\s+(?:in|on|el|al|en|a))?\s+{m}\s*\Z", 0), re.IGNORECASE
+)
+"""A heading that breaks before its day, or leaves it out: ``Nine Months Ended September``."""
 _PART = re.compile(_form(r"{m}|{q}|{h}", 0), re.IGNORECASE)
 
 
@@ -124,10 +128,11 @@ def _two_years(found: re.Match[str], n: str) -> Iterator[Period]:
 
 
 def day_and_month(text: str) -> tuple[int, int] | None:
-    """A day and month without a year, as in a heading over years: (month, day)."""
+    """A day and month without a year, as in a heading over years: (month, day); the last of a month that ends a period."""
     found = _PARTIAL.search(text)
     if found is None:
-        return None
+        ended = _ENDED.search(text)
+        return None if ended is None else (_MONTHS[ended["month0"][:3].lower()], 31)
     n = 0 if found["month0"] else 1
     return _MONTHS[found[f"month{n}"][:3].lower()], int(found[f"day{n}"])
 
