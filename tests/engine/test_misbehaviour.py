@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from support.serving import serving
 
 from esclusa import App, Attempt, Backoff, Lifecycle, Move, Outcome, Permanent, Record, To
 from esclusa.engine.operate import Operator
-from esclusa.engine.scheduler import Scheduler
 from esclusa.model.books import DeadLetter
 from esclusa.model.record import Ref
 
@@ -38,17 +37,6 @@ def pipeline(handler: Any, **options: Any) -> App:
     options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=2, base=0, jitter=0)} | options
     app.stage(Piece, name="work", **options)(handler)
     return app
-
-
-@asynccontextmanager
-async def serving(engine: Any) -> Any:
-    scheduler = Scheduler(engine)
-    task = asyncio.create_task(scheduler.serve())
-    try:
-        yield scheduler
-    finally:
-        scheduler.stop()
-        await asyncio.wait_for(task, 20)
 
 
 def error(made: BaseException) -> Callable[[], None]:

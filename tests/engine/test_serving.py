@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from support.serving import serving
 
 from esclusa import App, Backoff, Lifecycle, Record, To
 from esclusa.engine.insight import Insight
-from esclusa.engine.scheduler import Scheduler
 from esclusa.model.books import Rate, Run, WorkerCard
 from esclusa.model.errors import StoreUnavailable
 from esclusa.model.record import Ref
@@ -31,18 +30,6 @@ def pipeline(handler: Any, **options: Any) -> App:
     options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=3, base=0, jitter=0)} | options
     app.stage(Item, name="work", **options)(handler)
     return app
-
-
-@asynccontextmanager
-async def serving(engine: Any) -> Any:
-    scheduler = Scheduler(engine)
-    task = asyncio.create_task(scheduler.serve())
-    try:
-        yield scheduler
-    finally:
-        if not scheduler.stopping:  # a second call would abort
-            scheduler.stop()
-        await asyncio.wait_for(task, 20)
 
 
 async def until(check: Any, seconds: float = 15) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from esclusa.pipelines.documents.local.work import work
-from esclusa.pipelines.documents.sample import _right, pdf
+from esclusa.pipelines.documents.sample import pdf, right_aligned
 
 ORG = "Kestrel plc"
 ROWS = [
@@ -34,7 +34,7 @@ def page(
     y = FIRST + 11 * len(heads)
     for number, (label, *cells) in enumerate([*heads, *rows]):
         texts += [(60, y, 8, label)] if label else []
-        texts += [(_right(edge, text, 8), y, 8, text) for edge, text in zip(edges, cells, strict=True) if text]
+        texts += [(right_aligned(edge, text, 8), y, 8, text) for edge, text in zip(edges, cells, strict=True) if text]
         y -= 11 if number < len(heads) else 14
     return work(pdf([*texts, *more]))
 
@@ -300,7 +300,7 @@ def test_who_reports_is_who_a_form_or_letter_says(above: list[str]) -> None:
 
 @pytest.mark.parametrize("said", ["Nine Months Ended September", "Nueve meses terminados en septiembre"])
 def test_a_heading_that_breaks_before_its_day_says_the_month_that_ends_the_period(said: str) -> None:
-    over = [(_right(480, said, 8), FIRST + 36, 8, said), (430, FIRST + 25, 8, "30")]
+    over = [(right_aligned(480, said, 8), FIRST + 36, 8, said), (430, FIRST + 25, 8, "30")]
     rows = [[label, printed(number), printed(number - 70)] for label, number in ROWS]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [430, 520], *over)
     assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2024-09-30", "2023-09-30"] * len(ROWS)
@@ -309,6 +309,6 @@ def test_a_heading_that_breaks_before_its_day_says_the_month_that_ends_the_perio
 @pytest.mark.parametrize("counter", ["Pág.: 1", "Page: 1 of 3", "Hoja 1"])
 def test_a_page_counter_beside_the_company_is_no_row(counter: str) -> None:
     rows = [[label, printed(number), printed(number - 70)] for label, number in ROWS]
-    top = (_right(520, counter, 9), 770, 9, counter)
+    top = (right_aligned(520, counter, 9), 770, 9, counter)
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [430, 520], top)
     assert list(by_label(answer)) == [label for label, _ in ROWS]

@@ -42,8 +42,8 @@ def statement(doc_type: str, org: str, year: int, rng: Random) -> bytes:
     y -= 12
     for x, text in (
         (380.0, "Nota"),
-        (_right(460, f"31-12-{year}", 9), f"31-12-{year}"),
-        (_right(550, f"31-12-{year - 1}", 9), f"31-12-{year - 1}"),
+        (right_aligned(460, f"31-12-{year}", 9), f"31-12-{year}"),
+        (right_aligned(550, f"31-12-{year - 1}", 9), f"31-12-{year - 1}"),
     ):
         texts.append((x, y, 9, text))
     for section, labels, total in _ROWS[doc_type]:
@@ -56,7 +56,7 @@ def statement(doc_type: str, org: str, year: int, rng: Random) -> bytes:
                 texts.append((386, y, 9, str(rng.randrange(3, 30))))
             for edge in (460, 550):
                 printed = _printed(rng.randrange(1_000, 9_000_000), negative=rng.random() < 0.2)
-                texts.append((_right(edge, printed, 9), y, 9, printed))
+                texts.append((right_aligned(edge, printed, 9), y, 9, printed))
     return pdf(texts)
 
 
@@ -65,7 +65,7 @@ def _printed(number: int, *, negative: bool) -> str:
     return f"({text})" if negative else text
 
 
-def _right(edge: float, text: str, size: float) -> float:
+def right_aligned(edge: float, text: str, size: float) -> float:
     return edge - size * sum(_WIDE.get(char, 0.556) for char in text)
 
 
