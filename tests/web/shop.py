@@ -186,6 +186,17 @@ class Client:
             options["json"] = body
         return await self.call("POST", path, **options)
 
+    async def raw(self, sent: bytes) -> bytes:
+        """What these bytes are answered, until the server hangs up."""
+        url = URL(self.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        try:
+            writer.write(sent)
+            async with asyncio.timeout(20):
+                return await reader.read()
+        finally:
+            writer.close()
+
     async def add(self, *items: dict[str, Any]) -> None:
         answer = await self.post("/api/records/items", list(items))
         assert answer.json["errors"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -37,6 +38,27 @@ async def test_whatever_can_be_read_can_be_asked_for_its_head(shop: Client) -> N
         assert int(answer.headers["content-length"]) > 0, path
     assert (await shop.call("HEAD", "/api/records/items/nobody")).status == 404
     assert (await shop.call("HEAD", "/api/cycles/shop.stock/run")).status == 405
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "GET /api/kinds HTTP/1.1\r\nHost: x\r\nContent-Length:\r\n\r\n",
+        "GET /api/kinds HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "POST /api/records/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfive\r\n",
+        "GET /api/kinds HTTP/1.1\r\n\r\n",
+        "GET  /a path/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\r\n\r\n",
+    ],
+    ids=["no length", "two lengths", "bad chunk", "no host", "spaces", "tls"],
+)
+async def test_what_is_not_http_is_answered_as_a_problem_too(shop: Client, sent: str) -> None:
+    told = await shop.raw(sent.encode("latin-1"))
+    head, _, body = told.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 "), told
+    assert b"content-type: application/problem+json" in head.lower()
+    assert json.loads(body)["type"] == "urn:esclusa:problem:bad-request"
+    assert (await shop.get("/api/kinds")).status == 200
 
 
 async def test_the_unexpected_is_answered_without_its_inside(shop: Client) -> None:

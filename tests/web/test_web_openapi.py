@@ -33,6 +33,9 @@ CHECKS = [
     unsupported_method,
 ]  # fmt: skip
 
+FRAMING = {"connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"}
+"""Headers that say how the message itself is sent: the client's own, whatever an operation is sent."""
+
 
 def wrong_tokens_are_refused(*told: Any) -> bool | None:
     """schemathesis' own check, but that one who guesses too often hears 429."""
@@ -77,6 +80,8 @@ def faults(whole: Whole, headers: dict[str, str], checks: list[object]) -> list[
         @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, phases=PHASES, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def check(case: schemathesis.Case) -> None:
+            for name in [name for name in case.headers or () if name.lower() in FRAMING]:
+                del case.headers[name]
             case.call_and_validate(checks=checks, headers=headers)
 
         try:

@@ -27,6 +27,7 @@ from esclusa.web.border import BODY_LIMIT, Border, Place, Trusted
 from esclusa.web.console.desk import Desk
 from esclusa.web.console.pages import console
 from esclusa.web.once import Once
+from esclusa.web.protocol import Http
 from esclusa.web.traced import Traced
 
 PROXIES = "127.0.0.1,::1"
@@ -121,8 +122,8 @@ class Service:
         async with engine.running(card=self._scheduler is not None):
             app = create_app(self._house, **options)
             config = uvicorn.Config(
-                app, lifespan="off", log_config=None, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
-                timeout_graceful_shutdown=math.ceil(engine.options.grace) + 3,
+                app, http=Http, lifespan="off", log_config=None, log_level="warning", access_log=False, proxy_headers=False,
+                server_header=False, timeout_graceful_shutdown=math.ceil(engine.options.grace) + 3,
             )  # fmt: skip
             self._server = _Server(config)
             self._server.should_exit = self._stops > 0  # told to stop while it was starting
