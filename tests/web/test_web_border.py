@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -16,7 +17,7 @@ from web.shop import Client, served
 from esclusa.model import errors
 from esclusa.model.budget import BudgetEmpty
 from esclusa.web import problems
-from esclusa.web.server import Service, listen, serve
+from esclusa.web.server import Service, create_app, listen, serve
 
 
 async def test_nothing_there_and_wrong_method(shop: Client) -> None:
@@ -258,6 +259,28 @@ async def test_a_stop_while_it_starts_is_orderly_too(shop: Client) -> None:
     async with asyncio.timeout(10):
         await service.run(listen("127.0.0.1", 0))
     assert [w["status"] for w in (await shop.get("/api/workers")).json["items"]] == ["stopped"]
+
+
+async def test_the_console_is_ready_before_anybody_looks(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    tally = type(shop.house.store).tally
+
+    async def watched(self: Any, kind: Any, *cap: Any) -> Any:
+        counted.append(kind.table)
+        return await tally(self, kind, *cap)
+
+    monkeypatch.setattr(type(shop.house.store), "tally", watched)
+    app = create_app(shop.house)
+    await app.state.prepare()
+    assert {"items", "sheets"} <= set(counted)
+
+
+async def test_a_store_that_is_away_does_not_keep_the_server_from_starting(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise errors.StoreUnavailable("shop.db: the disk is gone")
+
+    monkeypatch.setattr(type(shop.house.store), "tally", away)
+    await create_app(shop.house).state.prepare()
 
 
 async def test_serve_refuses_an_open_door(shop: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import math
 import signal
 import socket
@@ -20,10 +21,11 @@ from esclusa import __version__
 from esclusa.engine.calls import Calls
 from esclusa.engine.scheduler import Scheduler
 from esclusa.house import House
-from esclusa.model.errors import SettingsError
+from esclusa.model.errors import EsclusaError, SettingsError
 from esclusa.web import openapi, problems, records, tick, trends, vitals, work
 from esclusa.web.auth import Door, Guesses, refuse_open_door, signed_routes, tokens_of
 from esclusa.web.border import BODY_LIMIT, Border, Place, Trusted
+from esclusa.web.console import render, views
 from esclusa.web.console.desk import Desk
 from esclusa.web.console.pages import console
 from esclusa.web.once import Once
@@ -53,6 +55,7 @@ def create_app(house: House, *, root_path: str = "", proxies: str = PROXIES, bod
         place = request.scope.get("root_path", "")
         return JSONResponse(openapi.document(app) | ({"servers": [{"url": place}]} if place else {}))
 
+    app.state.prepare = functools.partial(_prepare, app, desk)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI's own way to replace it
     signed = [route for router in routers for route in signed_routes(router)]
     app.add_middleware(Once, calls=Calls(house.engine))
@@ -62,6 +65,16 @@ def create_app(house: House, *, root_path: str = "", proxies: str = PROXIES, bod
     app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)
     app.add_middleware(Place, trusted=Trusted(proxies), root_path=root_path)
     return app
+
+
+async def _prepare(app: FastAPI, desk: Desk) -> None:
+    """Do what the first visitor of a new process would wait for: routes, connections to the store, counts, templates."""
+    for route in app.routes:  # those of a router are only made when it is first asked
+        route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
+        await asyncio.sleep(0)
+    with contextlib.suppress(EsclusaError):  # the store is away: whoever looks is told
+        await asyncio.gather(views.board(desk), desk.badges())
+    await asyncio.to_thread(render.prepare)
 
 
 def _pipelines(house: House) -> Iterator[APIRouter]:
@@ -131,7 +144,10 @@ class Service:
             parts = [asyncio.create_task(self._server.serve(sockets), name="http")]
             if self._scheduler is not None:
                 parts.append(asyncio.create_task(self._scheduler.serve(), name="scheduler"))
-            end = asyncio.create_task(self._abort_in_time(), name="grace")
+            aside = [
+                asyncio.create_task(self._abort_in_time(), name="grace"),
+                asyncio.create_task(app.state.prepare(), name="prepare the console"),
+            ]
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
             engine.telemetry.event("info", f"listening on http://{host}:{address[1]}", worker=self._scheduler is not None)
             if started is not None:
@@ -142,8 +158,9 @@ class Service:
                 if not self._stops:
                     self.stop()  # one part ended by itself, or we were cancelled: the other ends too
                 await asyncio.gather(*parts, return_exceptions=True)
-                end.cancel()
-                await asyncio.gather(end, return_exceptions=True)
+                for task in aside:
+                    task.cancel()
+                await asyncio.gather(*aside, return_exceptions=True)
             for part in parts:
                 part.result()
 

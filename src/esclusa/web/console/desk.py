@@ -154,8 +154,11 @@ class Desk:
 
     async def page(self, request: Request, template: str, *, here: str, http: int = 200, **values: Any) -> HTMLResponse:
         """A page with its frame: what calls for attention is told in the menu."""
-        badges = await self.kept("badges", 2.0, self._badges)
-        return self.answer(request, template, http, here=here, badges=badges, **values)
+        return self.answer(request, template, http, here=here, badges=await self.badges(), **values)
+
+    async def badges(self) -> dict[str, Any]:
+        """How much of what calls for attention there is."""
+        return await self.kept("badges", 2.0, self._badges)
 
     async def _badges(self) -> dict[str, Any]:
         letters = await self.house.store.count(query(DeadLetter, {"status": "open"}), 1000)

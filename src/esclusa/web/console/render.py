@@ -212,5 +212,11 @@ def _environment() -> Environment:
 _ENVIRONMENT = _environment()
 
 
+def prepare() -> None:
+    """Compile every template, so that no page has to wait for it."""
+    for name in _ENVIRONMENT.list_templates():
+        _ENVIRONMENT.get_template(name)
+
+
 def page(template: str, **values: Any) -> str:
     return _ENVIRONMENT.get_template(template).render(**values)
