@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -66,6 +68,32 @@ ODD: dict[str, tuple[Callable[[], Any], str]] = {
     "unstorable": (error(ValueError("nul \0 and half a pair \ud800")), "value_error"),
     "mute": (error(Mute()), "attribute_error"),
 }
+
+
+class Load:
+    """Something large that a handler had at hand when it failed."""
+
+
+async def test_what_a_failed_handler_had_at_hand_goes_with_it(new_engine: Any) -> None:
+    """By its count, not when the collector comes: that could be long, and much of it."""
+    loads: list[weakref.ref[Load]] = []
+
+    async def fail(piece: Piece, at: Attempt) -> Outcome:
+        load = Load()
+        loads.append(weakref.ref(load))
+        raise ValueError("no")
+
+    engine = await new_engine(pipeline(fail, concurrency=2))
+    await engine.records.insert([Piece(name=f"p{n}") for n in range(20)])
+    gc.collect()
+    gc.disable()
+    try:
+        await engine.run_cycle("try.work")
+        kept = sum(load() is not None for load in loads)
+    finally:
+        gc.enable()
+    assert len(loads) == 20
+    assert kept <= 2  # what each of the two did last
 
 
 @pytest.mark.promise(1)

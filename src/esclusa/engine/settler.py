@@ -114,11 +114,15 @@ class Settler:
             await self._some.wait()
             self._some.clear()
             while self._queue:
-                batch = self._in_hand = [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
-                verdicts = await self._verdicts([settlement for settlement, _, _ in batch])
-                self._in_hand = []
-                self._tell(batch, verdicts)
-                self._count(len(batch))
+                await self._write()
+
+    async def _write(self) -> None:
+        """The next batch; nothing of it is kept here while the settler waits for more."""
+        batch = self._in_hand = [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
+        verdicts = await self._verdicts([settlement for settlement, _, _ in batch])
+        self._in_hand = []
+        self._tell(batch, verdicts)
+        self._count(len(batch))
 
     def _count(self, written: int) -> None:
         self._written += written

@@ -271,14 +271,14 @@ class StageRunner:
             endings = [_ending(answer, stage)] if one else self._endings(answer, len(batch))
         except asyncio.CancelledError as error:
             if me.cancelling() == cancels:  # nobody cancelled us: something that the handler waited for was
-                endings = [Raised(error) for _ in batch]
+                endings = [_raised(error)] * len(batch)
             elif self._absorb(batch, me):
                 reason = "the worker stopped" if self._stopping.is_set() else "another record of its batch was lost"
                 endings = [GivenBack(f"given back: {reason}") for _ in batch]
             else:
                 raise
         except (Exception, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:  # noqa: BLE001 - an exception is a Retry
-            endings = [Raised(error) for _ in batch]
+            endings = [_raised(error)] * len(batch)
         took = time.monotonic() - start
         self._took = 0.9 * self._took + 0.1 * took if self._took else max(took, 1e-6)
         for holding, ending in zip(batch, endings, strict=True):
@@ -410,6 +410,14 @@ def _told(lease: Leased, settlement: Settlement | None, run: str) -> dict[str, A
         if settlement.error is not None:
             said |= {"error_type": settlement.error["type"], "error_message": settlement.error["message"]}
     return said
+
+
+def _raised(error: BaseException) -> Raised:
+    """What a handler raised, without our own frame: that one holds what holds the error, and both would stay until the collector
+    comes, with the record and all that the handler had at hand."""
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next
+    return Raised(error)
 
 
 def _ending(answer: Any, stage: Stage) -> Ending:

@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - reports
 """How well the local processor reads: recall, precision and boxes of (label, period, value), against the printed truth.
 
-``python tests/pipelines/documents/score.py [tuned|held_out|outsiders|strangers] [COUNT] [--seeds=A,B] [--misses]``: so many documents of each seed.
+``python tests/pipelines/documents/score.py [tuned|held_out|outsiders|strangers|unseen] [COUNT] [--seeds=A,B] [--misses]``: so many documents of each seed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pipelines.documents.outsiders import outsiders
 from pipelines.documents.paper import Statement
 from pipelines.documents.statements import held_out, tuned
 from pipelines.documents.strangers import strangers
+from pipelines.documents.unseen import unseen
 
 from esclusa.pipelines.documents.local.work import work
 
@@ -133,7 +134,7 @@ def overlap(item: dict[str, Any], page: int, box: tuple[float, float, float, flo
 
 
 if __name__ == "__main__":
-    sets = {"tuned": tuned, "held_out": held_out, "outsiders": outsiders, "strangers": strangers}
+    sets = {"tuned": tuned, "held_out": held_out, "outsiders": outsiders, "strangers": strangers, "unseen": unseen}
     which = next((sets[a] for a in sys.argv[1:] if a in sets), tuned)
     number = next((int(a) for a in sys.argv[1:] if a.isdigit()), 64)
     seeds = next((a.removeprefix("--seeds=").split(",") for a in sys.argv[1:] if a.startswith("--seeds=")), [])

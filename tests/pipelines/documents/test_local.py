@@ -11,6 +11,7 @@ from pipelines.documents import statements, vocabulary
 from pipelines.documents.outsiders import outsiders
 from pipelines.documents.score import measure
 from pipelines.documents.strangers import strangers
+from pipelines.documents.unseen import unseen
 
 from esclusa import Failure
 from esclusa.pipelines.documents.documentai import parts
@@ -38,6 +39,14 @@ def test_recall_precision_and_boxes(part: object, recall: float, precision: floa
     for name in ("year", "currency", "scale", "org", "title", "total", "printed"):
         assert score.fields[name] >= 0.97 * score.right, score.report()
     assert score.fields["section"] >= 0.93 * score.right, score.report()
+
+
+def test_statements_that_no_rule_was_made_with() -> None:
+    score = measure(unseen(100, seed=7))
+    assert score.recall >= 0.95, score.report()
+    assert score.precision >= 0.97, score.report()
+    assert score.boxes >= 0.98, score.report()
+    assert score.classes == score.documents, score.report()
 
 
 def test_spans_are_where_the_value_stands_in_the_text() -> None:

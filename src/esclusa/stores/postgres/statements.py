@@ -205,15 +205,15 @@ def _due(table: Table, ask: Ask, binder: Binder) -> str:
 
 
 def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
-    """Pick, hold and note in one statement. The update finds its rows by an array of ids: a join would scan the table
-    once the batch is large enough."""
+    """Pick, hold and note in one statement. The update finds its rows where they were picked: they are locked, so none can
+    have gone elsewhere. One that somebody changed in just that moment is not found there, and is still due at the next claim."""
     c = table.columns
     binder = Binder(offset, ask.worker, timedelta(seconds=ask.lease), ask.limit)
     conditions = candidates(table, ask, binder)
     order = ask.order or (Order("due_at"),)
     keys = [f"{c[o.field].expr()} AS o{n}" for n, o in enumerate(order)]
     directions = [
-        f"p.o{n}" + (" DESC" if o.descending else "") + ("" if sure(table, o.field) else " NULLS LAST" if o.descending else " NULLS FIRST")
+        f"o{n}" + (" DESC" if o.descending else "") + ("" if sure(table, o.field) else " NULLS LAST" if o.descending else " NULLS FIRST")
         for n, o in enumerate(order)
     ]
     sets = [
@@ -230,29 +230,31 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
         sets.append(f"{leased_at.ident} = {moment(leased_at, ONCE)}")
     noted = ""
     if table.kind.history:
-        hold = "p.was" if ask.hold is None else literal(ask.hold)
-        changed = "p.holder IS NOT NULL" if ask.hold is None else f"(p.was <> {hold} OR p.holder IS NOT NULL)"
+        hold = "was" if ask.hold is None else literal(ask.hold)
+        changed = "holder IS NOT NULL" if ask.hold is None else f"(was <> {hold} OR holder IS NOT NULL)"
         run = binder.add(ask.run, "text")
         noted = f""",
         noted AS (
             INSERT INTO esclusa_history (table_name, record_id, from_state, to_state, at, who, run, attempt, reason)
-            SELECT {literal(table.name)}, taken.c0, p.was, {hold}, taken.c_at, $2::text, {run}, taken.c_attempts,
-                   'lease of ' || p.holder || ' ran out'
-            FROM taken JOIN picked p ON p.id = taken.c_id WHERE {changed}
+            SELECT {literal(table.name)}, c0, was, {hold}, c_at, $2::text, {run}, c_attempts, 'lease of ' || holder || ' ran out'
+            FROM taken WHERE {changed}
         )"""
     reads = ", ".join(f"{column.read()} AS c{n}" for n, column in enumerate(c.values()))
-    answers = ", ".join(f"taken.c{n}" for n in range(len(c)))
+    answers = ", ".join(f"c{n}" for n in range(len(c)))
+    sorted_by = ", ".join(f"p.o{n}" for n in range(len(order)))
+    part = " AND t.tableoid = p.part" if table.kind.attached else ""  # the parts of a table each have places of their own
     return (
         f"""WITH picked AS MATERIALIZED (
-            SELECT t.{table.id.ident} AS id, {table.status.read()} AS was, t.{c["leased_by"].ident} AS holder, {", ".join(keys)}
+            SELECT t.ctid AS place, t.tableoid AS part, t.{table.id.ident} AS id, {table.status.read()} AS was,
+                t.{c["leased_by"].ident} AS holder, {", ".join(keys)}
             FROM {table.ident} t WHERE {" AND ".join(conditions)}
             ORDER BY {order_by(table, order)} LIMIT $4::bigint FOR UPDATE SKIP LOCKED
         ),
         taken AS (
-            UPDATE {table.ident} t SET {", ".join(sets)} WHERE t.{table.id.ident} = ANY(ARRAY(SELECT id FROM picked))
-            RETURNING t.{table.id.ident} AS c_id, {c["updated_at"].read()} AS c_at, {c["attempts"].expr()} AS c_attempts, {reads}
+            UPDATE {table.ident} t SET {", ".join(sets)} FROM picked p WHERE t.ctid = p.place{part}
+            RETURNING {c["updated_at"].read()} AS c_at, {c["attempts"].expr()} AS c_attempts, {reads}, p.was, p.holder, p.id, {sorted_by}
         ){noted}
-        SELECT {answers}, p.was FROM taken JOIN picked p ON p.id = taken.c_id ORDER BY {", ".join(directions)}, p.id""",
+        SELECT {answers}, was FROM taken ORDER BY {", ".join(directions)}, id""",
         binder.values,
     )
 
