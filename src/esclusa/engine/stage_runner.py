@@ -310,8 +310,11 @@ class StageRunner:
     # settling
 
     def _end(self, holding: Holding, ending: Ending) -> None:
+        engine, stage = self.engine, self.stage
         try:
-            settlement = self._decide(ending, holding)
+            settlement = decide(
+                ending, holding.lease, stage, now=engine.clock.now(), rng=engine.rng, who=engine.worker, run=self.run.id or None
+            )
         except CannotEnd as cannot:
             self._postpone(holding, Unended(cannot.error, cannot.fault, str(cannot)))
             return
@@ -320,7 +323,7 @@ class StageRunner:
             return
         holding.ending = ending
         self._settling += 1
-        self.engine.settler.add(settlement, self, holding)
+        engine.settler.add(settlement, self, holding)
         self._freed.set()
 
     def _postpone(self, holding: Holding, unended: Unended) -> None:
@@ -328,10 +331,6 @@ class StageRunner:
             "error", f"{self.stage.name}: {holding.ref} cannot end: {unended.why}", engine_stage=self.stage.name, record=holding.ref.id
         )
         self._end(holding, unended)
-
-    def _decide(self, ending: Ending, holding: Holding) -> Settlement:
-        engine = self.engine
-        return decide(ending, holding.lease, self.stage, now=engine.clock.now(), rng=engine.rng, who=engine.worker, run=self.run.id or None)
 
     def written(self, told: list[tuple[Holding, Settlement, Verdict]]) -> None:
         """The settler wrote these."""
@@ -355,18 +354,13 @@ class StageRunner:
             self._end(holding, Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
 
     def _result(self, holding: Holding, settlement: Settlement) -> str:
-        ending = holding.ending
+        if settlement.error is not None and settlement.to == self.stage.exhausted:
+            return "exhausted"
+        if isinstance(holding.ending, To):
+            return "moved"
         if settlement.error is not None:
-            if settlement.to == self.stage.exhausted:
-                return "exhausted"
-            return "moved" if isinstance(ending, To) else "retried"
-        match ending:
-            case To():
-                return "moved"
-            case GivenBack():
-                return "given_back"
-            case _:
-                return "waited"
+            return "retried"
+        return "given_back" if isinstance(holding.ending, GivenBack) else "waited"
 
     def _counted(self, result: str, ended: list[tuple[Holding, Settlement | None]]) -> None:
         """These are over, all alike: count them, and tell whoever listens."""

@@ -61,10 +61,10 @@ class CannotEnd(EsclusaError):
 
 def decide(ending: Ending, lease: Leased, stage: Stage, *, now: datetime, rng: Random, who: str, run: str | None = None) -> Settlement:
     """What to settle. No I/O, no clock, no randomness of its own. Raises CannotEnd, or what is wrong with an answer."""
+    if isinstance(ending, To):
+        return _move(lease, stage, ending, now, who, run)
     outcome: Wait | Retry
     match Raised(sole(ending.error)) if isinstance(ending, Raised) else ending:
-        case To() as to:
-            return _move(lease, stage, to, now, who, run)
         case Wait() | Retry() as outcome:
             pass
         case Raised(Throttled() as error):

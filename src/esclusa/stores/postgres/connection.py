@@ -33,10 +33,12 @@ CONFLICT = (pg.TransactionRollbackError, pg.LockNotAvailableError, pg.InvalidCac
 UNFIT = (pg.DataError, pg.IntegrityConstraintViolationError, pg.ProgramLimitExceededError, ValueError, TypeError)
 """What PostgreSQL (or asyncpg, before it sends them: ValueError) says of values that a column or its index cannot hold."""
 
-_PLANNING = {"plan_cache_mode": "force_custom_plan"} | dict.fromkeys(("enable_sort", "enable_bitmapscan", "enable_seqscan"), "off")
+_BY_INDEX = dict.fromkeys(("enable_sort", "enable_bitmapscan", "enable_seqscan", "jit"), "off")
+_PLANNING = {"plan_cache_mode": "force_custom_plan", **_BY_INDEX}
 """How the engine's own statements are planned. A claim's best plan depends on its limit, so plans are made for the values at
 hand; and statistics are always behind a queue (they saw none in the state that now has them all), so that the planner would
-rather sort all that is due, or read a whole table for a batch of ids, than follow the index. What has to be is still done."""
+rather sort all that is due, or read a whole table for a batch of ids, than follow the index. What has to be is still done; before
+PostgreSQL 18 it then looks so dear that the statement would be compiled for longer than it runs (``jit``)."""
 
 _TRIES = 6
 _CREATE_POOL: Any = asyncpg.create_pool
@@ -126,7 +128,7 @@ class Connections:
             return await self.fetch(statement, *values)
 
         async def run(connection: Any) -> list[Any]:
-            await connection.execute("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off")
+            await connection.execute(";".join(f"SET LOCAL {name} = {value}" for name, value in _BY_INDEX.items()))
             rows: list[Any] = await connection.fetch(statement, *values)
             return rows
 

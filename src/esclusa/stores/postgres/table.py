@@ -245,7 +245,7 @@ class Table:
 
     def values(self, row: Sequence[Any]) -> dict[str, Any]:
         """A row of ``selection`` as plain values by name."""
-        values = dict(zip(self.names, row, strict=False))  # rows may carry more behind the record
+        values = dict(zip(self.names, row))  # noqa: B905 - rows may carry more behind the record; saying so costs as much again
         for i, name in self._json:
             if row[i] is not None:
                 values[name] = _loads(row[i], name)
@@ -263,14 +263,16 @@ class Table:
 
     def _construct(self, values: dict[str, Any]) -> Record:
         """What ``model_construct`` does, for a row that has every field: a claim spends much of its time here."""
-        model = self.kind.model
-        record = model.__new__(model)
-        put = object.__setattr__
-        put(record, "__dict__", values if len(values) == len(self._blank) else {**self._blank, **values})
-        put(record, "__pydantic_fields_set__", self._filled)  # one for all: every field is in it, so none can be added
-        put(record, "__pydantic_extra__", None)
-        put(record, "__pydantic_private__", None)
+        record: Record = _new(self.kind.model)
+        _put(record, "__dict__", values if len(values) == len(self._blank) else {**self._blank, **values})
+        _put(record, "__pydantic_fields_set__", self._filled)  # one for all: every field is in it, so none can be added
+        _put(record, "__pydantic_extra__", None)
+        _put(record, "__pydantic_private__", None)
         return record
+
+
+_new: Any = object.__new__
+_put = object.__setattr__
 
 
 def _uuid(id: str) -> bool:
