@@ -265,6 +265,34 @@ async def test_a_table_of_other_types_is_read_claimed_settled_and_filtered(url: 
     await store.close()
 
 
+class Parted(Record, table="parted", track=track(prefix="x_")):
+    note: str | None = None
+    lifecycle = Lifecycle("new -> done | bad")
+
+
+PARTED = stage("parted", Parted.kind, take="new", exhausted="bad")
+
+
+async def test_the_rows_of_a_table_in_parts_are_each_claimed_once(url: str) -> None:
+    store = PostgresStore(url)
+    await store.open()
+    connection = await store._connections.alone()
+    await connection.execute("""
+        CREATE TABLE parted (id bigint PRIMARY KEY, note text) PARTITION BY RANGE (id);
+        CREATE TABLE parted_low PARTITION OF parted FOR VALUES FROM (0) TO (100);
+        CREATE TABLE parted_high PARTITION OF parted FOR VALUES FROM (100) TO (200);
+        INSERT INTO parted SELECT n, 'n' FROM generate_series(0, 199) n
+    """)
+    await connection.close()
+    await store.migrate((Parted.kind,), (PARTED,))
+    taken = [await store.claim(ask(PARTED, limit=30)) for _ in range(7)]
+    assert [len(leases) for leases in taken] == [30] * 6 + [20]
+    assert sorted(int(lease.ref.id) for leases in taken for lease in leases) == list(range(200))
+    verdicts = await store.settle([ending(lease, "done") for leases in taken for lease in leases])
+    assert verdicts == [Settled(lease.ref) for leases in taken for lease in leases]
+    await store.close()
+
+
 class Numbered(Record, table="numbered", key="code", database_id=True):
     code: str
     lifecycle = Lifecycle("a -> b")
