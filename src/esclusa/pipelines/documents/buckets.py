@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from esclusa import EsclusaError, Failure, Permanent
+from esclusa.model.value import value
 
 FLAG = "is_ready"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Blob:
     """An object as a listing shows it. ``generation`` changes whenever its content does."""
 

@@ -7,10 +7,10 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from esclusa import EsclusaError
+from esclusa.model.value import value
 from esclusa.pipelines.documents.buckets import FLAG, is_text
 
 FINALIZED = "google.cloud.storage.object.v1.finalized"
@@ -22,7 +22,7 @@ class BadEvent(EsclusaError):
     """Not an event of Cloud Storage; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ready:
     """A folder's flag was written."""
 
@@ -32,7 +32,7 @@ class Ready:
     folder_prefix: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Passed:
     """An event that is none of ours, and why."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from esclusa.model.value import value
+
 
 @dataclass(frozen=True)
 class Source:
@@ -21,7 +23,7 @@ class Source:
         return hashlib.sha256(self.content).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Classified:
     """The class of a document, and the processor's whole answer."""
 
@@ -30,7 +32,7 @@ class Classified:
     raw: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Extracted:
     """What was read: one mapping of an extraction's own fields each, in reading order, and a summary."""
 

@@ -5,10 +5,10 @@ SVG is not media here: it is a program that a browser runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from esclusa.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MediaType:
     mime: str
     extension: str

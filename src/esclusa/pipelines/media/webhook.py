@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from esclusa.model.value import value
 
 _ITEMS = {"photo": "photo_id", "video": "video_id", "share": "share_id", "status": "", "album": "album_id"}
 """The kinds of publication that are kept, and where each has the id of its medium."""
@@ -14,7 +15,7 @@ _ITEMS = {"photo": "photo_id", "video": "video_id", "share": "share_id", "status
 _VERBS: dict[str, Literal["add", "edited"]] = {"add": "add", "edited": "edited", "edit": "edited"}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Told:
     """One medium of one post (``url`` None: a post without media of its own)."""
 

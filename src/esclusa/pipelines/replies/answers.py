@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
+from esclusa.model.value import value
 from esclusa.pipelines.replies.records import Post
 
 CAPS: Mapping[str, int] = {
@@ -92,7 +92,7 @@ def is_empty_value(value: Any) -> bool:
     return value is None or (isinstance(value, list | dict) and not value)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Usage:
     """What the provider says of today's searches. ``limit`` 0: it names none."""
 

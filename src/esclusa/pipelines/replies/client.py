@@ -7,12 +7,12 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
 from esclusa import Failure, Permanent, Throttled
 from esclusa import http as outside
+from esclusa.model.value import value
 from esclusa.pipelines.replies import answers
 from esclusa.pipelines.replies.answers import Standing, Usage
 from esclusa.pipelines.replies.settings import RepliesSettings
@@ -42,7 +42,7 @@ class SubmitFailed(Failure):
         self.kind, self.code, self.spent = kind, code, spent
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Search:
     """What a submit asks for."""
 
@@ -60,7 +60,7 @@ class Search:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """What came back: the status code, the bytes, and what they say as JSON. ``whole`` is false where they are no JSON."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from esclusa import Artifacts, Move, To, null, one_of
 from esclusa.house import House
 from esclusa.intake import Report, Row
+from esclusa.model.value import value
 from esclusa.pipelines.replies.client import connected
 from esclusa.pipelines.replies.files import kept, path_of
 from esclusa.pipelines.replies.records import Job, Post, post_done
@@ -27,7 +27,7 @@ _READ = ("platform", "post_id", "country", "candidate_id", "replies_count", "max
 _NAMES = ("platform", "post_id", "country", "candidate_id")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Choice:
     """Which jobs or posts: those that have all of these values."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from esclusa import ArtifactExists, ArtifactMissing, Artifacts, segment
+from esclusa.model.value import value
 from esclusa.pipelines.replies.answers import is_empty
 from esclusa.pipelines.replies.records import Job, Post
 
@@ -27,7 +27,7 @@ def _stem(record: Post | Job) -> str:
     return "/".join(["raw", *(segment(part or "") for part in parts)])
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Kept:
     """What is at a path: ``content`` is replies, ``empty`` a file that holds none, ``nothing`` no file."""
 
@@ -52,7 +52,7 @@ async def kept(artifacts: Artifacts, path: str) -> Kept:
     return Kept("empty", body) if said is None or is_empty(said) else Kept("content")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Saved:
     """How replies were saved. ``retry_count`` is at least 1 where it is a retry."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
 from esclusa import Attempt, Backoff, Exists, Failure, Move, Outcome, Retry, To, Wait, above, one_of
+from esclusa.model.value import value
 from esclusa.pipelines.tenders.expo import MOST_MESSAGES, MOST_RECEIPTS, Accepted, Answer, Refused
 from esclusa.pipelines.tenders.records import Delivery, DeviceInstallation, Licitacion, NotificationPreferences
 from esclusa.pipelines.tenders.settings import TendersSettings
@@ -27,7 +27,7 @@ def asking(settings: TendersSettings) -> Backoff:
 # dispatch
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Known:
     """What is known of the deliveries of a batch: their devices, what those want, the tenders."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from esclusa import Failure
 from esclusa.http import retry_after
+from esclusa.model.value import value
 from esclusa.pipelines.tenders.answers import json_of, text_of
 from esclusa.pipelines.tenders.settings import TendersSettings
 
@@ -34,14 +34,14 @@ MEANING: dict[str, How] = {
 """What an error says about trying again. One that is not here may pass: it is tried again, and counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Accepted:
     """Expo took the message (``id`` is its ticket), or handed it on (its receipt)."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refused:
     """It did not, or nothing is known of it. ``gone``: the device is. ``throttled``: too fast. ``transient``: it may go
     through later. ``final``: it never will. ``stop``: nothing will, before somebody mends the settings."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from esclusa.http import session
+from esclusa.model.value import value
 from esclusa.pipelines.tenders import site
 from esclusa.pipelines.tenders.chilecompra import ChileCompra
 from esclusa.pipelines.tenders.expo import Expo
 from esclusa.pipelines.tenders.settings import TendersSettings
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outside:
     """ChileCompra's API and site, and Expo."""
 

@@ -6,7 +6,6 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -14,6 +13,7 @@ from itertools import compress
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from esclusa.model.value import value
 from esclusa.pipelines.tenders.records import PUBLISHED, Licitacion, NotificationPreferences
 
 
@@ -24,7 +24,7 @@ def plain(text: str) -> str:
     return " ".join("".join(c for c in split if not unicodedata.combining(c)).split())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Traits:
     """What of a tender is compared with preferences."""
 
@@ -120,15 +120,15 @@ class _Choice:
         for place, values in enumerate(named):
             if not values:
                 free.append(place)
-            for value in values:
-                places[value].append(place)
+            for wanted in values:
+                places[wanted].append(place)
         self._free = _set(free, len(named))
         self.values = {value: _set(at, len(named)) for value, at in places.items()}
 
     def of(self, values: Iterable[str]) -> int:
         found = self._free
-        for value in values:
-            found |= self.values.get(value, 0)
+        for given in values:
+            found |= self.values.get(given, 0)
         return found
 
 

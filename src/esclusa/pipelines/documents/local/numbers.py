@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from esclusa.model.value import value
 
 _SIGNS = r"(?:MM?US\$|MM?\$|US\$|RD\$|NZ\$|HK\$|AR\$|CA\$|R\$|C\$|A\$|S\$|KShs?|RM|S/\.?|B/\.|Bs\.?|Gs\.?|[$€£¥₡¢₲₹₩₦₱]|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|CRC|PYG|GTQ|CAD|AUD|NZD|SGD|INR|JPY|SEK|NOK|DKK|ZAR|KES|UF)"
 _MINUS = "-−–‐‑"
@@ -27,7 +28,7 @@ _CODE = re.compile(r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?|(?=[^\d]*\d[^\d]*\d)(?=\d*
 _DASHES = re.compile(rf"[{_MINUS}—]{{1,3}}|\(\s*[{_MINUS}—]\s*\)|nil", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Convention:
     """Which mark stands between thousands, and which before decimals."""
 

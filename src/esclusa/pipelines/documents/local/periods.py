@@ -6,9 +6,10 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+
+from esclusa.model.value import value
 
 _MONTHS = {
     "ene": 1, "jan": 1, "feb": 2, "mar": 3, "abr": 4, "apr": 4, "may": 5, "jun": 6, "jul": 7, "ago": 8, "aug": 8, "sep": 9, "set": 9,
@@ -79,7 +80,7 @@ _ENDED = re.compile(
 _PART = re.compile(_form(r"{m}|{q}|{h}", 0), re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Period:
     """A period as printed, where it stands in its text, and when it ends (as far as that is printed)."""
 
