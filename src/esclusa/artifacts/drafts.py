@@ -1,16 +1,16 @@
+# ruff: noqa: PTH103, PTH105, PTH108, PTH120 - names are plain text here: taking paths apart would cost as much as writing a small file
 """Objects of a folder in the making: hidden files that come to their places whole, safe on the disk, many at a time. All of it blocks."""
 
 from __future__ import annotations
 
 import errno
 import os
-import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import field
 from functools import cache, partial
-from pathlib import Path
+from itertools import cycle
 
 from esclusa.model.errors import ArtifactError, ArtifactExists
 from esclusa.model.value import value
@@ -21,24 +21,28 @@ _LOST = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 
 _MOST_KNOWN = 10_000
 
+FOLDERS = 8
+"""Folders in which drafts are written in turn. A file system keeps the files of a folder close together, and those who write there at
+the same time hold each other up; from several folders as much again comes to the disk in the same time."""
+
 
 class Draft:
     """One object in the making. ``content`` is what is still to be written of it, ``error`` why it cannot become an object."""
 
-    def __init__(self, path: str, target: Path, create: bool) -> None:
+    def __init__(self, path: str, target: str, create: bool) -> None:
         self.path = path
         self.target = target
         self.create = create
         self.content = b""
         self.error: ArtifactError | None = None
-        self._hidden: Path | None = None
+        self._hidden: str | None = None
         self._file = -1
 
     @property
     def begun(self) -> bool:
         return self._file >= 0
 
-    def write(self, making: Path) -> None:
+    def write(self, making: str) -> None:
         """Write its content, so far; its hidden file is in the folder ``making``."""
         if not self.begun:
             self._begin(making)
@@ -47,12 +51,12 @@ class Draft:
             left = left[os.write(self._file, left) :]
         self.content = b""
 
-    def _begin(self, making: Path) -> None:
-        hidden = making / uuid.uuid4().hex
+    def _begin(self, making: str) -> None:
+        hidden = f"{making}/{uuid.uuid4().hex}"
         try:
             self._file = os.open(hidden, _NEW, 0o666)
         except FileNotFoundError:
-            making.mkdir(parents=True, exist_ok=True)
+            os.makedirs(making, exist_ok=True)
             self._file = os.open(hidden, _NEW, 0o666)
         self._hidden = hidden
 
@@ -78,7 +82,7 @@ class Draft:
         if self.create:
             os.link(self._hidden, self.target)
         else:
-            self._hidden.replace(self.target)
+            os.replace(self._hidden, self.target)
             self._hidden = None
 
     def clear(self) -> None:
@@ -87,7 +91,7 @@ class Draft:
             self.close()
         if self._hidden is not None:
             with suppress(OSError):
-                self._hidden.unlink()
+                os.unlink(self._hidden)
             self._hidden = None
 
     def take(self, step: Callable[[Draft], None]) -> None:
@@ -108,17 +112,17 @@ class Workshop:
     ``durable``: an object outlives a power cut, for the disk has its content before its name, and its name before anybody hears of it.
     """
 
-    root: Path
-    making: Path
-    judge: Callable[[str, Path], None]
+    root: str
+    making: str
+    judge: Callable[[str, str], None]
     durable: bool
-    _writing: threading.Lock = field(default_factory=threading.Lock)
-    _known: set[Path] = field(default_factory=set)
+    _turns: Iterator[int] = field(default_factory=lambda: cycle(range(FOLDERS)))
+    _known: set[str] = field(default_factory=set)
     """Folders of which the disk knows that they are there."""
 
     def fill(self, draft: Draft) -> None:
         """Write what there is of its content, and have the disk begin."""
-        draft.write(self.making)
+        draft.write(f"{self.making}/{next(self._turns)}")
         if self.durable:
             draft.start_sync()
 
@@ -130,8 +134,7 @@ class Workshop:
     def finish(self, drafts: list[Draft]) -> None:
         """Make objects of them, side by side, step by step: so they share the waits for the disk. Each keeps its own error."""
         try:
-            with self._writing:  # two who create files in one folder hold each other up
-                _each(drafts, self.fill)
+            _each(drafts, self.fill)
             _each(drafts, self._seal)
             _each(drafts, partial(self._install, set()))
             _each(drafts, partial(self._sync_folders, cache(_sync_folder)))
@@ -143,8 +146,8 @@ class Workshop:
         self.flush(draft)
         draft.close()
 
-    def _install(self, judged: set[Path], draft: Draft) -> None:
-        folder = draft.target.parent
+    def _install(self, judged: set[str], draft: Draft) -> None:
+        folder = os.path.dirname(draft.target)
         for chance in range(20):
             if folder not in judged:
                 self.judge(draft.path, folder)
@@ -160,17 +163,17 @@ class Workshop:
                     raise
                 judged.discard(folder)
                 self._known.discard(folder)
-                folder.mkdir(parents=True, exist_ok=True)
+                os.makedirs(folder, exist_ok=True)
 
-    def _sync_folders(self, sync: Callable[[Path], OSError | None], draft: Draft) -> None:
+    def _sync_folders(self, sync: Callable[[str], OSError | None], draft: Draft) -> None:
         """Wait until the disk knows its name, and the names of its folders if they may be new."""
         if not self.durable:
             return
-        folder = draft.target.parent
-        above = [] if folder in self._known else [parent for parent in folder.parents if parent.is_relative_to(self.root)]
-        for each in (folder, *above):
-            if (error := sync(each)) is not None:
-                raise error
+        folder = each = os.path.dirname(draft.target)
+        while (error := sync(each)) is None and folder not in self._known and each != self.root:
+            each = os.path.dirname(each)
+        if error is not None:
+            raise error
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known.add(folder)
@@ -181,7 +184,7 @@ def _each(drafts: list[Draft], step: Callable[[Draft], None]) -> None:
         draft.take(step)
 
 
-def _sync_folder(folder: Path) -> OSError | None:
+def _sync_folder(folder: str) -> OSError | None:
     """Wait until the disk knows a folder's names; what it said if it lost them."""
     try:
         handle = os.open(folder, os.O_RDONLY)

@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 _STALE_SECONDS = 86_400
 _THREADS = 16
 _BATCHES = 3
-"""Batches of objects that are made at once: one is written, the others wait for the disk."""
+"""Batches of objects that are made at once: while one waits for the disk, others are written."""
 
 _BATCH = 64
 """Objects in a batch, each with an open file."""
@@ -51,7 +51,7 @@ class LocalArtifacts:
         self._real = os.path.realpath(self.root)
         self._making = self.root / f"{RESERVED}making"
         self._threads = ThreadPoolExecutor(_THREADS, "artifacts")
-        self._workshop = Workshop(self.root, self._making, self._inside, durable)
+        self._workshop = Workshop(str(self.root), str(self._making), self._inside, durable)
         self._drafts = Batches(self._threads, self._workshop.finish, most=_BATCH, at_once=_BATCHES)
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class LocalArtifacts:
         """Nothing is open between calls; the threads end with the store."""
 
     async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
-        draft = Draft(path, self._place(path), create)
+        draft = Draft(path, f"{self._workshop.root}/{clean(path)}", create)
         try:
             match body:
                 case bytes() | bytearray():
@@ -81,7 +81,7 @@ class LocalArtifacts:
         await self._drafts.add(draft)
         if draft.error is not None:
             raise draft.error
-        return self.public_url(path)
+        return self._address(path)
 
     async def get(self, path: str) -> bytes:
         place = self._place(path)
@@ -123,7 +123,9 @@ class LocalArtifacts:
         await self._run(partial(self._delete, path, self._place(path)))
 
     def public_url(self, path: str) -> str:
-        clean(path)
+        return self._address(clean(path))
+
+    def _address(self, path: str) -> str:
         return f"{self._public or self.url}/{quote(path, safe='/')}"
 
     async def _pour(self, draft: Draft, body: AsyncIterable[bytes]) -> None:
@@ -156,15 +158,15 @@ class LocalArtifacts:
             why = error.strerror or str(error)
             raise ArtifactError(f"ESCLUSA_ARTIFACTS: the folder {self.root} cannot be made or written: {why}") from error
         with suppress(OSError):
-            for left in self._making.iterdir():
+            for left in self._making.rglob("*"):
                 # A process that was killed while it wrote left its file; nobody writes one for a day.
-                if left.stat().st_mtime < now - _STALE_SECONDS:
+                if left.is_file() and left.stat().st_mtime < now - _STALE_SECONDS:
                     left.unlink(missing_ok=True)
 
     def _place(self, path: str) -> Path:
         return self.root / clean(path)
 
-    def _inside(self, path: str, place: Path) -> None:
+    def _inside(self, path: str, place: str | Path) -> None:
         real = os.path.realpath(place)
         if real != self._real and not real.startswith(self._real.rstrip(os.sep) + os.sep):
             raise ArtifactError(f"{path}: a link on this path leads outside {self.root}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import typing
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -261,7 +262,7 @@ class Record(BaseModel):
     def checked(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Validate some business fields alone, as assignment would."""
         validator = cls.__pydantic_validator__
-        blank = cls.model_construct()
+        blank = copy(_blank(cls))
         for name, given in fields.items():
             validator.validate_assignment(blank, name, given)
         return {name: getattr(blank, name) for name in fields}
@@ -273,6 +274,12 @@ class Record(BaseModel):
     def but(self, **fields: Any) -> Self:
         """A copy with these fields changed."""
         return self.model_copy(update=fields)
+
+
+@cache
+def _blank(model: type[Record]) -> Record:
+    """One with nothing but defaults: to make it costs more than to copy it."""
+    return model.model_construct()
 
 
 _OWN = ("kind", "lifecycle", "ref", "but", "checked")
