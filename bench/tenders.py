@@ -187,9 +187,9 @@ async def _fill(driver: Driver, rows: int) -> None:
     )
     await connection.execute(
         """INSERT INTO archive_exports (id, status, attempts, fence, created_at, updated_at, table_name, month, part, path, row_count,
-            byte_count, checksum, first_id, last_id)
+            byte_count, checksum)
         VALUES ('e1', 'filling', 0, 0, now(), now(), 'licitaciones', '2025-02', 1,
-            'licitaciones/year=2025/month=02/part-00001.parquet', 0, 0, '', '', '')"""
+            'licitaciones/year=2025/month=02/part-00001.parquet', 0, 0, '')"""
     )
     await connection.execute("VACUUM ANALYZE archive.licitaciones")
     await connection.close()

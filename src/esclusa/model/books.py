@@ -138,8 +138,6 @@ class Export(Record, table="archive_exports", key=("table_name", "month", "part"
     row_count: int
     byte_count: int = 0
     checksum: str
-    first_id: str = ""
-    last_id: str = ""
     verified_at: datetime | None = None
     drop_eligible_at: datetime | None = None
     dropped_at: datetime | None = None
