@@ -70,9 +70,17 @@ async def store(server: PostgresServer) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-async def nodes(store: PostgresStore, text: str, values: Any) -> list[dict[str, Any]]:
-    """The nodes of the plan that touch tables or sort."""
-    rows = await store._connections.fetch("EXPLAIN (FORMAT JSON) " + text, *values)
+async def nodes(store: PostgresStore, text: str, values: Any, *, once: bool = False) -> list[dict[str, Any]]:
+    """The nodes of the plan that touch tables or sort; ``once``: of the one that a connection for claims makes for any values."""
+    if once:
+        async with store._connections.connection("claims") as connection:
+            await connection.execute(f"PREPARE asked AS {text}")
+            try:
+                rows = await connection.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE asked({', '.join(['NULL'] * len(values))})")
+            finally:
+                await connection.execute("DEALLOCATE asked")
+    else:
+        rows = await store._connections.fetch("EXPLAIN (FORMAT JSON) " + text, *values)
     found: list[dict[str, Any]] = []
 
     def walk(node: dict[str, Any]) -> None:
@@ -89,10 +97,11 @@ def scans(plan: list[dict[str, Any]], table: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("work", "purpose"), [(OWN, "claim"), (GUEST, "claim"), (RANKED, "order")])
-@pytest.mark.parametrize("limit", [1, 500, 5000])
-async def test_a_claim_reads_its_partial_index_in_order(store: PostgresStore, work: Any, purpose: str, limit: int) -> None:
+@pytest.mark.parametrize("limit", [None, 1, 500, 5000])
+async def test_a_claim_reads_its_partial_index_in_order(store: PostgresStore, work: Any, purpose: str, limit: int | None) -> None:
     name = work.kind.table
-    plan = await nodes(store, *statements.claim(store._table(work.kind), ask(work, limit=limit), store._offset))
+    claim = statements.claim(store._table(work.kind), ask(work, limit=limit or 1), store._offset)
+    plan = await nodes(store, *claim, once=limit is None)
     used = scans(plan, name)
     assert len(used) == 2, used
     assert any(u.startswith(f"{name}_{purpose}_") for u in used), used
@@ -103,7 +112,8 @@ async def test_a_claim_reads_its_partial_index_in_order(store: PostgresStore, wo
 
 async def test_no_statement_is_compiled(store: PostgresStore) -> None:
     """A plan that has to sort although it should not looks endlessly dear before PostgreSQL 18, and compiling it takes 300 ms."""
-    assert (await store._connections.fetch("SHOW jit"))[0][0] == "off"
+    for shown in (store._connections.fetch("SHOW jit"), store._connections.claim("SHOW jit")):
+        assert (await shown)[0][0] == "off"
     pooled = PostgresStore(f"{store._connections.dsn}", statement_cache_size=0)
     await pooled.open()
     try:
@@ -112,10 +122,11 @@ async def test_no_statement_is_compiled(store: PostgresStore) -> None:
         await pooled.close()
 
 
-async def test_backlog_reads_the_claims_index(store: PostgresStore) -> None:
+@pytest.mark.parametrize("once", [False, True])
+async def test_backlog_reads_the_claims_index(store: PostgresStore, once: bool) -> None:
     for work in (OWN, GUEST):
         name = work.kind.table
-        plan = await nodes(store, *statements.backlog(store._table(work.kind), ask(work), 10_000, store._offset))
+        plan = await nodes(store, *statements.backlog(store._table(work.kind), ask(work), 10_000, store._offset), once=once)
         assert all(u.startswith(f"{name}_claim_") for u in scans(plan, name)), scans(plan, name)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -16,6 +16,7 @@ from esclusa.model.errors import SchemaError, StoreConflict, StoreUnavailable
 from esclusa.stores.postgres import times
 
 T = TypeVar("T")
+Purpose: TypeAlias = Literal["work", "claims", "reads"]
 
 UNAVAILABLE = (
     pg.PostgresConnectionError,
@@ -39,6 +40,8 @@ _PLANNING = {"plan_cache_mode": "force_custom_plan", **_BY_INDEX}
 hand; and statistics are always behind a queue (they saw none in the state that now has them all), so that the planner would
 rather sort all that is due, or read a whole table for a batch of ids, than follow the index. What has to be is still done; before
 PostgreSQL 18 it then looks so dear that the statement would be compiled for longer than it runs (``jit``)."""
+_CLAIMING = {**_PLANNING, "plan_cache_mode": "force_generic_plan"}
+"""Claims are planned once: their index is the only way there is, whatever the limit, and a record that has just come waits for it."""
 
 _TRIES = 6
 _CREATE_POOL: Any = asyncpg.create_pool
@@ -54,34 +57,37 @@ class Connection(asyncpg.Connection):
 
 
 class Connections:
-    """The store's two pools: one for the engine's work, planned for it, and one for readers with questions of their own.
-    Everything they raise is ours, or a fault in values (``UNFIT``)."""
+    """The store's pools: one for claims, one for the rest of the engine's work, planned for it, and one for readers with questions of
+    their own. Everything they raise is ours, or a fault in values (``UNFIT``)."""
 
     def __init__(self, dsn: str, pool_size: int, statement_cache_size: int) -> None:
         self.dsn = dsn
         self.url = without_password(dsn)
         self._size = pool_size
         self._cache = statement_cache_size
-        self._work: Any = None
-        self._reads: Any = None
+        self._pools: dict[Purpose, Any] = {}
 
     async def open(self) -> None:
-        if self._work is not None:
+        if self._pools:
             return
-        reads = max(1, self._size // 3)
-        planning = _PLANNING if self._cache else {}  # a pooler in between refuses them
+        reads, claims = max(1, self._size // 3), self._size // 4
         with mapped(self.url):
-            self._work = await self._pool(1, max(1, self._size - reads), planning)
-            self._reads = await self._pool(0, reads, {})
+            work = await self._pool(1, max(1, self._size - reads - claims), _PLANNING)
+            self._pools = {
+                "work": work,
+                "claims": await self._pool(0, claims, _CLAIMING) if claims else work,
+                "reads": await self._pool(0, reads, {}),
+            }
 
     async def _pool(self, least: int, most: int, settings: dict[str, str]) -> Any:
+        settings = settings if self._cache else {}  # a pooler in between refuses them
         return await _CREATE_POOL(
             self.dsn, min_size=least, max_size=most, statement_cache_size=self._cache, max_cached_statement_lifetime=0, timeout=10,
             command_timeout=120, connection_class=Connection, server_settings={"application_name": "esclusa", **settings}, init=times.use,
         )  # fmt: skip
 
     async def close(self) -> None:
-        pools, self._work, self._reads = [p for p in (self._reads, self._work) if p is not None], None, None
+        pools, self._pools = set(self._pools.values()), {}
         try:
             await asyncio.wait_for(asyncio.gather(*(pool.close() for pool in pools)), 30)
         except UNAVAILABLE:  # the server is gone, or a call does not end: nothing is left to wait for
@@ -98,8 +104,8 @@ class Connections:
             return await _CONNECT(self.dsn, statement_cache_size=self._cache, timeout=10)
 
     @asynccontextmanager
-    async def connection(self, *, reading: bool = False) -> AsyncIterator[Any]:
-        pool = self._reads if reading else self._work
+    async def connection(self, purpose: Purpose = "work") -> AsyncIterator[Any]:
+        pool = self._pools.get(purpose)
         if pool is None:
             raise StoreUnavailable(f"{self.url} is not open")
         with mapped(self.url):
@@ -108,15 +114,15 @@ class Connections:
 
     async def fetch(self, statement: str, *values: Any) -> list[Any]:
         """One statement of the engine's, its own transaction."""
-        return await self._fetch(False, statement, values)
+        return await self._fetch("work", statement, values)
 
     async def read(self, statement: str, *values: Any) -> list[Any]:
         """A reader's question, planned as PostgreSQL thinks best."""
-        return await self._fetch(True, statement, values)
+        return await self._fetch("reads", statement, values)
 
-    async def _fetch(self, reading: bool, statement: str, values: tuple[Any, ...]) -> list[Any]:
+    async def _fetch(self, purpose: Purpose, statement: str, values: tuple[Any, ...]) -> list[Any]:
         async def run() -> list[Any]:
-            async with self.connection(reading=reading) as connection:
+            async with self.connection(purpose) as connection:
                 rows: list[Any] = await connection.fetch(statement, *values)
                 return rows
 
@@ -125,7 +131,7 @@ class Connections:
     async def claim(self, statement: str, *values: Any) -> list[Any]:
         """One statement that must read an index in its order, even where the connection could not be told so."""
         if self._cache:
-            return await self.fetch(statement, *values)
+            return await self._fetch("claims", statement, values)
 
         async def run(connection: Any) -> list[Any]:
             await connection.execute(";".join(f"SET LOCAL {name} = {value}" for name, value in _BY_INDEX.items()))

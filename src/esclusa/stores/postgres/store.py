@@ -203,7 +203,7 @@ class PostgresStore:
         """The rows that match, page by page, in one snapshot."""
         text, values = statements.find(table, query, None, ordered=ordered)
         async with (
-            self._connections.connection(reading=True) as connection,
+            self._connections.connection("reads") as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             cursor = await connection.cursor(text, *values)
