@@ -1,8 +1,7 @@
 """How long the server takes for each page of the console over very many records: ``python -m bench.console``.
 
 Two kinds with ``--records`` records each (1,000,000 unless told), most of them finished, as in a house that has been at work
-for a while. Each page is asked for the first time after a start (a moment later, as somebody would who just started it), then
-again and again; the limit is 100 ms for either.
+for a while. Each page is asked for the first time after a start, then again and again; the limit is 100 ms for either.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ from esclusa.settings import load
 from esclusa.web.server import Service, listen
 
 LIMIT = 100.0
-MOMENT = 2.0
-"""Seconds from the start until the first page is asked for: meanwhile the server gets ready."""
 BATCH = 20_000
 STATES = ("done",) * 90 + ("verified",) * 6 + ("empty_result",) * 2 + ("pending", "failed")
 
@@ -89,7 +86,6 @@ async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
                     assert answer.status == 200, path
                 return (time.perf_counter() - begun) * 1000
 
-            await asyncio.sleep(MOMENT)
             print(f"{house.store.url.partition(':')[0]}, {records:,} records of each kind")
             print(f"{'page':24}{'first ms':>10}{'again ms':>10}{'slowest':>10}")
             for name, path in (await pages(house)).items():

@@ -33,6 +33,8 @@ from esclusa.web.protocol import Http
 from esclusa.web.traced import Traced
 
 PROXIES = "127.0.0.1,::1"
+SOON = 1.0
+"""Seconds that a server which already answers waits until it is prepared, before it says that it is there."""
 
 
 def create_app(house: House, *, root_path: str = "", proxies: str = PROXIES, body_limit: int = BODY_LIMIT) -> FastAPI:
@@ -144,15 +146,14 @@ class Service:
             parts = [asyncio.create_task(self._server.serve(sockets), name="http")]
             if self._scheduler is not None:
                 parts.append(asyncio.create_task(self._scheduler.serve(), name="scheduler"))
-            aside = [
-                asyncio.create_task(self._abort_in_time(), name="grace"),
-                asyncio.create_task(app.state.prepare(), name="prepare the console"),
-            ]
+            prepared = asyncio.create_task(app.state.prepare(), name="prepare the console")
+            aside = [asyncio.create_task(self._abort_in_time(), name="grace"), prepared]
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
-            engine.telemetry.event("info", f"listening on http://{host}:{address[1]}", worker=self._scheduler is not None)
-            if started is not None:
-                started(address[1])
             try:
+                await asyncio.wait([prepared, *parts], timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
+                engine.telemetry.event("info", f"listening on http://{host}:{address[1]}", worker=self._scheduler is not None)
+                if started is not None:
+                    started(address[1])
                 await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 if not self._stops:

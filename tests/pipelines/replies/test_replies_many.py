@@ -80,7 +80,7 @@ async def test_many_jobs_in_one_run(new_trial: Any, width: int) -> None:
     """Every pending job once, never more at a time than the setting says."""
     trial = await new_trial(REPLIES_CHECK_CONCURRENCY=str(width))
     count = 300
-    trial.sim.seconds = 0.02
+    trial.sim.seconds = 0.1  # long enough that on a busy machine, too, all of them meet
     trial.sim.limit = count + 1
     for start_ in range(0, count, 100):
         await trial.records.insert(
@@ -95,4 +95,4 @@ async def test_many_jobs_in_one_run(new_trial: Any, width: int) -> None:
     run = await trial.check()
     assert (run["counters"]["done"], run["outcome"]) == (count, "ok")
     assert {s.checks for s in trial.sim.searches.values()} == {1}
-    assert 1 < trial.sim.most_at_once <= width
+    assert trial.sim.most_at_once == width

@@ -36,8 +36,8 @@ UNFIT = (pg.DataError, pg.IntegrityConstraintViolationError, pg.ProgramLimitExce
 
 _BY_INDEX = dict.fromkeys(("enable_sort", "enable_bitmapscan", "enable_seqscan", "jit"), "off")
 _PLANNING = {"plan_cache_mode": "force_custom_plan", **_BY_INDEX}
-"""How the engine's own statements are planned. A claim's best plan depends on its limit, so plans are made for the values at
-hand; and statistics are always behind a queue (they saw none in the state that now has them all), so that the planner would
+"""How the engine's own statements are planned. A settlement's best plan depends on how many it settles, so plans are made for the
+values at hand; and statistics are always behind a queue (they saw none in the state that now has them all), so that the planner would
 rather sort all that is due, or read a whole table for a batch of ids, than follow the index. What has to be is still done; before
 PostgreSQL 18 it then looks so dear that the statement would be compiled for longer than it runs (``jit``)."""
 _CLAIMING = {**_PLANNING, "plan_cache_mode": "force_generic_plan"}
