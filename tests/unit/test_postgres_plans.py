@@ -130,14 +130,19 @@ async def test_backlog_reads_the_claims_index(store: PostgresStore, once: bool) 
         assert all(u.startswith(f"{name}_claim_") for u in scans(plan, name)), scans(plan, name)
 
 
-async def test_a_settle_finds_its_rows_by_id(store: PostgresStore) -> None:
+@pytest.mark.parametrize("alike", [True, False], ids=["one fence for all", "a fence each"])
+async def test_a_settle_finds_its_rows_by_id(store: PostgresStore, alike: bool) -> None:
     leases = await store.claim(ask(OWN, limit=500))
-    rows = [settle.Row(n, Settlement(x.ref, "done", ("working",), x.fence, who="w")) for n, x in enumerate(leases)]
+    fences = [x.fence if alike else n for n, x in enumerate(leases)]
+    rows = [
+        settle.Row(n, Settlement(x.ref, "done", ("working",), fence, who="w"))
+        for n, (x, fence) in enumerate(zip(leases, fences, strict=True))
+    ]
     seen: list[set[str]] = []
 
     async def explain(text: str, *values: Any) -> list[Any]:
         seen.append(scans(await nodes(store, text, values), "own"))
-        return []
+        return [(0, None)]
 
     for key, group in settle.grouped(rows).items():
         await settle.move(explain, store._table, key, group, store._offset, notify=False)

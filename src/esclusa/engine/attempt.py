@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from esclusa.model.budget import Budget, BudgetEmpty, Denied
 from esclusa.model.errors import EsclusaError
 from esclusa.model.settlement import Leased, Renewal
-from esclusa.model.stage import Stage
 from esclusa.ports.artifacts import Artifacts
 
 if TYPE_CHECKING:
-    from esclusa.engine.engine import Engine
     from esclusa.engine.records import Records
-    from esclusa.engine.runs import RunContext
+    from esclusa.engine.stage_runner import StageRunner
 
 
 T = TypeVar("T")
@@ -34,13 +32,14 @@ class Attempt:
 
     __slots__ = ("_engine", "_leases", "_spent", "_spent_at", "lost", "number", "run", "stage")
 
-    def __init__(self, engine: Engine, stage: Stage, leases: list[Leased], run: RunContext, spent_at: datetime | None = None) -> None:
-        self._engine = engine
+    def __init__(self, runner: StageRunner, leases: list[Leased], spent_at: datetime | None = None) -> None:
+        stage = runner.stage
+        self._engine = runner.engine
         self._leases = leases
         self._spent = stage.cost * len(leases) if stage.budget is not None else 0
         self._spent_at = {stage.budget.name: spent_at} if stage.budget is not None else {}
         self.stage = stage
-        self.run = run
+        self.run = runner.run
         self.number = leases[0].attempt
         self.lost = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -42,7 +42,7 @@ class Settler:
         self._store = store
         self._telemetry = telemetry
         self._batch = batch
-        self._queue: deque[_Entry] = deque()
+        self._queue: list[_Entry] = []
         self._some = asyncio.Event()
         self._added = 0
         self._written = 0
@@ -118,7 +118,8 @@ class Settler:
 
     async def _write(self) -> None:
         """The next batch; nothing of it is kept here while the settler waits for more."""
-        batch = self._in_hand = [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
+        batch = self._in_hand = self._queue[: self._batch]
+        del self._queue[: self._batch]
         verdicts = await self._verdicts([settlement for settlement, _, _ in batch])
         self._in_hand = []
         self._tell(batch, verdicts)
@@ -133,12 +134,12 @@ class Settler:
 
     @staticmethod
     def _tell(batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
-        told: dict[Receiver, list[tuple[Any, Settlement, Verdict]]] = {}
+        told: defaultdict[Receiver | None, list[tuple[Any, Settlement, Verdict]]] = defaultdict(list)
         for (settlement, receiver, token), verdict in zip(batch, verdicts, strict=True):
-            if receiver is not None:
-                told.setdefault(receiver, []).append((token, settlement, verdict))
+            told[receiver].append((token, settlement, verdict))
         for receiver, theirs in told.items():
-            receiver.written(theirs)
+            if receiver is not None:
+                receiver.written(theirs)
 
     async def _verdicts(self, settlements: list[Settlement]) -> list[Verdict]:
         """Write them, however long the store is away. If the batch as a whole cannot be written, find the ones

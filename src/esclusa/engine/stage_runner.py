@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from esclusa.engine.engine import Engine
     from esclusa.engine.runs import RunContext
 
+_OUTCOMES = (To, Retry, Wait)
+
+_CAUGHT = (asyncio.CancelledError, Exception, SystemExit, KeyboardInterrupt, BaseExceptionGroup)
+"""What a handler may raise without the worker's end."""
+
 _BY_RESULT = frozenset({"retried", "waited", "lost"})
 """Results that a run counts by their own name; the others it counts by the state that the record went to."""
 
@@ -53,7 +58,6 @@ class StageRunner:
         self._waiting: deque[Holding] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._rousing = False
-        self._turns = 0
         self._handlers: set[asyncio.Task[None]] = set()
         self._inflight = 0
         self._settling = 0
@@ -213,7 +217,7 @@ class StageRunner:
         """One handler's loop: take what waits, handle it, again."""
         me = asyncio.current_task()
         assert me is not None
-        waiting, size, stopping, run = self._waiting, self._size, self._stopping, self.run
+        waiting, stopping, run, turns = self._waiting, self._stopping, self.run, 0
         self._rousing = False
         while True:
             if not waiting:
@@ -224,15 +228,15 @@ class StageRunner:
             if stopping.is_set() or run.halted:
                 self._give_back()
                 continue
-            batch = [waiting.popleft()]
-            while len(batch) < size and waiting:
-                batch.append(waiting.popleft())
-            self._rouse()
-            batch = [h for h in batch if not (h.lost and self._dropped(h))]
-            if batch:
-                await self._handle(batch, me)
-            self._turns += 1
-            if self._turns % 32 == 0:  # handlers that never wait must not hold up claims, settlements and heartbeats
+            if self.stage.batch is None:
+                first = waiting.popleft()
+                if waiting:
+                    self._rouse()
+                await self._handle(first, me)
+            else:
+                await self._handle_batch(me)
+            turns += 1
+            if turns % 32 == 0:  # handlers that never wait must not hold up claims, settlements and heartbeats
                 await asyncio.sleep(0)
 
     async def _rest(self) -> None:
@@ -257,34 +261,62 @@ class StageRunner:
             if not self._dropped(holding):
                 self._end(holding, GivenBack(f"given back: {reason}"))
 
-    async def _handle(self, batch: list[Holding], me: asyncio.Task[None]) -> None:
-        stage, first = self.stage, batch[0]
-        one = stage.batch is None
-        attempt = Attempt(self.engine, stage, [first.lease] if one else [h.lease for h in batch], self.run, first.spent_at)
+    async def _handle(self, holding: Holding, me: asyncio.Task[None]) -> None:
+        if holding.lost and self._dropped(holding):
+            return
+        lease = holding.lease
+        attempt = Attempt(self, [lease], holding.spent_at)
+        holding.task, holding.attempt = me, attempt
+        ending: Ending
+        start, cancels = time.monotonic(), me.cancelling()
+        try:
+            answer = await (self.stage.handler(lease.record, attempt) if self._plain else self._bounded(lease.record, attempt))
+            ending = _ending(answer, self.stage)
+        except _CAUGHT as error:
+            ending = self._caught(error, [holding], me, cancels)
+        holding.task, holding.took = None, self._handled(start)
+        if not (holding.lost and self._dropped(holding)):
+            self._end(holding, ending)
+
+    async def _handle_batch(self, me: asyncio.Task[None]) -> None:
+        """As ``_handle``, for a handler that takes several at once."""
+        waiting = self._waiting
+        taken = [waiting.popleft() for _ in range(min(self._size, len(waiting)))]
+        self._rouse()
+        batch = [holding for holding in taken if not self._dropped(holding)]
+        if not batch:
+            return
+        attempt = Attempt(self, [holding.lease for holding in batch], batch[0].spent_at)
         for holding in batch:
             holding.task, holding.attempt = me, attempt
-        argument: Any = first.lease.record if one else [h.lease.record for h in batch]
+        records = [holding.lease.record for holding in batch]
         endings: list[Ending]
         start, cancels = time.monotonic(), me.cancelling()
         try:
-            answer = await (stage.handler(argument, attempt) if self._plain else self._bounded(argument, attempt))
-            endings = [_ending(answer, stage)] if one else self._endings(answer, len(batch))
-        except asyncio.CancelledError as error:
-            if me.cancelling() == cancels:  # nobody cancelled us: something that the handler waited for was
-                endings = [_raised(error)] * len(batch)
-            elif self._absorb(batch, me):
-                reason = "the worker stopped" if self._stopping.is_set() else "another record of its batch was lost"
-                endings = [GivenBack(f"given back: {reason}") for _ in batch]
-            else:
-                raise
-        except (Exception, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:  # noqa: BLE001 - an exception is a Retry
-            endings = [_raised(error)] * len(batch)
-        took = time.monotonic() - start
-        self._took = 0.9 * self._took + 0.1 * took if self._took else max(took, 1e-6)
+            answers = await (self.stage.handler(records, attempt) if self._plain else self._bounded(records, attempt))
+            endings = self._endings(answers, len(batch))
+        except _CAUGHT as error:
+            endings = [self._caught(error, batch, me, cancels)] * len(batch)
+        took = self._handled(start)
         for holding, ending in zip(batch, endings, strict=True):
             holding.task, holding.took = None, took
-            if not (holding.lost and self._dropped(holding)):
+            if not self._dropped(holding):
                 self._end(holding, ending)
+
+    def _handled(self, start: float) -> float:
+        """A call is over: the seconds that it took."""
+        took = time.monotonic() - start
+        self._took = 0.9 * self._took + 0.1 * took if self._took else max(took, 1e-6)
+        return took
+
+    def _caught(self, error: BaseException, batch: list[Holding], me: asyncio.Task[None], cancels: int) -> Ending:
+        """How a handler ended that raised. Raises it again if this loop is what was cancelled."""
+        if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:  # or something that the handler waited for was
+            return _raised(error)
+        if not (self._stopping.is_set() or any(holding.lost for holding in batch)):
+            raise error
+        me.uncancel()  # the cancel meant this work alone: a lost lease, an abort
+        return GivenBack(f"given back: {'the worker stopped' if self._stopping.is_set() else 'another record of its batch was lost'}")
 
     async def _bounded(self, argument: Any, attempt: Attempt) -> Any:
         """Call the handler in a thread if it is a plain function, and within the stage's time."""
@@ -293,13 +325,6 @@ class StageRunner:
                 return await self.stage.handler(argument, attempt)
             answer = await self._threads.call(partial(self.stage.handler, argument, attempt))
             return await answer if inspect.isawaitable(answer) else answer  # a plain function around a coroutine
-
-    def _absorb(self, batch: list[Holding], me: asyncio.Task[None]) -> bool:
-        """A cancel that means this work alone (a lost lease, an abort), not the whole loop."""
-        if not (self._stopping.is_set() or any(h.lost for h in batch)):
-            return False
-        me.uncancel()
-        return True
 
     def _endings(self, answers: Any, count: int) -> list[Ending]:
         if not isinstance(answers, list | tuple) or len(answers) != count:
@@ -415,6 +440,6 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _ending(answer: Any, stage: Stage) -> Ending:
-    if isinstance(answer, To | Retry | Wait):
+    if isinstance(answer, _OUTCOMES):
         return answer
     raise TypeError(f"stage {stage.name}: its handler must answer To, Retry or Wait, not {type(answer).__name__}")

@@ -36,7 +36,9 @@ def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> li
 def _named(part: object) -> str:
     if part is None:
         return "~"
-    text = part if type(part) is str else str(part) if type(part) is int else _plain(part)
+    if type(part) is int:
+        return str(part)
+    text = part if type(part) is str else _plain(part)
     return text if _SAFE(text) else _quoted(text)
 
 

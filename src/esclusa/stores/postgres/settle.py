@@ -73,7 +73,7 @@ def grouped(rows: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
 
 
 async def move(fetch: Fetch, tables: Tables, key: tuple[Any, ...], rows: list[Row], offset: timedelta, notify: bool) -> set[int]:
-    """Run one group; the numbers of the rows that moved."""
+    """Run one group; the numbers of the rows that moved. Which they are is told only if not all did."""
     _, fenced, names, shape = key
     table = tables(rows[0].settlement.ref.kind)
     rows = [row for row in rows if table.possible(row.settlement.ref.id)]
@@ -84,8 +84,8 @@ async def move(fetch: Fetch, tables: Tables, key: tuple[Any, ...], rows: list[Ro
     statement = table.statement(
         ("move", fenced, names, shape, notify, one), lambda: _statement(table, tables, fenced, names, rows[0].guard, notify, params)
     )
-    found = await fetch(statement, offset, *(param.values[0] if param.alone else param.values for param in params))
-    return {record[0] for record in found}
+    [answer] = await fetch(statement, offset, *(param.values[0] if param.alone else param.values for param in params))
+    return {row.number for row in (rows if answer[0] == len(rows) else [rows[n - 1] for n in answer[1] or ()])}
 
 
 @value
@@ -105,11 +105,8 @@ def _param(label: str, type: str, values: list[Any], shared: bool = True) -> Par
 def _params(table: Table, tables: Tables, fenced: bool, names: Sequence[str], rows: list[Row]) -> list[Param]:
     each = [row.settlement for row in rows]
     params = [
-        _param("n", "bigint", [row.number for row in rows], shared=False),
         _param("id", "text", [s.ref.id for s in each], shared=False),
-        _param("match", "bigint", [s.fence for s in each], shared=False)
-        if fenced
-        else _param("match", "text", [",".join(s.frm) for s in each], shared=False),
+        _param("match", "bigint", [s.fence for s in each]) if fenced else _param("match", "text", [",".join(s.frm) for s in each]),
         _param("target", "text", [s.to for s in each]),
         _param("attempts", "bigint", [s.attempts for s in each]),
         _param("until", "timestamptz", [s.until for s in each]),
@@ -150,9 +147,9 @@ def _statement(
     stamp = ONCE if fenced else STAMP
     sets = ", ".join(f"{column} = {source}" for column, source in _sets(table, fenced, names, refer, stamp).items())
     if fenced:
-        match = f"{c['fence'].expr()} = u.match AND {HELD.format(leased_by=c['leased_by'].ident)}"
+        match = f"{c['fence'].expr()} = {refer['match']} AND {HELD.format(leased_by=c['leased_by'].ident)}"
     else:
-        match = f"{table.status.read()} = ANY(string_to_array(u.match, ','))"
+        match = f"{table.status.read()} = ANY(string_to_array({refer['match']}, ','))"
     if guard is not None:
         match += f" AND NOT {exists(tables(guard.kind), guard)}"
     noted = kept = ""
@@ -163,18 +160,18 @@ def _statement(
             INSERT INTO esclusa_history (table_name, record_id, from_state, to_state, at, who, run, attempt, reason, error)
             SELECT {literal(table.name)}, id, was, target, at, who, run, attempt, reason, error FROM moved
         )"""
-    told = f", (SELECT pg_notify('{CHANNEL}', {literal(table.name)}))" if notify else ""
+    told = f", CASE WHEN count(*) > 0 THEN (SELECT pg_notify('{CHANNEL}', {literal(table.name)})) END" if notify else ""
     id = table.id.write("u.id")
     # The row as it was, for the history: answered by the update itself, or else the record is joined once more.
     before = "" if table.returns_old else f" JOIN {table.ident} o ON o.{key} = {id}"
     return f"""WITH moved AS (
         UPDATE {table.ident} t SET {sets}
-        FROM unnest({", ".join(arrays)}) AS u({", ".join(labels)}){before}
-        WHERE t.{key} = {id if table.returns_old else f"o.{key}"} AND t.{key} = ANY({id_array(table, "$3::text[]")}) AND {match}
+        FROM unnest({", ".join(arrays)}) WITH ORDINALITY AS u({", ".join(labels)}, n){before}
+        WHERE t.{key} = {id if table.returns_old else f"o.{key}"} AND t.{key} = ANY({id_array(table, "$2::text[]")}) AND {match}
         RETURNING {"WITH (OLD AS o) " if table.returns_old else ""}
             u.n AS n, u.id AS id, {table.status.read("o")} AS was, {c["updated_at"].read()} AS at{kept}
     ){noted}
-    SELECT n{told} FROM moved"""
+    SELECT count(*), CASE WHEN count(*) < cardinality($2::text[]) THEN (SELECT array_agg(n) FROM moved) END{told} FROM moved"""
 
 
 def _sets(table: Table, fenced: bool, names: Sequence[str], refer: dict[str, str], stamp: str) -> dict[str, str]:
