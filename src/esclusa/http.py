@@ -39,6 +39,7 @@ _PATIENCE = 1.0  # seconds for the words of an error whose number is known
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]*\Z")
 _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9])[0-9a-fx.]*\Z", re.IGNORECASE)
+_ASKED = {"Accept": "image/*,video/*;q=0.9,*/*;q=0.1", "Accept-Encoding": "identity", "User-Agent": "esclusa"}
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _WHOLE = frozenset({200, 201, 202, 203, 204})
 
@@ -63,7 +64,7 @@ class BadAnswer(EsclusaError):
 
 @asynccontextmanager
 async def session(
-    *, total: float = 60.0, connect: float = 10.0, connections: int = 100, **options: Any
+    *, total: float | None = 60.0, connect: float | None = 10.0, connections: int = 100, **options: Any
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """An aiohttp session that ignores the environment's proxies and keeps to its time limits."""
     import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
@@ -128,7 +129,8 @@ async def guarded(allowed: Allowed, *, connections: int = 100, **connector: Any)
         return socket.socket(family, kind, proto)
 
     tcp = aiohttp.TCPConnector(limit=connections, socket_factory=made, **connector)
-    async with session(connector=tcp, cookie_jar=aiohttp.DummyCookieJar()) as opened:
+    unlimited: dict[str, Any] = {"total": None, "connect": None}  # the caller's limit is over all of it
+    async with session(connector=tcp, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, headers=_ASKED, **unlimited) as opened:
         yield Guard(opened, allowed)
 
 
@@ -196,11 +198,8 @@ async def _follow(guard: Guard, url: str, spool: _Spool, limit: int, look: Calla
 
 async def _ask(guard: Guard, target: Any, spool: _Spool, limit: int, look: Callable[[bytes], None] | None) -> str | None:
     """Fetch the body, or return where the answer sends us."""
-    import aiohttp  # noqa: PLC0415 - loaded by the caller already
 
-    headers = {"Accept": "image/*,video/*;q=0.9,*/*;q=0.1", "Accept-Encoding": "identity", "User-Agent": "esclusa"}
-    unlimited = aiohttp.ClientTimeout(total=None, connect=None)  # the caller's limit is over all of it
-    async with guard.session.get(target, allow_redirects=False, auto_decompress=False, headers=headers, timeout=unlimited) as answer:
+    async with guard.session.get(target, allow_redirects=False) as answer:
         if answer.status in _MOVED:
             where = answer.headers.get("Location")
             if not where:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import field
 from functools import cache, partial
-from itertools import cycle
+from itertools import count, cycle
 
 from esclusa.model.errors import ArtifactError, ArtifactExists
 from esclusa.model.value import value
@@ -20,6 +20,10 @@ _LOST = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 """What a sync may say of names that did not come to the disk. Other faults: this file system cannot sync folders, and need not."""
 
 _MOST_KNOWN = 10_000
+
+_MADE = uuid.uuid4().hex
+_numbers = count()
+"""Hidden names: no two of this process are alike, nor those of two processes, wherever they run; a fork has another number."""
 
 FOLDERS = 8
 """Folders in which drafts are written in turn. A file system keeps the files of a folder close together, and those who write there at
@@ -52,7 +56,7 @@ class Draft:
         self.content = b""
 
     def _begin(self, making: str) -> None:
-        hidden = f"{making}/{uuid.uuid4().hex}"
+        hidden = f"{making}/{os.getpid()}-{_MADE}-{next(_numbers)}"
         try:
             self._file = os.open(hidden, _NEW, 0o666)
         except FileNotFoundError:

@@ -27,8 +27,8 @@ T = TypeVar("T")
 _BLOCK = 1 << 20
 _STALE_SECONDS = 86_400
 _THREADS = 16
-_BATCHES = 3
-"""Batches of objects that are made at once: while one waits for the disk, others are written."""
+_BATCHES = 2
+"""Batches of objects that are made at once: while one waits for the disk, another is written."""
 
 _BATCH = 64
 """Objects in a batch, each with an open file."""
