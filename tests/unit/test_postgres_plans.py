@@ -131,22 +131,23 @@ async def test_backlog_reads_the_claims_index(store: PostgresStore, once: bool) 
 
 
 @pytest.mark.parametrize("alike", [True, False], ids=["one fence for all", "a fence each"])
-async def test_a_settle_finds_its_rows_by_id(store: PostgresStore, alike: bool) -> None:
+async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(store: PostgresStore, alike: bool) -> None:
     leases = await store.claim(ask(OWN, limit=500))
-    fences = [x.fence if alike else n for n, x in enumerate(leases)]
-    rows = [
-        settle.Row(n, Settlement(x.ref, "done", ("working",), fence, who="w"))
-        for n, (x, fence) in enumerate(zip(leases, fences, strict=True))
-    ]
+    rows = [settle.Row(n, Settlement(x.ref, "done", ("working",), x.fence if alike else n, who="w")) for n, x in enumerate(leases)]
     seen: list[set[str]] = []
+    looped: list[dict[str, Any]] = []
 
     async def explain(text: str, *values: Any) -> list[Any]:
-        seen.append(scans(await nodes(store, text, values), "own"))
+        plan = await nodes(store, text, values)
+        seen.append(scans(plan, "own"))
+        inner = [node["Plans"][1] for node in plan if node["Node Type"] == "Nested Loop"]
+        looped.extend(node for node in inner if node["Node Type"] == "Function Scan")  # all that is settled, again for each record
         return [(0, None)]
 
     for key, group in settle.grouped(rows).items():
         await settle.move(explain, store._table, key, group, store._offset, notify=False)
     assert seen == [{"own_pkey"}]
+    assert looped == []
 
 
 async def test_counts_and_lists_by_state_read_the_state_index(store: PostgresStore) -> None:

@@ -104,9 +104,11 @@ def _param(label: str, type: str, values: list[Any], shared: bool = True) -> Par
 
 def _params(table: Table, tables: Tables, fenced: bool, names: Sequence[str], rows: list[Row]) -> list[Param]:
     each = [row.settlement for row in rows]
+    match = [s.fence if fenced else ",".join(s.frm) for s in each]
     params = [
         _param("id", "text", [s.ref.id for s in each], shared=False),
-        _param("match", "bigint", [s.fence for s in each]) if fenced else _param("match", "text", [",".join(s.frm) for s in each]),
+        # Never one for all, as fences often are: the planner would guess how many records have it, and go through u for each of them.
+        _param("match", "bigint" if fenced else "text", match, shared=False),
         _param("target", "text", [s.to for s in each]),
         _param("attempts", "bigint", [s.attempts for s in each]),
         _param("until", "timestamptz", [s.until for s in each]),
