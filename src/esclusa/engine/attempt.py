@@ -40,7 +40,7 @@ class Attempt:
         self._spent_at = {stage.budget.name: spent_at} if stage.budget is not None else {}
         self.stage = stage
         self.run = runner.run
-        self.number = leases[0].attempt
+        self.number = leases[0].record.attempts
         self.lost = False
 
     @property

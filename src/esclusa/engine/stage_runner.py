@@ -174,7 +174,7 @@ class StageRunner:
             lease = holding.lease
             if lease.fault is not None:
                 self._end(holding, Raised(Failure(lease.fault, type="invalid_record")))
-            elif tries is not None and lease.attempt > tries:
+            elif tries is not None and lease.record.attempts > tries:
                 self._end(holding, OverLimit())
             else:
                 self._waiting.append(holding)

@@ -133,7 +133,8 @@ def _params(table: Table, tables: Tables, fenced: bool, names: Sequence[str], ro
     return params
 
 
-_NOTED = ("target", "error", "who", "run", "attempt", "reason")
+_NOTED = {"to_state": "target", "error": "error", "who": "who", "run": "run", "attempt": "attempt", "reason": "reason"}
+"""Columns of the history, and what is noted there."""
 
 
 def _statement(
@@ -156,11 +157,12 @@ def _statement(
         match += f" AND NOT {exists(tables(guard.kind), guard)}"
     noted = kept = ""
     if table.kind.history:
-        kept = "".join(f", {refer[name]} AS {name}" for name in _NOTED)
+        kept = "".join(f", u.{label}" for label in _NOTED.values() if label in labels)
+        values = ", ".join(label if label in labels else refer[label] for label in _NOTED.values())
         noted = f""",
         noted AS (
-            INSERT INTO esclusa_history (table_name, record_id, from_state, to_state, at, who, run, attempt, reason, error)
-            SELECT {literal(table.name)}, id, was, target, at, who, run, attempt, reason, error FROM moved
+            INSERT INTO esclusa_history (table_name, record_id, from_state, at, {", ".join(_NOTED)})
+            SELECT {literal(table.name)}, id, was, at, {values} FROM moved
         )"""
     told = f", CASE WHEN count(*) > 0 THEN (SELECT pg_notify('{CHANNEL}', {literal(table.name)})) END" if notify else ""
     id = table.id.write("u.id")

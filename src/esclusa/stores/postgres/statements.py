@@ -228,6 +228,7 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
     if "leased_at" in table.extras:
         leased_at = table.extras["leased_at"]
         sets.append(f"{leased_at.ident} = {moment(leased_at, ONCE)}")
+    answer = {name: f"c{n}" for n, name in enumerate(c)}
     noted = ""
     if table.kind.history:
         hold = "was" if ask.hold is None else literal(ask.hold)
@@ -236,25 +237,27 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
         noted = f""",
         noted AS (
             INSERT INTO esclusa_history (table_name, record_id, from_state, to_state, at, who, run, attempt, reason)
-            SELECT {literal(table.name)}, c0, was, {hold}, c_at, $2::text, {run}, c_attempts, 'lease of ' || holder || ' ran out'
+            SELECT {literal(table.name)}, {answer["id"]}, was, {hold}, {answer["updated_at"]}, $2::text, {run}, {answer["attempts"]},
+                'lease of ' || holder || ' ran out'
             FROM taken WHERE {changed}
         )"""
-    reads = ", ".join(f"{column.read()} AS c{n}" for n, column in enumerate(c.values()))
-    answers = ", ".join(f"c{n}" for n in range(len(c)))
+    reads = ", ".join(f"{column.read()} AS {answer[name]}" for name, column in c.items())
     sorted_by = ", ".join(f"p.o{n}" for n in range(len(order)))
-    part = " AND t.tableoid = p.part" if table.kind.attached else ""  # the parts of a table each have places of their own
+    part, same_part = ", t.tableoid AS part", " AND t.tableoid = p.part"  # the parts of a table each have places of their own
+    if not table.kind.attached:
+        part = same_part = ""
     return (
         f"""WITH picked AS MATERIALIZED (
-            SELECT t.ctid AS place, t.tableoid AS part, t.{table.id.ident} AS id, {table.status.read()} AS was,
+            SELECT t.ctid AS place{part}, t.{table.id.ident} AS id, {table.status.read()} AS was,
                 t.{c["leased_by"].ident} AS holder, {", ".join(keys)}
             FROM {table.ident} t WHERE {" AND ".join(conditions)}
             ORDER BY {order_by(table, order)} LIMIT $4::bigint FOR UPDATE SKIP LOCKED
         ),
         taken AS (
-            UPDATE {table.ident} t SET {", ".join(sets)} FROM picked p WHERE t.ctid = p.place{part}
-            RETURNING {c["updated_at"].read()} AS c_at, {c["attempts"].expr()} AS c_attempts, {reads}, p.was, p.holder, p.id, {sorted_by}
+            UPDATE {table.ident} t SET {", ".join(sets)} FROM picked p WHERE t.ctid = p.place{same_part}
+            RETURNING {reads}, p.was, p.holder, p.id, {sorted_by}
         ){noted}
-        SELECT {answers}, was FROM taken ORDER BY {", ".join(directions)}, id""",
+        SELECT {", ".join(answer.values())}, was FROM taken ORDER BY {", ".join(directions)}, id""",
         binder.values,
     )
 
