@@ -47,8 +47,8 @@ class Options:
     lease: float = 60.0
     poll: float = 1.0
     grace: float = 20.0
-    prefetch: int = 2000
-    settle_batch: int = 1000
+    prefetch: int = 4000
+    settle_batch: int = 2000
 
     @property
     def lease_time(self) -> timedelta:

@@ -236,7 +236,7 @@ class StageRunner:
             else:
                 await self._handle_batch(me)
             turns += 1
-            if turns % 32 == 0:  # handlers that never wait must not hold up claims, settlements and heartbeats
+            if turns % 64 == 0:  # handlers that never wait must not hold up claims, settlements and heartbeats
                 await asyncio.sleep(0)
 
     async def _rest(self) -> None:
