@@ -311,7 +311,7 @@ class StageRunner:
 
     def _caught(self, error: BaseException, batch: list[Holding], me: asyncio.Task[None], cancels: int) -> Ending:
         """How a handler ended that raised. Raises it again if this loop is what was cancelled."""
-        if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:  # or something that the handler waited for was
+        if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:  # nobody cancelled us, but what it waited for
             return _raised(error)
         if not (self._stopping.is_set() or any(holding.lost for holding in batch)):
             raise error
