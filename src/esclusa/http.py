@@ -198,7 +198,6 @@ async def _follow(guard: Guard, url: str, spool: _Spool, limit: int, look: Calla
 
 async def _ask(guard: Guard, target: Any, spool: _Spool, limit: int, look: Callable[[bytes], None] | None) -> str | None:
     """Fetch the body, or return where the answer sends us."""
-
     async with guard.session.get(target, allow_redirects=False) as answer:
         if answer.status in _MOVED:
             where = answer.headers.get("Location")
