@@ -63,7 +63,7 @@ async def test_killed_at_every_point(trial: Any, bare_place: Any, tmp_path: Path
             more = {"KILL_AT": point, "ESCLUSA_LEASE_SECONDS": "1", "REPLIES_CHECK_CONCURRENCY": "2", "ESCLUSA_CLOCK_OFFSET_SECONDS": shift}
             worker = start([str(WORKER), f"replies.{cycle}"], environ(bare_place.url, tmp_path, trial.sim.url, **more))
             assert await ended(worker) == -signal.SIGKILL, point
-        await trial.later(2)  # the dead ones' leases are over
+            await trial.later(2)  # the dead one's leases are over, however fast the next one starts
         await (trial.submit() if cycle == "process-posts" else trial.check())
     for post_id in ids:
         jobs = [job async for job in trial.records.each(Job, {"post_id": post_id})]
