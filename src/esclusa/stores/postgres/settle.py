@@ -150,9 +150,9 @@ def _statement(
     stamp = ONCE if fenced else STAMP
     sets = ", ".join(f"{column} = {source}" for column, source in _sets(table, fenced, names, refer, stamp).items())
     if fenced:
-        match = f"{c['fence'].expr()} = {refer['match']} AND {HELD.format(leased_by=c['leased_by'].ident)}"
+        match = f"{c['fence'].expr()} = u.match AND {HELD.format(leased_by=c['leased_by'].ident)}"
     else:
-        match = f"{table.status.read()} = ANY(string_to_array({refer['match']}, ','))"
+        match = f"{table.status.read()} = ANY(string_to_array(u.match, ','))"
     if guard is not None:
         match += f" AND NOT {exists(tables(guard.kind), guard)}"
     noted = kept = ""

@@ -243,9 +243,8 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
         )"""
     reads = ", ".join(f"{column.read()} AS {answer[name]}" for name, column in c.items())
     sorted_by = ", ".join(f"p.o{n}" for n in range(len(order)))
-    part, same_part = ", t.tableoid AS part", " AND t.tableoid = p.part"  # the parts of a table each have places of their own
-    if not table.kind.attached:
-        part = same_part = ""
+    # The parts of a table each have places of their own.
+    part, same_part = (", t.tableoid AS part", " AND t.tableoid = p.part") if table.kind.attached else ("", "")
     return (
         f"""WITH picked AS MATERIALIZED (
             SELECT t.ctid AS place{part}, t.{table.id.ident} AS id, {table.status.read()} AS was,
