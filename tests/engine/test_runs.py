@@ -331,6 +331,34 @@ async def test_halting_a_run_gives_back_what_was_not_begun(new_engine: Any) -> N
     assert len(touched) == 1
 
 
+async def test_settlements_of_a_crowd_are_gathered_and_nobody_waits_for_more_who_need_not(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esclusa.engine.settler._GATHER", 3600)  # only who hurries the settler ends this test
+    batches: list[int] = []
+
+    async def work(item: Item, at: Any) -> To:
+        await asyncio.sleep(0.001 * (int(item.name[1:]) % 7))
+        if item.name == "i0199":
+            await at.caught_up()
+        return To("done")
+
+    engine = await new_engine(pipeline(work, concurrency=32))
+    await engine.records.insert(items(400))
+    settle = engine.store.settle
+
+    async def counted(settlements: Any) -> Any:
+        batches.append(len(settlements))
+        return await settle(settlements)
+
+    monkeypatch.setattr(engine.store, "settle", counted)
+    run = await engine.run_cycle("try.work")
+    assert run.counters["done"] == 400
+    gathered = [size for size in batches if size >= 8]
+    # the first crowd, what had gathered when one asked, and then once the handlers are done; the store may part the last
+    assert len(gathered) <= 6, batches
+
+
 async def test_where_limit_and_eager(new_engine: Any) -> None:
     async def work(item: Item, at: Any) -> Any:
         return Wait(3600, "later") if item.name == "i0000" else To("done")

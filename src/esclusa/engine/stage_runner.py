@@ -186,11 +186,17 @@ class StageRunner:
         """Nothing is due. A run is over once its handlers are done; a server waits to be woken, or polls."""
         if not self.forever:
             while self._inflight and not self._stopping.is_set():
-                self._freed.clear()
-                await self._freed.wait()
+                await self._progress()
             return False
         await self._sleep(self.engine.options.poll)
         return True
+
+    async def _progress(self) -> None:
+        """Wait until something ended: nothing more comes, so the last ones need not wait for company."""
+        self._freed.clear()
+        if self._settling == self._inflight:
+            self.engine.settler.hurry()
+        await self._freed.wait()
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -410,8 +416,7 @@ class StageRunner:
         if self._over(None):
             self._give_back()
         while self._inflight:
-            self._freed.clear()
-            await self._freed.wait()
+            await self._progress()
         for task in self._handlers:
             task.cancel()
         await asyncio.gather(*self._handlers, return_exceptions=True)
