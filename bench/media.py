@@ -1,6 +1,8 @@
 """2,000 files of 100 KB from a local server, 32 at a time: the whole pipeline beside a bare aiohttp loop that writes the same files.
 
-Ours runs as ``esclusa run`` does, on uvloop; the bare loop as a script would, and once more on uvloop."""
+Like beside like: a loop that leaves its files to the system, beside the pipeline with ``ESCLUSA_ARTIFACTS_DURABLE=no``, which does so too;
+one that waits until the disk has each file, beside the pipeline as it is shipped. Ours runs on uvloop, as ``esclusa run`` does, a bare loop
+as a script would; and once more on uvloop, for comparison."""
 
 from __future__ import annotations
 
@@ -30,35 +32,45 @@ AT_ONCE = 32
 async def media(driver: Driver, report: Report, scale: Scale) -> None:
     """Download: 100 KB files, 32 at a time, each row claimed, judged, kept and settled, beside a bare aiohttp loop."""
     count = scale.of(2000)
-    got: dict[str, list[float]] = {"SQLite": [], "PostgreSQL": []}
-    beside: dict[str, list[float]] = {"SQLite": [], "PostgreSQL": []}
-    others: dict[str, list[float]] = {"the same on uvloop": [], "the same, each file synced as ours": []}
+    ours: dict[tuple[str, bool], list[float]] = {(store, durable): [] for store in ("SQLite", "PostgreSQL") for durable in (False, True)}
+    bare: dict[tuple[str, bool], list[float]] = {side: [] for side in ours}
+    others: dict[str, list[float]] = {_UVLOOP: [], _UNSYNCED: []}
     with Played("media_cdn") as cdn:
         urls = [f"{cdn.url}/m/jpg/{SIZE}/{n}" for n in range(count)]
         for turn in range(scale.rounds):
             # Nothing is deleted before the end: a file system may look long for room where much was just deleted.
             folder = Path(tempfile.mkdtemp(prefix="esclusa-media-", dir=driver.folder))
-            stores = {"SQLite": f"sqlite:////{folder}/media.db", "PostgreSQL": driver.server.create_database(f"media_{turn}")}
-            before = await asyncio.to_thread(asyncio.run, _bare(urls, folder / "bare"))
-            for name, store in stores.items():
-                ours = await asyncio.to_thread(run_fast, _ours(urls, store, folder / name))
-                after = await asyncio.to_thread(asyncio.run, _bare(urls, folder / f"bare after {name}"))
-                got[name].append(count / ours)
-                beside[name].append(2 * count / (before + after))  # what the machine gave just before and just after
-                before = after
-                say(f"media {turn + 1}/{scale.rounds}  {name}: {got[name][-1]:,.0f}/s beside {beside[name][-1]:,.0f}/s")
-            took = [
-                await asyncio.to_thread(uvloop.run, _bare(urls, folder / "uvloop")),
-                await asyncio.to_thread(asyncio.run, _bare(urls, folder / "synced", _synced)),
-            ]
-            for (what, rate), seconds in zip(others.items(), took, strict=True):
-                rate.append(count / seconds)
-                say(f"media {turn + 1}/{scale.rounds}  bare loop, {what}: {rate[-1]:,.0f}/s")
-    for name, ours_ in got.items():
-        what = f"media: 100 KB files, 32 at once, {name}"
-        report.rows.append(rates(what, ours_, "bare aiohttp loop to disk", beside[name], 0.8))
-        for (other, theirs), goal in zip(others.items(), (0.8, None), strict=True):
-            report.rows.append(rates(what, ours_, other, theirs, goal))
+            for durable, write in ((False, Path.write_bytes), (True, _synced)):
+                before = await asyncio.to_thread(asyncio.run, _bare(urls, folder / f"bare {durable}", write))
+                if not durable:
+                    others[_UNSYNCED].append(count / before)
+                for name in ("SQLite", "PostgreSQL"):
+                    side, place = (name, durable), folder / f"{name} {durable}"
+                    store = (
+                        f"sqlite:////{place}.db" if name == "SQLite" else driver.server.create_database(f"media_{turn}_{durable}".lower())
+                    )
+                    took = await asyncio.to_thread(run_fast, _ours(urls, store, place, durable))
+                    after = await asyncio.to_thread(asyncio.run, _bare(urls, folder / f"bare {durable} after {name}", write))
+                    ours[side].append(count / took)
+                    bare[side].append(2 * count / (before + after))  # what the machine gave just before and just after
+                    before = after
+                    say(f"media {turn + 1}/{scale.rounds}  {_said(*side)}: {ours[side][-1]:,.0f}/s beside {bare[side][-1]:,.0f}/s")
+            others[_UVLOOP].append(count / await asyncio.to_thread(uvloop.run, _bare(urls, folder / "uvloop")))
+            say(f"media {turn + 1}/{scale.rounds}  {_UVLOOP}: {others[_UVLOOP][-1]:,.0f}/s")
+    for (name, durable), rate in ours.items():
+        what, other = _said(name, durable), _UNSYNCED if durable else _UVLOOP
+        report.rows.append(
+            rates(what, rate, "bare loop, each file synced" if durable else "bare aiohttp loop to disk", bare[name, durable], 0.8)
+        )
+        report.rows.append(rates(what, rate, other, others[other]))
+
+
+_UVLOOP = "the same on uvloop"
+_UNSYNCED = "bare aiohttp loop to disk"
+
+
+def _said(store: str, durable: bool) -> str:
+    return f"media, {store}, {'as shipped' if durable else 'not durable'}"
 
 
 def _level(folder: Path) -> None:
@@ -104,10 +116,10 @@ async def _bare(urls: list[str], folder: Path, write: Callable[[Path, bytes], ob
     return time.perf_counter() - start
 
 
-async def _ours(urls: list[str], store: str, folder: Path) -> float:
+async def _ours(urls: list[str], store: str, folder: Path, durable: bool) -> float:
     environ = {
         "ESCLUSA_STORE": store, "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "media", "ESCLUSA_LOG_LEVEL": "warning",
-        "MEDIA_ALLOW_HOSTS": "127.0.0.1", "MEDIA_CONCURRENCY": str(AT_ONCE),
+        "ESCLUSA_ARTIFACTS_DURABLE": str(durable), "MEDIA_ALLOW_HOSTS": "127.0.0.1", "MEDIA_CONCURRENCY": str(AT_ONCE),
     }  # fmt: skip
     async with open_house(load(environ=environ)) as house, house.engine.running() as engine:
         for start in range(0, len(urls), 500):

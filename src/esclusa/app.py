@@ -72,7 +72,7 @@ async def open_bare(settings: Settings, *, telemetry: Telemetry | None = None, a
     from esclusa.publishers import publisher_for
 
     store = open_store(settings)
-    artifacts = open_artifacts(settings.artifacts, public_url=settings.artifacts_public_url)
+    artifacts = open_artifacts(settings.artifacts, public_url=settings.artifacts_public_url, durable=settings.artifacts_durable)
     options = Options(lease=settings.lease_seconds, poll=settings.poll_seconds, grace=settings.grace_seconds)
     publisher = publisher_for(settings.publish, settings.topics)
     engine = Engine(store, settings.plans, artifacts, telemetry=telemetry, options=options, alert_sink=alert_sink, publisher=publisher)

@@ -57,6 +57,11 @@ class Settings(BaseModel):
     artifacts_public_url: str | None = option(
         "ESCLUSA_ARTIFACTS_PUBLIC_URL", None, help="The address under which readers find the artifacts."
     )
+    artifacts_durable: bool = option(
+        "ESCLUSA_ARTIFACTS_DURABLE", True,
+        help="Whether a file in a folder is on the disk before its record says so. No: it outlives every crash of ours, but not a power cut"
+        " in the half minute that the system takes.",
+    )  # fmt: skip
     pipelines: tuple[str, ...] = option(
         "ESCLUSA_PIPELINES", BUILT_IN, help=f"Which pipelines to load: {', '.join(BUILT_IN)}, module:app or path/to/file.py:app."
     )

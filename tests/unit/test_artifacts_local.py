@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from esclusa.app import open_bare
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.artifacts.paths import RESERVED
 from esclusa.model.errors import ArtifactError
+from esclusa.settings import load
 
 
 @pytest.fixture
@@ -184,6 +186,20 @@ async def test_the_disk_has_content_then_name_before_anybody_hears_of_it(kept: L
     first = said.index(("heard", "new/deep/0"))
     assert {("sync", "new"), ("sync", str(kept.root))} <= set(said[:first])  # the folders were new as well
     assert said.count(("sync", "new/deep")) < len(paths)  # and what waits together shares it
+
+
+async def test_a_folder_that_need_not_outlive_a_power_cut_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"ESCLUSA_STORE": f"sqlite:////{tmp_path}/x.db", "ESCLUSA_ARTIFACTS": str(tmp_path / "files"), "ESCLUSA_PIPELINES": "media"}
+    settings = load(environ=environ | {"ESCLUSA_ARTIFACTS_DURABLE": "no"})
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    async with open_bare(settings) as house:
+        bodies: list[Any] = [b"x" * 5000, Path(__file__), blocks(3)]
+        for number, body in enumerate(bodies):
+            await house.artifacts.put(f"deep/{number}", body)
+        assert [info.size async for info in house.artifacts.list()] == [5000, Path(__file__).stat().st_size, 3 << 20]
+    assert synced == []
+    assert load(environ=environ).artifacts_durable  # unless told otherwise
 
 
 async def test_what_the_disk_does_not_take_is_told(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:

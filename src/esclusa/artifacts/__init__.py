@@ -17,7 +17,7 @@ __all__ = ["open_artifacts", "segment"]
 _ALLOWED = "allowed are a folder (./artifacts, file:///absolute/path), s3://bucket[/prefix], gs://bucket[/prefix] and supabase://bucket"
 
 
-def open_artifacts(url: str, *, public_url: str | None = None, environ: Mapping[str, str] = os.environ) -> Artifacts:
+def open_artifacts(url: str, *, public_url: str | None = None, durable: bool = True, environ: Mapping[str, str] = os.environ) -> Artifacts:
     """The artifact store that ``url`` names, not yet opened. SettingsError, naming ESCLUSA_ARTIFACTS, if it names none.
 
     S3 takes its keys, region and endpoint from the names that every AWS tool reads, Cloud Storage its credentials from where every
@@ -27,7 +27,7 @@ def open_artifacts(url: str, *, public_url: str | None = None, environ: Mapping[
     if public_url is not None and urlsplit(public_url).scheme not in {"http", "https"}:
         raise _fault(f"the public address must begin with http:// or https://, not {public_url!r}", "ESCLUSA_ARTIFACTS_PUBLIC_URL")
     if "://" not in url:
-        return _folder(url, public_url)
+        return _folder(url, public_url, durable)
     parts = urlsplit(url)
     if "@" in parts.netloc:
         keys = {"gs": "GOOGLE_APPLICATION_CREDENTIALS", "supabase": "SUPABASE_SERVICE_KEY"}.get(
@@ -40,7 +40,7 @@ def open_artifacts(url: str, *, public_url: str | None = None, environ: Mapping[
         case "file":
             if parts.netloc not in {"", "localhost"}:
                 raise _fault(f"file://{parts.netloc}… names another machine; an absolute path has three slashes: file:///path")
-            return _folder(unquote(parts.path), public_url)
+            return _folder(unquote(parts.path), public_url, durable)
         case "s3":
             return _bucket(parts, public_url, environ)
         case "gs":
@@ -51,12 +51,12 @@ def open_artifacts(url: str, *, public_url: str | None = None, environ: Mapping[
             raise _fault(f"unknown scheme {scheme}://; {_ALLOWED}")
 
 
-def _folder(path: str, public_url: str | None) -> Artifacts:
+def _folder(path: str, public_url: str | None, durable: bool) -> Artifacts:
     from esclusa.artifacts.local import LocalArtifacts  # noqa: PLC0415  # only what is used is loaded
 
     if not path.strip() or "\0" in path:
         raise _fault(f"no folder is named; {_ALLOWED}")
-    return LocalArtifacts(Path(path), public_url)
+    return LocalArtifacts(Path(path), public_url, durable=durable)
 
 
 def _bucket(parts: SplitResult, public_url: str | None, environ: Mapping[str, str]) -> Artifacts:

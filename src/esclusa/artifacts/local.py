@@ -27,11 +27,11 @@ T = TypeVar("T")
 _BLOCK = 1 << 20
 _STALE_SECONDS = 86_400
 _THREADS = 16
-_BATCHES = 2
-"""Batches of objects that are made at once: while one waits for the disk, another is written."""
+_BATCH = 32
+"""Objects that are made together, each with an open file."""
 
-_BATCH = 64
-"""Objects in a batch, each with an open file."""
+_BATCHES = 4
+"""Full batches at once, for a disk that is slow; one that is not is served as well by one thread, and for less."""
 
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 

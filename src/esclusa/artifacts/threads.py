@@ -27,8 +27,9 @@ async def _seen_through(work: asyncio.Future[T]) -> T:
 
 
 class Batches(Generic[T]):
-    """Does the same blocking work for many, in batches. What comes while ``at_once`` of them are under way makes the next: so a lone
-    one is done at once, and under load many share one change of threads, and all else that the work lets them share."""
+    """Does the same blocking work for many, in batches. What comes while one is under way makes the next: so a lone one is done at
+    once, and under load many share one change of threads, and all else that the work lets them share. A full one waits for no other,
+    unless ``at_once`` of them are under way."""
 
     def __init__(self, threads: Executor, work: Callable[[list[T]], None], *, most: int, at_once: int) -> None:
         self._threads = threads
@@ -46,7 +47,7 @@ class Batches(Generic[T]):
         await _seen_through(done)
 
     def _next(self) -> None:
-        if not self._waiting or self._under_way >= self._at_once:
+        if not self._waiting or self._under_way >= (self._at_once if len(self._waiting) >= self._most else 1):
             return
         batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
 
