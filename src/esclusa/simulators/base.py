@@ -3,9 +3,9 @@
 Beside the provider's own routes each has three of its own:
 
 - ``POST /_faults`` ``{"path": "/submit", "times": 2, "status": 429, "headers": {}, "body": "…"}``: the next ``times`` calls whose
-  path begins so (and in whose URL or body the text ``match`` occurs) answer that. Instead of ``status`` a ``fault``: ``hang`` (no
-  answer for ``seconds``), ``slow`` (the right answer, after ``seconds``), ``cut`` (the connection closes in the middle of the
-  body), ``html`` (a gateway's error page), ``bad_json``.
+  path begins so (and in whose URL or body the text ``match`` occurs) answer that; ``headers`` may name the type. Instead of
+  ``status`` a ``fault``: ``hang`` (no answer for ``seconds``), ``slow`` (the right answer, after ``seconds``), ``cut`` (the
+  connection closes in the middle of the body), ``html`` (a gateway's error page), ``bad_json``.
 - ``GET /_calls``: how often each route was called, and the last calls.
 - ``POST /_reset``: forget faults and calls.
 """
@@ -99,8 +99,8 @@ class Simulator:
     async def _broken(self, fault: Fault, request: web.Request, handler: Any) -> web.StreamResponse:
         if fault.status is not None:
             text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
-            kind = "application/json" if not isinstance(fault.body, str) else "text/plain"
-            return web.Response(status=fault.status, text=text, headers=fault.headers, content_type=kind)
+            kind = f"{'text/plain' if isinstance(fault.body, str) else 'application/json'}; charset=utf-8"
+            return web.Response(status=fault.status, body=text.encode(), headers={"Content-Type": kind} | fault.headers)
         if fault.fault == "hang":
             await asyncio.sleep(fault.seconds)
             return web.Response(status=504)

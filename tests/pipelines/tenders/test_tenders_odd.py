@@ -104,6 +104,26 @@ async def test_an_answer_without_end_is_a_call_that_failed(yard: Yard, monkeypat
     assert (await yard.run("ingest")).counters["new"] == 1
 
 
+UNNAMED: tuple[dict[str, str], ...] = tuple(
+    {"Content-Type": said} for said in ("text/html", "text/html; charset=hex", "text/html; charset=idna", "text/html; charset=?", ";;;")
+)
+"""How gateways and plain servers name their pages: without an encoding, or with one that is none."""
+
+
+@ONE_STORE
+@pytest.mark.parametrize("headers", UNNAMED, ids=str)
+async def test_a_page_whose_encoding_is_not_named_is_read_as_any_other(yard: Yard, headers: dict[str, str]) -> None:
+    """A gateway's page is an outage that is tried again, not a fault of ours; and the site's page is read."""
+    detail = invented(0, await yard.today())
+    yard.chile.add(detail, api=False)
+    card = f'<div class="licitacion-publicada"><span class="id-licitacion">{detail["CodigoExterno"]}</span></div>'
+    yard.chile.order("/BuscarLicitacion", status=200, headers=headers, body=f"<p>Señalética: é</p>{card}")
+    yard.chile.order(API, status=502, headers=headers, body="<h1>Puerta de enlace errónea</h1>")
+    run = await yard.run("ingest")
+    assert (run.outcome, run.message, run.counters["new"]) == ("ok", None, 1)
+    assert yard.chile.counts[f"GET {API}"] == 3  # the list twice, the detail once
+
+
 @ONE_STORE
 async def test_a_fault_of_our_own_in_reading_the_site_does_no_harm(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
@@ -167,6 +187,30 @@ async def another(yard: Yard) -> None:
     """One more delivery for d1 that is due."""
     await yard.publish()
     assert (await yard.run("ingest")).counters["deliveries"] >= 1
+
+
+@ONE_STORE
+@pytest.mark.parametrize("headers", UNNAMED, ids=str)
+async def test_a_gateways_page_in_expos_place_is_what_its_status_says(yard: Yard, headers: dict[str, str]) -> None:
+    """429 is a throttle, which counts no attempt; 502 is an outage, which does, by its own name."""
+    await yard.device()
+    await another(yard)
+    yard.expo.order(SEND, status=429, headers=headers, body="<h1>slow down</h1>")
+    await yard.run("dispatch")
+    delivery = await yard.delivery()
+    assert (delivery.status, delivery.attempts) == ("pending", 0)
+    await yard.later(61)
+    yard.expo.order(SEND, status=502, headers=headers, body="<h1>Bad Gateway</h1>")
+    await yard.run("dispatch")
+    delivery = await yard.delivery()
+    assert (delivery.status, delivery.attempts, delivery.last_error_code) == ("retryable", 1, "http_502")
+    await yard.later(61)
+    assert (await yard.run("dispatch")).told["sent"] == 1
+    await yard.later(16 * 60)
+    yard.expo.order(RECEIPTS, status=502, headers=headers, body="<h1>Bad Gateway</h1>")
+    assert (await yard.run("receipt")).told["waited"] == 1
+    await yard.later(61)
+    assert (await yard.run("receipt")).told["ok"] == 1
 
 
 @ONE_STORE

@@ -22,7 +22,15 @@ async def text_of(answer: aiohttp.ClientResponse) -> str:
         body += chunk
         if len(body) > MOST_BYTES:
             raise aiohttp.ClientPayloadError(f"the answer is larger than {MOST_BYTES >> 20} MB")
-    return body.decode(answer.get_encoding(), "replace")
+    return _decoded(bytes(body), answer.charset)
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    """The text in the encoding that the answer names; UTF-8 where it names none, as gateways do, or one that is no text's."""
+    try:
+        return body.decode(charset or "utf-8", "replace")
+    except (LookupError, UnicodeError):
+        return body.decode("utf-8", "replace")
 
 
 def json_of(text: str) -> Any:
