@@ -24,7 +24,8 @@ EXPECTED = 2
 """A twitter post of which the platform counts so few replies may well have none that can be found."""
 EVERYTHING = 1_000_000_000
 _READ = ("platform", "post_id", "country", "candidate_id", "replies_count", "max_posts_replies", "max_replies", "sort_by", "created_at")
-_NAMES = ("platform", "post_id", "country", "candidate_id")
+_NAMES = {"platform": 200, "post_id": 506, "country": 200, "candidate_id": 200}
+"""The names in a row, and how long each may be: as an index holds them, and a post_id as the provider's query does."""
 
 
 @value
@@ -156,12 +157,15 @@ def draft(row: Row) -> Post:
     if status not in (None, "", Post.kind.initial):
         faults.append(f"status: a new post starts in {Post.kind.initial}, not in {status!r:.40}")
     faults += [f"{name}: {fault}" for name, value in said.items() if (fault := _unstorable(value)) is not None]
+    faults += [f"{name}: it is longer than {most} characters" for name, most in _NAMES.items() if len(str(said.get(name, ""))) > most]
     if faults:
         raise ValueError("; ".join(faults))
     try:
         post = Post.model_validate(said)
     except ValidationError as error:
         raise ValueError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())) from None
+    if large := [name for name in said if isinstance(number := getattr(post, name), int) and not -(2**31) <= number < 2**31]:
+        raise ValueError("; ".join(f"{name}: the number is too large" for name in large))
     if post.created_at is not None:
         if not 1971 <= post.created_at.year <= 2200:
             raise ValueError(f"created_at: no post is of the year {post.created_at.year}")
@@ -172,8 +176,6 @@ def draft(row: Row) -> Post:
 def _unstorable(value: Any) -> str | None:
     if isinstance(value, bool):
         return "yes or no is not what belongs there"
-    if isinstance(value, int) and not -(2**31) <= value < 2**31:
-        return "the number is too large"
     if isinstance(value, str) and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
         return "it has a character that cannot be stored"
     return None
