@@ -402,3 +402,46 @@ async def test_a_device_that_registers_many_times_at_once_is_one_device(yard: Ya
     assert {status for status, _ in told} == {200}
     assert (await yard.installation("d")).active
     assert sum(answer["created"] for _, answer in told) == 1
+
+
+async def test_preferences_that_another_program_wrote_are_a_matter_of_their_device_alone(yard: Yard, place: Any) -> None:
+    """Nothing in place of a list is no limit; hours that are none keep back their own device's messages, and nobody else's."""
+    for name in ("odd", "other"):
+        await yard.device(name)
+
+    async def write(**members: Any) -> None:
+        await place.write("notification_preferences", "id", "odd", **{name: json.dumps(value) for name, value in members.items()})
+
+    lists: list[tuple[Any, int]] = [(None, 2), ([None, 5], 2), ("Región del Maule", 1), (["Región del Maule"], 1), ([], 2)]
+    for regions, told in lists:
+        await write(regions=regions)
+        await yard.publish()
+        run = await yard.run("ingest")
+        assert (run.outcome, run.counters["deliveries"]) == ("ok", told), (regions, run.message)
+        assert (await yard.run("dispatch")).told["sent"] == told, regions
+    now = await yard.now()
+    opens = {"start": f"{now - timedelta(hours=5):%H:%M}", "end": f"{now - timedelta(hours=7):%H:%M}", "timezone": "UTC"}
+    hours: list[Any] = [{"start": "22:00"}, {"start": 5, "end": 7}, {"start": "x", "end": "y"}, opens | {"timezone": "Marte/Olympus"}]
+    for quiet in hours:
+        await write(quiet_hours=quiet)
+        await yard.publish()
+        await yard.run("ingest")
+        told = (await yard.run("dispatch")).told
+        assert (told["sent"], told["retryable"]) == (1, 1), quiet
+        [held] = await yard.deliveries(status="retryable")
+        assert (held.installation_id, held.last_error_code) == ("odd", "bad_preferences"), quiet
+        await write(quiet_hours=None)
+        await yard.later(61)
+        assert (await yard.run("dispatch")).told["sent"] == 1
+    await write(quiet_hours=opens)
+    await yard.publish()
+    await yard.run("ingest")
+    told = (await yard.run("dispatch")).told
+    assert (told["sent"], told["waited"]) == (1, 1)
+
+
+def test_hours_without_a_zone_are_chiles_and_equal_ones_are_none() -> None:
+    night = datetime(2026, 7, 2, 3, tzinfo=UTC)
+    assert quiet_until({"start": "22:00", "end": "07:00"}, night) == datetime(2026, 7, 2, 11, tzinfo=UTC)
+    for clock in ("00:00", "03:00", "22:00"):
+        assert quiet_until({"start": clock, "end": clock, "timezone": "UTC"}, night) is None

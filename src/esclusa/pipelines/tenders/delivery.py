@@ -84,7 +84,10 @@ def _held(delivery: Delivery, device: DeviceInstallation | None, known: Known, n
         return Retry("its tender is gone", type="tender_missing", permanent=True)
     if not matches(wanted, tender):
         return To("failed", fault=Failure("the device's preferences do not match the tender any more", type="preferences_changed"))
-    until = quiet_until(wanted.quiet_hours if wanted else None, now)
+    try:
+        until = quiet_until(wanted.quiet_hours if wanted else None, now)
+    except (LookupError, TypeError, ValueError, OSError) as error:  # another program's row; the batch has nothing to do with it
+        return Retry(f"its quiet hours cannot be read: {type(error).__name__} {error}", type="bad_preferences")
     return None if until is None else Wait(until, "quiet hours")
 
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from esclusa.model.value import value
 from esclusa.pipelines.tenders.records import PUBLISHED, Licitacion, NotificationPreferences
+from esclusa.pipelines.tenders.settings import CHILE
 
 
 @lru_cache(maxsize=1 << 14)
@@ -72,8 +73,10 @@ def _any(values: Sequence[str], test: Any) -> bool:
     return not named or any(test(value) for value in named)
 
 
-def _named(values: Iterable[str]) -> list[str]:
-    return [name for value in values if (name := plain(value))]
+def _named(values: Any) -> list[str]:
+    """The names in a list of preferences. A row that another program wrote may have none in place of a list, or a name by itself."""
+    said = [values] if isinstance(values, str) else values or []
+    return [name for value in said if isinstance(value, str) and (name := plain(value))]
 
 
 class Targets:
@@ -174,14 +177,15 @@ def _bits(number: int) -> bytes:
 
 
 def quiet_until(hours: dict[str, str] | None, now: datetime) -> datetime | None:
-    """The end of the quiet hours that ``now`` lies in; None outside of them. Local times, so they keep with summer time."""
+    """The end of the quiet hours that ``now`` lies in; None outside of them. Local times, so they keep with summer time.
+    Raises LookupError, TypeError or ValueError for hours that are none."""
     if not hours:
         return None
-    zone = ZoneInfo(hours["timezone"])
+    zone = ZoneInfo(hours.get("timezone") or CHILE)
     start, end = time.fromisoformat(hours["start"]), time.fromisoformat(hours["end"])
     local = now.astimezone(zone)
     at = local.time().replace(tzinfo=None)
-    if not (start <= at < end if start < end else at >= start or at < end):
+    if not (start <= at < end if start <= end else at >= start or at < end):
         return None
     day = local.date() + timedelta(days=1 if start > end and at >= start else 0)
     until = datetime.combine(day, end, zone).astimezone(UTC)
