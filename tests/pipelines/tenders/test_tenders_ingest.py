@@ -331,6 +331,59 @@ def test_the_more_complete_value_wins_field_by_field() -> None:
     }  # fmt: skip
 
 
+def test_a_name_out_of_a_list_is_the_apis_and_not_the_longer_one() -> None:
+    """A longer state is another state, and a device names regions as the API does."""
+    api = {"estado": "Cerrada", "region": "Región Metropolitana", "tipo": None}
+    page = {"estado": "Publicada", "region": "Región Metropolitana de Santiago", "tipo": "LE"}
+    assert merge(api, page) == {"estado": "Cerrada", "region": "Región Metropolitana", "tipo": "LE"}
+    assert merge({"estado": " ", "region": None}, page) == page
+
+
+async def test_a_tender_that_was_closed_meanwhile_is_closed_whatever_the_site_still_says(yard: Yard) -> None:
+    await yard.device(regions=["Región Metropolitana"])
+    detail = invented(0, await yard.today())
+    closed = detail | {"CodigoEstado": 6, "Estado": "Cerrada"}
+    opened = invented(1, await yard.today())
+    opened["Comprador"] = opened["Comprador"] | {"RegionUnidad": "Región Metropolitana"}
+    page = detail, opened | {"Comprador": opened["Comprador"] | {"RegionUnidad": "Región Metropolitana de Santiago"}}
+    yard.chile.add(*page, site=True)
+    for told in (closed, opened):
+        yard.chile.order(API, match=f"codigo={told['CodigoExterno']}", status=200, body={"Listado": [told]})
+    run = await yard.run("ingest")
+    assert (run.counters["new"], run.counters["deliveries"]) == (2, 1)
+    tender = await yard.tender(closed["CodigoExterno"])
+    assert tender is not None
+    assert (tender.codigo_estado, tender.estado) == (6, "Cerrada")
+
+
+async def test_what_a_detail_lacks_is_what_the_list_says(yard: Yard) -> None:
+    """A detail without a state is announced if the list says that it is published."""
+    await yard.device()
+    detail = invented(0, await yard.today()) | {"FechaCierre": "2026-12-24T15:30:00"}
+    yard.chile.add(detail)
+    lacks = {"CodigoExterno": detail["CodigoExterno"], "CodigoEstado": None, "Nombre": " ", "Comprador": {"CodigoOrganismo": 7375.0}}
+    yard.chile.order(API, match="codigo=", status=200, body={"Listado": [lacks]})
+    run = await yard.run("ingest")
+    assert (run.counters["new"], run.counters["deliveries"]) == (1, 1)
+    tender = await yard.tender(detail["CodigoExterno"])
+    assert tender is not None
+    assert (tender.codigo_estado, tender.nombre, tender.codigo_organismo) == (5, detail["Nombre"], "7375")
+    assert (tender.fecha_cierre, tender.detalle) == (datetime(2026, 12, 24, 18, 30, tzinfo=UTC), lacks)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("$ 1.234.567,50", Decimal("1234567.50")), ("$1.000.-", Decimal(1000)), ("CLP 5", Decimal(5)), ("0", Decimal(0)),
+        ("No disponible", None), ("", None), ("$ 100 a $ 200", None), ("100 - 1.000 UTM", None), ("1,234,567", None), ("9" * 40, None),
+    ],
+)  # fmt: skip
+def test_amounts_of_the_site(said: str, meant: Decimal | None) -> None:
+    """A range is no amount, and one that no export can hold would keep its month's file from ever being written."""
+    card = f'<div class="licitacion-publicada"><span class="id-licitacion">1-1-L126</span><span class="monto">{said}</span></div>'
+    assert [row["monto_estimado"] for row in site.parse(card)] == [meant]
+
+
 def test_odd_details_are_read_leniently() -> None:
     odd = {
         "CodigoExterno": "1-1-L126", "Nombre": None, "CodigoEstado": "5", "Comprador": None, "Fechas": [], "Items": {"Listado": [None, {}]},

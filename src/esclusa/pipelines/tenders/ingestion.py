@@ -24,6 +24,9 @@ from esclusa.pipelines.tenders.site import SiteFailed
 from esclusa.pipelines.tenders.targeting import Targets, notifies
 from esclusa.pipelines.tenders.tender import from_detail, make, merge
 
+Listed = dict[str, dict[str, Any]]
+"""What a list says of each tender, by its code."""
+
 NEWEST = 20
 IMPATIENT = 3
 """After so many details in a row that the API failed on, it is not waited for any more: each is asked for once."""
@@ -48,13 +51,13 @@ async def ingest(run: RunContext) -> None:
     site = await _site(run, outside)
     today = run.now.astimezone(ZoneInfo(CHILE)).date()
     try:
-        codes = _codes(await outside.chilecompra.summary(today, spend)) | dict.fromkeys(site)
+        listed = _listed(await outside.chilecompra.summary(today, spend))
         late = await _late(run, outside, today, spend)
-        codes |= late or {}
+        codes = dict.fromkeys((*listed, *site, *(late or ())))
         run.count("found", len(codes))
         fresh = await _unknown(run, codes)
         run.count("known", len(codes) - len(fresh))
-        left = await _details(run, outside, fresh, site, spend)
+        left = await _details(run, outside, fresh, (late or {}) | listed, site, spend)
         if late is not None and left.isdisjoint(late):
             run.count(CAUGHT_UP)
     except CallFailed as error:
@@ -63,8 +66,8 @@ async def ingest(run: RunContext) -> None:
         run.halt("blocked", str(error))
 
 
-async def _late(run: RunContext, outside: Outside, today: date, spend: Spend) -> dict[str, None] | None:
-    """The codes of yesterday's list; None if it is not to be read: a run of today had all of it, or nothing ran before today."""
+async def _late(run: RunContext, outside: Outside, today: date, spend: Spend) -> Listed | None:
+    """Yesterday's list; None if it is not to be read: a run of today had all of it, or nothing ran before today."""
     midnight = datetime.combine(today, time(), ZoneInfo(CHILE))
     async for earlier in run.earlier(since=midnight):
         if CAUGHT_UP in earlier.counters:
@@ -73,7 +76,7 @@ async def _late(run: RunContext, outside: Outside, today: date, spend: Spend) ->
     if first is None or first.started_at >= midnight:
         return None
     try:
-        return _codes(await outside.chilecompra.summary(today - timedelta(days=1), spend))
+        return _listed(await outside.chilecompra.summary(today - timedelta(days=1), spend))
     except CallFailed as error:
         said = f"yesterday's tenders could not be read once more: {error}"
         run.log(said, level="warning")
@@ -81,7 +84,7 @@ async def _late(run: RunContext, outside: Outside, today: date, spend: Spend) ->
         return None
 
 
-async def _site(run: RunContext, outside: Outside) -> dict[str, dict[str, Any]]:
+async def _site(run: RunContext, outside: Outside) -> Listed:
     """The newest tenders of the public site by code; none if it fails, which is told and harms nothing."""
     try:
         found = await outside.newest(NEWEST)
@@ -93,9 +96,9 @@ async def _site(run: RunContext, outside: Outside) -> dict[str, dict[str, Any]]:
     return {row["codigo_externo"]: row for row in found}
 
 
-def _codes(summary: Iterable[Any]) -> dict[str, None]:
-    found = (row.get("CodigoExterno") for row in summary if isinstance(row, dict))
-    return dict.fromkeys(code.strip() for code in found if isinstance(code, str) and code.strip())
+def _listed(summary: Iterable[Any]) -> Listed:
+    found = ((row.get("CodigoExterno"), row) for row in summary if isinstance(row, dict))
+    return {code.strip(): row for code, row in found if isinstance(code, str) and code.strip()}
 
 
 async def _unknown(run: RunContext, codes: Iterable[str]) -> list[str]:
@@ -109,8 +112,8 @@ async def _unknown(run: RunContext, codes: Iterable[str]) -> list[str]:
     return fresh
 
 
-async def _details(run: RunContext, outside: Outside, codes: list[str], site: dict[str, dict[str, Any]], spend: Spend) -> set[str]:
-    """Read and write each; return the codes that are left for the next run."""
+async def _details(run: RunContext, outside: Outside, codes: list[str], listed: Listed, site: Listed, spend: Spend) -> set[str]:
+    """Read and write each, what its detail lacks by what the list and the site say; return the codes that are left for the next run."""
     targets: Targets | None = None
     failures, left = 0, set(codes)
     for code in codes:
@@ -120,7 +123,8 @@ async def _details(run: RunContext, outside: Outside, codes: list[str], site: di
             detail = await outside.chilecompra.detail(code, spend, patient=failures < IMPATIENT)
             if detail is None:
                 raise CallFailed("the API does not know it", outage=False)
-            tender = make({**merge(from_detail(detail), site.get(code, {})), "codigo_externo": code}, run.now)
+            told = merge(from_detail(detail), from_detail(listed.get(code, {})), site.get(code, {}))
+            tender = make({**told, "codigo_externo": code, "detalle": detail}, run.now)
         except (Blocked, BudgetEmpty):
             raise
         except EsclusaError as error:  # the call failed, or what it told makes no tender

@@ -6,12 +6,12 @@ Its failure never blocks: whatever cannot be read is a SiteFailed, which the cal
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from esclusa import EsclusaError
 from esclusa.pipelines.tenders.answers import text_of
-from esclusa.pipelines.tenders.tender import chile_time
+from esclusa.pipelines.tenders.tender import amount, chile_time
 
 if TYPE_CHECKING:
     import aiohttp
@@ -33,6 +33,7 @@ FIELDS = {
 """Where each value is inside a tender's card."""
 
 _CODE = re.compile(r"\d{1,9}-\d{1,6}-[A-Z][A-Z0-9]\d{2}\Z")
+_NUMBER = re.compile(r"\d[\d.]*(?:,\d+)?")
 _DATE = re.compile(r"(\d{2})[-/](\d{2})[-/](\d{4})(?:\s+(\d{2}):(\d{2}))?")
 
 
@@ -86,12 +87,9 @@ def _row(card: LexborNode) -> dict[str, Any] | None:
 
 
 def _amount(text: str) -> Decimal | None:
-    """``$ 1.234.567,50``: dots group, a comma begins the decimals."""
-    digits = re.sub(r"[^\d,]", "", text).replace(",", ".")
-    try:
-        return Decimal(digits) if digits else None
-    except InvalidOperation:
-        return None
+    """``$ 1.234.567,50``: dots group, a comma begins the decimals. More than one number is a range, which is no amount."""
+    found = _NUMBER.findall(text)
+    return amount(found[0].replace(".", "").replace(",", ".")) if len(found) == 1 else None
 
 
 def _moment(text: str) -> Any:

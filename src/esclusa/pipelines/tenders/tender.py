@@ -15,6 +15,9 @@ from esclusa.pipelines.tenders.settings import CHILE
 PLACES, LARGEST = 10, Decimal(10) ** 27
 """The decimals of an amount that are kept, and how large it may be: as many digits as an export holds."""
 
+CHOSEN = ("estado", "region")
+"""Names out of a list: a longer one is another one, not a more complete one."""
+
 _FRACTION = re.compile(r"\.(\d+)")
 
 
@@ -41,7 +44,7 @@ def from_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
         "codigo_externo": _text(detail.get("CodigoExterno")), "nombre": _text(detail.get("Nombre")) or "",
         "descripcion": _text(detail.get("Descripcion")), "codigo_estado": _whole(detail.get("CodigoEstado")),
         "estado": _text(detail.get("Estado")), "tipo": _text(detail.get("Tipo")), "moneda": _text(detail.get("Moneda")),
-        "monto_estimado": _amount(detail.get("MontoEstimado")), "codigo_organismo": _text(buyer.get("CodigoOrganismo")),
+        "monto_estimado": amount(detail.get("MontoEstimado")), "codigo_organismo": _text(buyer.get("CodigoOrganismo")),
         "organismo": _text(buyer.get("NombreOrganismo")), "unidad": _text(buyer.get("NombreUnidad")),
         "region": _text(buyer.get("RegionUnidad")), "comuna": _text(buyer.get("ComunaUnidad")),
         "categorias": list(categories), "items": items,
@@ -55,7 +58,8 @@ def merge(*sources: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for source in sources:
         for name, value in source.items():
-            if name not in merged or _completeness(value) > _completeness(merged[name]):
+            rank = slice(1 if name in CHOSEN else None)
+            if name not in merged or _completeness(value)[rank] > _completeness(merged[name])[rank]:
                 merged[name] = value
     return merged
 
@@ -84,21 +88,24 @@ def _object(value: Any) -> Mapping[str, Any]:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, dict | list):
         return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 7375.0 is the code 7375
     return str(value).replace("\0", "").strip() or None
 
 
 def _whole(value: Any) -> int | None:
-    amount = _amount(value)
-    return int(amount) if amount is not None and amount == int(amount) and abs(amount) < 2**31 else None
+    number = amount(value)
+    return int(number) if number is not None and number == int(number) and abs(number) < 2**31 else None
 
 
-def _amount(value: Any) -> Decimal | None:
+def amount(value: Any) -> Decimal | None:
+    """A number that an export can hold; None if it is none."""
     if value is None or isinstance(value, bool):
         return None
     try:
-        amount = Decimal(str(value).strip())
+        number = Decimal(str(value).strip())
     except InvalidOperation:
         return None
-    if not amount.is_finite() or abs(amount) >= LARGEST:
+    if not number.is_finite() or abs(number) >= LARGEST:
         return None
-    return amount if Decimal(f"{amount:.{PLACES}f}") == amount else Decimal(f"{amount:.{PLACES}f}")
+    return number if Decimal(f"{number:.{PLACES}f}") == number else Decimal(f"{number:.{PLACES}f}")
