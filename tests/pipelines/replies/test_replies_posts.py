@@ -43,6 +43,23 @@ async def test_a_post_without_post_id_is_an_error_of_its_own(trial: Any) -> None
     assert "no post_id" in trial.log("process-posts", "errors")[0]["error"]
 
 
+async def test_a_post_that_makes_no_job_costs_no_search(trial: Any) -> None:
+    """A row that another program wrote: its fault is found before the search is paid for, and is told as any post's."""
+    await trial.posts("3")
+    one, two = (Post(platform="twitter", post_id=id, replies_count=5) for id in "12")
+    one.sort_by, two.country = "size", "".join(map(chr, range(0x4E00, 0x5E00)))
+    await trial.records.insert([one, two])
+    for _ in range(2):
+        run = await trial.submit()
+        assert (run["outcome"], run["counters"]["errors"]) == ("partial", 2)
+    assert (trial.submitted(), trial.sim.used) == (["reply:3"], 1)
+    for id, field in (("1", "sort_by"), ("2", "country")):
+        post = await trial.post(id)
+        assert (post.status, post.last_error["type"]) == ("noreplies", "invalid_data")
+        assert field in post.last_error["message"]
+    assert (await trial.call("GET", "/quota"))["reserved"] == 1
+
+
 async def test_how_many_are_asked_for(new_trial: Any) -> None:
     """Points 3 and 4, the caps per platform, and the old name of the maximum."""
     trial = await new_trial(REPLIES_UNKNOWN_COUNT="fetch")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field, field_validator
+
 from esclusa import Exists, Lifecycle, Move, Record, one_of
 
 SortBy = Literal["time", "engagement"]
@@ -11,12 +13,21 @@ SortBy = Literal["time", "engagement"]
 ACTIVE = ("pending", "processing")
 """The states of a job that may still bring replies."""
 
+NAME, QUERY = 800, 506
+"""The most bytes of a name: an index holds three of them; and characters of a post_id: the provider's query takes no more."""
+
+
+def _short(name: str | None) -> str | None:
+    if name is not None and len(name.encode()) > NAME:
+        raise ValueError(f"it is longer than {NAME} bytes")
+    return name
+
 
 class Post(Record, table="posts", key=("platform", "post_id"), index=(("status", "platform", "created_at"), ("status", "exhausted"))):
     """A social post. ``submits`` counts its searches; once it is ``exhausted`` no further one is made without an operator."""
 
     platform: str
-    post_id: str | None
+    post_id: str | None = Field(max_length=QUERY)
     country: str | None = None
     candidate_id: str | None = None
     replies_count: int | None = None
@@ -26,6 +37,8 @@ class Post(Record, table="posts", key=("platform", "post_id"), index=(("status",
     sort_by: SortBy | None = None
     submits: int = 0
     exhausted: bool = False
+
+    _names = field_validator("platform", "country", "candidate_id")(_short)
 
     lifecycle = Lifecycle("""
         noreplies -> processing | skipped | done
@@ -51,7 +64,7 @@ class Job(
 
     job_id: str | None
     post_doc_id: str | None
-    post_id: str | None
+    post_id: str | None = Field(max_length=QUERY)
     platform: str
     country: str | None = None
     candidate_id: str | None = None
@@ -59,6 +72,8 @@ class Job(
     sort_by: SortBy | None = None
     retry_count: int = 0
     done_siblings: int | None = None
+
+    _names = field_validator("platform", "country", "candidate_id")(_short)
 
     lifecycle = Lifecycle("""
         pending -> processing

@@ -8,6 +8,7 @@ from typing import Any
 from esclusa import (
     ArtifactError,
     Attempt,
+    BadRecord,
     BudgetEmpty,
     Create,
     Effect,
@@ -117,14 +118,29 @@ async def submit(post: Post, at: Attempt) -> Outcome:
         errand.success(post, "has_job", job_id=active.job_id)
         return Wait(0, f"its job {active.id} is {active.status}")
     try:
+        job = await _job(post, wanted, at)
+    except BadRecord as error:  # found before the search is paid for
+        return _error(errand, post, Failure(f"no job can be made of it: {error}", type="invalid_data"), after=0)
+    try:
         await at.spend(quota(settings))
     except BudgetEmpty as error:
         errand.blocked(str(error))
         return Wait(0, str(error))
-    return await _search(post, wanted, at, errand)
+    return await _search(post, job, wanted, at, errand)
 
 
-async def _search(post: Post, wanted: int, at: Attempt, errand: Errand) -> Outcome:
+async def _job(post: Post, wanted: int, at: Attempt) -> Job:
+    """The job that a search will be; the provider gives it its id."""
+    done = (await at.records.count(Job, {"post_doc_id": post.id, "status": "done"}))[0]
+    made = Job.kind.draft({
+        "job_id": None, "post_doc_id": post.id, "post_id": post.post_id, "platform": post.platform, "country": post.country,
+        "candidate_id": post.candidate_id, "max_posts": wanted, "sort_by": post.sort_by, "done_siblings": done or None,
+    })  # fmt: skip
+    assert isinstance(made, Job)
+    return made
+
+
+async def _search(post: Post, job: Job, wanted: int, at: Attempt, errand: Errand) -> Outcome:
     today = at.now.date()
     since = min(today, (post.created_at or at.now).date()) - timedelta(days=1)
     search = Search(str(post.post_id), post.platform.lower(), wanted, post.sort_by or "time", since, today)
@@ -132,11 +148,7 @@ async def _search(post: Post, wanted: int, at: Attempt, errand: Errand) -> Outco
         job_id, code = await errand.client.submit(search)
     except SubmitFailed as error:
         return await _failed(post, error, at, errand)
-    done = (await at.records.count(Job, {"post_doc_id": post.id, "status": "done"}))[0]
-    job = Job(
-        job_id=job_id, post_doc_id=post.id, post_id=post.post_id, platform=post.platform, country=post.country,
-        candidate_id=post.candidate_id, max_posts=wanted, sort_by=post.sort_by, done_siblings=done or None,
-    )  # fmt: skip
+    job.job_id = job_id
     effect = await _effect(job, at)
     if effect is None:
         return _error(errand, post, Failure(f"the provider answered with job {job_id}, which is another's or over", type="known_job"))
