@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from enum import Enum, IntEnum
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, PrivateAttr
 
 from esclusa.model.columns import track
 from esclusa.model.lifecycle import Lifecycle
@@ -96,6 +100,39 @@ class Sample(Record, table="t_samples", key="name"):
     lifecycle = Lifecycle("kept -> gone")
 
 
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Place(BaseModel):
+    city: str
+    seen: datetime | None = None
+
+
+class Typed(Record, table="t_typed", key="name"):
+    """Fields whose types say more than their columns can, and a value of its own that no column has."""
+
+    name: str
+    colour: Colour | None = None
+    level: Level = Level.LOW
+    size: Literal["s", "m"] = "s"
+    token: UUID | None = None
+    place: Place | None = None
+    places: list[Place] = []
+    tags: set[str] = set()
+    pair: tuple[int, str] | None = None
+    times: dict[str, datetime] = {}
+    _seen: list[int] = PrivateAttr(default_factory=list)
+
+    lifecycle = Lifecycle(STATES)
+
+
 class Traced(
     Record,
     table="t_traced",
@@ -123,9 +160,10 @@ def stage(name: str, kind: Kind, **options: Any) -> Stage:
 COLLECT = stage("collect", Post.kind, take="waiting", hold="collecting", exhausted="failed")
 WORK = stage("work", Job.kind, take="pending", hold="working", exhausted="failed")
 READ = stage("read", Note.kind, take="fresh", exhausted="lost", where={"url": not_null})
+TYPE = stage("type", Typed.kind, take="pending", hold="working", exhausted="failed")
 HUSH = stage("hush", Quiet.kind, take="pending", hold="working", exhausted="failed")
 AGE = stage("age", Old.kind, take="pending", hold="working", exhausted="failed")
 TRACE = stage("trace", Traced.kind, take="pending", hold="working", exhausted="failed")
 
-KINDS: tuple[Kind, ...] = (Post.kind, Job.kind, Note.kind, Quiet.kind, Old.kind, Sample.kind, Traced.kind)
-STAGES: tuple[Stage, ...] = (COLLECT, WORK, READ, HUSH, AGE, TRACE)
+KINDS: tuple[Kind, ...] = (Post.kind, Job.kind, Note.kind, Quiet.kind, Old.kind, Sample.kind, Typed.kind, Traced.kind)
+STAGES: tuple[Stage, ...] = (COLLECT, WORK, READ, HUSH, AGE, TYPE, TRACE)

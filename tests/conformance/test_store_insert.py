@@ -6,14 +6,15 @@ import asyncio
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
-from conformance.helpers import assert_chain, everything, look, near, persist, put, take
-from conformance.kinds import WORK, Job, Note, Post, Sample
+from conformance.helpers import assert_chain, ending, everything, look, near, persist, put, settle, settled, take, take_one
+from conformance.kinds import READ, TYPE, WORK, Colour, Job, Level, Note, Place, Post, Sample, Typed
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.keys import key_id, key_ids
-from esclusa.model.settlement import Inserted, Known, Spread
+from esclusa.model.settlement import Inserted, Known, Rejected, Spread
 
 
 async def test_a_new_record_is_in_the_initial_state_and_due_now(store: Any) -> None:
@@ -107,6 +108,59 @@ async def test_every_type_comes_back_as_it_went_in(store: Any) -> None:
             assert getattr(got, name) == getattr(draft, name), name
             assert type(getattr(got, name)) is type(getattr(draft, name)), name
     assert (await look(store, Sample, "full")).moment.utcoffset() is not None
+
+
+async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> None:
+    """An enum is that enum, a model that model: where it is claimed, got and found."""
+    seen = datetime(2026, 4, 5, 23, 59, 59, 5, tzinfo=UTC)
+    fields: dict[str, Any] = {
+        "colour": Colour.BLUE, "level": Level.HIGH, "size": "m", "token": UUID(int=7), "place": Place(city="Lota", seen=seen),
+        "places": [Place(city="Penco")], "tags": {"a", "b"}, "pair": (1, "x"), "times": {"first": seen},
+    }  # fmt: skip
+    await put(store, Typed(name="full", **fields), Typed(name="none"))
+    leased = await take_one(store, TYPE, "full")
+    for got in (leased.record, await look(store, Typed, "full"), (await everything(store, Typed, order="id"))[0]):
+        for name, value in fields.items():
+            assert getattr(got, name) == value, name
+            assert type(getattr(got, name)) is type(value), name
+        got._seen.append(1)
+        assert got._seen == [1]
+    other = {"colour": Colour.RED, "level": Level.LOW, "place": None, "tags": set(), "pair": (2, "y")}
+    await settled(store, ending(leased, "done", fields=other))
+    changed = await look(store, Typed, "full")
+    assert {name: getattr(changed, name) for name in other} == other
+    none = await look(store, Typed, "none")
+    assert (none.colour, none.level, none.place, none.tags, none.pair) == (None, Level.LOW, None, set(), None)
+
+
+UNFIT: list[dict[str, Any]] = [
+    {"text": "a\0b"}, {"text": "half \ud800 a pair"}, {"data": {"a": ["b\0"]}}, {"data": {"\0": 1}}, {"data": {"a": "\ud800"}},
+    {"number": 2**63}, {"number": -(2**63) - 1}, {"ratio": float("nan")},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", UNFIT, ids=lambda f: ascii(f).replace("\\", "/"))
+async def test_a_value_that_one_store_cannot_hold_is_refused_by_every_store(store: Any, fields: dict[str, Any]) -> None:
+    with pytest.raises(BadRecord):
+        await store.insert([Sample(name="a", **fields)])
+    assert await everything(store, Sample) == []
+
+
+async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_go_through(store: Any) -> None:
+    await put(store, Note(name="a", url="u"), Note(name="b", url="u"), Note(name="c", url="u"))
+    a, b, c = sorted(await take(store, READ), key=lambda lease: lease.ref.id)
+    said = await settle(store, *(ending(x, "read", fields={"text": text}) for x, text in ((a, "\\u0000"), (b, "nul \0"), (c, "\ud800"))))
+    assert [type(verdict) for verdict in said[1:]] == [Rejected, Rejected]
+    assert [(n.id, n.status, n.text) for n in await everything(store, Note, order="id")] == [
+        ("a", "read", "\\u0000"), ("b", "fresh", None), ("c", "fresh", None),
+    ]  # fmt: skip
+
+
+async def test_numbers_that_json_has_not_are_null_there(store: Any) -> None:
+    data = {"a": float("nan"), "b": [float("inf"), 1.5], "c": "\\u0000", "d": "NaN"}
+    await put(store, Sample(name="a", data=data, ratio=float("inf")))
+    got = await look(store, Sample, "a")
+    assert (got.data, got.ratio) == ({"a": None, "b": [None, 1.5], "c": "\\u0000", "d": "NaN"}, float("inf"))
 
 
 async def test_ids_of_any_text_are_found_again(store: Any) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from support.serving import serving
 
-from esclusa import App, Attempt, Backoff, Lifecycle, Move, Outcome, Permanent, Record, To
+from esclusa import Add, App, Attempt, Backoff, Lifecycle, Move, Outcome, Permanent, Record, Retry, RunContext, To, Wait, Wake
 from esclusa.engine.operate import Operator
-from esclusa.model.books import DeadLetter
+from esclusa.model.books import DeadLetter, Run
 from esclusa.model.record import Ref
 
 
@@ -54,6 +54,10 @@ async def cancelled() -> None:
     await inner
 
 
+class Apart(BaseException):
+    """No Exception: as some libraries have them, for what nobody should catch by mistake."""
+
+
 class Mute(Exception):
     def __str__(self) -> str:
         raise AttributeError("nothing to say")
@@ -67,6 +71,9 @@ ODD: dict[str, tuple[Callable[[], Any], str]] = {
     "one": (error(ExceptionGroup("one", [TimeoutError("slow")])), "timeout"),
     "unstorable": (error(ValueError("nul \0 and half a pair \ud800")), "value_error"),
     "mute": (error(Mute()), "attribute_error"),
+    "apart": (error(Apart("out")), "apart"),
+    "closes": (error(GeneratorExit()), "generator_exit"),
+    "named": (error(Permanent("no", type="nul \0 and \ud800")), "nul \ufffd and \ufffd"),
 }
 
 
@@ -120,6 +127,60 @@ async def test_whatever_a_handler_raises_is_an_error_of_its_record_alone(new_eng
     types = {name: p.last_error["type"] for name, p in found.items()}
     assert types == {name: type for name, (_, type) in ODD.items()} | ({} if plain else {"cancels": "cancelled_error"})
     assert {p.leased_by for p in found.values()} == {None}
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), Apart("out")], ids=repr)
+async def test_a_cycle_that_raises_anything_ends_as_an_error_and_can_run_again(new_engine: Any, raised: BaseException) -> None:
+    app = App("try", records=[Piece])
+
+    @app.cycle(alone=True)
+    async def look(run: RunContext) -> None:
+        raise raised
+
+    engine = await new_engine(app)
+    for _ in range(2):
+        run = await engine.run_cycle("try.look")
+        row = await engine.records.get(Run, run.id)
+        assert row is not None
+        assert (row.status, row.leased_by) == ("error", None)
+        assert type(raised).__name__ in (row.message or "")
+
+
+BAD_ANSWERS: dict[str, Callable[[], Any]] = {
+    "attempts of text": lambda: To("done", attempts="x"),  # type: ignore[arg-type]
+    "attempts below 0": lambda: To("done", attempts=-5),
+    "no effect": lambda: To("done", also=[None]),  # type: ignore[list-item]
+    "a record is no effect": lambda: To("done", also=[Note(name="n")]),  # type: ignore[list-item]
+    "a text is no effect": lambda: To("done", also="abc"),  # type: ignore[arg-type]
+    "a retry with them": lambda: Retry("x", also=[5]),  # type: ignore[list-item]
+    "a wait below 0": lambda: Wait(5, "x", attempts=-1),
+    "no whole number": lambda: To("done", also=[Add(Note, "n", seen=1.5)]),  # type: ignore[arg-type]
+    "no number": lambda: To("done", also=[Add(Note, "n", seen="a")]),  # type: ignore[arg-type]
+    "yes or no": lambda: To("done", also=[Add(Note, "n", seen=True)]),
+    "an id that is none": lambda: To("done", also=[Wake(Note, 5)]),  # type: ignore[arg-type]
+    "an id of nothing": lambda: To("done", also=[Move(Note, None, "busy")]),  # type: ignore[arg-type]
+    "a retry of nothing": lambda: Retry(None),  # type: ignore[arg-type]
+    "a type that is none": lambda: Retry("x", type=5),  # type: ignore[arg-type]
+    "effects too large": lambda: To("done", also=[Add(Note, "n", seen=2**62), Add(Note, "n", seen=2**62)]),
+}
+"""What no stage can settle as it is; the same on every store."""
+
+
+async def test_an_answer_that_cannot_be_settled_is_an_error_of_its_record(new_engine: Any) -> None:
+    async def act(piece: Piece, at: Attempt) -> Outcome:
+        answer: Outcome = BAD_ANSWERS[piece.name]() if piece.name in BAD_ANSWERS else To("done", also=[Add(Note, "n", seen=1)])
+        return answer
+
+    app = pipeline(act, retry=Backoff(tries=1), every="1h")
+    app.records.append(Note)
+    engine = await new_engine(app)
+    await engine.records.insert([Note(name="n"), *(Piece(name=name) for name in (*BAD_ANSWERS, "fine"))])
+    await asyncio.wait_for(engine.run_cycle("try.work"), 20)
+    found = {p.name: (p.status, p.attempts, p.leased_by) async for p in engine.records.each(Piece)}
+    assert found == dict.fromkeys(BAD_ANSWERS, ("bad", 1, None)) | {"fine": ("done", 1, None)}
+    note = await engine.records.get(Note, "n")
+    assert note is not None
+    assert (note.seen, type(note.seen), note.status) == (1, int, "new")
 
 
 async def test_a_group_of_one_means_what_its_error_means(new_engine: Any) -> None:

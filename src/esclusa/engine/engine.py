@@ -260,7 +260,9 @@ class Engine:
             run.end("error", "stopped before it ended")
             await asyncio.shield(self.runs.finish(run))
             raise
-        except Exception as error:  # noqa: BLE001 - a cycle that breaks is an outcome, and an alert
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a cycle that breaks is an outcome, and an alert, even by sys.exit()
             run.end("error", f"{type(error).__name__}: {error}")
             self.telemetry.event("error", f"{run.cycle.name} broke: {run.message}", cycle=run.cycle.name, run=run.id, exc_info=error)
             await self.alert("cycle_broke", run.cycle.name, f"{run.cycle.name} broke: {run.message}", run=run.id)

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 _OUTCOMES = (To, Retry, Wait)
 
-_CAUGHT = (asyncio.CancelledError, Exception, SystemExit, KeyboardInterrupt, BaseExceptionGroup)
-"""What a handler may raise without the worker's end."""
-
 _BY_RESULT = frozenset({"retried", "waited", "lost"})
 """Results that a run counts by their own name; the others it counts by the state that the record went to."""
 
@@ -278,7 +275,7 @@ class StageRunner:
         try:
             answer = await (self.stage.handler(lease.record, attempt) if self._plain else self._bounded(lease.record, attempt))
             ending = _ending(answer, self.stage)
-        except _CAUGHT as error:
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an error of its record alone
             ending = self._caught(error, [holding], me, cancels)
         holding.task, holding.took = None, self._handled(start)
         if not (holding.lost and self._dropped(holding)):
@@ -301,7 +298,7 @@ class StageRunner:
         try:
             answers = await (self.stage.handler(records, attempt) if self._plain else self._bounded(records, attempt))
             endings = self._endings(answers, len(batch))
-        except _CAUGHT as error:
+        except BaseException as error:  # noqa: BLE001 - as above
             endings = [self._caught(error, batch, me, cancels)] * len(batch)
         took = self._handled(start)
         for holding, ending in zip(batch, endings, strict=True):
@@ -316,7 +313,9 @@ class StageRunner:
         return took
 
     def _caught(self, error: BaseException, batch: list[Holding], me: asyncio.Task[None], cancels: int) -> Ending:
-        """How a handler ended that raised. Raises it again if this loop is what was cancelled."""
+        """How a handler ended that raised. Raises it again if this loop is what was cancelled, or thrown away with its event loop."""
+        if isinstance(error, GeneratorExit) and asyncio.current_task(me.get_loop()) is not me:
+            raise error
         if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:  # nobody cancelled us, but what it waited for
             return _raised(error)
         if not (self._stopping.is_set() or any(holding.lost for holding in batch)):

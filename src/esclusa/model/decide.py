@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, assert_never
 
 from esclusa.model.books import DeadLetter, publish
 from esclusa.model.budget import BudgetEmpty
-from esclusa.model.effects import Create, Effect
+from esclusa.model.effects import Create, Effect, effects
 from esclusa.model.errors import EsclusaError, Failure, Throttled
 from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.retry import error_message, error_type, sole
@@ -119,11 +119,11 @@ def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random
     if stage.exhausted is not None and (final or policy.spent(lease.attempt)):
         reason = "permanent error" if final else f"reached the maximum of attempts ({policy.tries})"
         try:
-            belonging = () if stage.on_exhausted is None else stage.on_exhausted(lease.record)
-            effects = (*retry.also, *belonging, *_dead_letter(stage, lease, error, reason))
+            belonging = () if stage.on_exhausted is None else effects("on_exhausted", stage.on_exhausted(lease.record))
+            last = (*retry.also, *belonging, *_dead_letter(stage, lease, error, reason))
         except Exception as broken:  # they are functions of the pipeline, and may raise anything
             raise CannotEnd(error, broken) from broken
-        return said | {"to": stage.exhausted, "reason": reason, "effects": effects}
+        return said | {"to": stage.exhausted, "reason": reason, "effects": last}
     least = retry.after if retry.after is not None else failure.after if failure is not None else None
     delay = policy.delay(max(1, lease.attempt), rng) if least is None else least
     tries = f"/{policy.tries}" if policy.tries is not None else ""
@@ -162,8 +162,8 @@ def _home(lease: Leased, stage: Stage) -> str:
 
 def _name(retry: Retry) -> tuple[str, str]:
     if isinstance(retry.error, BaseException):
-        return retry.type or error_type(retry.error), error_message(retry.error)
-    return retry.type or "error", words(retry.error[:2000])
+        return words(str(retry.type)) if retry.type else error_type(retry.error), error_message(retry.error)
+    return words(str(retry.type or "error")), words(str(retry.error)[:2000])
 
 
 def _dead_letter(stage: Stage, lease: Leased, error: Mapping[str, Any], reason: str) -> tuple[Effect, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from esclusa.model.query import Cond, conditions
 from esclusa.model.record import Kind, Record, kind_of
-from esclusa.model.value import value
+from esclusa.model.value import value, words
 
 
 @value
@@ -63,11 +63,11 @@ class Move:
             found.lifecycle.check(state, to, f"effect Move on {found.table}")
         put = object.__setattr__
         put(self, "kind", found)
-        put(self, "id", id)
+        put(self, "id", _text("Move", found, id))
         put(self, "to", to)
         put(self, "frm", froms)
         put(self, "unless", unless)
-        put(self, "reason", reason)
+        put(self, "reason", reason if reason is None else words(reason))
         put(self, "fields", found.check_fields(fields))
 
 
@@ -79,8 +79,9 @@ class Wake:
     id: str
 
     def __init__(self, kind: Kind | type[Record], id: str) -> None:
-        object.__setattr__(self, "kind", kind_of(kind))
-        object.__setattr__(self, "id", id)
+        found = kind_of(kind)
+        object.__setattr__(self, "kind", found)
+        object.__setattr__(self, "id", _text("Wake", found, id))
 
 
 @value
@@ -93,12 +94,33 @@ class Add:
 
     def __init__(self, kind: Kind | type[Record], id: str, **amounts: int) -> None:
         found = kind_of(kind)
-        for name in amounts:
+        for name, amount in amounts.items():
             if name not in found.by_name or found.by_name[name].type != "int":
                 raise ValueError(f"effect Add: {found.table} has no whole-number field {name}")
+            if not _is_whole(amount):
+                raise ValueError(f"effect Add: {found.table}.{name} grows by a whole number, not by {amount!r:.80}")
         object.__setattr__(self, "kind", found)
-        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "id", _text("Add", found, id))
         object.__setattr__(self, "amounts", amounts)
 
 
 Effect: TypeAlias = Create | Move | Wake | Add
+
+
+def effects(where: str, given: Iterable[Any]) -> tuple[Effect, ...]:
+    """Those that ``where`` names, all of them effects; TypeError says which one is none."""
+    found = tuple(given)
+    for each in found:
+        if not isinstance(each, Effect):
+            raise TypeError(f"{where}: an effect is a Create, a Move, a Wake, an Add or a publish(…), not {type(each).__name__}")
+    return found
+
+
+def _text(effect: str, kind: Kind, id: Any) -> str:
+    if not isinstance(id, str):
+        raise TypeError(f"effect {effect}: the id of a record in {kind.table} is text, not {id!r:.80}")
+    return id
+
+
+def _is_whole(amount: Any) -> bool:
+    return isinstance(amount, int) and not isinstance(amount, bool)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from esclusa.model import duration
-from esclusa.model.effects import Effect
+from esclusa.model.effects import Effect, effects
 
 
 @dataclass(slots=True)
@@ -42,9 +42,9 @@ class To:
     ) -> None:
         self.state = state
         self.fields = fields
-        self.also = tuple(also)
+        self.also = effects("To", also) if also else ()
         self.after = duration.seconds(after) if after else 0.0
-        self.attempts = attempts
+        self.attempts = attempts if attempts is None else _count("To", attempts)
         self.reason = reason
         self.fault = fault
 
@@ -77,9 +77,9 @@ class Retry:
         self.after = None if after is None else duration.seconds(after)
         self.type = type
         self.permanent = permanent
-        self.attempts = attempts
+        self.attempts = attempts if attempts is None else _count("Retry", attempts)
         self.fields = fields
-        self.also = tuple(also)
+        self.also = effects("Retry", also) if also else ()
 
 
 @dataclass(slots=True)
@@ -102,8 +102,14 @@ class Wait:
         self.until = moment
         self.delay = 0.0 if isinstance(when, datetime) else duration.seconds(when)
         self.reason = reason
-        self.attempts = attempts
+        self.attempts = attempts if attempts is None else _count("Wait", attempts)
         self.fields = fields
+
+
+def _count(where: str, attempts: Any) -> int:
+    if not isinstance(attempts, int) or isinstance(attempts, bool) or not 0 <= attempts < 2**31:
+        raise ValueError(f"{where}: attempts must be a whole number, 0 or more, not {attempts!r:.80}")
+    return attempts
 
 
 OPTIONS = ("also", "after", "reason", "fault")

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
 from esclusa.model.record import Kind, Record, kind_of
-from esclusa.model.value import value
+from esclusa.model.value import fit_float, value, words
 
 Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
 
@@ -231,6 +231,11 @@ def _value(name: str, column: ColumnType, value: Any) -> Any:
         raise BadQuery(f"{name} is compared with a value of type {column}, not {value!r:.80}{example}") from None
 
 
+def _text(value: Any) -> str:
+    text = str(value.value) if hasattr(value, "value") else str(value)
+    return text if words(text) == text else _refuse()
+
+
 def _time(value: Any) -> datetime:
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     if moment.tzinfo is None:
@@ -261,9 +266,9 @@ def _int(value: Any) -> int:
 
 _EXAMPLE = {"time": "2026-11-16T12:00:00Z", "date": "2026-11-16", "bool": "true"}
 _CONVERT: dict[str, Any] = {
-    "text": lambda v: str(v.value) if hasattr(v, "value") else str(v),
+    "text": _text,
     "int": _int,
-    "float": float,
+    "float": lambda v: fit_float(float(v)),
     "bool": _bool,
     "time": _time,
     "date": lambda v: v if isinstance(v, date) else date.fromisoformat(v),

@@ -65,7 +65,7 @@ def error_type(error: BaseException) -> str:
     """The name of an error in records, history and metrics: ``timeout``, ``http_error``, ``connection_error`` …"""
     own = (error.type if isinstance(error, Failure) else None) or getattr(error, "error_type", None)
     if isinstance(own, str):
-        return own
+        return words(own)
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, ValidationError):

@@ -8,7 +8,6 @@ as the number does. JSON is a map or an array where Firestore can hold it, else 
 from __future__ import annotations
 
 import json
-import typing
 import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -18,13 +17,14 @@ from typing import Any
 
 from google.cloud.firestore_v1 import types
 from google.protobuf.timestamp_pb2 import Timestamp
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind, Record
+from esclusa.model.retyped import retyped
+from esclusa.model.value import fit, fit_float, fit_json
 from esclusa.stores.firestore import names
 
 Value: Any = type(types.Value.pb(types.Value()))
@@ -81,8 +81,8 @@ def decode(type: ColumnType, value: Any) -> Any:
 
 def encode_json(value: Any) -> Any:
     try:
-        plain = to_jsonable_python(value, inf_nan_mode="constants")
-    except PydanticSerializationError as error:
+        plain = from_json(fit_json(to_json(value, inf_nan_mode="null").decode()))
+    except (PydanticSerializationError, ValueError) as error:
         raise BadRecord(f"a value cannot be written as JSON: {error}") from None
     if _fits(plain, 0):
         return _native(plain)
@@ -178,7 +178,7 @@ def _any(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    return Value(string_value=value if type(value) is str else str(value.value if isinstance(value, Enum) else value))
+    return Value(string_value=fit(value if type(value) is str else str(value.value if isinstance(value, Enum) else value)))
 
 
 def _time(value: Any) -> Any:
@@ -190,7 +190,7 @@ def _time(value: Any) -> Any:
 _ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
     "text": _text,
     "int": lambda v: Value(integer_value=int(v.value if isinstance(v, Enum) else v)),
-    "float": lambda v: Value(double_value=float(v)),
+    "float": lambda v: Value(double_value=fit_float(float(v))),
     "bool": lambda v: Value(boolean_value=bool(v)),
     "time": _time,
     "date": lambda v: Value(string_value=v.isoformat()),
@@ -213,7 +213,7 @@ class Codec:
         self.kind = kind
         self.columns = [(n, c, kind.types[n]) for n, c in kind.columns.items() if n != "id"]
         self.types: dict[str, ColumnType] = {**kind.types, **ARCHIVE_COLUMNS, SHARD: "int"}
-        self._typed = [(f.name, fn) for f in kind.fields if (fn := _typed(kind, f.name)) is not None]
+        self._typed = retyped(kind)
         self._absent = [n for n in ("created_at", "last_error") if n not in kind.columns]
 
     def column(self, name: str) -> str:
@@ -268,31 +268,3 @@ class Codec:
 
     def at(self, where: str, *, archived: bool = False) -> str:
         return names.id_at(self.kind, where, archived=archived)
-
-
-def _typed(kind: Kind, name: str) -> Callable[[Any], Any] | None:
-    """How to give a field its declared type, where that is more than what the plain value already is."""
-    annotation = kind.model.model_fields[name].annotation
-    if _is_plain(annotation):
-        return None
-    adapter: TypeAdapter[Any] = TypeAdapter(typing.cast(Any, annotation))
-
-    def convert(value: Any) -> Any:
-        try:
-            return adapter.validate_python(value)
-        except ValidationError:
-            return value
-
-    return convert
-
-
-_PLAIN = (str, int, float, bool, bytes, datetime, date, Decimal, type(None), Any, dict, list)
-
-
-def _is_plain(annotation: Any) -> bool:
-    if annotation in _PLAIN:
-        return True
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (dict, list):
-        return all(a in (str, int, float, bool, type(None), Any) for a in args)
-    return origin is not None and type(None) in args and all(_is_plain(a) for a in args)

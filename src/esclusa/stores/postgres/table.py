@@ -18,7 +18,9 @@ from esclusa.model.columns import EXTRAS, TRACKING, ColumnType
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import ARCHIVE_COLUMNS, Cond
 from esclusa.model.record import Kind, Record
+from esclusa.model.retyped import retyped
 from esclusa.model.stage import Stage
+from esclusa.model.value import fit_float
 
 WIRE: dict[ColumnType, str] = {
     "text": "text",
@@ -149,6 +151,7 @@ _ENCODERS: dict[str, Callable[[Any], Any]] = {
     "text": _text,
     "time": _time,
     "json": json_text,
+    "float": lambda v: fit_float(float(v)),
     "decimal": lambda v: v if isinstance(v, Decimal) else Decimal(str(v)),
 }
 
@@ -184,6 +187,8 @@ class Table:
         self._statements: dict[Any, str] = {}
         self._blank = {**kind.model.model_construct().__dict__, **dict.fromkeys(self.names)} if not kind.attached else {}
         self._filled = set(kind.model.model_fields)
+        self._typed = [] if kind.attached else retyped(kind)
+        self._quick = not kind.attached and not kind.model.__pydantic_post_init__ and not kind.model.__private_attributes__
 
     def _column(self, name: str, column: str, type: ColumnType, actual: Mapping[str, str]) -> Column:
         sql = actual.get(column) or ("bigint" if name == "id" and self.kind.database_id else WIRE[type])
@@ -254,7 +259,9 @@ class Table:
     def build(self, row: Sequence[Any]) -> tuple[Record, str | None]:
         """The record of a row, and what is wrong with it if it does not fit its declaration."""
         values = self.values(row)
-        if not self.kind.attached:
+        for name, fn in self._typed:
+            values[name] = fn(values[name])
+        if self._quick:
             return self._construct(values), None
         try:
             return self.kind.build(values), None

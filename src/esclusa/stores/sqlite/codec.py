@@ -8,7 +8,6 @@ too: what cannot be read as its type is handed on as it is, and the record's own
 from __future__ import annotations
 
 import json
-import typing
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -16,12 +15,13 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
+from esclusa.model.retyped import retyped
+from esclusa.model.value import fit, fit_float, fit_json
 
 COLUMN: dict[ColumnType, str] = {
     "text": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "time": "TEXT", "date": "TEXT", "decimal": "TEXT",
@@ -47,8 +47,8 @@ def decode_time(value: Any) -> Any:
 
 def encode_json(value: Any) -> str:
     try:
-        return to_json(value, inf_nan_mode="constants").decode()
-    except PydanticSerializationError as error:
+        return fit_json(to_json(value, inf_nan_mode="null").decode())
+    except (PydanticSerializationError, ValueError) as error:
         raise BadRecord(f"a value cannot be written as JSON: {error}") from None
 
 
@@ -60,9 +60,9 @@ def decode_json(value: Any) -> Any:
 
 
 def _encode_text(value: Any) -> str:
-    if type(value) is str:
-        return value
-    return str(value.value if isinstance(value, Enum) else value)
+    if type(value) is not str:
+        value = str(value.value if isinstance(value, Enum) else value)
+    return fit(value)
 
 
 def _encode_int(value: Any) -> int:
@@ -102,7 +102,7 @@ def _decode_bytes(value: Any) -> Any:
 ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
     "text": _encode_text,
     "int": _encode_int,
-    "float": float,
+    "float": lambda v: fit_float(float(v)),
     "bool": int,
     "time": encode_time,
     "date": lambda v: v.isoformat(),
@@ -125,12 +125,16 @@ DECODE: dict[ColumnType, Callable[[Any], Any] | None] = {
 
 
 def encode(type: ColumnType, value: Any) -> Any:
-    return None if value is None else ENCODE[type](value)
+    """A value of a column; raises BadRecord where no store can hold it."""
+    try:
+        return None if value is None else ENCODE[type](value)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadRecord(f"{value!r:.80} cannot be stored as {type}: {error}") from None
 
 
 def literal(type: ColumnType, value: Any) -> str:
     """The value written into a statement: only for predicates and defaults, which cannot have bound values."""
-    stored = encode(type, value)
+    stored = value if isinstance(value, str) and type == "text" else encode(type, value)
     if stored is None:
         return "NULL"
     if isinstance(stored, bytes):
@@ -167,7 +171,7 @@ class Decoder:
         self.place = {name: place for place, name in enumerate(self.names)}
         self.values = _compiled(kind)
         """By field name, as plain Python values."""
-        self._typed = [] if kind.attached else [(f.name, fn) for f in kind.fields if (fn := _typed(kind, f.name)) is not None]
+        self._typed = [] if kind.attached else retyped(kind)
         self._absent = {name: None for name in ("created_at", "last_error") if name not in self.place}
         self._quick = not kind.attached and not kind.model.__pydantic_post_init__ and not kind.model.__private_attributes__
         self._set = set(kind.model.model_fields)  # all of them, so that no record can add one for the others
@@ -220,39 +224,3 @@ def _compiled(kind: Kind) -> Callable[[Row], dict[str, Any]]:
     ]
     made: Callable[[Row], dict[str, Any]] = eval(f"lambda row: {{{', '.join(items)}}}", dict(using))  # noqa: S307
     return made
-
-
-def _typed(kind: Kind, name: str) -> Callable[[Any], Any] | None:
-    """How to give a field its declared type, where that is more than what SQLite's value already is."""
-    info = kind.model.model_fields[name]
-    if _is_plain(info.annotation):
-        return None
-    adapter: TypeAdapter[Any] = TypeAdapter(typing.cast(Any, info.annotation))
-
-    def convert(value: Any) -> Any:
-        try:
-            return adapter.validate_python(value)
-        except ValidationError:
-            return value
-
-    return convert
-
-
-_PLAIN = {str, int, float, bool, bytes, datetime, date, Decimal, type(None), Any}
-
-
-def _is_plain(annotation: Any) -> bool:
-    if annotation in _PLAIN or annotation in (dict, list):
-        return True
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return all(type(value) in (str, int, bool) for value in args)
-    if origin is typing.Annotated:
-        return _is_plain(args[0])
-    if origin in (dict, list):
-        return all(
-            a in (str, int, float, bool, type(None), Any) or (typing.get_origin(a) in (dict, list) and _is_plain(a)) for a in args
-        ) and (origin is list or args[0] in (str, Any))
-    if origin is not None and type(None) in args:
-        return all(_is_plain(a) for a in args)
-    return False

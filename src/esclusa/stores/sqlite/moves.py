@@ -385,8 +385,12 @@ def _add(desk: Desk, add: Add) -> None:
     kind = add.kind
     columns = [q(kind.columns[name]) for name in add.amounts]
     sets = [*(f"{c} = COALESCE({c}, 0) + ?" for c in columns), f"{q(kind.track['updated_at'])} = ?"]
-    desk.connection.execute(
-        f"UPDATE {table_of(kind)} SET {', '.join(sets)} WHERE {q(kind.id_column)} = ?", [*add.amounts.values(), desk.stamp, add.id]
-    )
-    if desk.connection.changes() == 0:
+    past = " OR ".join(f"{c} NOT BETWEEN {-(2**63)} AND {2**63 - 1}" for c in columns) or "0"
+    found = desk.connection.execute(
+        f"UPDATE {table_of(kind)} SET {', '.join(sets)} WHERE {q(kind.id_column)} = ? RETURNING {past}",
+        [*add.amounts.values(), desk.stamp, add.id],
+    ).fetchall()
+    if not found:
         raise _Refused(f"effect Add: there is no {kind.table} {add.id}")
+    if found[0][0]:  # SQLite goes on with an inexact number there
+        raise _Refused(f"effect Add: {kind.table} {add.id} cannot hold so large a number")

@@ -75,7 +75,7 @@ def _stored(card: Card, draft: Record, now: str, new_id: Callable[[], str]) -> l
     try:
         for name, encode, text in card.encoders:
             value = values[name]
-            row.append(value if value is None or (text and type(value) is str) else encode(value))
+            row.append(value if value is None or (text and type(value) is str and "\0" not in value) else encode(value))
     except (TypeError, ValueError, AttributeError, OverflowError):
         raise BadRecord(f"{kind.table}.{name} cannot hold {values.get(name)!r:.80}") from None
     place = card.decoder.place
