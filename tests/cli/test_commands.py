@@ -25,6 +25,13 @@ def test_tick_runs_what_is_due_and_exits(esclusa: Run) -> None:
     assert "nothing more is due" in esclusa("tick", "--seconds", "20").out
 
 
+@pytest.mark.parametrize("command", [["tick", "--seconds", "nan"], ["status", "--watch", "--every", "nan"]], ids=" ".join)
+def test_a_time_that_is_no_number_is_wrong_usage(esclusa: Run, command: list[str]) -> None:
+    refused = esclusa(*command)
+    assert refused.code == 2
+    assert "'nan' is not a number of seconds" in refused.err
+
+
 def test_status(greeted: Run) -> None:
     answer = greeted("status", "--json").json
     assert {c["state"]: c["count"] for c in answer["kinds"][0]["counts"]} == {"waiting": 1, "greeting": 0, "greeted": 3, "failed": 1}

@@ -30,6 +30,17 @@ class Grown(Record, table="t_growing", key="name", index=[("size",)]):
     lifecycle = Lifecycle(STATES)
 
 
+class Whole(Record, table="t_growing", key="name"):
+    """All of its fields must be there."""
+
+    name: str
+    size: int
+    note: str
+    kinds: list[str]
+
+    lifecycle = Lifecycle(STATES)
+
+
 # schema
 
 
@@ -85,6 +96,19 @@ async def test_a_kind_that_grew_gets_its_columns(bare_store: Any) -> None:
     assert {x.ref.id for x in await take(newer, more)} == {"a", "b"}
     await put(store, First(name="c"))  # the older program works on
     assert (await look(store, First, "b")).name == "b"
+
+
+async def test_a_field_that_was_dropped_is_in_nobodys_way(bare_store: Any) -> None:
+    """Its column stays. Who knows it no more, or knows that it may be null, writes rows as before."""
+    store = await bare_store((Whole.kind,), ())
+    await put(store, Whole(name="a", size=1, note="x", kinds=["k"]))
+    newer = await bare_store((First.kind,), ())
+    await put(newer, First(name="b"))
+    assert {(await look(newer, First, id)).name for id in ("a", "b")} == {"a", "b"}
+    looser = await bare_store((Grown.kind,), ())
+    await put(looser, Grown(name="c", size=None))
+    assert (await look(looser, Grown, "c")).size is None
+    assert (await look(store, Whole, "a")).kinds == ["k"]
 
 
 async def test_an_edited_migration_is_refused(bare_place: Place, bare_store: Any) -> None:

@@ -37,6 +37,12 @@ async def handler(record: Any, at: Any) -> None:
         ({"cost": -1}, "cost"),
         ({"retry": 3}, "retry must be a Backoff, such as Backoff(tries=5), not 3"),
         ({"budget": "calls"}, "budget must be a Budget"),
+        ({"take": None}, "it takes no state"),
+        ({"take": 5}, "take=5 is not a state"),
+        ({"letter": "x"}, "letter must be a function of the record, not 'x'"),
+        ({"letter": lambda: None}, "letter must be a function of the record"),
+        ({"on_exhausted": [1]}, "on_exhausted must be a function of the record, not [1]"),
+        ({"letters_to": 5}, "letters_to must be the name of a topic, not 5"),
         ({"timeout": 0}, "timeout must be more than 0"),
         ({"lease": 0}, "lease must be more than 0"),
         ({"timeout": "soon"}, "timeout"),
@@ -126,6 +132,31 @@ def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
         App("x").cycle(name="a/b")(handler)
     with pytest.raises(DeclarationError, match=r"'<lambda>' is not the name of a stage .*; say name="):
         App("x").stage(Job, take="pending", hold="working", exhausted="failed")(lambda record, at: None)
+
+
+def test_every_fault_of_a_cycle_is_told_at_once() -> None:
+    app = App("try")
+
+    @app.cycle(every="soon", stages=["nothing"], alert_rate="often", alert_min=1.5, counters=["taken"])  # type: ignore[arg-type]
+    def ingest(run: Any) -> None:
+        """Not async: what it did would be done, and the run an error."""
+
+    @app.cycle(every=[5], alert_rate=20)  # type: ignore[arg-type]
+    async def other(run: Any) -> None:
+        """A share of 20 would never be an alert."""
+
+    with pytest.raises(DeclarationError) as caught:
+        app.bind(app.settings())
+    assert [fault.split("; ")[0] for fault in caught.value.faults] == [
+        "cycle ingest: there is no stage nothing",
+        "cycle ingest: its function must be async: async def name(run)",
+        "cycle ingest: alert_rate must be a share between 0 and 1, or None for no alert, not 'often'",
+        "cycle ingest: alert_min must be a whole number, 0 or more, not 1.5",
+        "cycle ingest: counters must map the engine's names to the pipeline's, not ['taken']",
+        "cycle ingest: 'soon' is not a duration such as 30s, 5m, 2h, 1d, or a number of seconds",
+        "cycle other: alert_rate must be a share between 0 and 1, or None for no alert, not 20",
+        "cycle other: [5] is no schedule",
+    ]
 
 
 def test_two_records_of_one_table_are_refused() -> None:

@@ -126,6 +126,9 @@ def test_a_wrong_cron_line_and_zone_are_told_together() -> None:
     with pytest.raises(DeclarationError) as caught:
         schedule.cron("61 * * * *", "Chile/Nowhere")
     assert len(caught.value.faults) == 2
+    with pytest.raises(DeclarationError) as caught:
+        schedule.cron(5, None)  # type: ignore[arg-type]
+    assert len(caught.value.faults) == 2
 
 
 # budget windows
@@ -186,6 +189,7 @@ def test_windows_follow_each_other_without_gap(now: datetime, zone: str, per: st
         ((Window("day", 1.5),), "whole number"),  # type: ignore[arg-type]
         ((Window("fortnight", 1),), "'fortnight' is no window; there are second"),  # type: ignore[arg-type]
         ((Window("day", 1, "Mars/Base"),), "time zone"),
+        ((Window("day", 1, None),), "time zone"),  # type: ignore[arg-type]
         ((Window("day", 1), Window("day", 2)), "two windows"),
     ],
 )

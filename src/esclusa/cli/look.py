@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa.cli.output import Screen, ago, as_json, moment, seconds_of, text_of
-from esclusa.cli.root import Command, cycle_names, kind_names
+from esclusa.cli.root import Command, Seconds, cycle_names, kind_names
 from esclusa.cli.session import Session
 from esclusa.model.query import parse_filter
 
@@ -31,7 +31,7 @@ where_option = click.option(
 
 @click.command(cls=Command)
 @click.option("--watch", is_flag=True, help="Go on and show it anew.")
-@click.option("--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds between two looks with --watch.")
+@click.option("--every", type=Seconds(min=0.2), default=2.0, show_default=True, help="Seconds between two looks with --watch.")
 @click.pass_obj
 def status(session: Session, watch: bool, every: float) -> None:
     """The whole house at a glance: counts, backlogs, rates, cycles, budgets, workers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,16 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
         text("--pipelines", _keep_override, "LIST", "Which pipelines to load, separated by commas."),
         text("--log-level", _keep_override, "LEVEL", "debug, info, warning or error."),
     ]
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds; NaN is none, though it is in every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return number
 
 
 class Command(click.Command):

@@ -11,7 +11,7 @@ import click
 
 from esclusa.cli import FAILED, OK, PARTIAL, STOPPED
 from esclusa.cli.output import STYLES, Screen
-from esclusa.cli.root import Command, cycle_names
+from esclusa.cli.root import Command, Seconds, cycle_names
 from esclusa.cli.session import Session
 from esclusa.model.errors import SettingsError
 
@@ -121,7 +121,7 @@ def run_cycle(session: Session, cycle: str, *, limit: int | None = None, params:
 
 
 @click.command(cls=Command)
-@click.option("--seconds", type=click.FloatRange(min=1), help="How long it may take (ESCLUSA_TICK_SECONDS).")
+@click.option("--seconds", type=Seconds(min=1), help="How long it may take (ESCLUSA_TICK_SECONDS).")
 @click.pass_obj
 def tick(session: Session, seconds: float | None) -> int:
     """Run what is due, within a time budget, and exit: for cron and jobs, where no worker stays. Exit codes as for run."""

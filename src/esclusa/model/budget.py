@@ -62,7 +62,7 @@ class Budget:
                 faults.append(f"its limit per {window.per} is {window.limit!r}; it must be a whole number, 0 or more")
             try:
                 ZoneInfo(window.timezone)
-            except (KeyError, ValueError, OSError):
+            except (KeyError, ValueError, OSError, TypeError):
                 faults.append(f"{window.timezone!r} is not a time zone name such as America/Santiago")
         if len({w.per for w in windows}) != len(windows):
             faults.append("it has two windows of the same length")

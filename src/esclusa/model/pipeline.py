@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -302,14 +303,27 @@ class App:
         )  # fmt: skip
 
     def _bind_cycle(self, slug: str, options: dict[str, Any], stages: dict[str, Stage], settings: BaseModel) -> Cycle:
-        missing = [name for name in options["stages"] if name not in stages]
-        if missing:
-            raise DeclarationError(slug, [f"there is no stage {name}" for name in missing])
+        function, counters = options["function"], options["counters"]
+        rate, least = _resolve(options["alert_rate"], settings), _resolve(options["alert_min"], settings)
+        faults = [f"there is no stage {name}" for name in options["stages"] if name not in stages]
+        if inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
+            faults.append("its function must be async: async def name(run)")
+        if rate is not None and not (_is_number(rate) and 0 <= rate <= 1):
+            faults.append(f"alert_rate must be a share between 0 and 1, or None for no alert, not {rate!r:.80}")
+        if not isinstance(least, int) or not _is_number(least) or least < 0:
+            faults.append(f"alert_min must be a whole number, 0 or more, not {least!r:.80}")
+        if not isinstance(counters, Mapping):
+            faults.append(f"counters must map the engine's names to the pipeline's, not {counters!r:.80}")
+        schedule: Schedule = schedules.OnCall()
+        try:
+            schedule = schedules.parse(_resolve(options["every"], settings))
+        except DeclarationError as error:
+            faults += error.faults
+        if faults:
+            raise DeclarationError(slug, faults)
         return Cycle(
-            name=f"{self.name}.{slug}", schedule=schedules.parse(_resolve(options["every"], settings)),
-            stages=tuple(stages[name] for name in options["stages"]), function=options["function"], alone=options["alone"],
-            eager=options["eager"], counters=options["counters"],
-            alert_rate=_resolve(options["alert_rate"], settings), alert_min=_resolve(options["alert_min"], settings),
+            name=f"{self.name}.{slug}", schedule=schedule, stages=tuple(stages[name] for name in options["stages"]), function=function,
+            alone=options["alone"], eager=options["eager"], counters=counters, alert_rate=rate, alert_min=least,
         )  # fmt: skip
 
 
@@ -319,6 +333,10 @@ def _slug(function: Callable[..., Any], name: str | None) -> str:
 
 def _resolve(value: Any, settings: BaseModel) -> Any:
     return value(settings) if callable(value) and not isinstance(value, type) else value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _resets(stage: Stage, stages: Any) -> frozenset[str]:

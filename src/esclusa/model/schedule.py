@@ -89,11 +89,11 @@ def cron(line: str, timezone: str = "UTC") -> Cron:
     faults = []
     try:
         CronSim(line, datetime(2026, 1, 1, tzinfo=UTC))
-    except CronSimError as error:
+    except (CronSimError, AttributeError, TypeError) as error:
         faults.append(f"{line!r} is not a cron line (minute hour day month weekday): {error}")
     try:
         ZoneInfo(timezone)
-    except (KeyError, ValueError, OSError):
+    except (KeyError, ValueError, OSError, TypeError):
         faults.append(f"{timezone!r} is not a time zone name such as America/Santiago")
     if faults:
         raise DeclarationError("schedule", faults)
@@ -106,4 +106,6 @@ def parse(value: Schedule | str | float | timedelta | None) -> Schedule:
         return Always()
     if isinstance(value, str | int | float | timedelta):
         return every(value)
+    if not hasattr(value, "next_after"):
+        raise DeclarationError("schedule", [f"{value!r:.80} is no schedule; say every='5m', or every=cron('17 3 * * *')"])
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
 from typing import Any
@@ -92,7 +92,7 @@ def make_stage(  # noqa: C901 - one check per option
 ) -> Stage:
     """A checked stage; DeclarationError tells every fault at once."""
     life = kind.lifecycle
-    takes = (take,) if isinstance(take, str) else tuple(take)
+    takes = _states(take)
     policy = retry or Backoff()
     back = retry_to or takes[0] if takes else ""
     faults = [] if takes else ["it takes no state"]
@@ -125,6 +125,11 @@ def make_stage(  # noqa: C901 - one check per option
         conds = conditions(kind, where or {})
     except BadQuery as error:
         faults.append(f"where: {error}")
+    for label, function in (("letter", letter), ("on_exhausted", on_exhausted)):
+        if function is not None and not _takes_arguments(function, 1):
+            faults.append(f"{label} must be a function of the record, not {function!r:.80}")
+    if letters_to is not None and not _is(letters_to, str):
+        faults.append(f"letters_to must be the name of a topic, not {letters_to!r}")
     if not _takes_arguments(handler):
         faults.append("its handler takes the record (or the batch) and the attempt: async def handle(record, at)")
     if faults:
@@ -166,14 +171,20 @@ def _stage_faults(kind: Kind, takes: tuple[str, ...], hold: str | None, back: st
     return faults
 
 
+def _states(take: Any) -> tuple[str, ...]:
+    if take is None:
+        return ()
+    return tuple(take) if isinstance(take, Iterable) and not isinstance(take, str) else (take,)
+
+
 def _is(value: object, type: type) -> bool:
     """Whether a pipeline said what the type checker would have asked for."""
     return isinstance(value, type)
 
 
-def _takes_arguments(handler: Handler) -> bool:
+def _takes_arguments(function: Callable[..., Any], count: int = 2) -> bool:
     try:
-        inspect.signature(handler).bind(None, None)
+        inspect.signature(function).bind(*[None] * count)
     except TypeError:
         return False
     except ValueError:

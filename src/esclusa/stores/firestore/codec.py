@@ -17,7 +17,7 @@ from typing import Any
 
 from google.cloud.firestore_v1 import types
 from google.protobuf.timestamp_pb2 import Timestamp
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadRecord
@@ -81,8 +81,8 @@ def decode(type: ColumnType, value: Any) -> Any:
 
 def encode_json(value: Any) -> Any:
     try:
-        plain = from_json(fit_json(to_json(value, inf_nan_mode="null").decode()))
-    except (PydanticSerializationError, ValueError) as error:
+        plain = to_jsonable_python(value, inf_nan_mode="constants")
+    except PydanticSerializationError as error:
         raise BadRecord(f"a value cannot be written as JSON: {error}") from None
     if _fits(plain, 0):
         return _native(plain)
@@ -178,7 +178,7 @@ def _any(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    return Value(string_value=fit(value if type(value) is str else str(value.value if isinstance(value, Enum) else value)))
+    return Value(string_value=value if type(value) is str else str(value.value if isinstance(value, Enum) else value))
 
 
 def _time(value: Any) -> Any:
@@ -190,7 +190,7 @@ def _time(value: Any) -> Any:
 _ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
     "text": _text,
     "int": lambda v: Value(integer_value=int(v.value if isinstance(v, Enum) else v)),
-    "float": lambda v: Value(double_value=fit_float(float(v))),
+    "float": lambda v: Value(double_value=float(v)),
     "bool": lambda v: Value(boolean_value=bool(v)),
     "time": _time,
     "date": lambda v: Value(string_value=v.isoformat()),
@@ -204,6 +204,20 @@ _DECODE: dict[ColumnType, Callable[[Any], Any]] = {
     "date": date.fromisoformat,
     "decimal": Decimal,
 }
+
+
+def _fit(type: ColumnType, value: Any) -> Any:
+    """The value as the other stores hold it too; raises BadRecord where one of them cannot."""
+    try:
+        if type == "text" and isinstance(value, str):
+            return fit(value)
+        if type == "float" and value is not None:
+            return fit_float(float(value))
+        if type == "json" and value is not None:
+            return from_json(fit_json(to_json(value, inf_nan_mode="null").decode()))
+    except (PydanticSerializationError, ValueError, TypeError) as error:
+        raise BadRecord(f"{value!r:.80} cannot be stored as {type}: {error}") from None
+    return value
 
 
 class Codec:
@@ -223,7 +237,7 @@ class Codec:
     def put(self, fields: Any, name: str, value: Any) -> list[str]:
         """Write a value by its name in Python; return the document's fields that were written."""
         column, type = self.column(name), self.types.get(name) or ("time" if name.endswith("_at") else "text")
-        fields[column].CopyFrom(encode(type, value))
+        fields[column].CopyFrom(encode(type, _fit(type, value)))
         if type != "decimal":
             return [column]
         fields[order_column(column)].CopyFrom(NULL if value is None else Value(string_value=decimal_order(value)))

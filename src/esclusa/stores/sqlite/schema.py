@@ -124,7 +124,8 @@ def _table(connection: apsw.Connection, kind: Kind, faults: list[str]) -> list[C
         id_type = "INTEGER PRIMARY KEY" if kind.database_id else "TEXT PRIMARY KEY NOT NULL"
         columns = [f"{q(kind.id_column)} {id_type}"]
         columns += [f"{q(c)} {t}" + ("" if kind.attached or free else " NOT NULL") for c, t, free in tracking]
-        columns += [f"{q(f.column)} {COLUMN[f.type]}" + ("" if _free(kind, f) else " NOT NULL") for f in kind.fields]
+        # never NOT NULL: a later version may have dropped the field, and writes rows without it
+        columns += [f"{q(f.column)} {COLUMN[f.type]}" for f in kind.fields]
         columns += [f"{q(c)} {t}" for c, t in extras]
         changes.append(Change(f"create table {kind.table}", f"CREATE TABLE {q(kind.table)} (\n    " + ",\n    ".join(columns) + "\n)"))
     else:
@@ -162,11 +163,6 @@ def _adopt(kind: Kind) -> list[Change]:
         )
         for state, where in kind.adopt
     ]
-
-
-def _free(kind: Kind, field: Field) -> bool:
-    """Whether a business column may be null: always where others write too, and where the engine empties it."""
-    return kind.attached or field.nullable or field.column in kind.extras.values()
 
 
 def _default(kind: Kind, field: Field) -> str:
