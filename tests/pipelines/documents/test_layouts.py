@@ -8,7 +8,9 @@ from typing import Any
 
 import pypdfium2 as pdfium
 import pytest
+from reportlab.pdfbase.pdfmetrics import stringWidth
 
+from esclusa.pipelines.documents.local.words import read
 from esclusa.pipelines.documents.local.work import work
 from esclusa.pipelines.documents.sample import pdf
 
@@ -171,12 +173,62 @@ def test_what_a_heading_says_of_its_column(dated: str, first: str, second: str, 
     ("printed", "value"),
     [
         ("<1,234>", "-1234"), ("Q1,234.50", "1234.50"), ("12,34,567.00", "1234567.00"), ("1,234 €", "1234"), ("(1,234 )", "-1234"),
-        ("- 1,234", "-1234"),
+        ("- 1,234", "-1234"), ("-$ 1,234", "-1234"), ("1,234 -", "-1234"), ("1 234 -", "-1234"), ("1,234(1)", "1234"), ("1,234 (a)", "1234"),
+        ("1,234 kr", "1234"), ("Ch$ 1,234", "1234"), ("1,234.-", "1234"), (".45", "0.45"),
     ],
 )  # fmt: skip
 def test_how_a_number_may_be_written(printed: str, value: str) -> None:
     rows = [(label, printed, second) for label, _, second in ROWS]
     assert labels(said(rows, "Kestrel plc", "Income statement", "Year ended 31 March 2024"))["Revenue"][0] == value
+
+
+def test_a_minus_with_a_currency_sign_at_the_edge_of_a_column_is_of_its_number() -> None:
+    rows = [("Ventas", "$ 5.410", "$ 4.970"), ("Costo de ventas", "-$ 3.122", "-$ 2.905"), ("Otros", "$ -", "-$ 12")]
+    drawn = [(72, 760, 10, "Molinos SpA"), (72, 745, 10, "Estado de resultados"), (380, 715, 10, "2024"), (480, 715, 10, "2023")]
+    for number, (label, *cells) in enumerate(rows):
+        drawn.append((72, 700 - 15 * number, 10, label))
+        for x, (sign, value) in zip((380, 480), map(str.split, cells), strict=True):
+            drawn += [(x - 50, 700 - 15 * number, 10, sign), (x, 700 - 15 * number, 10, value)]
+    assert labels(work(pdf(drawn))) == {"Ventas": ["5410", "4970"], "Costo de ventas": ["-3122", "-2905"], "Otros": ["-12"]}
+
+
+@pytest.mark.parametrize("mark", ["1", "(2)", "a", "1,2", "*"])
+def test_the_raised_mark_of_a_footnote_is_no_part_of_what_it_stands_behind(mark: str) -> None:
+    drawn = [(72, 760, 10, "Kestrel plc"), (72, 745, 10, "Income statement")]
+    for number, row in enumerate([("Item", "2024", "2023"), *ROWS]):
+        for x, text in zip((72, 380, 480), row, strict=True):
+            drawn += [(x, 715 - 15 * number, 10, text), (x + stringWidth(text, "Helvetica", 10), 718.5 - 15 * number, 6, mark)]
+    content = pdf(drawn)
+    answer, text = work(content), read(content).text
+    assert labels(answer) == {"Revenue": ["5410", "4970"], "Cost of sales": ["-3122", "-2905"], "Gross profit": ["2288", "2065"]}
+    assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
+    for item in answer["items"]:
+        if item["type"] == "LINE_ITEM_VALUE":
+            (span,) = item["text_spans"]
+            assert text[span["start"] : span["end"]] == item["LINE_ITEM_VALUE"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2024*", "2023**"),
+        ("2024(1)", "2023(2)"),
+        ("2024 (a)", "2023 (b)"),
+        ("31-12-2024 (a)", "31-12-2023 (b)"),
+        ("Dec 2024", "Dec 2023*"),
+    ],
+)
+def test_headings_with_marks_of_footnotes(first: str, second: str) -> None:
+    answer = said(ROWS, "Kestrel plc", "Income statement", heads=("", first, second))
+    assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
+
+
+@pytest.mark.parametrize("unit", ["(EUR 1,000)", "EUR 1,000", "(€ 1,000)", "in EUR 1,000"])
+def test_a_thousand_in_the_corner_of_the_headings_is_a_unit(unit: str) -> None:
+    answer = said(ROWS, "Kestrel plc", "Income statement", heads=(unit, "2024", "2023"))
+    assert labels(answer)["Revenue"] == ["5410", "4970"]
+    assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
+    assert {(i["UNITS_SCALE"], i["CURRENCY"]) for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {(1000, "EUR")}
 
 
 @pytest.mark.parametrize(

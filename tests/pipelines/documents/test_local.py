@@ -74,6 +74,7 @@ def test_the_samples_of_the_demo_are_read_whole() -> None:
     [
         ("(812.440)", "-812440"), ("1.234.567", "1234567"), ("-5", "-5"), ("0", "0"), ("1.234,56", "1234.56"), ("(0,35)", "-0.35"), ("−1.000", "-1000"),
         ("$1.500", "1500"), ("$ (1.500)", "-1500"), ("1.500-", "-1500"), ("US$ 12", "12"), ("007", "7"),
+        ("$ 5.410.-", "5410"), ("-$ 5.410", "-5410"), ("U$S 5.410", "5410"), ("Ch$5.410", "5410"), ("5.410(1)", "5410"), ("(5.410)(a)", "-5410"), (",45", "0.45"),
     ],
 )  # fmt: skip
 def test_values_with_dots_for_thousands(text: str, value: str) -> None:
@@ -81,8 +82,12 @@ def test_values_with_dots_for_thousands(text: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("1,234,567", "1234567"), ("(1,234.50)", "-1234.50"), ("0.125", "0.125"), ("1 234 567", "1234567")]
-)
+    ("text", "value"),
+    [
+        ("1,234,567", "1234567"), ("(1,234.50)", "-1234.50"), ("0.125", "0.125"), ("1 234 567", "1234567"), ("(.05)", "-0.05"),
+        ("₪1,234", "1234"), ("₺1,234", "1234"), ("฿ 1,234", "1234"), ("1,234₽", "1234"), ("kr 1,234", "1234"), ("NT$1,234", "1234"), ("+1,234", "1234"),
+    ],
+)  # fmt: skip
 def test_values_with_commas_for_thousands(text: str, value: str) -> None:
     assert value_of(text, Convention(",", ".")) == value
 
@@ -96,6 +101,7 @@ def test_values_with_commas_for_thousands(text: str, value: str) -> None:
         (["1,234.5"], "."),
         (["12.5", "1,234"], "."),
         (["0,35", "12.000"], ","),
+        ([".125", "1,234"], "."),
         ([], "."),
     ],
 )
@@ -116,7 +122,8 @@ def test_what_is_a_number_and_what_is_not() -> None:
         ("31-12-2024", 2024, "2024-12-31"), ("31/12/24", 2024, "2024-12-31"), ("Dic-24", 2024, "2024-12-31"), ("dic. 2024", 2024, "2024-12-31"),
         ("31 de diciembre de 2024", 2024, "2024-12-31"), ("30 de junio del 2023", 2023, "2023-06-30"), ("December 31, 2024", 2024, "2024-12-31"),
         ("30 Sep 2022", 2022, "2022-09-30"), ("Feb-24", 2024, "2024-02-29"), ("Q3 2024", 2024, "2024-09-30"), ("2024", 2024, None), ("FY2024", 2024, None),
-        ("2024-06-30", 2024, "2024-06-30"), ("Mar'25", 2025, "2025-03-31"),
+        ("2024-06-30", 2024, "2024-06-30"), ("Mar'25", 2025, "2025-03-31"), ("Junio 30 de 2024", 2024, "2024-06-30"), ("30-VI-2024", 2024, "2024-06-30"),
+        ("31.XII.24", 2024, "2024-12-31"),
     ],
 )  # fmt: skip
 def test_periods(text: str, year: int, ends: str | None) -> None:
@@ -136,6 +143,8 @@ def test_what_is_no_period(text: str) -> None:
         ("(En miles de pesos chilenos)", 1000, "CLP"), ("M$", 1000, "CLP"), ("MM$", 1_000_000, "CLP"), ("MUS$", 1000, "USD"), ("ThUS$", 1000, "USD"),
         ("(In thousands of U.S. dollars)", 1000, "USD"), ("Amounts in millions of euros", 1_000_000, "EUR"), ("US$ '000", 1000, "USD"),
         ("(Expresado en millones de pesos mexicanos)", 1_000_000, "MXN"), ("Expresado en dólares", 1, "USD"), ("Capital", None, None),
+        ("(EUR 1,000)", 1000, "EUR"), ("en 1.000 euros", 1000, "EUR"), ("Capital of USD 1,000", None, "USD"), ("Figures in USD k", 1000, "USD"), ("ThCh$", 1000, "CLP"),
+        ("MCh$", 1_000_000, "CLP"), ("Mill. US$", 1_000_000, "USD"), ("USD5,410", None, "USD"), ("MX$ 5,410", None, "MXN"), ("5 410 zł", None, "PLN"),
     ],
 )  # fmt: skip
 def test_units(text: str, scale: int | None, currency: str | None) -> None:

@@ -9,13 +9,13 @@ from itertools import pairwise
 from esclusa.pipelines.documents.local.classes import title_class
 from esclusa.pipelines.documents.local.columns import Column, column_at, heads_references
 from esclusa.pipelines.documents.local.lines import Cell, Line
-from esclusa.pipelines.documents.local.numbers import is_amount
+from esclusa.pipelines.documents.local.numbers import is_amount, is_unit, unmarked
 from esclusa.pipelines.documents.local.periods import day_and_month, periods
 from esclusa.pipelines.documents.local.texts import plain
 
 _HEAD_WORDS = re.compile(
     r"notas?|notes?|n[°ºo]\.?|ref\.?|al|a|año|ano|anos|years?|ended|ending|de|del|as|of|at|the|for|por|el|los|terminad\w*|ejercicios?|period\w*|meses|months?|"
-    r"m+\$|m+us\$|us\$|[$€£]['’]?0{0,3}s?|usd|clp|eur|€|thus\$|miles|millones|thousands?|millions?|in|en|pesos|dolares|['’]?000s?|acumulad\w*|trimestre|quarter|"
+    r"m+\$|m+us\$|m+ch\$|us\$|ch\$|[$€£]['’]?0{0,3}s?|usd|clp|eur|€|th(?:us|ch)\$|mill|k|miles|millones|thousands?|millions?|in|en|pesos|dolares|['’]?000s?|acumulad\w*|trimestre|quarter|"
     r"concepto|cuentas?|descripci[oó]n|detalle|rubro|partidas?|description|items?|account|no|auditad[oa]s?|\(?unaudited\)?|audited|reexpresad[oa]|restated|var\w*|change|"
     r"y|and|%|\(|\)|[-–/|]|saldos?|codigo|code|real|actual|anterior|prior|current|previous|presupuesto|budget|ytd|ltm|acum|weeks?|semanas|(?:year|period) to date|1|1[.,'’]000|[£$€]m|million|thousand|chf|gbp"
 )
@@ -30,7 +30,8 @@ def is_head(line: Line, columns: list[Column], *, separated: bool) -> bool:
 
     ``separated``: the document writes thousands with a mark, so that 2024 is no amount.
     """
-    if not columns or any(is_amount(run.text) and not is_year(run.text) for run in line.runs):
+    amounts = (run for run in line.runs if is_amount(run.text) and not is_year(run.text))
+    if not columns or any(run is not line.runs[0] or not is_unit(run.text) for run in amounts):
         return False
     if _dated_over(line, columns):
         return True
@@ -69,7 +70,7 @@ def _dated_over(line: Line, columns: list[Column]) -> bool:
 def _all_years(line: Line) -> bool:
     """Whether its numbers are years, and as near to each other as those of a statement are."""
     years = [c.text for c in line.cells if c.kind == "amount"]
-    return all(is_year(year) for year in years) and int(max(years)) - int(min(years)) < 12
+    return all(is_year(year) for year in years) and int(max(years)[:4]) - int(min(years)[:4]) < 12
 
 
 def _listed(text: str) -> bool:
@@ -78,7 +79,8 @@ def _listed(text: str) -> bool:
 
 
 def is_year(text: str) -> bool:
-    return len(text) == 4 and _YEAR.fullmatch(text) is not None
+    """A year, also with the mark of a footnote."""
+    return _YEAR.match(text) is not None and len(unmarked(text)) == 4
 
 
 def _over(columns: list[Column], cell: Cell) -> bool:
@@ -87,6 +89,7 @@ def _over(columns: list[Column], cell: Cell) -> bool:
 
 def _only_period(text: str) -> bool:
     """Whether a cell says a period and at most what headings say besides."""
+    text = unmarked(text)
     found = list(periods(text))
     if not found and day_and_month(text) is None:
         return False

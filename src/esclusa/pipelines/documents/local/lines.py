@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from esclusa.pipelines.documents.local.numbers import is_amount, is_code, is_dash, is_percent, is_sign
+from esclusa.pipelines.documents.local.numbers import is_amount, is_code, is_dash, is_mark, is_minus, is_percent, is_sign, is_unit
 from esclusa.pipelines.documents.local.words import Page, Word, joined
 
 CellKind = Literal["text", "amount", "dash", "percent", "sign"]
@@ -167,7 +167,10 @@ def _on(line: Line, word: Word) -> bool:
 
 def _cells(words: list[Word]) -> Iterator[Cell]:
     """The cells of a line. A number with a text close behind it is part of that text; one close behind a text stands alone, not free."""
-    for run in runs_of(words):
+    for number, run in enumerate(runs_of(words)):
+        if number == 0 and is_unit(" ".join(word.text for word in run)):
+            yield Cell("text", run)
+            continue
         tokens = list(_tokens(run))
         last_text = max((i for i, (kind, _) in enumerate(tokens) if kind == "text"), default=-1)
         text = [word for _, token in tokens[: last_text + 1] for word in token]
@@ -178,10 +181,11 @@ def _cells(words: list[Word]) -> Iterator[Cell]:
 
 
 def runs_of(words: list[Word]) -> list[list[Word]]:
-    """Words with no more than a space between them. A parenthesis at a column's left edge belongs to the number that closes it."""
+    """Words with no more than a space between them. A parenthesis at a column's left edge belongs to the number that closes it, a
+    minus with a currency sign to the number that follows."""
     runs: list[list[Word]] = []
     for number, word in enumerate(words):
-        if runs and (_beside(runs[-1][-1], word) or (runs[-1][-1].text in _OPEN and _closed(words[number : number + 2]))):
+        if runs and (_beside(runs[-1][-1], word) or _signed(runs[-1][-1], words[number : number + 2])):
             runs[-1].append(word)
         else:
             runs.append([word])
@@ -190,6 +194,15 @@ def runs_of(words: list[Word]) -> list[list[Word]]:
 
 def _beside(a: Word, b: Word) -> bool:
     return b.x0 - a.x1 < SPACE * min(b.height, a.height)
+
+
+def _signed(before: Word, words: list[Word]) -> bool:
+    """Whether what stands at a column's left edge is of the number that begins with these words."""
+    return (before.text in _OPEN and _closed(words)) or (_is_edge_minus(before) and is_amount(words[0].text))
+
+
+def _is_edge_minus(word: Word) -> bool:
+    return len(word.text) > 1 and is_minus(word.text)
 
 
 def _closed(words: list[Word]) -> bool:
@@ -207,9 +220,12 @@ def _tokens(words: list[Word]) -> Iterator[tuple[CellKind, list[Word]]]:
             yield "text", words[index : index + unit]
             index += unit
             continue
+        if len(words) == index + 2 and is_mark(words[-1].text) and len(word.text) > 2 and is_amount(word.text):
+            yield "amount", [word]  # the last word is a footnote's mark
+            return
         for length in (4, 3, 2) if _may_begin(word.text) else ():
             group = words[index : index + length]
-            if len(group) == length and _one_number(group):
+            if len(group) == length and (_one_number(group) or (length == len(words) - index and _minus_behind(group))):
                 yield "amount", group
                 index += length
                 break
@@ -232,10 +248,11 @@ def _may_begin(text: str) -> bool:
 
 def _one_number(group: list[Word]) -> bool:
     texts = [word.text for word in group]
-    if any(b.x0 - a.x1 > _within(group) for a, b in pairwise(group[1:] if texts[0] in _OPEN else group)):
+    at_edge = texts[0] in _OPEN or _is_edge_minus(group[0])
+    if any(b.x0 - a.x1 > _within(group) for a, b in pairwise(group[1:] if at_edge else group)):
         return False
     opened = texts[0].startswith("(") and not texts[0].endswith(")")
-    if texts[0] in ("-", "−", "–", "$(") or texts[-1] == ")" or opened:
+    if texts[0] == "$(" or is_minus(texts[0]) or texts[-1] == ")" or opened:
         if is_sign(texts[0]) and texts[0].strip("($"):
             return False
         joined = "".join(texts)
@@ -244,6 +261,13 @@ def _one_number(group: list[Word]) -> bool:
     if all(t.isdigit() for t in digits) and 1 <= len(digits[0]) <= 3 and all(len(t) == 3 for t in digits[1:]):
         return all(b.x0 - a.x1 < _within(group) for a, b in pairwise(group))  # 1 234 567
     return False
+
+
+def _minus_behind(group: list[Word]) -> bool:
+    """Whether it is a number and, a space behind it, its minus: ``1,234 -``."""
+    texts = [word.text for word in group]
+    close = all(b.x0 - a.x1 < _within([a]) for a, b in pairwise(group))
+    return close and is_minus(texts[-1]) and (_one_number(group[:-1]) if len(group) > 2 else is_amount(texts[0]))
 
 
 def _within(group: list[Word]) -> float:

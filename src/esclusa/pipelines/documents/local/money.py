@@ -10,11 +10,15 @@ from functools import lru_cache
 from esclusa.pipelines.documents.local.texts import plain
 
 _MILLIONS = re.compile(
-    r"\bmm ?(?:us)?\$|\bmill(?:on(?:es)?|ions?)\b|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|sek|nok|dkk|jpy|zar|cad|aud|nzd|sgd|cny|rmb|inr|brl|mxn|clp|cop|myr|s/\.?|bs\.?) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\br m\b|\bm ?€|\bmio\b|\bmeur\b"
+    r"\bmm ?(?:us)?\$|\bm+ ?ch ?\$|\bmill(?:on(?:es)?|ions?)\b|\bmill\.|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|sek|nok|dkk|jpy|zar|cad|aud|nzd|sgd|cny|rmb|inr|brl|mxn|clp|cop|myr|s/\.?|bs\.?) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\br m\b|\bm ?€|\bmio\b|\bmeur\b"
 )
 _THOUSANDS = re.compile(
-    r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bthus\$|\bth ?us ?\$|(?<!\d)[’'‘]?000s?\b|(?:[$€£×]|\b(?:in|en|x|chf|usd|eur|gbp|sek|nok|dkk)) ?1[’'‘ ]?000\b|\b[kt] ?[$€£]|\b[kt](?:usd|eur|clp|gbp|chf)\b|[$€£] ?k\b|\bmclp\b|\(000"
+    r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bth ?(?:us|ch) ?\$|(?<!\d)[’'‘]?000s?\b|(?:[$€£×]|\b(?:in|en|x|chf|usd|eur|gbp|sek|nok|dkk)) ?1[’'‘ ]?000\b|\b[kt] ?[$€£]|\b[kt](?:usd|eur|clp|gbp|chf)\b|(?:[$€£]|\b(?:usd|eur|gbp|chf|sek|nok|dkk|pln|clp)) ?k\b|\bmclp\b|\(000"
 )
+_ONE_THOUSAND = re.compile(
+    r"(?:[(×]|\b(?:in|en|x)\b|\A(?=[a-z]{3} )) ?(?:[a-z]{0,2}[$€£]|[a-z]{3})? ?1[.,]000(?:s| (?:euros?|pesos|dolares|dollars|usd|eur|[$€£]))?(?=\)|,|\Z)"
+)
+"""A thousand as a unit, with a mark in it: ``(EUR 1,000)``, ``en 1.000 euros``."""
 _UNITS = re.compile(
     r"\b(?:en|unidad(?: monetaria)?:|moneda:) (?:pesos|dolares|euros|soles|unidades|bolivianos|quetzales|colones|guaranies|lempiras|balboas)\b|"
     r"\bin (?:u\.?s\.? )?(?:dollars|euros|pesos|units|pounds)\b|\bwhole (?:dollars|units|pounds)\b"
@@ -27,13 +31,15 @@ def scale_of(text: str) -> int | None:
     said = plain(text)
     if _MILLIONS.search(said):
         return 1_000_000
+    if _ONE_THOUSAND.search(said):
+        return 1000
     if _THOUSANDS.search(said) and not re.search(r"\d[.,]000\b", said):
         return 1000
     return 1 if _UNITS.search(said) else None
 
 
 _NAMED: tuple[tuple[str, str], ...] = (
-    ("USD", r"\bus ?\$|\bu\.s\. ?dollars?|\bus dollars?|\busd\b|dolares( estadounidenses| de los estados unidos)?|\bm+us\$|\bthus\$|\bdollars\b"),
+    ("USD", r"\bus ?\$|\bu\$[sd]\b|\bu\.s\. ?dollars?|\bus dollars?|\b[kt]?usd\b|dolares( estadounidenses| de los estados unidos)?|\bm+us\$|\bthus\$|\bdollars\b"),
     ("EUR", r"€|\beuros?\b|\b[mkt]?eur\b"),
     ("GBP", r"£|\bpounds?( sterling)?\b|\bgbp\b"),
     ("CHF", r"\bchf\b|\bswiss francs?\b|\bfrancos suizos\b"),
@@ -55,32 +61,38 @@ _NAMED: tuple[tuple[str, str], ...] = (
     ("NZD", r"new zealand dollars|\bnzd\b|\bnz ?\$"),
     ("SGD", r"singapore dollars|\bsgd\b|\bs ?\$"),
     ("HKD", r"hong kong dollars|\bhkd\b|\bhk ?\$"),
-    ("INR", r"₹|\brupees\b|\binr\b"),
+    ("INR", r"₹|\brupees\b|\binr\b|\brs\b\.?"),
     ("JPY", r"¥|\byen\b|\bjpy\b"),
     ("CNY", r"\byuan\b|\brenminbi\b|\brmb\b|\bcny\b"),
     ("KRW", r"₩|\bkrw\b"),
     ("SEK", r"\b[mkt]?sek\b|swedish kron\w+"),
     ("NOK", r"\b[mkt]?nok\b|norwegian kron\w+"),
     ("DKK", r"\b[mkt]?dkk\b|danish kron\w+"),
-    ("PLN", r"\bpln\b|\bzlot\w+"),
+    ("PLN", r"\bpln\b|\bzlot\w+|\bzł"),
+    ("CZK", r"\bczk\b|\bkc\b|\bkorunas?\b"),
+    ("RUB", r"₽|\brub\b|\broubles\b|\brubles\b"),
+    ("UAH", r"₴|\buah\b|\bhryvnias?\b"),
+    ("VND", r"₫|\bvnd\b"),
+    ("TWD", r"\bnt ?\$|\btwd\b"),
     ("MYR", r"\bmyr\b|\bringgit\b|\brm ?[’'‘]?0{3}"),
     ("PHP", r"₱|\bphp\b|philippine pesos?"),
     ("IDR", r"\bidr\b|\brupiah\b"),
     ("THB", r"฿|\bthb\b|\bbaht\b"),
-    ("ILS", r"₪|\bils\b|\bshekels?\b"),
+    ("ILS", r"₪|\bils\b|\bnis\b|\bshekels?\b"),
     ("TRY", r"₺|\bturkish liras?\b"),
     ("SAR", r"\bsar\b|\briyals?\b"),
     ("ZAR", r"\bzar\b|\brands?\b|\br ?[’'‘]0{3}|\br (?:m|millions?)\b"),
     ("KES", r"\bk(?:en)?shs?\b|\bkes\b|kenyan? shillings?"),
     ("NGN", r"₦|\bngn\b|\bnaira\b"),
     ("AED", r"\baed\b|\bdirhams?\b"),
-    ("MXN", r"pesos mexicanos|\bmxn\b|moneda nacional|\bm\.n\.|\bde c\.? ?v\b\.?|\bbanca multiple\b|\bmexico\b"),
-    ("COP", r"pesos colombianos|\bcop\b|\bnit\b|\bs\.a\.s\b|\bcolombia\b"),
+    ("MXN", r"pesos mexicanos|\bmxn\b|\bmx ?\$|moneda nacional|\bm\.n\.|\bde c\.? ?v\b\.?|\bbanca multiple\b|\bmexico\b"),
+    ("COP", r"pesos colombianos|\bcop\b|\bcol? ?\$|\bnit\b|\bs\.a\.s\b|\bcolombia\b"),
     ("ARS", r"pesos argentinos|\bars\b|\bar ?\$|\bcuit\b|\bargentina\b"),
-    ("CLP", r"pesos chilenos|\bclp\b|\bm+\$|\brut\b|\bchile\b|\bspa\b"),
+    ("CLP", r"pesos chilenos|\bclp\b|\bm+\$|\b(?:th|m+)? ?ch ?\$|\brut\b|\bchile\b|\bspa\b"),
 )  # fmt: skip
 _CURRENCIES = [(code, re.compile(pattern)) for code, pattern in sorted(_NAMED, key=lambda one: one[0] == "USD")]
 """Dollars last: other countries' dollars and ``US$`` beside another currency's name are said with more words."""
+_CODE_AT_NUMBER = re.compile(r"\b([a-z]{3})(?=\d)")
 _PESOS = ("CLP", "MXN", "COP", "ARS", "UYU", "DOP")
 _C_DOLLARS = re.compile(r"\bc ?\$")
 _ABOUT_UNITS = re.compile(
@@ -91,7 +103,7 @@ _ABOUT_UNITS = re.compile(
 @lru_cache(4096)
 def currency_of(text: str) -> str | None:
     """The currency that a text names."""
-    said = plain(text)
+    said = _CODE_AT_NUMBER.sub(r"\1 ", plain(text))
     return next((code for code, pattern in _CURRENCIES if pattern.search(said)), None)
 
 

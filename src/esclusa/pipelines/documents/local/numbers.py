@@ -10,17 +10,25 @@ from functools import lru_cache
 
 from esclusa.model.value import value
 
-_SIGNS = r"(?:MM?US\$|MM?\$|US\$|RD\$|NZ\$|HK\$|AR\$|CA\$|R\$|C\$|A\$|S\$|KShs?|RM|S/\.?|B/\.|Bs\.?|Gs\.?|[$€£¥₡¢₲₹₩₦₱]|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|CRC|PYG|GTQ|CAD|AUD|NZD|SGD|INR|JPY|SEK|NOK|DKK|ZAR|KES|UF)"
+_ANY_SIGN = r"[$¢£¥฿\u20a0-\u20cf]"
+_SIGNS = (
+    rf"(?:MM?US\$|MM?\$|U\$[SD]|\$[bU]|[A-Z][A-Za-z]{{0,2}}\$|KShs?|RM|Rs\.?|kr\.?|Kč|zł|S/\.?|B/\.|Bs\.?|Gs\.?|{_ANY_SIGN}|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|CRC|PYG|GTQ|CAD|AUD|NZD|SGD|HKD|"
+    r"INR|JPY|CNY|RMB|KRW|SEK|NOK|DKK|PLN|CZK|ZAR|KES|NGN|ILS|NIS|TRY|THB|PHP|MYR|IDR|AED|SAR|DOP|UF)"
+)
 _MINUS = "-−–‐‑"
-_MARKS = r"[*†‡¹²³⁴⁵⁶⁷⁸⁹]{0,3}"
+_NOTED = r"\s?[(\[](?:\d{1,2}|[a-z])[)\]]"
+_MARKS = rf"(?:[*†‡§#¹²³⁴⁵⁶⁷⁸⁹⁽⁾ᵃᵇᶜ]{{0,4}}|(?P<noted>{_NOTED}))"
 """Marks of footnotes behind a number."""
 _AMOUNT = re.compile(
-    rf"(?P<open>[(\[<])?\s*(?P<minus>[{_MINUS}])?\s*(?:{_SIGNS}|(?P<letter>[QLR]))?\s*(?P<inner>[{_MINUS}(])?\s*"
-    rf"(?P<digits>\d{{1,3}}(?:[.,'’\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?)"
-    rf"\s*[€]?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?{_MARKS}"
+    rf"(?P<open>[(\[<])?\s*(?:(?P<minus>[{_MINUS}])|\+)?\s*(?:{_SIGNS}|(?P<letter>[QLR]))?\s*(?P<inner>[{_MINUS}(])?\s*"
+    rf"(?P<digits>\d{{1,3}}(?:[.,'’\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?|[.,]\d{{2,4}})"
+    rf"(?:[.,][{_MINUS}])?\s*{_ANY_SIGN}?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?{_MARKS}"
 )
 _ZERO_FIRST = re.compile(r"0\d+")
 _SIGN = re.compile(rf"{_SIGNS}|[QLR]|\$\(|\(\$")
+_MARK = re.compile(_NOTED)
+_LAST_MARK = re.compile(rf"\s?{_MARKS}\Z")
+_UNIT = re.compile(rf"\(\s?{_SIGNS}\s?1[.,'’ ]?000\s?\)|[A-Z]{{3}}\s?1[.,'’ ]?000")
 _NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z", re.IGNORECASE)
 _ONE_NOTE = r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
 _NOTES = re.compile(rf"\(?{_ONE_NOTE}(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*{_ONE_NOTE})*\)?", re.IGNORECASE)
@@ -43,6 +51,8 @@ def is_amount(text: str) -> bool:
         return False
     if found["letter"] and found["digits"].isdigit():  # Q1 is a quarter, Q1,250 are quetzales
         return False
+    if found["noted"] and sum(char.isdigit() for char in found["digits"]) < 3:  # 7(a) is a note
+        return False
     return found["open"] is None or found["close"] is not None or found["inner"] is None
 
 
@@ -55,6 +65,26 @@ def is_dash(text: str) -> bool:
 def is_sign(text: str) -> bool:
     """A currency sign alone."""
     return _SIGN.fullmatch(text) is not None
+
+
+def is_unit(text: str) -> bool:
+    """A thousand of a currency, in parentheses or with its code: first in a line it is what is counted in, and no amount."""
+    return _UNIT.fullmatch(text) is not None
+
+
+def is_minus(text: str) -> bool:
+    """A minus alone, or with a currency sign: ``-``, ``-$``. The latter stands at the left edge of its column."""
+    return text[:1] in _MINUS and (len(text) == 1 or is_sign(text[1:]))
+
+
+def unmarked(text: str) -> str:
+    """A text without the mark of a footnote behind it."""
+    return _LAST_MARK.sub("", text)
+
+
+def is_mark(text: str) -> bool:
+    """A footnote's mark in brackets, apart from its number: ``(a)``, ``[1]``."""
+    return _MARK.fullmatch(text) is not None
 
 
 @lru_cache(16384)
@@ -83,7 +113,7 @@ def digits_span(text: str) -> tuple[int, int]:
     found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*(?:{_SIGNS}|[QLR])\s*", text)
     if found and not found[1]:
         start = found.end()
-    return start, len(text) - len(re.search(rf"\s*€?{_MARKS}\Z", text)[0])  # type: ignore[index]
+    return start, len(text) - len(re.search(rf"\s*{_ANY_SIGN}?{_MARKS}\Z", text)[0])  # type: ignore[index]
 
 
 def convention(texts: Iterable[str]) -> Convention:
@@ -104,8 +134,8 @@ def convention(texts: Iterable[str]) -> Convention:
             decimal[_other(marks[0])] += 5
         elif tail != 3:
             decimal[marks[0]] += 2
-        elif digits[0] == "0":
-            decimal[marks[0]] += 2  # 0.125
+        elif digits[0] in "0.,":
+            decimal[marks[0]] += 2  # 0.125, .125
         else:
             decimal[_other(marks[0])] += 1
     mark = "," if decimal[","] > decimal["."] else "."
@@ -127,7 +157,7 @@ def value_of(text: str, used: Convention) -> str | None:
         whole, part = digits, ""
     if used.decimal in whole:  # several decimal marks: they were thousands after all
         whole, part = digits.replace(used.decimal, ""), ""
-    whole = whole.replace(used.thousands, "")
+    whole = whole.replace(used.thousands, "") or "0"
     if not whole.isdigit() or (part and not part.isdigit()):
         return None
     negative = bool((found["open"] and found["close"]) or found["minus"] or found["inner"] or found["after"])

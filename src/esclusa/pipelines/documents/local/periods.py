@@ -30,6 +30,7 @@ _HALF = (
     r"(?:[HS](?P<half{n}>[12])|(?P<sem{n}>[12])\s*[HS]|"
     r"(?P<ordh{n}>[12](?:er|do|st|nd|°|º)?|i{1,2}|first|second|primer|segundo)\.?\s+(?:sem(?:estre|\.)?|half))"
 )
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
 _ORDINALS = {
     "i": 1, "ii": 2, "iii": 3, "iv": 4, "first": 1, "second": 2, "third": 3, "fourth": 4, "primer": 1, "segundo": 2, "tercer": 3, "cuarto": 4,
 }  # fmt: skip
@@ -56,7 +57,8 @@ _FORMS = (
     r"\b{y}[-/.](?P<mm{n}>[01]\d)[-/.]{d}\b",
     r"\b{d}\s*(?:st|nd|rd|th)?\s*(?:de\s+|of\s+|[-/ ]\s*)?{m}\s*(?:,|del?|[-/])?\s*{y}\b",
     r"\b{d}[-/. ]?{m}[-/. ]?{s}\b",
-    r"\b{m}\s*{d}(?:st|nd|rd|th)?\s*,?\s*{y}\b",
+    r"\b{m}\s*{d}(?:st|nd|rd|th)?\s*(?:,|del?)?\s*{y}\b",
+    r"\b{d}\s?[-/.]\s?(?P<roman{n}>x|xi{1,2}|i?v|vi{0,3}|ix|i{1,3})\s?[-/.]\s?(?P<long{n}>(?:19|20)\d\d|\d\d)\b",
     r"\b{m}\s*(?:,|del?|[-/’'])?\s*{y}\b",
     r"\b{m}\s*[-/’']\s*['’]?{s}\b",
     r"\b{m}\s?(?!2[89]|3[01]){s}\b(?!\s*,)",
@@ -152,6 +154,8 @@ def _month(said: dict[str, str]) -> int | None:
         return 3 * _count(quarter)
     if half := said.get("half") or said.get("sem") or said.get("ordh"):
         return 6 * _count(half)
+    if "roman" in said:
+        return _ROMAN.index(said["roman"].lower()) + 1
     return int(said["mm"]) if "mm" in said else None
 
 

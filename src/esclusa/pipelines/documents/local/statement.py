@@ -138,7 +138,7 @@ class _Reader:
                     self._context.dates, self._context.years = {}, []
                     self._began = True
                 self._context.learn_dates(text)
-            scale = None if _unticked(line) else money.scale_of(text)
+            scale = _scale(line)
             if scale is not None:
                 self._context.scale = scale
 
@@ -204,11 +204,17 @@ def _separated(amounts: list[str]) -> bool:
 
 def _first_scale(every: list[Line]) -> int | None:
     for line in every[:40]:
-        if not line.prose and not _unticked(line) and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells):
-            scale = money.scale_of(line.text)
+        if not line.prose and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells):
+            scale = _scale(line)
             if scale is not None:
                 return scale
     return None
+
+
+def _scale(line: Line) -> int | None:
+    """The scale that a line says, or a text that stands apart in it."""
+    texts = () if _unticked(line) else (line.text, *(run.text for run in line.runs))
+    return next((scale for text in texts if (scale := money.scale_of(text)) is not None), None)
 
 
 def _unticked(line: Line) -> bool:

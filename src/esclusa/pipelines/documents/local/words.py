@@ -18,6 +18,10 @@ ALONE = threading.RLock()
 """pdfium is not made for threads: whoever uses it where there are several holds this."""
 _FINE = 1_000_000
 """Steps per page side in which pdfium says where a point is shown."""
+SMALL = 0.8
+"""Of the characters before them, up to which height others are of a smaller size."""
+MARK = 6
+"""Characters that the mark of a footnote has at most: ``(1)(2)``."""
 
 Box = tuple[float, float, float, float]
 
@@ -120,6 +124,8 @@ def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
         out = Page(number, *((width, height) if turn % 2 == 0 else (height, width)))
         for run in runs:
             for word in _words(textpage, text, run, shown, turn, number, offset):
+                if out.words and _is_raised(out.words[-1], word):
+                    continue
                 if out.words and _goes_on(out.words[-1], word):
                     out.words[-1] = joined(out.words[-1], word)
                 else:
@@ -233,7 +239,9 @@ def _words(textpage: Any, text: str, run: _Run, shown: _Shown, turn: int, page: 
     one = _word(text, start, end, _union(first, last), shown, turn, page, offset)
     if one is None:
         return
-    if end - start > 1 and (one.x1 - one.x0 > 0.75 * one.height * (end - start) or one.height > 1.8 * _tall(first, shown, turn)):
+    tall = _tall(first, shown, turn)
+    spread = one.x1 - one.x0 > 0.75 * one.height * (end - start) or one.height > 1.8 * tall
+    if end - start > 1 and (spread or _tall(last, shown, turn) < SMALL * tall):
         yield from _cut(textpage, text, start, end, shown, turn, page, offset)
     else:
         yield one
@@ -250,7 +258,8 @@ def _cut(textpage: Any, text: str, start: int, end: int, shown: _Shown, turn: in
             continue
         if before is not None and whole is not None:
             gap, rise = here.x0 - before.x1, abs(here.middle - before.middle)
-            if gap > 0.6 * here.height or gap < -2 * here.height or rise > 0.6 * here.height:
+            apart = gap > 0.6 * here.height or gap < -2 * here.height or rise > 0.6 * here.height
+            if apart or (here.height < SMALL * before.height and here.middle < before.middle):
                 made = _word(text, begun, index, whole, shown, turn, page, offset)
                 if made is not None:
                     yield made
@@ -261,6 +270,14 @@ def _cut(textpage: Any, text: str, start: int, end: int, shown: _Shown, turn: in
         made = _word(text, begun, end, whole, shown, turn, page, offset)
         if made is not None:
             yield made
+
+
+def _is_raised(word: Word, following: Word) -> bool:
+    """Whether small characters close behind a word, above its line, are the mark of a footnote: no digits of a number, no letters of
+    a label."""
+    small = following.height < SMALL * word.height and len(following.text) <= MARK
+    raised = word.y0 - 0.5 * word.height < following.y0 and following.y1 < word.y1 - 0.12 * word.height and following.middle < word.middle
+    return small and raised and -0.2 * word.height < following.x0 - word.x1 < 0.5 * word.height
 
 
 def _goes_on(word: Word, following: Word) -> bool:
