@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from esclusa import Failure, Permanent
-from esclusa.pipelines.documents.entities import items_of
+from esclusa.pipelines.documents.entities import Part, items_of, sure
 from esclusa.pipelines.documents.processors import Classified, Extracted, Source
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
@@ -40,22 +40,22 @@ class DocumentAi:
         """By the first pages: as many as one call may have."""
         parts = await self._parts(source)
         answer = await self._process(source, *parts[0])
-        classes = [{"class": e.type_.split("/")[-1], "confidence": round(float(e.confidence), 4)} for e in answer.entities]
+        classes = [{"class": e.type_.split("/")[-1], "confidence": sure(e.confidence)} for e in answer.entities]
         if not classes:
             raise Permanent(f"the classifier {self.name} named no class", type="no_class")
         best = max(classes, key=lambda one: one["confidence"])
         return Classified(best["class"], best["confidence"], {"classes": classes, "processor": self.name})
 
     async def extract(self, source: Source, doc_type: str) -> Extracted:
-        items: list[dict[str, Any]] = []
+        answers: list[Part] = []
         offset, calls = 0, await self._parts(source)
         for content, pages, first in calls:
             answer = await self._process(source, content, pages, first)
             numbers = [number - 1 for number in pages] or list(range(first, first + max(1, len(answer.pages))))
-            items += items_of(answer, numbers, offset)
+            answers.append(Part(answer, numbers, offset))
             offset += len(answer.text)
         version = self.name.rsplit("/", 1)[-1]
-        items = [item | {"processor_version": version} for item in items]
+        items = [item | {"processor_version": version} for item in items_of(answers)]
         values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
         return Extracted(items, {"line_items": values, "entities": len(items), "calls": len(calls), "processor": self.name})
 
@@ -76,6 +76,8 @@ class DocumentAi:
         if answer.error.code:
             kind = Permanent if answer.error.code in (3, 9, 11) else Failure
             raise kind(f"Document AI: {answer.error.message}", type="invalid_argument" if kind is Permanent else "document_error")
+        if not (answer.text or answer.pages or answer.entities):  # JSON, but of something else
+            raise Failure("Document AI: its answer has no document", type="bad_answer")
         return answer
 
     def _call(self, source: Source, content: bytes, pages: list[int]) -> Any:
