@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +16,9 @@ from pipelines.documents.conftest import NewOffice, Office, headers, until
 
 from esclusa.engine.operate import Operator
 from esclusa.model.record import Ref
-from esclusa.pipelines.documents.buckets import Blob, LocalBucket
+from esclusa.pipelines.documents.buckets import BadUri, Blob, LocalBucket, parse_uri
 from esclusa.pipelines.documents.records import Folio, Signal
-from esclusa.pipelines.documents.signals import from_command
+from esclusa.pipelines.documents.signals import from_command, from_flags
 
 ONE_STORE = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
 """For what never reaches the store."""
@@ -303,6 +306,69 @@ async def test_3_links_that_lead_out_of_the_bucket_are_not_followed(office: Offi
     (office.folder / "a/link.pdf").symlink_to(secret)
     await office.process("gs://bkt/a")
     assert len(await office.docs()) == 1
+
+
+@ONE_STORE
+async def test_3_links_in_a_circle_are_no_objects_and_harm_no_others(office: Office) -> None:
+    office.fill("a", 1)
+    (office.folder / "a/one.pdf").symlink_to("two.pdf")
+    (office.folder / "a/two.pdf").symlink_to("one.pdf")
+    assert (await office.process("gs://bkt/a"))["outcome"] == "ok"
+    assert len(await office.docs()) == 1
+
+
+@ONE_STORE
+async def test_3_a_part_of_a_folder_that_cannot_be_read_is_no_empty_one(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    office.fill("a/b", 2)
+    whole, broken = os.scandir, [True]
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("a/b") and broken:
+            broken.pop()
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert (await office.process("gs://bkt/a"))["outcome"] == "ok"
+    assert len(await office.docs()) == 2
+    assert "storage_error" in [line.get("error_type") for line in office.lines.parsed]
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("file:///data/caso #3", ("/data", "caso #3")),
+        ("file:///data/¿listo?", ("/data", "¿listo?")),
+        ("file:///data/a%20b/", ("/data", "a b")),
+        ("file:/data/x", ("/data", "x")),
+        ("file://localhost/data/x", ("/data", "x")),
+        ("GS://bkt/a/b/", ("bkt", "a/b")),
+        ("gs://bkt/a#1?", ("bkt", "a#1?")),
+    ],
+)
+def test_3_the_address_of_a_folder_holds_whatever_its_name_does(uri: str, expected: tuple[str, str]) -> None:
+    assert parse_uri(uri) == expected
+
+
+@pytest.mark.parametrize("uri", ["file://host/data/x", "file:///", "gs://bkt", "gs:///x", "gs://[", "file:x", "/data/x", ""])
+def test_3_what_is_no_address_of_a_folder_is_said_so(uri: str) -> None:
+    with pytest.raises(BadUri, match="is not a folder"):
+        parse_uri(uri)
+
+
+def test_3_folders_may_go_while_flags_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gone", "here", "late"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "is_ready").touch()
+    whole = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("gone"):
+            shutil.rmtree(path)
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [signal.folder_prefix for signal in from_flags(tmp_path)] == ["here", "late"]
 
 
 # 7: closing

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from esclusa import EsclusaError, Failure, Permanent
 from esclusa.model.value import value
 
 FLAG = "is_ready"
+_CLOUD = re.compile(r"gs://([^/]+)/(.*)", re.IGNORECASE | re.DOTALL)
+_FILE = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.IGNORECASE | re.DOTALL)
+"""Whatever a folder's name has in it: ``#`` and ``?`` end no address here."""
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 @value
@@ -44,14 +50,13 @@ class BadUri(EsclusaError):
 
 def parse_uri(uri: str) -> tuple[str, str]:
     """The bucket and the prefix of ``gs://bucket/prefix`` or ``file:///parent/folder``. Raises BadUri."""
-    parts = urlsplit(uri)
-    if parts.scheme == "gs":
-        prefix = uri.removeprefix("gs://").partition("/")[2].strip("/")
-        if parts.netloc and prefix:
-            return parts.netloc, prefix
-    elif parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        path = os.path.normpath(unquote(parts.path))
-        if path.startswith("/") and Path(path).name and "\0" not in path:
+    if found := _CLOUD.fullmatch(uri):
+        bucket, prefix = found[1], found[2].strip("/")
+        if prefix:
+            return bucket, prefix
+    elif found := _FILE.fullmatch(uri):
+        path = os.path.normpath(unquote(found[1]))
+        if Path(path).name and "\0" not in path:
             return str(Path(path).parent), Path(path).name
     raise BadUri(f"{uri!r} is not a folder: write gs://bucket/folder or file:///parent/folder")
 
@@ -98,7 +103,8 @@ class LocalBucket:
         if not self._root.is_dir():
             raise Permanent(f"there is no bucket at {self._root}", type="bucket_not_found")
         top = self._inside(prefix) if prefix else self._root
-        blobs = [] if top is None else [self._blob(Path(folder, name)) for folder, _, files in os.walk(top) for name in files]
+        walked = () if top is None else os.walk(top, onerror=self._unread)
+        blobs = [self._blob(Path(folder, name)) for folder, _, files in walked for name in files]
         return sorted((blob for blob in blobs if blob is not None), key=lambda blob: blob.name)
 
     def _blob(self, path: Path) -> Blob | None:
@@ -107,10 +113,16 @@ class LocalBucket:
             return None
         try:
             status = path.stat()
-        except FileNotFoundError:
+        except OSError as error:
+            self._unread(error)
             return None  # gone since the folder was read
         uri = (self._base + name).encode("utf-8", "backslashreplace").decode()
         return Blob(name, generation_of(status), status.st_size, uri)
+
+    def _unread(self, error: OSError) -> None:
+        """Nothing, if what could not be read is not there; a listing that lacks more than that is none."""
+        if error.errno not in _NOT_THERE:
+            raise Failure(f"{error.filename}: {error.strerror}", type="storage_error") from None
 
     async def head(self, blob: Blob, count: int) -> bytes:
         return await asyncio.to_thread(self._read, blob.name, blob.generation, count)
@@ -134,7 +146,10 @@ class LocalBucket:
         raise Permanent(f"{self._base}{name} was replaced: generation {generation} is not there any more", type="object_gone")
 
     def _inside(self, name: str) -> Path | None:
-        path = (self._root / name).resolve()
+        try:
+            path = (self._root / name).resolve()
+        except (RuntimeError, OSError):  # links that lead to each other
+            return None
         return path if path.is_relative_to(self._real) else None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import stat
 from pathlib import Path
 
 from esclusa.pipelines.documents.buckets import FLAG, generation_of, is_text, parse_uri
@@ -30,12 +32,12 @@ def from_command(uri: str, *, reprocess: bool = False, force: bool = False) -> S
 def from_flags(root: Path) -> list[Signal]:
     """One for every empty flag below the folder; the same flag again makes the same signal."""
     found = []
-    for flag in sorted(root.rglob(FLAG)):
+    for flag in sorted(Path(folder, FLAG) for folder, _, files in os.walk(root) if FLAG in files):
         try:
             status = flag.stat()
-        except FileNotFoundError:
-            continue
-        if not flag.is_file() or status.st_size != 0 or not is_text(str(flag)):
+        except OSError:
+            continue  # folders come and go
+        if not stat.S_ISREG(status.st_mode) or status.st_size != 0 or not is_text(str(flag)):
             continue
         folder = flag.parent
         bucket, prefix = (root, folder.relative_to(root).as_posix()) if folder != root else (root.parent, root.name)
