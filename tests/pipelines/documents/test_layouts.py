@@ -169,6 +169,11 @@ def test_what_a_heading_says_of_its_column(dated: str, first: str, second: str, 
     assert periods_of(said(ROWS, "Kestrel plc", "Income statement", dated or " ", heads=("", first, second))) == expected
 
 
+def test_a_day_that_no_month_has_is_no_day() -> None:
+    answer = said(ROWS, "Kestrel plc", "Income statement", "0 June,", heads=("", "2024", "2023"))
+    assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
+
+
 @pytest.mark.parametrize(
     ("printed", "value"),
     [

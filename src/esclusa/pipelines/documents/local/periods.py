@@ -21,7 +21,7 @@ _MONTH = (
     r"december|dec)(?![a-zñ])\.?"
 )
 _YEAR = r"(?P<year{n}>(?:19[89]|20\d)\d)"
-_DAY = r"(?P<day{n}>[0-3]?\d)"
+_DAY = r"(?P<day{n}>3[01]|[12]\d|0?[1-9])"
 _QUARTER = (
     r"(?:[QT](?P<quarter{n}>[1-4])|(?P<trim{n}>[1-4])\s*[TQ]|"
     r"(?P<ord{n}>[1-4](?:er|do|to|st|nd|rd|th|°|º)?|i{1,3}|iv|first|second|third|fourth|primer|segundo|tercer|cuarto)\.?\s+(?:trim(?:estre|\.)?|quarter))"
