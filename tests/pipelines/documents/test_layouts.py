@@ -9,6 +9,7 @@ from typing import Any
 import pypdfium2 as pdfium
 import pytest
 from reportlab.pdfbase.pdfmetrics import stringWidth
+from reportlab.pdfgen import canvas
 
 from esclusa.pipelines.documents.local.words import read
 from esclusa.pipelines.documents.local.work import work
@@ -297,6 +298,19 @@ def test_codes_beside_their_labels_are_no_amounts() -> None:
 def test_a_title_set_letter_by_letter_is_read() -> None:
     answer = said(ROWS, "Molinos S.A.", "E S T A D O   D E   R E S U L T A D O S", "Al 31 de diciembre de 2024")
     assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {"ESTADO DE RESULTADOS"}
+
+
+def test_slanted_letters_leave_the_space_that_they_lean_over() -> None:
+    out = io.BytesIO()
+    paper = canvas.Canvas(out, pagesize=(612, 792))
+    paper.setFont("Times-Italic", 10)
+    for number, text in enumerate(("Kestrel plc", "Income statement", "For the year ended 31 March 2024")):
+        paper.drawString(72, 760 - 14 * number, text)
+    for number, row in enumerate([("", "2024", "2023"), *ROWS]):
+        for x, text in zip((72, 380, 480), row, strict=True):
+            paper.drawString(x, 700 - 16 * number, text)
+    paper.save()
+    assert list(labels(work(out.getvalue()))) == [label for label, _, _ in ROWS]
 
 
 def _bound(*pages: bytes) -> bytes:

@@ -86,7 +86,7 @@ _NAMED: tuple[tuple[str, str], ...] = (
     ("NGN", r"₦|\bngn\b|\bnaira\b"),
     ("AED", r"\baed\b|\bdirhams?\b"),
     ("MXN", r"pesos mexicanos|\bmxn\b|\bmx ?\$|moneda nacional|\bm\.n\.|\bde c\.? ?v\b\.?|\bbanca multiple\b|\bmexico\b"),
-    ("COP", r"pesos colombianos|\bcop\b|\bcol? ?\$|\bnit\b|\bs\.a\.s\b|\bcolombia\b"),
+    ("COP", r"pesos colombianos|\bcop\b|\bcol ?\$|\bnit\b|\bs\.a\.s\b|\bcolombia\b"),
     ("ARS", r"pesos argentinos|\bars\b|\bar ?\$|\bcuit\b|\bargentina\b"),
     ("CLP", r"pesos chilenos|\bclp\b|\bm+\$|\b(?:th|m+)? ?ch ?\$|\brut\b|\bchile\b|\bspa\b"),
 )  # fmt: skip

@@ -24,11 +24,13 @@ _YEAR = r"(?P<year{n}>(?:19[89]|20\d)\d)"
 _DAY = r"(?P<day{n}>3[01]|[12]\d|0?[1-9])"
 _QUARTER = (
     r"(?:[QT](?P<quarter{n}>[1-4])|(?P<trim{n}>[1-4])\s*[TQ]|"
-    r"(?P<ord{n}>[1-4](?:er|do|to|st|nd|rd|th|°|º)?|i{1,3}|iv|first|second|third|fourth|primer|segundo|tercer|cuarto)\.?\s+(?:trim(?:estre|\.)?|quarter))"
+    r"(?P<ord{n}>[1-4](?:er|do|to|st|nd|rd|th|°|º)?|i{1,3}|iv|first|second|third|fourth|primer|segundo|tercer|cuarto)\.?\s+(?:trim(?:estre|\.)?|quarter)|"
+    r"(?:trim(?:estre|\.)?|quarter)\s+(?P<rear{n}>iv|i{1,3}|[1-4])(?![\w]))"
 )
 _HALF = (
     r"(?:[HS](?P<half{n}>[12])|(?P<sem{n}>[12])\s*[HS]|"
-    r"(?P<ordh{n}>[12](?:er|do|st|nd|°|º)?|i{1,2}|first|second|primer|segundo)\.?\s+(?:sem(?:estre|\.)?|half))"
+    r"(?P<ordh{n}>[12](?:er|do|st|nd|°|º)?|i{1,2}|first|second|primer|segundo)\.?\s+(?:sem(?:estre|\.)?|half)|"
+    r"(?:sem(?:estre|\.)?|half)\s+(?P<rearh{n}>i{1,2}|[12])(?![\w]))"
 )
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
 _ORDINALS = {
@@ -52,12 +54,13 @@ def _form(text: str, n: int) -> str:
 
 
 _FORMS = (
-    r"\b{d}\s?[-/.]\s?(?P<mm{n}>[01]?\d)\s?[-/.]\s?(?P<long{n}>(?:19|20)\d\d|\d\d)(?!\d|[.,]\d)",
+    r"\b{d}\s?[-/.]\s?(?P<mm{n}>[01]?\d)\s?[-/.]\s?(?P<long{n}>(?:19|20)\d\d|\d\d)(?!\d|[.,/]\d)",
     r"\b(?P<mm{n}>[01]?\d)[-/]{d}[-/](?P<long{n}>(?:19|20)\d\d|\d\d)(?!\d)",
     r"\b{y}[-/.](?P<mm{n}>[01]\d)[-/.]{d}\b",
     r"\b{d}\s*(?:st|nd|rd|th)?\s*(?:de\s+|of\s+|[-/ ]\s*)?{m}\s*(?:,|del?|[-/])?\s*{y}\b",
     r"\b{d}[-/. ]?{m}[-/. ]?{s}\b",
     r"\b{m}\s*{d}(?:st|nd|rd|th)?\s*(?:,|del?)?\s*{y}\b",
+    r"\b{m}\s*{d}(?:st|nd|rd|th)?\s*,?\s*['’]{s}\b",
     r"\b{d}\s?[-/.]\s?(?P<roman{n}>x|xi{1,2}|i?v|vi{0,3}|ix|i{1,3})\s?[-/.]\s?(?P<long{n}>(?:19|20)\d\d|\d\d)\b",
     r"\b{m}\s*(?:,|del?|[-/’'])?\s*{y}\b",
     r"\b{m}\s*[-/’']\s*['’]?{s}\b",
@@ -150,9 +153,9 @@ def _month(said: dict[str, str]) -> int | None:
     """The month in which it ends: of a month, a quarter, a half."""
     if "month" in said:
         return _MONTHS[said["month"][:3].lower()]
-    if quarter := said.get("quarter") or said.get("trim") or said.get("ord"):
+    if quarter := said.get("quarter") or said.get("trim") or said.get("ord") or said.get("rear"):
         return 3 * _count(quarter)
-    if half := said.get("half") or said.get("sem") or said.get("ordh"):
+    if half := said.get("half") or said.get("sem") or said.get("ordh") or said.get("rearh"):
         return 6 * _count(half)
     if "roman" in said:
         return _ROMAN.index(said["roman"].lower()) + 1

@@ -126,7 +126,7 @@ def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
             for word in _words(textpage, text, run, shown, turn, number, offset):
                 if out.words and _is_raised(out.words[-1], word):
                     continue
-                if out.words and _goes_on(out.words[-1], word):
+                if out.words and _goes_on(out.words[-1], word) and not _spaced(textpage, out.words[-1].end - offset, word.start - offset):
                     out.words[-1] = joined(out.words[-1], word)
                 else:
                     out.words.append(word)
@@ -288,6 +288,11 @@ def _goes_on(word: Word, following: Word) -> bool:
     last, first = word.text[-1], following.text[0]
     least, most = (-0.2, 0.12) if last.isalpha() and first.isalpha() else (-0.05, 0.05)
     return level and least * size < following.x0 - word.x1 < most * size and not (_is_sign(last) or _is_sign(first))
+
+
+def _spaced(textpage: Any, start: int, end: int) -> bool:
+    """Whether white space is drawn there, and not only seen by pdfium: slanted letters lean over it."""
+    return any(c.FPDFText_IsGenerated(textpage, index) == 0 for index in range(start, end))
 
 
 def _is_sign(char: str) -> bool:
