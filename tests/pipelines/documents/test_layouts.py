@@ -300,6 +300,15 @@ def test_a_title_set_letter_by_letter_is_read() -> None:
     assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {"ESTADO DE RESULTADOS"}
 
 
+def test_the_first_of_several_statements_on_a_page_is_what_the_document_is() -> None:
+    first = [("Assets", "1,200", "1,100"), ("Liabilities", "(700)", "(650)"), ("Equity", "500", "450")]
+    second = [(f"{name} activities", "125", "110") for name in ("Operating", "Investing", "Financing")]
+    rows = [*first, ("Cash flow statement", "", ""), ("", "2024", "2023"), *second, ("Net change in cash", "34", "60")]
+    answer = said(rows, "Kestrel plc", "Balance sheet", "At 30 June 2024")
+    assert answer["doc_type"] == "balance_sheet"
+    assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {"Balance sheet", "Cash flow statement"}
+
+
 def test_slanted_letters_leave_the_space_that_they_lean_over() -> None:
     out = io.BytesIO()
     paper = canvas.Canvas(out, pagesize=(612, 792))

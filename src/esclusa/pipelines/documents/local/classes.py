@@ -60,6 +60,8 @@ _PARTS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _ALL_PARTS = {name: [re.compile(part) for part in parts] for name, parts in _PARTS.items()}
+ROWS = 3
+"""Rows of numbers that make a table."""
 _TOP = 14
 """Lines of a page among which its title stands."""
 
@@ -116,7 +118,7 @@ def _undated(title: str) -> str:
 def first_table(lines: list[Line]) -> int | None:
     """The first page with several rows of numbers: a report may begin with letters and opinions."""
     rows = Counter(line.page for line in lines if len(line.cells) > 1 and any(c.kind == "amount" and c.free for c in line.cells[1:]))
-    return min((page for page, count in rows.items() if count >= 3), default=None)
+    return min((page for page, count in rows.items() if count >= ROWS), default=None)
 
 
 def classify(lines: list[Line]) -> tuple[str, float, dict[str, float]]:
@@ -142,9 +144,9 @@ def classify(lines: list[Line]) -> tuple[str, float, dict[str, float]]:
 def _titles(lines: list[Line], table: int | None) -> dict[str, float]:
     """What the titles say: one above the first rows counts most."""
     scores: dict[str, float] = defaultdict(float)
-    rows = False
+    rows = 0
     for number, line in enumerate(lines):
-        rows = rows or any(c.kind == "amount" and c.free for c in line.cells)
+        rows += any(c.kind == "amount" and c.free for c in line.cells)
         if line.prose or any(c.kind == "amount" and c.free for c in line.cells):
             continue
         following = lines[number + 1] if number + 1 < len(lines) and lines[number + 1].page == line.page else None
@@ -152,7 +154,7 @@ def _titles(lines: list[Line], table: int | None) -> dict[str, float]:
         if found is None and following is not None and title_class(following.text) is None:
             found = title_class(f"{line.text} {following.text}")
         if found is not None:
-            on_top = (line.page == 0 and number < _TOP) or (line.page == table and not rows)
+            on_top = (line.page == 0 and number < _TOP and rows < ROWS) or (line.page == table and not rows)
             scores[found] += (30.0 if on_top else 4.0) * (1.0 if len(line.text) < 90 else 0.3)
     return scores
 

@@ -18,6 +18,7 @@ _SHARE = re.compile(r"%|\bporcentajes?\b|\bpercent(?:age)?s?\b|\bpct\b")
 _CHANGE = re.compile(
     r"\bvar(?:iacion|iance|iation)?(?:es|s)?\b|\bcambios?\b|\bchanges?\b|\bdif(?:f|erencias?|ferences?)?\b|\bdesv(?:iacion(?:es)?)?\b|\baumento\b|\bdisminucion\b|\bincrease\b|\bdecrease\b|\bgrowth\b|\bcrecimiento\b|\bmov(?:ement|imiento)s?\b|\byoy\b|\ba/a\b|\bvs\b|[δΔ]"
 )
+_TO_DATE = re.compile(r"\bytd\b|\bto date\b|\bacum|\bcumulative\b")
 _PRIOR = re.compile(r"\b(?:anterior|prior|previous|last|comparativ[oae])\b")
 _TOTAL = re.compile(r"\b(?:total(?:es)?|suma|consolidad[oa]|group)\b")
 _RANGE = re.compile(r"\b(?:al|a|to|hasta|through|vs|versus|against|contra)\b|[-–/]")
@@ -206,11 +207,17 @@ def _read_head(col: Column, context: Context) -> None:
 
 
 def _end_with_parts(values: list[Column]) -> None:
-    """A year beside its own quarters or months ends when the last of them does, whatever the title says."""
-    for col in values:
-        last = max((other.ends for other in values if other.ends is not None and other.year == col.year), default=None)
-        if last is not None and not col.is_dated:
-            col.ends = last
+    """A year beside its own quarters or months ends when the last of them does, whatever the title says. One that is over, since the
+    other columns go on into the next, is whole: ``H1 2024, H1 2023, FY 2023``."""
+    years = [col.year for col in values if col.year is not None]
+    bare = [col for col in values if col.ends is not None and not col.is_dated]
+    for col in bare:
+        same = [other for other in values if other.ends is not None and other.year == col.year]
+        over = max(years) != col.year == max(other.year or 0 for other in bare)
+        if over and any(other.is_dated for other in same) and not _TO_DATE.search(plain(col.heading or "")):
+            col.ends = end_in(col.year or 0, 12, 31)
+        else:
+            col.ends = max(other.ends for other in same if other.ends is not None)
 
 
 def _is_change(own: str) -> bool:
