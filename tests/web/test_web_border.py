@@ -41,6 +41,16 @@ async def test_whatever_can_be_read_can_be_asked_for_its_head(shop: Client) -> N
     assert (await shop.call("HEAD", "/api/cycles/shop.stock/run")).status == 405
 
 
+async def test_the_head_of_what_has_no_end_ends(shop: Client) -> None:
+    await shop.house.artifacts.put("shelf/1.png", b"picture")
+    async with asyncio.timeout(5):
+        for path, media_type in (("/console/live", "text/event-stream"), ("/api/artifacts/shelf/1.png", "image/png")):
+            sent = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            head, _, rest = (await shop.raw(sent.encode())).partition(b"\r\n\r\n")  # the next call on the connection is answered
+            assert f"content-type: {media_type}".encode() in head.lower()
+            assert rest.endswith(b'{"status":"ok"}')
+
+
 @pytest.mark.parametrize(
     "sent",
     [

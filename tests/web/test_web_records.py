@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 from web.shop import Client, Sheet, served
 
 from esclusa.model.query import query
@@ -240,6 +241,26 @@ async def test_insert_of_what_cannot_be_read(shop: Client) -> None:
     for body, told in UNREADABLE:
         answer = await shop.post("/api/records/items", data=body, headers={"Content-Type": "application/json"})
         assert told in answer.problem(400)["detail"]
+
+
+DEEP = [100, 250, 300, 480, 700, 900]
+
+
+@pytest.mark.parametrize("depth", DEEP)
+async def test_a_value_that_is_nested_too_deeply_is_a_fault_of_its_row(shop: Client, depth: int) -> None:
+    deep = "[" * depth + "]" * depth
+    rows = f'[{{"shop": "a", "code": "1"}}, {{"shop": "a", "code": "2", "meta": {{"x": {deep}}}}}]'
+    answer = await shop.post("/api/records/items", data=rows.encode(), headers={"Content-Type": "application/json"})
+    assert answer.status == 200, answer.text
+    assert answer.json["created"] == (2 if depth < 200 else 1)
+    assert [e["row"] for e in answer.json["errors"] if "nested" in e["error"]] == ([] if depth < 200 else [2])
+    assert (await shop.get("/api/records/items")).status == 200
+    move = f'{{"ids": ["a:1"], "to": "working", "fields": {{"meta": {{"x": {deep}}}}}}}'
+    moved = await shop.post("/api/records/items/move", data=move.encode(), headers={"Content-Type": "application/json"})
+    if depth < 200:
+        assert moved.json["moved"] == 1
+    else:
+        assert "nested" in moved.problem(422)["detail"]
 
 
 async def test_the_books_are_not_written_by_others(shop: Client) -> None:

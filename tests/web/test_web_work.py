@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from web.shop import Client, gates, served
+from web.shop import Client, Sheet, gates, served
 
 
 async def test_a_run_answers_how_it_went(shop: Client) -> None:
@@ -142,3 +142,10 @@ async def test_search_by_id_or_how_it_begins(shop: Client) -> None:
     assert [i["id"] for i in (await shop.get("/api/search?q=a:")).json["items"][0]["items"]] == ["a:1", "a:12"]
     assert (await shop.get("/api/search?q=zzz")).json["items"] == []
     (await shop.get("/api/search")).problem(422)
+
+
+async def test_search_finds_ids_that_go_on_with_any_character(shop: Client) -> None:
+    await shop.house.engine.records.insert([Sheet(id=id, title="t") for id in ("plan-b", "plan-\uffff", "plan-\U0001f6a2")])
+    [found] = (await shop.get("/api/search?q=plan-")).json["items"]
+    assert {item["id"] for item in found["items"]} == {"plan-b", "plan-\uffff", "plan-\U0001f6a2"}
+    assert "3 records" in (await shop.get("/console/records/sheets?q=plan-")).text

@@ -10,7 +10,7 @@ from esclusa.engine.engine import Engine
 from esclusa.engine.rates import merge
 from esclusa.model.books import DeadLetter, Export, Rate
 from esclusa.model.errors import NotFound
-from esclusa.model.query import above, at_least, at_most, below, one_of, query
+from esclusa.model.query import above, at_least, at_most, beginning, one_of, query
 from esclusa.model.record import Record
 from esclusa.model.stage import Stage
 from esclusa.model.view import View
@@ -119,7 +119,7 @@ class Outlook:
         for kind in self._engine.all_kinds if text else ():
             found = [r for r in await self._engine.store.get(kind, [text]) if r is not None]
             if not found:
-                begins = {"id": (at_least(text), below(f"{text}\uffff"))}
+                begins = {"id": beginning(text)}
                 found = list((await self._engine.store.find(query(kind, begins, limit=limit))).items)
             if found:
                 out.append({"table": kind.table, "items": [self._item(record) for record in found]})

@@ -52,6 +52,11 @@ def at_least(value: Any) -> Cond:
     return Cond("ge", value)
 
 
+def beginning(text: str) -> tuple[Cond, Cond]:
+    """Texts that begin so: up to the last character that there is."""
+    return at_least(text), below(f"{text}\U0010ffff")
+
+
 Test: TypeAlias = "Cond | tuple[Cond, ...] | Any"
 """What a filter may say of a field: a value to equal, a condition, or several that must all hold."""
 

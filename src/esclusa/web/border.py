@@ -16,6 +16,8 @@ from esclusa.web import slashes
 from esclusa.web.problems import of_error, problem
 
 BODY_LIMIT: Final = 16 * 1024 * 1024
+HEAD_ONLY: Final = "esclusa.head"
+"""In the scope of a request for the head alone: a route whose body has no end, or is dear, leaves it out."""
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+){1,8}\Z")
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -97,7 +99,7 @@ class Border:
             await self._app(scope, receive, send)
             return
         if scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}
+            scope = {**scope, "method": "GET", HEAD_ONLY: True}
         started = False
 
         async def out(message: Message) -> None:

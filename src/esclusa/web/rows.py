@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -14,6 +15,9 @@ from esclusa.model.columns import TRACKING
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
 from esclusa.web.problems import problem
+
+DEEPEST: Final = 200
+"""So many levels of lists and objects a value may have; what reads and writes JSON ends soon after."""
 
 
 async def sent(request: Request) -> Iterator[Row]:
@@ -72,6 +76,24 @@ def _fault(kind: Kind, name: str, value: Any) -> str | None:
 
 def unstorable(value: Any) -> str | None:
     """Why no store could hold this value; None if it can."""
+    level = [value]
+    for _ in range(DEEPEST):
+        fault = next((fault for each in level if (fault := _unfit(each)) is not None), None)
+        if fault is not None:
+            return fault
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return None
+    return f"it is nested more than {DEEPEST} deep"
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return chain(value.keys(), value.values())
+    return value if isinstance(value, list) else ()
+
+
+def _unfit(value: Any) -> str | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -81,8 +103,4 @@ def unstorable(value: Any) -> str | None:
             return "it has a null character in it"
         if any("\ud800" <= c <= "\udfff" for c in value):
             return "it has half of a surrogate pair in it"
-    if isinstance(value, dict):
-        return next((fault for pair in value.items() for part in pair if (fault := unstorable(part))), None)
-    if isinstance(value, list):
-        return next((fault for part in value if (fault := unstorable(part))), None)
     return None

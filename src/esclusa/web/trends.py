@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from esclusa.artifacts.paths import fault
@@ -14,6 +14,7 @@ from esclusa.house import House
 from esclusa.model.errors import ArtifactMissing
 from esclusa.observe import redact
 from esclusa.web import shapes
+from esclusa.web.border import HEAD_ONLY
 from esclusa.web.problems import responses
 from esclusa.web.records import After, by_name, plain, told
 
@@ -69,7 +70,9 @@ def reading(house: House) -> APIRouter:
         },
         summary="A file that a pipeline keeps",
     )
-    async def artifact(path: Annotated[str, Path(description="Its path in the artifact store", examples=["media/7.jpg"])]) -> Any:
+    async def artifact(
+        request: Request, path: Annotated[str, Path(description="Its path in the artifact store", examples=["media/7.jpg"])]
+    ) -> Any:
         info = await house.artifacts.info(path) if fault(path) is None else None
         if info is None:
             raise ArtifactMissing(f"there is no file {path}")
@@ -78,6 +81,8 @@ def reading(house: House) -> APIRouter:
         if media_type not in _SHOWN:
             media_type = "application/octet-stream"
             headers["Content-Disposition"] = "attachment"
+        if HEAD_ONLY in request.scope:
+            return Response(media_type=media_type, headers=headers)
         return StreamingResponse(house.artifacts.stream(path), media_type=media_type, headers=headers)
 
     return api

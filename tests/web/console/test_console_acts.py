@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from playwright.async_api import Route
 from web.console.browser import PAGES
 from web.console.conftest import NewPage
 from web.console.world import Job, Post, World, served
 
-from esclusa.model.books import Audit
+from esclusa.model.books import Audit, DeadLetter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
 
@@ -75,6 +77,65 @@ async def test_more_matches_than_previewed_are_previewed_again(own_world: World,
         await page.get_by_label("Why?").fill("again")
         await page.get_by_role("button", name="Try them again").click()
         assert "look again" in await page.locator("[role=status]").inner_text()
+
+
+async def test_more_dead_letters_than_previewed_are_previewed_again(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/dead-letters/act?verb=discard&table=pictures&error=invalid_media")
+        before = await own_world.house.insight.dead_letters({"status": "open"}, limit=100)
+        more = DeadLetter(table_name="pictures", record_id="p", state_before="pending", error_type="invalid_media", error_message="m")
+        await own_world.house.store.insert([more])
+        await page.get_by_label("Why?").fill("gone")
+        await page.get_by_role("button", name="Discard them").click()
+        assert "look again" in await page.locator("[role=status]").inner_text()
+        after = await own_world.house.insight.dead_letters({"status": "open"}, limit=100)
+        assert len(after.items) == len(before.items) + 1
+        await page.get_by_label("Why?").fill("gone")
+        await page.get_by_role("button", name="Discard them").click()
+        assert "closed" in await page.locator(".flash").inner_text()
+
+
+async def test_a_second_click_while_the_first_is_on_its_way_does_nothing(own_world: World, new_page: NewPage) -> None:
+    posts: list[str] = []
+
+    async def slowly(route: Route) -> None:
+        posts.append(route.request.url)
+        await asyncio.sleep(0.4)
+        await route.continue_()
+
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/records/pending_jobs/act?verb=retry&status=failed")
+        await page.get_by_label("Why?").fill("again")
+        await page.route("**/act", slowly)
+        box = await page.get_by_role("button", name="Try them again").bounding_box()
+        assert box is not None
+        for _ in range(2):
+            await page.mouse.click(box["x"] + 9, box["y"] + 9)
+            await asyncio.sleep(0.1)
+        await page.wait_for_url("**/console/records/pending_jobs?status=failed")
+        assert "records were moved." in await page.locator(".flash").inner_text()
+        assert len(posts) == 1
+
+
+async def test_edits_that_no_store_can_hold_are_told(own_world: World, new_page: NewPage) -> None:
+    job = (await own_world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items[0]
+    address = f"{own_world.url}/console/records/pending_jobs/{job.id}"
+    async with new_page() as page:
+        await page.goto(address)
+        token = await page.locator("input[name=form_token]").first.get_attribute("value") or ""
+        said = {"form_token": token, "verb": "move", "to": "pending", "reason": "x"}
+        for status, odd in (
+            (422, {"field.retry_count": "9" * 30}),
+            (422, {"field.options": "[" * 100_000}),
+            (422, {"field.options": '{"a": ' + "[" * 300 + "]" * 300 + "}"}),
+            (422, {"field.options": '{"a": "\\u0000"}'}),
+            (400, {"field.platform": "x\0y"}),
+            (400, {"reason": "x\0y"}),
+        ):
+            assert (await page.request.post(address, form=said | odd)).status == status, odd
+        limits = {"form_token": token, "per": "day", "limit": "²", "reason": "x"}
+        assert (await page.request.post(f"{own_world.url}/console/budgets/information-tracer", form=limits)).status == 422
+    assert (await own_world.house.insight.record("pending_jobs", job.id)).status == "failed"
 
 
 async def test_redrive_after_editing(own_world: World, new_page: NewPage) -> None:
@@ -233,6 +294,25 @@ async def test_guessing_tokens_is_slowed_down(new_page: NewPage, tmp_path: Path)
         statuses = [(await page.request.post(f"{world.url}/console/sign-in", form={"token": f"guess {n}"})).status for n in range(24)]
         assert statuses[:20] == [401] * 20
         assert 429 in statuses[20:]
+
+
+async def test_who_was_let_in_is_not_shut_out_by_the_guesses_of_others(new_page: NewPage, tmp_path: Path) -> None:
+    async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
+        sign_in = f"{world.url}/console/sign-in"
+        assert (await page.request.post(sign_in, form={"token": "let-me-operate"})).status == 200
+        for n in range(24):
+            await page.request.post(sign_in, form={"token": f"guess {n}"})
+        assert (await page.request.post(sign_in, form={"token": "let-me-look"})).status == 429  # never seen from there
+        assert (await page.request.post(sign_in, form={"token": "let-me-operate"})).status == 200
+
+
+async def test_a_reader_is_refused_in_the_language_of_the_page(new_page: NewPage, tmp_path: Path) -> None:
+    async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
+        await page.request.post(f"{world.url}/console/sign-in", form={"token": "let-me-look"})
+        run = f"{world.url}/console/cycles/media.download/run"
+        refused = await page.request.post(run, form={"form_token": "x"}, headers={"Accept-Language": "es-CL"})
+        assert refused.status == 403
+        assert "Puedes mirar" in await refused.text()
 
 
 async def test_behind_a_proxy_on_a_sub_path(new_page: NewPage, tmp_path: Path) -> None:

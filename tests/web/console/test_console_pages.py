@@ -10,6 +10,9 @@ from web.console.browser import PAGES, ready
 from web.console.conftest import NewPage
 from web.console.world import LONG, Picture, World, served
 
+from esclusa import Record
+from esclusa.model.books import Alert, Audit, DeadLetter
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
@@ -104,6 +107,44 @@ async def test_long_words_of_others_stay_inside(own_world: World, new_page: NewP
                 assert wide <= 1, (width, path)
 
 
+async def test_texts_of_others_that_are_hostile_stay_what_they_are(own_world: World, new_page: NewPage) -> None:
+    """A word of ten thousand letters, one that turns the line round, one that is a page: on every page that shows them."""
+    now = own_world.house.engine.clock.now()
+    hostile = ("x" * 10_000, "<script>document.title = 'taken'</script>", "\u202eabc", "{n} {{7*7}} %s")
+    rows: list[Record] = []
+    for n, said in enumerate(hostile):
+        rows += [
+            Alert(name=said, subject=said, message=said, raised_at=now, details={said: said}),
+            Audit(who=said, verb=said, subject=said, affected=1, reason=said, done_at=now, filter={said: said}),
+            DeadLetter(
+                id=f"hostile-{n}", table_name="pictures", record_id="L" * 600, state_before=said, error_type=said,
+                error_message=said, payload={said: said},
+            ),
+            Picture(id="L" * 600 if n == 0 else f"h{n}", title=said, status="error"),
+        ]  # fmt: skip
+    await own_world.house.store.insert(rows)
+    paths = ("alerts", "audit", "dead-letters", "dead-letters/list", "dead-letters/hostile-0", "dead-letters/hostile-1", "q" * 3000)
+    for width in (360, 1280):
+        async with new_page(viewport={"width": width, "height": 740}) as page:
+            for path in (*paths, "records/pictures?q=h", f"records/pictures/{'L' * 600}", "records/pictures/h1"):
+                await page.goto(f"{own_world.url}/console/{path}")
+                wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                assert wide <= 1, (width, path[:40])
+                assert await page.title() != "taken"
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/alerts")
+        turned = page.locator(".alert-list li").filter(has=page.locator("h2", has_text="\u202eabc"))
+        edges = "e => { const of = n => { const r = document.createRange(); r.selectNode(n); return r.getBoundingClientRect() };"
+        ends = await turned.locator(".meta").evaluate(
+            edges + " return [of(e.querySelector('bdi')).left, of(e.querySelector('time')).left] }"
+        )
+        assert ends[0] < ends[1]  # what we say after it still stands after it
+        last = await turned.locator(".meta").evaluate(
+            edges + " const r = of(e.lastChild); return [of(e.querySelector('time')).right, r.right] }"
+        )
+        assert last[0] < last[1]
+
+
 async def test_a_page_without_a_picture_says_so(world: World, new_page: NewPage) -> None:
     async with new_page() as page:
         await page.route("**/pages/0.png", lambda route: route.fulfill(status=404, body=""))
@@ -171,6 +212,9 @@ async def test_why_is_told_in_both_languages(world: World, new_page: NewPage) ->
         await page.goto(f"{world.url}/console/records/pending_jobs/{job.id}")
         assert "Se le acabaron los intentos" in await page.locator(".why").inner_text()
         assert "No se mueve solo" in await page.locator(".why").inner_text()
+        waiting = (await world.house.insight.records("pictures", {"status": "pending", "title": "Atrasada 0"}, limit=1)).items[0]
+        await page.goto(f"{world.url}/console/records/pictures/{waiting.id}")
+        assert "corre cada 5m, la próxima vez" in await page.locator(".why").inner_text()
 
 
 async def test_a_record_shows_what_belongs_to_it(world: World, new_page: NewPage) -> None:
@@ -209,6 +253,56 @@ async def test_search_and_filters_make_addresses_to_share(world: World, new_page
         assert answer is not None
         assert answer.status == 400
         assert "has no field nothing" in await page.locator("main").inner_text()
+
+
+async def test_taking_one_filter_away_leaves_the_others(world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        full = f"{world.url}/console/records/pending_jobs?status=pending&platform=twitter&attempts__gte=0&q=9f"
+        await page.goto(full)
+        await page.locator(".chips li").filter(has_text="platform").get_by_role("link").click()
+        assert page.url.endswith("?status=pending&attempts__gte=0&q=9f")
+        await page.goto(full)
+        await page.locator(".chips li").filter(has_text="begins with").get_by_role("link").click()
+        assert page.url.endswith("?status=pending&platform=twitter&attempts__gte=0")
+
+
+async def test_a_quoted_value_is_taken_as_it_is(own_world: World, new_page: NewPage) -> None:
+    await own_world.house.engine.records.insert([Picture(title=title) for title in ("red, green", "red", "null")])
+    async with new_page() as page:
+        for said in ("red, green", "null"):
+            await page.goto(f"{own_world.url}/console/records/pictures")
+            await page.get_by_label("Id, or a filter").fill(f'title="{said}"')
+            await page.get_by_role("button", name="Find").click()
+            assert await page.locator("tbody tr").count() == 1
+            assert said in await page.locator("tbody tr").inner_text()
+
+
+async def test_a_click_beside_everything_does_not_stop_the_page(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.clock.install()
+        await page.goto(f"{own_world.url}/console/cycles")
+        await page.locator("h1").click()
+        await own_world.house.operator("tests").pause("tenders.ingest", "while somebody looks")
+        async with page.expect_response("**/console/cycles"):
+            await page.clock.run_for(6000)
+        await page.locator(".cycle.paused").wait_for()
+        await page.locator("summary").first.click()  # somebody is at work
+        await own_world.house.operator("tests").resume("tenders.ingest", "")
+        await page.clock.run_for(12_000)
+        assert await page.locator(".cycle.paused").count() == 1
+
+
+async def test_the_map_lives_again_when_the_browser_goes_back_to_it(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(own_world.url)
+        await page.locator("[data-live].on").wait_for()
+        async with page.expect_request("**/console/live"):
+            await page.evaluate(
+                "() => { dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }));"
+                " dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })) }"
+            )
+        await own_world.house.engine.records.insert([Picture(title="new")])
+        await page.locator("[data-total=pictures]", has_text="154").wait_for()
 
 
 async def test_trace_view(world: World, new_page: NewPage) -> None:

@@ -13,7 +13,7 @@ from web.console.messages import messages
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.web.auth import Token, digest_of
 from esclusa.web.console import graph, render, words
-from esclusa.web.console.desk import local
+from esclusa.web.console.desk import LONGEST, _packed, _unpacked, local
 from esclusa.web.console.live import movement
 from esclusa.web.console.session import Sessions
 
@@ -106,6 +106,32 @@ def test_sessions() -> None:
     assert sessions.visitor("esclusa_session=a.b") is None
     now[0] += 13 * 3600
     assert sessions.visitor(cookie) is None
+
+
+def test_cookies_of_others_do_not_hide_a_session() -> None:
+    maria = Token("maria", "operate", digest_of("secret"))
+    sessions = Sessions([maria])
+    ours = f"esclusa_session={sessions.open(maria)}"
+    for other in ('prefs={"a": 1}', "a b", "x[1]=2", "=", "é=ü"):
+        assert sessions.visitor(f"{other}; {ours}") is not None, other
+        assert sessions.visitor(f"{ours}; {other}") is not None, other
+
+
+def test_a_signature_of_odd_characters_is_a_wrong_one() -> None:
+    sessions = Sessions([Token("ops", "operate", digest_of("secret"))])
+    for odd in ("é", "\\351", "\ud800", '"'):
+        assert sessions.visitor(f'esclusa_session="b3Bz.99999999999.x.{odd}"') is None
+        assert sessions.visitor(f"esclusa_session=b3Bz.99999999999.x.{odd}") is None
+
+
+def test_what_the_next_page_tells_fits_its_cookie() -> None:
+    for said, details in (("done", ["ñ" * 5000] * 20), ("x" * 9000, []), ("🚢" * 9000, ["🚢" * 9000] * 8)):
+        packed = _packed("good", said, details)
+        told = _unpacked(packed)
+        assert len(packed) <= LONGEST
+        assert told is not None
+        assert told["text"][:4] == said[:4]
+        assert bool(told["details"]) == bool(details)
 
 
 def test_never_sent_to_another_site() -> None:

@@ -40,6 +40,8 @@ THEMES: Final = ("auto", "light", "dark")
 ALWAYS: Final = frozenset({"/console/preferences", "/console/sign-out"})
 """What a visitor may post who may only read."""
 FLASH: Final = "esclusa_flash"
+LONGEST: Final = 3500
+"""Letters of that cookie; a browser drops one that has more than 4,096."""
 HEADERS: Final = {"Content-Security-Policy": render.POLICY, "Referrer-Policy": "same-origin"}
 """Of every page. A page that sends no referrer would send its forms without their origin."""
 STALE: Final = 20.0
@@ -105,6 +107,7 @@ class Desk:
         scope["state"] |= {"visitor": visitor, "who": visitor.who}
         reads_only.set(visitor.role == "read")
         if visitor.role == "read" and not reading and path not in ALWAYS:
+            self.settle_in(Request(scope))
             return self._plain(
                 scope, 403, _("You may look, not act."), _("This token has the role read; sign in with one that may operate.")
             )
@@ -209,8 +212,7 @@ class Desk:
         """On to another page, with something to tell there."""
         response = RedirectResponse(to, 303)
         if said:
-            packed = base64.urlsafe_b64encode(json.dumps({"kind": kind, "text": said, "details": list(details)[:8]}).encode()).decode()
-            self.set_cookie(request, response, FLASH, packed[:3500], lasts=60)
+            self.set_cookie(request, response, FLASH, _packed(kind, said, details), lasts=60)
         self.forget()
         return response
 
@@ -270,14 +272,27 @@ async def read_form(request: Request) -> Form:
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise Refused(415, _("A form comes as application/x-www-form-urlencoded."))
     try:
-        return Form(parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=5000))
+        items = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=5000)
     except ValueError:
         raise Refused(400, _("This form cannot be read.")) from None
+    if any("\0" in part for item in items for part in item):
+        raise Refused(400, _("This form cannot be read."))  # no store keeps a null character
+    return Form(items)
 
 
 def _place(url: str) -> str:
     """The store in a few words: a file's name is enough."""
     return f"sqlite · {url.rsplit('/', 1)[-1]}" if url.startswith("sqlite") else without_password(url)
+
+
+def _packed(kind: str, said: str, details: Sequence[str]) -> str:
+    """What the next page tells, as a cookie: as many of the details as it has room for."""
+    told = {"kind": kind, "text": render.short(said, 400), "details": [render.short(detail, 200) for detail in details[:8]]}
+    while True:
+        packed = base64.urlsafe_b64encode(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")).decode()
+        if len(packed) <= LONGEST or not told["details"]:
+            return packed
+        told["details"] = told["details"][:-1]
 
 
 def _unpacked(text: str) -> dict[str, Any] | None:

@@ -43,15 +43,16 @@ def _sign(api: APIRouter, desk: Desk) -> None:
         if site not in ("same-origin", "none"):
             raise Refused(403, _("Another site's page may not sign you in."))
         address = request.client.host if request.client else ""
-        wait = desk.guesses.wait(address)
-        if wait > 0:
+        secret, wait = form.get("token").strip(), desk.guesses.wait(address)
+        if wait > 0 and not desk.guesses.knows(address, secret):
             fault = _("Too many wrong tokens came from this address; try again in {time}.", time=render.duration(math.ceil(wait)))
             return desk.answer(request, "sign-in.html", 429, next=local(form.get("next")), fault=fault)
-        token = recognise(desk.tokens, form.get("token").strip())
+        token = recognise(desk.tokens, secret)
         if token is None:
             desk.guesses.wrong(address)
             fault = _("This token is not one of ours. Tokens are set in ESCLUSA_API_TOKENS.")
             return desk.answer(request, "sign-in.html", 401, next=local(form.get("next")), fault=fault)
+        desk.guesses.right(address, secret)
         response = RedirectResponse(render.place.get() + local(form.get("next", "/")), 303)
         desk.set_cookie(request, response, COOKIE, desk.sessions.open(token), LASTS)
         return response
@@ -103,7 +104,7 @@ def _switches(api: APIRouter, desk: Desk) -> None:
     async def limit(request: Request, name: str) -> Response:
         form = await desk.form(request)
         said = form.get("limit").strip().replace(" ", "")
-        if not said.isdigit() or len(said) > 12:
+        if not said.isdecimal() or len(said) > 12:
             raise Refused(422, _("A limit is a whole number, 0 or more."))
         await operator(request).limit(name, form.get("per"), int(said), form.reason)
         return desk.go(

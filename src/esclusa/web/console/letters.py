@@ -61,10 +61,7 @@ def _looks(api: APIRouter, desk: Desk) -> None:
 
     @api.get("/console/dead-letters/act")
     async def preview(request: Request, verb: str, table: str = "", error: str = "") -> Response:
-        acted = await _do(desk, request, verb, {"table": table, "error": error}, dry_run=True)
-        page = await desk.insight.dead_letters(_where(table, error), limit=10)
-        items = [_shown(x) for x in page.items if isinstance(x, DeadLetter)]
-        return await desk.page(request, "letter-act.html", here="letters", acted=acted, verb=verb, table=table, error=error, letters=items)
+        return await _preview(desk, request, verb, {"table": table, "error": error})
 
     @api.get("/console/dead-letters/{id}")
     async def letter(request: Request, id: str) -> Response:
@@ -101,11 +98,22 @@ async def _do(desk: Desk, request: Request, verb: str, group: dict[str, str], *,
     return await act(reason=reason, where=_where(group["table"], group["error"]), dry_run=dry_run)
 
 
+async def _preview(desk: Desk, request: Request, verb: str, group: dict[str, str], *, changed: bool = False, http: int = 200) -> Response:
+    acted = await _do(desk, request, verb, group, dry_run=True)
+    page = await desk.insight.dead_letters(_where(group["table"], group["error"]), limit=10)
+    items = [_shown(x) for x in page.items if isinstance(x, DeadLetter)]
+    values: dict[str, Any] = {"acted": acted, "verb": verb, "letters": items, "changed": changed, **group}
+    return await desk.page(request, "letter-act.html", here="letters", http=http, **values)
+
+
 def _acts(api: APIRouter, desk: Desk) -> None:
     @api.post("/console/dead-letters/act")
     async def many(request: Request) -> Response:
         form = await desk.form(request)
         group = {"table": form.get("table"), "error": form.get("error")}
+        seen, before = form.get("matched"), await _do(desk, request, form.get("verb"), group, dry_run=True)
+        if not seen.isdecimal() or (before.exact and before.matched > int(seen)):
+            return await _preview(desk, request, form.get("verb"), group, changed=True, http=409)
         acted = await _do(desk, request, form.get("verb"), group, dry_run=False, reason=form.reason)
         return desk.go(
             request, render.url("console", "dead-letters"), _told(acted), details=[f"{p['id']}: {p['why']}" for p in acted.passed]

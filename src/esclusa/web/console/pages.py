@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from esclusa.model.books import Alert, Audit, Export, Run, WorkerCard
 from esclusa.model.query import query
 from esclusa.web import filters
+from esclusa.web.border import HEAD_ONLY
 from esclusa.web.console import door, letters, records, render, trace, views
 from esclusa.web.console.desk import Desk
 from esclusa.web.console.live import Pulse
@@ -51,8 +52,11 @@ def _frame(desk: Desk) -> APIRouter:
         return FileResponse(render.HERE / "static" / name, headers=headers)
 
     @api.get("/console/live")
-    async def live() -> Response:
-        return StreamingResponse(pulse.listen(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    async def live(request: Request) -> Response:
+        headers = {"X-Accel-Buffering": "no"}
+        if HEAD_ONLY in request.scope:
+            return Response(media_type="text/event-stream", headers=headers)
+        return StreamingResponse(pulse.listen(), media_type="text/event-stream", headers=headers)
 
     return api
 

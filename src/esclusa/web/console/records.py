@@ -13,8 +13,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from esclusa.engine.operate import Acted, retry_targets
-from esclusa.model.errors import BadQuery, NotFound
-from esclusa.model.query import at_least, below, one_of, parse_filter, query
+from esclusa.model.errors import BadQuery, BadRecord, NotFound
+from esclusa.model.query import beginning, one_of, parse_filter, query
 from esclusa.model.record import Kind, Record
 from esclusa.observe import redact
 from esclusa.web import filters
@@ -22,6 +22,7 @@ from esclusa.web.console import render, views
 from esclusa.web.console.desk import Desk, Form, Refused
 from esclusa.web.console.words import gettext as _
 from esclusa.web.console.words import ngettext
+from esclusa.web.rows import unstorable
 
 PAGE = 50
 SHOWN = 10
@@ -72,7 +73,7 @@ def _lists(api: APIRouter, desk: Desk) -> None:
         said = _said(request)
         where = filters.from_params(kind, said, archived=archived)
         if q.strip():
-            where = {**where, "id": (at_least(q.strip()), below(q.strip() + "\uffff"))}
+            where = {**where, "id": beginning(q.strip())}
         chosen = [v for n, v in said if n == "status"]
         # each table has an index of states and changes: in one state, the last changed come first
         usual = "-updated_at" if len(chosen) == 1 and "," not in chosen[0] and not q.strip() and not archived else ""
@@ -105,7 +106,8 @@ def _lists(api: APIRouter, desk: Desk) -> None:
             "kind": kind, "table": table, "states": states, "all": f"{base}?{urlencode(keep)}" if keep else base, "any": not chosen,
             "rows": [views.row(kind, r, what, names) for r in page.items], "names": names, "matched": matched, "q": q,
             "order": order or usual,
-            "chips": views.chips(kind, [p for p in said if p[0] != "status"]), "said": [p for p in said if p[0] != "after"],
+            "chips": views.chips(kind, here, but=("status", "q")), "without_q": _address(kind, [p for p in here if p[0] != "q"]),
+            "said": [p for p in said if p[0] != "after"],
             "after": after,
             "next": _address(kind, [*here, ("after", page.next)]) if page.next else None, "first": _address(kind, here),
             "archived": archived, "bare": _address(kind, [*(p for p in here if p[0] != "order"), ("", "")]).removesuffix("="),
@@ -152,6 +154,8 @@ def _parameter(part: str) -> tuple[str, str]:
     name, sign, value = match[1], match[2], match[3].strip()
     if value.lower() == "null":
         return f"{name}__null", "true" if sign == "=" else "false"
+    if sign == "=" and len(value) > 1 and value[0] == value[-1] == '"':  # as it is, with its commas
+        return f"{name}__eq", value[1:-1]
     return {"=": name, ">=": f"{name}__gte", "<=": f"{name}__lte", ">": f"{name}__gt", "<": f"{name}__lt"}[sign], value.strip('"')
 
 
@@ -171,7 +175,7 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         said = [(n, v) for n, v in items if n not in OWN and n not in ("after", "order") and v]
         where = filters.from_params(kind, said)
         if given.get("q", "").strip():
-            where["id"] = (at_least(given["q"].strip()), below(given["q"].strip() + "\uffff"))
+            where["id"] = beginning(given["q"].strip())
         if not ids and not where:
             where = {"status": one_of(*kind.lifecycle.states)}
         chosen: dict[str, Any] = {"ids": ids} if ids else {"where": where}
@@ -215,7 +219,7 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         form = await desk.form(request)
         before, _asked = await would(request, kind, form.items, dry_run=True, reason="")
         seen = form.get("matched")
-        if not seen.isdigit() or (before.exact and before.matched > int(seen)):
+        if not seen.isdecimal() or (before.exact and before.matched > int(seen)):
             return await preview(request, kind, form.items, changed=True, http=409)
         done, _asked = await would(request, kind, form.items, dry_run=False, reason=form.reason)
         back = _address(kind, [(n, v) for n, v in form.items if n not in OWN])
@@ -285,11 +289,15 @@ def edited(kind: Kind, form: Form, record: Record | None) -> dict[str, Any]:
         elif field.type == "json":
             try:
                 changed[field.name] = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise Refused(422, _("{field} is not JSON: {error}", field=field.name, error=error)) from None
         else:
             changed[field.name] = text
     try:
-        return kind.check_fields(changed)
+        checked = kind.check_fields(changed)
+        for name, value in checked.items():
+            if (fault := unstorable(value)) is not None:
+                raise BadRecord(f"{name}: {fault}")
+        return checked
     except BadQuery as error:  # pragma: no cover - check_fields raises BadRecord, which the page tells by itself
         raise Refused(422, str(error)) from None

@@ -8,8 +8,9 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
+
+from starlette.requests import cookie_parser
 
 from esclusa.model.value import value
 from esclusa.web.auth import Role, Token
@@ -50,7 +51,7 @@ class Sessions:
 
     def visitor(self, cookie: str) -> Visitor | None:
         """The one whose session this is, in the cookies of a request; None if there is none that holds."""
-        cookies = _cookies(cookie)
+        cookies = cookie_parser(cookie)  # forgiving: another program of this host may set cookies of its own
         if not self.needed:
             return Visitor("", "operate", cookies.get(VISIT, ""))
         said, _, signature = cookies.get(COOKIE, "").rpartition(".")
@@ -58,7 +59,9 @@ class Sessions:
         if len(parts) != 3 or not parts[1].isdigit():
             return None
         token = self._tokens.get(_unpacked(parts[0]))
-        if token is None or not hmac.compare_digest(_sign(token.digest, said), signature) or int(parts[1]) < self._clock():
+        if token is None or not hmac.compare_digest(_sign(token.digest, said).encode(), signature.encode("utf-8", "surrogatepass")):
+            return None
+        if int(parts[1]) < self._clock():
             return None
         return Visitor(token.name, token.role, parts[2])
 
@@ -86,10 +89,3 @@ def _unpacked(text: str) -> str:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
     except ValueError:
         return ""
-
-
-def _cookies(header: str) -> dict[str, str]:
-    try:
-        return {name: morsel.value for name, morsel in SimpleCookie(header).items()}
-    except CookieError:
-        return {}

@@ -301,12 +301,19 @@ def reasons(answer: Why) -> list[dict[str, Any]]:
     """Why it is not moving, in the page's language."""
     out = []
     for reason in answer.reasons:
-        values = {
-            n: render.full(v) if hasattr(v, "isoformat") else redact.text(v) if isinstance(v, str) else v for n, v in reason.values.items()
-        }
+        values = {name: _worded(name, value) for name, value in reason.values.items()}
         said = _(reason.said, **values) if values else _(reason.said)
         out.append({"code": reason.code, "text": said[:1].upper() + said[1:], "until": reason.until})
     return out
+
+
+def _worded(name: str, value: Any) -> Any:
+    """What a reason names, as the page says it."""
+    if isinstance(value, datetime):
+        return render.full(value)
+    if name == "schedule":
+        return render.schedule(str(value))
+    return redact.text(value) if isinstance(value, str) else value
 
 
 def ways(kind: Kind, record: Record, stages: Sequence[Stage]) -> dict[str, Any]:
@@ -316,11 +323,11 @@ def ways(kind: Kind, record: Record, stages: Sequence[Stage]) -> dict[str, Any]:
     return {"retry": back, "targets": [(t, what[t]) for t in kind.lifecycle.targets(record.status)]}
 
 
-def chips(kind: Kind, params: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """The conditions of a filter, each with the address of the list without it."""
+def chips(kind: Kind, params: Sequence[tuple[str, str]], *, but: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The conditions of a filter, each with the address of the list without it; not those that the page shows elsewhere (``but``)."""
     out = []
     for place, (name, value) in enumerate(params):
-        if name in ("order", "after", "limit", "archived") or not value:
+        if name in ("order", "after", "limit", "archived", *but) or not value:
             continue
         rest = [p for i, p in enumerate(params) if i != place and p[0] != "after"]
         field, _sep, operator = name.rpartition("__") if name not in kind.types and "__" in name else (name, "", "eq")

@@ -113,24 +113,34 @@ function live() {
     vital("oldest", oldest < 0 ? "—" : duration(oldest));
     vital("rate", numbers.format(Math.round(sum("per_minute") * 10) / 10));
   };
-  addEventListener("pagehide", () => source.close());
+  addEventListener("pagehide", () => source.close(), { once: true });
 }
 live();
+addEventListener("pageshow", (event) => { if (event.persisted) live(); }); // the browser kept the page, and went back to it
 
 // Other pages are fetched anew now and then, unless somebody is busy on them.
 const main = $("main[data-refresh]");
 if (main) {
+  const held = () => document.activeElement !== main && main.contains(document.activeElement); // a click beside it all is no work
   setInterval(async () => {
-    const busy = document.hidden || main.contains(document.activeElement) || $("details[open]", main) || String(getSelection()).length;
-    if (busy) return;
+    if (document.hidden || held() || $("details[open]", main) || String(getSelection()).length) return;
     try {
       const answer = await fetch(location.href, { headers: { accept: "text/html" } });
       if (!answer.ok || answer.redirected) return;
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (!main.contains(document.activeElement)) main.replaceChildren(...$("main", page).childNodes);
+      if (!held()) main.replaceChildren(...$("main", page).childNodes);
     } catch { /* the next time, perhaps */ }
   }, Number(main.dataset.refresh) * 1000);
 }
+
+// What is sent twice is done twice, or told as if nothing had been done: a form goes once.
+const sent = new WeakSet();
+addEventListener("submit", (event) => {
+  if (event.target.method !== "post") return;
+  if (sent.has(event.target)) event.preventDefault();
+  sent.add(event.target);
+});
+addEventListener("pageshow", () => { for (const form of $$("form")) sent.delete(form); });
 
 // A slash goes to the search.
 addEventListener("keydown", (event) => {
