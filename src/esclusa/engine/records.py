@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from esclusa.model.errors import BadQuery, UndeclaredMove
+from esclusa.model.errors import BadQuery, BadRecord, UndeclaredMove
 from esclusa.model.query import Page, Where, query
 from esclusa.model.record import Record, Ref
-from esclusa.model.settlement import Inserted, Known, Settled, Settlement, Spread, StateSummary
+from esclusa.model.settlement import Inserted, Known, Rejected, Settled, Settlement, Spread, StateSummary
 from esclusa.ports.store import Store
 
 R = TypeVar("R", bound=Record)
@@ -118,10 +118,14 @@ class Records:
 
     async def edit(self, kind: type[Record], id: str, *, among: Sequence[str], who: str, reason: str, **fields: Any) -> bool:
         """Change fields of a record that stays in its state, if that is one of ``among``; whether it was. A lease on it ends,
-        and it is due at once: what was being done stood on the old fields."""
+        and it is due at once: what was being done stood on the old fields. BadRecord if the table cannot hold them."""
         ref, checked = Ref(kind.kind, id), kind.kind.check_fields(fields)
         settlements = [Settlement(ref, state, (state,), None, checked, who=who, reason=reason) for state in among]
-        return any(isinstance(verdict, Settled) for verdict in await self._store.settle(settlements))
+        verdicts = await self._store.settle(settlements)
+        for verdict in verdicts:
+            if isinstance(verdict, Rejected):
+                raise BadRecord(f"{kind.kind.table}: it holds what the table cannot: {verdict.why}")
+        return any(isinstance(verdict, Settled) for verdict in verdicts)
 
     async def purge(self, kind: type[Record], where: Where) -> int:
         """Delete every record that matches, page by page, with its history; how many. For results that are made again."""

@@ -101,6 +101,20 @@ async def test_every_door_has_the_three_views(yard: Yard) -> None:
         assert [{n: v for n, v in item.items() if n != "id"} for item in view["items"]] == own
 
 
+async def test_a_reader_is_not_told_the_secrets_in_what_a_server_said(new_yard: NewYard, place: Any) -> None:
+    tokens = {"reader": "r" * 32, "operator": "o" * 32}
+    yard = await new_yard(place, ESCLUSA_API_TOKENS=f"a={tokens['reader']}:read,b={tokens['operator']}:operate")
+    for status in ("error", "pending"):
+        said = {"message": "cdn.example: HTTP 403 (token=hunter2 is over)", "type": "http_error", "attempt": 1}
+        id = await yard.row("https://cdn.example/x", status)
+        await yard.write(id, media_status=status, media_attempts=1, media_last_error=json.dumps(said))
+    for route in ("/media/errors", "/media/retries", "/api/views/media.errors", "/api/views/media.retries"):
+        seen = {who: str(await yard.call("GET", route, headers={"Authorization": f"Bearer {t}"})) for who, t in tokens.items()}
+        assert "HTTP 403" in seen["reader"], route
+        assert "hunter2" not in seen["reader"], route
+        assert "hunter2" in seen["operator"], route
+
+
 async def test_the_lists_come_in_pages(yard: Yard) -> None:
     """Point 9 and the contract for lists."""
     await lived(yard)

@@ -195,6 +195,24 @@ async def test_what_the_table_cannot_hold_does_not_keep_the_others_out(yard: Yar
     assert {row["post_id"] for row in await yard.rows()} == {"1_0", "1_1", "1_3"}
 
 
+async def test_a_new_link_that_the_table_cannot_hold_is_told_and_the_next_one_is_taken(yard: Yard) -> None:
+    other = PHOTO | {"post_id": "1_3", "photo_id": "901", "link": "https://x/3"}
+    await yard.deliver(feed(PHOTO, other))
+    if yard.place.dialect == "postgres":
+        await sql(yard.place, f"ALTER TABLE {TABLE} ALTER imagen_url TYPE varchar(200)")
+    else:
+        wide = "length(NEW.imagen_url) > 200"
+        await sql(yard.place, f"CREATE TRIGGER narrow BEFORE UPDATE ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END")
+    edited = {"verb": "edited", "link": f"https://x/{'s' * 300}"}
+    code, told = await yard.deliver(feed(PHOTO | edited, other | {"verb": "edited", "link": "https://x/new"}))
+    assert (code, told["updated"], told["known"], [e["row"] for e in told["errors"]]) == (200, 1, 0, [1])
+    assert "the table" in told["errors"][0]["error"]
+    assert "ssss" not in told["errors"][0]["error"]
+    assert {row["post_id"]: row["imagen_url"] for row in await yard.rows()} == {"1_2": PHOTO["link"], "1_3": "https://x/new"}
+    assert (await yard.deliver(feed(PHOTO | {"verb": "edited", "link": "https://x/short"})))[1]["updated"] == 1
+    assert {row["post_id"]: row["imagen_url"] for row in await yard.rows()}["1_2"] == "https://x/short"
+
+
 async def test_hundreds_of_updates_in_one_delivery(yard: Yard) -> None:
     values = [PHOTO | {"post_id": f"1_{n}", "photo_id": str(n), "link": f"https://x/{n}"} for n in range(400)]
     assert (await yard.deliver(feed(*values)))[1]["created"] == 400

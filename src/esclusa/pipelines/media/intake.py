@@ -46,10 +46,19 @@ class Intake:
             if t.verb == "add"
         ]
         await self._keep(drafts, report)
-        edits = [t for t in told if t.verb == "edited"]
-        known = await self._rows([t.post_id for t in edits])
-        updated = sum([await self._edit(each, known) for each in edits])
-        counts = {"created": report.created, "updated": updated, "known": report.known + len(edits) - updated}
+        edits = [(number, t) for number, t in enumerate(told, 1) if t.verb == "edited"]
+        known = await self._rows([t.post_id for _, t in edits])
+        updated = 0
+        for number, each in edits:
+            try:
+                changed = await self._edit(each, known)
+            except BadRecord as error:
+                report.refuse(number, _plain(error))
+                continue
+            updated += changed
+            report.known += not changed
+        report.errors.sort(key=lambda error: error["row"])
+        counts = {"created": report.created, "updated": updated, "known": report.known}
         return counts | ({"errors": report.errors} if report.errors else {})
 
     async def read(self, rows: Iterable[Row]) -> Report:
@@ -90,7 +99,7 @@ class Intake:
             try:
                 new = await self._records.insert_if_new(notice, [entry.draft]) is not None
             except BadRecord as error:
-                report.refuse(entry.number, str(error).partition("\n")[0])  # the rest may show the row, and its link is signed
+                report.refuse(entry.number, _plain(error))
                 return
         report.created += new
         report.known += not new
@@ -111,6 +120,11 @@ class Intake:
         if notice is not None and notice.imagen_url != told.url:
             await self._records.edit(Notice, notice.id, among=("told",), who=self._who, reason="edited", imagen_url=told.url)
         return changed
+
+
+def _plain(error: BadRecord) -> str:
+    """Its first line: the rest may show the row, and its link is signed."""
+    return str(error).partition("\n")[0]
 
 
 def _row(row: Row) -> Entry:

@@ -17,7 +17,7 @@ from esclusa.pipelines.media.intake import Intake
 from esclusa.pipelines.media.settings import MediaSettings
 from esclusa.web.auth import SIGNED
 from esclusa.web.problems import responses
-from esclusa.web.records import After, by_name
+from esclusa.web.records import After, by_name, told
 
 WHO = "webhook:meta"
 
@@ -92,13 +92,18 @@ def router(house: House) -> APIRouter:
 
     @api.get("/media/errors", response_model=Errors, responses=responses(400), summary="Publications that ended in an error, newest first")
     async def media_errors(limit: Limit = 10, after: After = None) -> Any:
-        return await views.errors(records, limit, after)
+        return _shown(await views.errors(records, limit, after))
 
     @api.get("/media/retries", response_model=Retries, responses=responses(400), summary="Publications that will be tried again")
     async def media_retries(limit: Limit = 100, after: After = None) -> Any:
-        return await views.retries(records, limit, after)
+        return _shown(await views.retries(records, limit, after))
 
     return api
+
+
+def _shown(page: dict[str, Any]) -> dict[str, Any]:
+    """A page as its reader may see it: an error repeats what a server said."""
+    return page | {"items": [told(item) for item in page["items"]]}
 
 
 def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: House) -> None:
