@@ -62,7 +62,7 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
         report.rows.append(
             rates(what, rate, "bare loop, each file synced" if durable else "bare aiohttp loop to disk", bare[name, durable], 0.8)
         )
-        report.rows.append(rates(what, rate, other, others[other]))
+        report.rows.append(rates(what, rate, other, others[other], 0.8 if durable else None))
 
 
 _UVLOOP = "the same on uvloop"
