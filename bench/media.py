@@ -27,6 +27,7 @@ from esclusa.simulators import Played
 
 SIZE = 100_000
 AT_ONCE = 32
+_UNSYNCED, _SYNCED, _UVLOOP = "bare aiohttp loop to disk", "bare loop, each file synced", "the same on uvloop"
 
 
 async def media(driver: Driver, report: Report, scale: Scale) -> None:
@@ -59,14 +60,8 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
             say(f"media {turn + 1}/{scale.rounds}  {_UVLOOP}: {others[_UVLOOP][-1]:,.0f}/s")
     for (name, durable), rate in ours.items():
         what, other = _said(name, durable), _UNSYNCED if durable else _UVLOOP
-        report.rows.append(
-            rates(what, rate, "bare loop, each file synced" if durable else "bare aiohttp loop to disk", bare[name, durable], 0.8)
-        )
+        report.rows.append(rates(what, rate, _SYNCED if durable else _UNSYNCED, bare[name, durable], 0.8))
         report.rows.append(rates(what, rate, other, others[other], 0.8 if durable else None))
-
-
-_UVLOOP = "the same on uvloop"
-_UNSYNCED = "bare aiohttp loop to disk"
 
 
 def _said(store: str, durable: bool) -> str:
