@@ -12,7 +12,7 @@ import pytest
 from esclusa import Add, App, Attempt, Backoff, Budget, Lifecycle, Move, Outcome, Record, RunContext, To, Wait, Window
 from esclusa.engine.insight import Insight
 from esclusa.engine.operate import Operator
-from esclusa.model.errors import AlreadyRunning, SettingsError
+from esclusa.model.errors import AlreadyRunning, ArtifactError, SettingsError
 
 BUDGET = Budget("calls", Window("day", 10))
 
@@ -203,3 +203,81 @@ async def test_a_load_that_breaks_keeps_what_was_written(new_engine: Any) -> Non
         async for _ in engine.records.load(drafts(), size=100):
             pass
     assert (await engine.records.count(Child))[0] == 200
+
+
+async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    async def work(child: Child, at: Attempt) -> Outcome:
+        if child.name == "bare":
+            return To("done")
+        address = await at.keep(f"files/{child.name}", child.name.encode())
+        if child.name == "early":
+            await at.save(note=address)
+            said.append("saved")
+        return To("done", note=address)
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    sync, settle, renew = engine.artifacts.sync, engine.store.settle, engine.store.renew
+
+    async def synced() -> None:
+        await sync()
+        said.append("safe")
+
+    async def settled(settlements: Any) -> Any:
+        said.extend(f"settled {settlement.ref.id}" for settlement in settlements if settlement.ref.kind.table == "offspring")
+        return await settle(settlements)
+
+    async def renewed(renewals: Any) -> Any:
+        said.extend("renewed" for renewal in renewals if renewal.fields)
+        return await renew(renewals)
+
+    monkeypatch.setattr(engine.artifacts, "sync", synced)
+    monkeypatch.setattr(engine.store, "settle", settled)
+    monkeypatch.setattr(engine.store, "renew", renewed)
+    for name, expected in {
+        "bare": ["settled bare"],
+        "late": ["safe", "settled late"],
+        "early": ["safe", "renewed", "saved", "safe", "settled early"],
+    }.items():
+        said.clear()
+        await engine.records.insert([Child(name=name, parent="-")])
+        await engine.run_cycle("try.work")
+        assert said == expected
+        child = await engine.records.get(Child, name)
+        assert (child.status, child.note) == ("done", None if name == "bare" else engine.artifacts.public_url(f"files/{name}"))
+
+
+async def test_a_file_that_is_not_safe_is_an_error_of_its_record_alone(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = True
+
+    async def keep(child: Child, at: Attempt) -> Outcome:
+        if child.name == "none":
+            return To("done")
+        if child.name == "failed":
+            await at.keep("failed", b"of no use")
+            raise ValueError("no")
+        return To("done", note=await at.keep(child.name, b"x"))
+
+    engine = await new_engine(pipeline(keep, every="1h", concurrency=4))
+    sync = engine.artifacts.sync
+
+    async def bad() -> None:
+        loose = list(engine.artifacts._loose)
+        await sync()
+        for draft in loose if broken else []:
+            draft.error = ArtifactError(f"{draft.path}: the disk lost it")
+
+    monkeypatch.setattr(engine.artifacts, "sync", bad)
+    await engine.records.insert([Child(name=name, parent="-") for name in ("a", "none", "b", "failed")])
+    await engine.run_cycle("try.work")
+    children = {name: await engine.records.get(Child, name) for name in ("a", "none", "b", "failed")}
+    assert {name: child.status for name, child in children.items()} == {"a": "new", "none": "done", "b": "new", "failed": "new"}
+    assert children["a"].last_error["type"] == "rejected"
+    assert "a: the disk lost it" in children["a"].last_error["message"]
+    assert children["failed"].last_error["message"] == "no"
+    assert children["a"].note is None
+    broken = False
+    await engine.run_cycle("try.work")
+    child = await engine.records.get(Child, "a")
+    assert (child.status, child.note, child.attempts) == ("done", engine.artifacts.public_url("a"), 2)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from esclusa.app import open_bare
+from esclusa.artifacts import drafts
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.artifacts.paths import RESERVED
 from esclusa.model.errors import ArtifactError
@@ -224,6 +225,65 @@ async def test_what_the_disk_does_not_take_is_told(kept: LocalArtifacts, monkeyp
             await kept.put("a/y", body)
     assert await kept.info("a/y") is None
     assert unfinished(kept) == []
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+async def test_the_disk_has_what_was_kept_once_it_is_synced(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A few are synced each, a crowd by one call for the whole file system."""
+    synced: list[str] = []
+    fsync, system = os.fsync, drafts._sync_system
+
+    def named(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}").removeprefix(f"{kept.root}/"))
+        fsync(handle)
+
+    def whole(root: str) -> OSError | None:
+        synced.append(root)
+        return system(root)
+
+    monkeypatch.setattr(os, "fsync", named)
+    monkeypatch.setattr(drafts, "_sync_system", whole)
+    paths = [f"new/deep/{number}" for number in range(count)]
+    found = await asyncio.gather(*(kept.keep(path, b"x" * 5000) for path in paths))
+    assert synced == []
+    await kept.sync()
+    assert set(synced) == ({*paths, "new/deep", "new", str(kept.root)} if count < 8 else {str(kept.root)})
+    assert [each.error for each in found] == [None] * count
+    done = len(synced)
+    await kept.sync()
+    assert len(synced) == done  # nothing waits any more
+
+
+async def test_a_crowd_is_synced_one_by_one_where_the_system_cannot_sync_as_a_whole(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.setattr(drafts, "_sync_system", lambda _: OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)))
+    found = await asyncio.gather(*(kept.keep(f"a/{number}", b"x") for number in range(40)))
+    await kept.delete("a/7")  # whoever took it away need not hear that it is not safe
+    await kept.sync()
+    assert [each.error for each in found] == [None] * 40
+    assert len(synced) == 39 + 2
+
+
+@pytest.mark.parametrize("count", [2, 40])
+async def test_what_the_disk_lost_has_its_error(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    fsync = os.fsync
+
+    def broken(handle: int) -> None:
+        if os.readlink(f"/proc/self/fd/{handle}").endswith("/0"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", broken)
+    monkeypatch.setattr(drafts, "_sync_system", lambda _: OSError(errno.EIO, os.strerror(errno.EIO)))
+    found = [await kept.keep(f"a/{number}", b"x") for number in range(count)]
+    await kept.sync()
+    # Of a few the disk says which; of a crowd that something is lost.
+    lost = 1 if count < 8 else count
+    assert [str(each.error) for each in found[:lost]] == [f"a/{number}: cannot write it: Input/output error" for number in range(lost)]
+    assert [each.error for each in found[lost:]] == [None] * (count - lost)
 
 
 async def test_a_disk_that_takes_little_at_a_time(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,28 @@ async def test_a_second_put_replaces_and_changes_the_version(kept: Artifacts) ->
     assert len(versions) == 3
 
 
+async def test_what_is_kept_is_there_and_safe_after_a_sync(kept: Artifacts, tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(b"a file")
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"two "
+        yield b"parts"
+
+    await kept.put("a/0", b"replaced")
+    found = [
+        await kept.keep("a/0", b"bytes"),
+        await kept.keep("a/1", tmp_path / "body"),
+        await kept.keep("b/2", parts(), content_type="text/plain"),
+    ]
+    assert [await kept.get(path) for path in ("a/0", "a/1", "b/2")] == [b"bytes", b"a file", b"two parts"]
+    assert [each.url for each in found] == [kept.public_url(path) for path in ("a/0", "a/1", "b/2")]
+    await asyncio.gather(kept.sync(), kept.sync())
+    await kept.sync()
+    assert [each.error for each in found] == [None] * 3
+    with pytest.raises(ArtifactError, match="bad//path"):
+        await kept.keep("bad//path", b"x")
+
+
 async def test_create_refuses_what_is_there(kept: Artifacts) -> None:
     await kept.put("x", b"first", create=True)
     with pytest.raises(ArtifactExists, match="x"):

@@ -7,19 +7,23 @@ import errno
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import cache, partial
 from itertools import count, cycle
 
 from esclusa.model.errors import ArtifactError, ArtifactExists
 from esclusa.model.value import value
+from esclusa.ports.artifacts import Kept
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _LOST = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 """What a sync may say of names that did not come to the disk. Other faults: this file system cannot sync folders, and need not."""
 
 _MOST_KNOWN = 10_000
+
+_CROWD = 8
+"""Objects from which on the whole file system is synced rather than each of them."""
 
 _MADE = uuid.uuid4().hex
 _numbers = count()
@@ -30,15 +34,15 @@ FOLDERS = 8
 the same time hold each other up; from several folders as much again comes to the disk in the same time."""
 
 
-class Draft:
+class Draft(Kept):
     """One object in the making. ``content`` is what is still to be written of it, ``error`` why it cannot become an object."""
 
-    def __init__(self, path: str, target: str, create: bool) -> None:
+    def __init__(self, path: str, target: str, url: str, create: bool) -> None:
+        super().__init__(url)
         self.path = path
         self.target = target
         self.create = create
         self.content = b""
-        self.error: ArtifactError | None = None
         self._hidden: str | None = None
         self._file = -1
 
@@ -126,25 +130,47 @@ class Workshop:
 
     def fill(self, draft: Draft) -> None:
         """Write what there is of its content, and have the disk begin."""
-        draft.write(f"{self.making}/{next(self._turns)}")
+        self._write(draft)
         if self.durable:
             draft.start_sync()
 
     def flush(self, draft: Draft) -> None:
-        """Wait for the disk. What is large does so before it is finished, and so keeps nobody waiting then."""
+        """Wait for the disk. What is large does so before it becomes an object, and so keeps nobody waiting then."""
         if self.durable:
             draft.sync()
 
     def finish(self, drafts: list[Draft]) -> None:
-        """Make objects of them, side by side, step by step: so they share the waits for the disk. Each keeps its own error."""
-        try:
+        """Make safe objects of them, side by side, step by step: so they share the waits for the disk. Each keeps its own error."""
+        with _cleared(drafts):
             _each(drafts, self.fill)
             _each(drafts, self._seal)
             _each(drafts, partial(self._install, set()))
             _each(drafts, partial(self._sync_folders, cache(_sync_folder)))
-        finally:
+
+    def keep(self, drafts: list[Draft]) -> None:
+        """Make objects of them that are safe after ``sync``."""
+        with _cleared(drafts):
+            _each(drafts, self._write)
+            _each(drafts, Draft.close)
+            _each(drafts, partial(self._install, set()))
+
+    def sync(self, drafts: list[Draft]) -> None:
+        """Wait until the disk has what ``keep`` made, and the names of it. Each keeps its own error."""
+        if self.durable and not (len(drafts) >= _CROWD and self._sync_all(drafts)):
+            _each(drafts, _sync_object)
+            _each(drafts, partial(self._sync_folders, cache(_sync_folder)))
+
+    def _sync_all(self, drafts: list[Draft]) -> bool:
+        """Wait for all that the file system has; False if this system knows no such call."""
+        error = _sync_system(self.root)
+        if error is not None and error.errno in _LOST:
             for draft in drafts:
-                draft.clear()
+                draft.error = refused(draft.path, "write", error)
+            return True
+        return error is None
+
+    def _write(self, draft: Draft) -> None:
+        draft.write(f"{self.making}/{next(self._turns)}")
 
     def _seal(self, draft: Draft) -> None:
         self.flush(draft)
@@ -186,6 +212,40 @@ class Workshop:
 def _each(drafts: list[Draft], step: Callable[[Draft], None]) -> None:
     for draft in drafts:
         draft.take(step)
+
+
+@contextmanager
+def _cleared(drafts: list[Draft]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for draft in drafts:
+            draft.clear()
+
+
+def _sync_system(root: str) -> OSError | None:
+    """Wait until the disk has whatever the file system of a folder has to write; what it said if it has not."""
+    import ctypes  # noqa: PLC0415 - Python has no such call of its own, and few need it
+
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if call is None:
+        return OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    handle = os.open(root, os.O_RDONLY)
+    try:
+        said = ctypes.get_errno() if call(handle) else 0
+    finally:
+        os.close(handle)
+    return OSError(said, os.strerror(said)) if said else None
+
+
+def _sync_object(draft: Draft) -> None:
+    """Wait until the disk has it, if it is still there."""
+    with suppress(FileNotFoundError):
+        file = os.open(draft.target, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def _sync_folder(folder: str) -> OSError | None:

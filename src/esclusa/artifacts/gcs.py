@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from esclusa.artifacts.bodies import regroup, wrong_body
 from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
+from esclusa.artifacts.sent import SentArtifacts
 from esclusa.artifacts.threads import finished
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
@@ -29,7 +30,7 @@ PART = 4 << 20
 _LONGEST_KEY = 1024
 
 
-class GcsArtifacts:
+class GcsArtifacts(SentArtifacts):
     """A bucket, or a prefix in one. ``info().version`` is the object's generation.
 
     A body larger than a part goes up part by part in an upload session, never held whole, and is there only when the last

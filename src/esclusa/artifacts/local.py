@@ -20,7 +20,7 @@ from esclusa.artifacts.drafts import Draft, Workshop, refused
 from esclusa.artifacts.paths import RESERVED, clean, clean_prefix, fault
 from esclusa.artifacts.threads import Batches, finished
 from esclusa.model.errors import ArtifactError, ArtifactMissing
-from esclusa.ports.artifacts import ArtifactInfo, Body
+from esclusa.ports.artifacts import ArtifactInfo, Artifacts, Body, Kept
 
 T = TypeVar("T")
 
@@ -36,12 +36,12 @@ _BATCHES = 4
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
-class LocalArtifacts:
+class LocalArtifacts(Artifacts):
     """A folder. Objects are plain files; each is written beside the others under a hidden name, then renamed into place.
 
     A link below the root that leads outside it is refused; a linked folder is read through but not listed. As in any
     file system a name is either a file or a folder. ``durable`` waits for the disk before an object becomes visible,
-    so that a record never outlives its file through a power cut.
+    (of what is kept: before ``sync`` returns), so that a record never outlives its file through a power cut.
     """
 
     def __init__(self, root: str | Path, public_url: str | None = None, *, durable: bool = True) -> None:
@@ -52,7 +52,10 @@ class LocalArtifacts:
         self._making = self.root / f"{RESERVED}making"
         self._threads = ThreadPoolExecutor(_THREADS, "artifacts")
         self._workshop = Workshop(str(self.root), str(self._making), self._inside, durable)
-        self._drafts = Batches(self._threads, self._workshop.finish, most=_BATCH, at_once=_BATCHES)
+        self._puts = Batches(self._threads, self._workshop.finish, most=_BATCH, at_once=_BATCHES)
+        self._keeps = Batches(self._threads, self._workshop.keep, most=_BATCH, at_once=_BATCHES)
+        self._loose: list[Draft] = []
+        self._syncing = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"LocalArtifacts({str(self.root)!r})"
@@ -64,7 +67,21 @@ class LocalArtifacts:
         """Nothing is open between calls; the threads end with the store."""
 
     async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
-        draft = Draft(path, f"{self._workshop.root}/{clean(path)}", create)
+        return (await self._made(path, body, create, self._puts)).url
+
+    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> Kept:
+        draft = await self._made(path, body, False, self._keeps)
+        self._loose.append(draft)
+        return draft
+
+    async def sync(self) -> None:
+        async with self._syncing:
+            loose, self._loose = self._loose, []
+            if loose:
+                await self._run(partial(self._workshop.sync, loose))
+
+    async def _made(self, path: str, body: Body, create: bool, batches: Batches[Draft]) -> Draft:
+        draft = Draft(path, f"{self._workshop.root}/{clean(path)}", self._address(path), create)
         try:
             match body:
                 case bytes() | bytearray():
@@ -78,10 +95,10 @@ class LocalArtifacts:
         except BaseException:
             await self._run(draft.clear)
             raise
-        await self._drafts.add(draft)
+        await batches.add(draft)
         if draft.error is not None:
             raise draft.error
-        return self._address(path)
+        return draft
 
     async def get(self, path: str) -> bytes:
         place = self._place(path)

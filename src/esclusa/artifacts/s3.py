@@ -19,6 +19,7 @@ from obstore.store import S3Store
 from esclusa.artifacts.bodies import regroup, wrong_body
 from esclusa.artifacts.feed import Feed
 from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
+from esclusa.artifacts.sent import SentArtifacts
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
@@ -34,7 +35,7 @@ _CODE = re.compile(r"<Code>([^<]{1,80})</Code>(?:\s*<Message>([^<]{1,300}))?")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]{0,40})")
 
 
-class S3Artifacts:
+class S3Artifacts(SentArtifacts):
     """A bucket, or a prefix in one. A body in memory or larger than a part is never held whole: it goes up part by part.
 
     A create-only put is one conditional request, which S3 takes up to 5 GB; a larger or unknown body is first spooled to a

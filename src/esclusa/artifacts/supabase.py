@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from esclusa.artifacts.bodies import regroup, wrong_body
 from esclusa.artifacts.paths import clean, clean_prefix
+from esclusa.artifacts.sent import SentArtifacts
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
@@ -39,7 +40,7 @@ def path_of(key: str) -> str:
     return re.sub(rb"!([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), key.encode()).decode("utf-8", "replace")
 
 
-class SupabaseArtifacts:
+class SupabaseArtifacts(SentArtifacts):
     """A bucket. What the server refuses is told in its own words: its real status stands in the body, not in the answer's head.
 
     A body whose size is not known is spooled to a temporary file first, so that an upload is sent whole or not at all.

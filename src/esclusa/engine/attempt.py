@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from esclusa.model.budget import Budget, BudgetEmpty, Denied
 from esclusa.model.errors import EsclusaError
 from esclusa.model.settlement import Leased, Renewal
-from esclusa.ports.artifacts import Artifacts
+from esclusa.ports.artifacts import Artifacts, Body, Kept
 
 if TYPE_CHECKING:
     from esclusa.engine.records import Records
@@ -30,7 +30,7 @@ class Attempt:
     ``number`` is 1 for the first; ``tries`` how many there may be (None: no limit); ``run`` the run it is part of.
     """
 
-    __slots__ = ("_engine", "_leases", "_spent", "_spent_at", "lost", "number", "run", "stage")
+    __slots__ = ("_engine", "_leases", "_spent", "_spent_at", "kept", "lost", "number", "run", "stage")
 
     def __init__(self, runner: StageRunner, leases: list[Leased], spent_at: datetime | None = None) -> None:
         stage = runner.stage
@@ -42,6 +42,7 @@ class Attempt:
         self.run = runner.run
         self.number = leases[0].record.attempts
         self.lost = False
+        self.kept: tuple[Kept, ...] = ()
 
     @property
     def tries(self) -> int | None:
@@ -93,12 +94,25 @@ class Attempt:
             raise TypeError("save is for a handler of one record; a batch answers with the fields of each")
         lease = self._leases[0]
         checked = lease.ref.kind.check_fields(fields)
+        if self.kept:  # the record may say where they are
+            await self._engine.artifacts.sync()
+            for file in self.kept:
+                if file.error is not None:
+                    raise file.error
         held = await self._engine.store.renew([Renewal(lease.ref, lease.fence, self._engine.lease_of(self.stage), checked)])
         if lease.ref not in held:
             self.lost = True
             raise LeaseLost(f"{lease.ref} is no longer held by this worker")
         for name, value in checked.items():
             setattr(lease.record, name, value)
+
+    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> str:
+        """Keep a file for what this attempt answers, and return its public URL. It is on the disk before the record says so: the
+        settlement waits for that, together with those of others, and the handler goes on. What others are told of, or what takes
+        the place of something that is then deleted, is ``at.artifacts.put``."""
+        file = await self._engine.artifacts.keep(path, body, content_type=content_type)
+        self.kept += (file,)
+        return file.url
 
     async def caught_up(self) -> None:
         """Wait until what this process has settled is written. Before a call outside that must not be made again: a crash

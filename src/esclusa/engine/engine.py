@@ -85,7 +85,7 @@ class Engine:
         self.kinds |= {book.kind.table: book.kind for book in BOOKS}
         self.clock = StoreClock(store)
         self.records = Records(store)
-        self.settler = Settler(store, self.telemetry, batch=self.options.settle_batch)
+        self.settler = Settler(store, artifacts, self.telemetry, batch=self.options.settle_batch)
         self.heartbeat = Heartbeat(self)
         self.rates = Rates(self)
         self.runs = RunBook(self)

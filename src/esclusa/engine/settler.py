@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Lost, Rejected, Settlement, Verdict
+from esclusa.ports.artifacts import Artifacts, Kept
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
 
@@ -33,7 +34,7 @@ class _Waiting:
             self._answer.set_result(told[0][2])
 
 
-_Entry: TypeAlias = tuple[Settlement, "Receiver | None", Any]
+_Entry: TypeAlias = tuple[Settlement, "Receiver | None", Any, Sequence[Kept]]
 
 _CROWD = 8
 """Settlements in a batch from which on the next is gathered."""
@@ -44,10 +45,12 @@ _GATHER = 0.02
 
 class Settler:
     """One batch at a time; whatever arrives meanwhile makes the next. So a lone settlement is written at once, and under load the
-    batches grow by themselves. After a crowd the next batch waits a moment for more, unless somebody waits for it."""
+    batches grow by themselves. After a crowd the next batch waits a moment for more, unless somebody waits for it. What a batch says
+    of files is written once they are safe."""
 
-    def __init__(self, store: Store, telemetry: Telemetry, *, batch: int) -> None:
+    def __init__(self, store: Store, artifacts: Artifacts, telemetry: Telemetry, *, batch: int) -> None:
         self._store = store
+        self._artifacts = artifacts
         self._telemetry = telemetry
         self._batch = batch
         self._queue: list[_Entry] = []
@@ -65,12 +68,14 @@ class Settler:
         self._over = False
         self._task = asyncio.create_task(self._loop(), name="settler")
 
-    def add(self, settlement: Settlement, receiver: Receiver | None = None, token: Any = None) -> None:
-        """Queue it; ``receiver`` is told the verdict, with the token, once it is written: Lost, if that is over. Never blocks."""
+    def add(self, settlement: Settlement, receiver: Receiver | None = None, token: Any = None, kept: Sequence[Kept] = ()) -> None:
+        """Queue it; ``receiver`` is told the verdict, with the token, once it is written: Lost, if that is over; Rejected, if one of
+        the files that were ``kept`` for it is not safe. Never blocks."""
+        entry = settlement, receiver, token, kept
         if self._over:
-            self._tell([(settlement, receiver, token)], [Lost(settlement.ref)])
+            self._tell([entry], [Lost(settlement.ref)])
             return
-        self._queue.append((settlement, receiver, token))
+        self._queue.append(entry)
         self._added += 1
         self._some.set()
         if len(self._queue) >= self._batch:
@@ -112,7 +117,7 @@ class Settler:
             self._telemetry.event(
                 "error", "stopped before the store took every outcome; those records are handled again", outcomes=len(left)
             )
-        self._tell(left, [Lost(settlement.ref) for settlement, _, _ in left])
+        self._tell(left, [Lost(settlement.ref) for settlement, *_ in left])
         self._count(len(left))
 
     async def stop(self) -> None:
@@ -147,11 +152,21 @@ class Settler:
         del self._queue[: self._batch]
         if not self._queue:
             self._hurried.clear()
-        verdicts = await self._verdicts([settlement for settlement, _, _ in batch])
+        taken = len(batch)
+        if any(entry[3] for entry in batch):
+            batch = self._in_hand = await self._safe(batch)
+        verdicts = await self._verdicts([entry[0] for entry in batch]) if batch else []
         self._in_hand = []
         self._tell(batch, verdicts)
-        self._count(len(batch))
-        return len(batch)
+        self._count(taken)
+        return taken
+
+    async def _safe(self, batch: list[_Entry]) -> list[_Entry]:
+        """Those whose files are on the disk; the others are told that they cannot be written."""
+        await self._artifacts.sync()
+        lost = {n: error for n, entry in enumerate(batch) for error in (kept.error for kept in entry[3]) if error is not None}
+        self._tell([batch[n] for n in lost], [Rejected(batch[n][0].ref, str(error)) for n, error in lost.items()])
+        return [entry for n, entry in enumerate(batch) if n not in lost]
 
     def _count(self, written: int) -> None:
         self._written += written
@@ -163,7 +178,7 @@ class Settler:
     @staticmethod
     def _tell(batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
         told: defaultdict[Receiver | None, list[tuple[Any, Settlement, Verdict]]] = defaultdict(list)
-        for (settlement, receiver, token), verdict in zip(batch, verdicts, strict=True):
+        for (settlement, receiver, token, _), verdict in zip(batch, verdicts, strict=True):
             told[receiver].append((token, settlement, verdict))
         for receiver, theirs in told.items():
             if receiver is not None:

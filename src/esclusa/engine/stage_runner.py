@@ -353,7 +353,8 @@ class StageRunner:
             return
         holding.ending = ending
         self._settling += 1
-        engine.settler.add(settlement, self, holding)
+        attempt = holding.attempt
+        engine.settler.add(settlement, self, holding, () if attempt is None or settlement.error is not None else attempt.kept)
         self._freed.set()
 
     def _postpone(self, holding: Holding, unended: Unended) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from esclusa.model.errors import ArtifactError
 from esclusa.model.value import value
 
 Body: TypeAlias = bytes | Path | AsyncIterable[bytes]
@@ -20,6 +21,14 @@ class ArtifactInfo:
     size: int
     version: str
     modified: datetime | None
+
+
+class Kept:
+    """An object that is written, and safe after the next ``sync``. ``error`` is what that said if it is not."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.error: ArtifactError | None = None
 
 
 class Artifacts(Protocol):
@@ -38,6 +47,13 @@ class Artifacts(Protocol):
 
     async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
         """Write an object whole or not at all; return its public URL. ``create``: ArtifactExists if there is one."""
+
+    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> Kept:
+        """As ``put``, for whoever tells nobody of the object before ``sync``: many objects then share one wait for the disk. A store
+        to which objects are sent has nothing to wait for."""
+
+    async def sync(self) -> None:
+        """Make safe whatever was kept before now. Never raises: what cannot be safe has its error."""
 
     async def get(self, path: str) -> bytes:
         """The whole content. ArtifactMissing if there is none."""

@@ -23,7 +23,7 @@ from esclusa.simulators import Played
 from esclusa.simulators.media_cdn import content
 
 WORKER = Path(__file__).parent / "worker.py"
-POINTS = ["in the middle of the body", "before put", "after put", "before settle", "after settle"]
+POINTS = ["in the middle of the body", "before keep", "after keep", "before sync", "after sync", "before settle", "after settle"]
 
 
 def start(yard: Yard, folder: Path, kill_at: str = "") -> subprocess.Popen[bytes]:

@@ -20,14 +20,14 @@ def reached(point: str) -> None:
 
 
 class Watched:
-    """Something of the house, with a point before and after one of its calls."""
+    """Something of the house, with a point before and after some of its calls."""
 
-    def __init__(self, inner: Any, name: str) -> None:
-        self._inner, self._name = inner, name
+    def __init__(self, inner: Any, *names: str) -> None:
+        self._inner, self._names = inner, names
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        if name != self._name:
+        if name not in self._names:
             return found
 
         async def call(*args: Any, **options: Any) -> Any:
@@ -51,7 +51,7 @@ async def main() -> None:
     downloads._Judge = Judge  # type: ignore[misc]
     async with open_house(load()) as house:
         engine = house.engine
-        engine.artifacts = Watched(engine.artifacts, "put")
+        engine.artifacts = engine.settler._artifacts = Watched(engine.artifacts, "keep", "sync")
         engine.settler._store = Watched(house.store, "settle")
         async with engine.running():
             while True:

@@ -56,7 +56,8 @@ async def download(pub: Publication, at: Attempt) -> To:
     try:
         async with fetch(at.context, pub.imagen_url, look=judge, **limits) as got:
             path = path_of(pub, judge.found.extension)
-            address = await at.artifacts.put(path, got.body, content_type=judge.found.mime)
+            keep = at.keep if pub.imagen_local is None else at.artifacts.put  # what it had goes once the new one is safe
+            address = await keep(path, got.body, content_type=judge.found.mime)
     except (Forbidden, TooLarge) as error:
         raise invalid(str(error)) from None
     await _forget_older(pub, at, address)
