@@ -1,8 +1,8 @@
 """2,000 files of 100 KB from a local server, 32 at a time: the whole pipeline beside a bare aiohttp loop that writes the same files.
 
-Like beside like: a loop that leaves its files to the system, beside the pipeline with ``ESCLUSA_ARTIFACTS_DURABLE=no``, which does so too;
-one that waits until the disk has each file, beside the pipeline as it is shipped. Ours runs on uvloop, as ``esclusa run`` does, a bare loop
-as a script would; and once more on uvloop, for comparison."""
+The loop leaves its files to the system; the pipeline does so with ``ESCLUSA_ARTIFACTS_DURABLE=no``, and as it is shipped waits until the
+disk has them. Ours runs on uvloop, as ``esclusa run`` does, a bare loop as a script would. For comparison the loop runs once more in each
+round on uvloop, and once waiting until the disk has each file."""
 
 from __future__ import annotations
 
@@ -27,45 +27,44 @@ from esclusa.simulators import Played
 
 SIZE = 100_000
 AT_ONCE = 32
-_UNSYNCED, _SYNCED, _UVLOOP = "bare aiohttp loop to disk", "bare loop, each file synced", "the same on uvloop"
+_BARE = "bare aiohttp loop to disk"
+_OTHERS = {False: "the same on uvloop", True: "the same, each file synced"}
+"""Beside which a pipeline that waits for the disk (True) or does not is looked at as well."""
 
 
 async def media(driver: Driver, report: Report, scale: Scale) -> None:
     """Download: 100 KB files, 32 at a time, each row claimed, judged, kept and settled, beside a bare aiohttp loop."""
     count = scale.of(2000)
-    ours: dict[tuple[str, bool], list[float]] = {(store, durable): [] for store in ("SQLite", "PostgreSQL") for durable in (False, True)}
+    ours: dict[tuple[str, bool], list[float]] = {(store, durable): [] for store in ("SQLite", "PostgreSQL") for durable in (True, False)}
     bare: dict[tuple[str, bool], list[float]] = {side: [] for side in ours}
-    others: dict[str, list[float]] = {_UVLOOP: [], _UNSYNCED: []}
+    others: dict[bool, list[float]] = {False: [], True: []}
     with Played("media_cdn") as cdn:
         urls = [f"{cdn.url}/m/jpg/{SIZE}/{n}" for n in range(count)]
         for turn in range(scale.rounds):
             # Nothing is deleted before the end: a file system may look long for room where much was just deleted.
             folder = Path(tempfile.mkdtemp(prefix="esclusa-media-", dir=driver.folder))
-            for durable, write in ((False, Path.write_bytes), (True, _synced)):
-                before = await asyncio.to_thread(asyncio.run, _bare(urls, folder / f"bare {durable}", write))
-                if not durable:
-                    others[_UNSYNCED].append(count / before)
-                for name in ("SQLite", "PostgreSQL"):
-                    side, place = (name, durable), folder / f"{name} {durable}"
-                    store = (
-                        f"sqlite:////{place}.db" if name == "SQLite" else driver.server.create_database(f"media_{turn}_{durable}".lower())
-                    )
-                    took = await asyncio.to_thread(run_fast, _ours(urls, store, place, durable))
-                    after = await asyncio.to_thread(asyncio.run, _bare(urls, folder / f"bare {durable} after {name}", write))
-                    ours[side].append(count / took)
-                    bare[side].append(2 * count / (before + after))  # what the machine gave just before and just after
-                    before = after
-                    say(f"media {turn + 1}/{scale.rounds}  {_said(*side)}: {ours[side][-1]:,.0f}/s beside {bare[side][-1]:,.0f}/s")
-            others[_UVLOOP].append(count / await asyncio.to_thread(uvloop.run, _bare(urls, folder / "uvloop")))
-            say(f"media {turn + 1}/{scale.rounds}  {_UVLOOP}: {others[_UVLOOP][-1]:,.0f}/s")
+            before = await asyncio.to_thread(asyncio.run, _bare(urls, folder / "bare"))
+            for (name, durable), rate in ours.items():
+                place = folder / f"{name} {durable}"
+                store = f"sqlite:////{place}.db" if name == "SQLite" else driver.server.create_database(f"media_{turn}_{durable}".lower())
+                took = await asyncio.to_thread(run_fast, _ours(urls, store, place, durable))
+                after = await asyncio.to_thread(asyncio.run, _bare(urls, folder / f"bare after {name} {durable}"))
+                rate.append(count / took)
+                beside = 2 * count / (before + after)  # what the machine gave just before and just after
+                bare[name, durable].append(beside)
+                before = after
+                say(f"media {turn + 1}/{scale.rounds}  {_said(name, durable)}: {rate[-1]:,.0f}/s beside {beside:,.0f}/s")
+            others[False].append(count / await asyncio.to_thread(uvloop.run, _bare(urls, folder / "uvloop")))
+            others[True].append(count / await asyncio.to_thread(asyncio.run, _bare(urls, folder / "synced", _synced)))
+            for durable, rate in others.items():
+                say(f"media {turn + 1}/{scale.rounds}  {_OTHERS[durable]}: {rate[-1]:,.0f}/s")
     for (name, durable), rate in ours.items():
-        what, other = _said(name, durable), _UNSYNCED if durable else _UVLOOP
-        report.rows.append(rates(what, rate, _SYNCED if durable else _UNSYNCED, bare[name, durable], 0.8))
-        report.rows.append(rates(what, rate, other, others[other], 0.8 if durable else None))
+        report.rows.append(rates(_said(name, durable), rate, _BARE, bare[name, durable], 0.8))
+        report.rows.append(rates(_said(name, durable), rate, _OTHERS[durable], others[durable], 0.8 if durable else None))
 
 
 def _said(store: str, durable: bool) -> str:
-    return f"media, {store}, {'as shipped' if durable else 'not durable'}"
+    return f"media, {store}{'' if durable else ', not durable'}"
 
 
 def _level(folder: Path) -> None:
