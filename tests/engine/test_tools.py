@@ -273,11 +273,27 @@ async def test_a_file_that_is_not_safe_is_an_error_of_its_record_alone(new_engin
     await engine.run_cycle("try.work")
     children = {name: await engine.records.get(Child, name) for name in ("a", "none", "b", "failed")}
     assert {name: child.status for name, child in children.items()} == {"a": "new", "none": "done", "b": "new", "failed": "new"}
-    assert children["a"].last_error["type"] == "rejected"
-    assert "a: the disk lost it" in children["a"].last_error["message"]
+    assert (children["a"].last_error["type"], children["a"].last_error["message"]) == ("storage_error", "a: the disk lost it")
     assert children["failed"].last_error["message"] == "no"
     assert children["a"].note is None
     broken = False
     await engine.run_cycle("try.work")
     child = await engine.records.get(Child, "a")
     assert (child.status, child.note, child.attempts) == ("done", engine.artifacts.public_url("a"), 2)
+
+
+async def test_a_store_of_files_that_breaks_its_word_does_not_stop_the_settler(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def keep(child: Child, at: Attempt) -> Outcome:
+        return To("done", note=await at.keep(child.name, b"x") if child.name == "kept" else None)
+
+    engine = await new_engine(pipeline(keep, every="1h"))
+
+    async def broken() -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(engine.artifacts, "sync", broken)
+    await engine.records.insert([Child(name="kept", parent="-"), Child(name="bare", parent="-")])
+    await engine.run_cycle("try.work")
+    children = [await engine.records.get(Child, name) for name in ("kept", "bare")]
+    assert [child.status for child in children] == ["new", "done"]
+    assert "out of order" in children[0].last_error["message"]

@@ -230,11 +230,14 @@ def _sync_system(root: str) -> OSError | None:
     call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if call is None:
         return OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    handle = os.open(root, os.O_RDONLY)
     try:
-        said = ctypes.get_errno() if call(handle) else 0
-    finally:
-        os.close(handle)
+        handle = os.open(root, os.O_RDONLY)
+        try:
+            said = ctypes.get_errno() if call(handle) else 0
+        finally:
+            os.close(handle)
+    except OSError as error:
+        return error
     return OSError(said, os.strerror(said)) if said else None
 
 

@@ -163,10 +163,15 @@ class Settler:
 
     async def _safe(self, batch: list[_Entry]) -> list[_Entry]:
         """Those whose files are on the disk; the others are told that they cannot be written."""
-        await self._artifacts.sync()
-        lost = {n: error for n, entry in enumerate(batch) for error in (kept.error for kept in entry[3]) if error is not None}
-        self._tell([batch[n] for n in lost], [Rejected(batch[n][0].ref, str(error)) for n, error in lost.items()])
-        return [entry for n, entry in enumerate(batch) if n not in lost]
+        failed: Exception | None = None
+        try:
+            await self._artifacts.sync()
+        except Exception as error:  # noqa: BLE001 - it never should, and then nobody knows of any that it is safe
+            failed = error
+        faults = [next((kept.error or failed for kept in entry[3] if kept.error or failed), None) for entry in batch]
+        lost = [(entry, Rejected(entry[0].ref, str(error), error)) for entry, error in zip(batch, faults, strict=True) if error is not None]
+        self._tell([entry for entry, _ in lost], [verdict for _, verdict in lost])
+        return [entry for entry, error in zip(batch, faults, strict=True) if error is None]
 
     def _count(self, written: int) -> None:
         self._written += written

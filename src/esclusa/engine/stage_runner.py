@@ -382,7 +382,7 @@ class StageRunner:
         if settlement.error is not None and settlement.to == self.stage.exhausted:
             self._postpone(holding, Unended(settlement.error, "rejected", verdict.why))
         else:
-            self._end(holding, Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
+            self._end(holding, Raised(verdict.error or Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
 
     def _result(self, holding: Holding, settlement: Settlement) -> str:
         if settlement.error is not None and settlement.to == self.stage.exhausted:

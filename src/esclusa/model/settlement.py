@@ -125,10 +125,11 @@ class Lost:
 
 @value
 class Rejected:
-    """An effect cannot be applied as declared: nothing was written."""
+    """It cannot be written as it is, and nothing was: an effect cannot be applied as declared, or ``error`` is in its way."""
 
     ref: Ref
     why: str
+    error: Exception | None = None
 
 
 Verdict: TypeAlias = Settled | Lost | Rejected

@@ -62,7 +62,10 @@ async def test_killed_at_every_point_between_the_download_and_the_settlement(yar
     for point in POINTS:
         ids += [await yard.row(f"/m/jpg/{3000 + n}/{n}", f"p{n}") for n in range(len(ids), len(ids) + 5)]
         dying = start(yard, tmp_path, point)
-        assert await asyncio.to_thread(dying.wait, 30) == -signal.SIGKILL, point
+        try:
+            assert await asyncio.to_thread(dying.wait, 30) == -signal.SIGKILL, point
+        finally:
+            dying.kill()
     living = start(yard, tmp_path)
     try:
         await until(yard, len(ids), tmp_path)
