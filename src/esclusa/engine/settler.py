@@ -72,11 +72,11 @@ class Settler:
         """Queue it; ``receiver`` is told the verdict, with the token, once it is written: Lost, if that is over; Rejected, if one of
         the files that were ``kept`` for it is not safe. Never blocks."""
         entry = settlement, receiver, token, kept
+        self._added += 1
         if self._over:
             self._tell([entry], [Lost(settlement.ref)])
             return
         self._queue.append(entry)
-        self._added += 1
         self._some.set()
         if len(self._queue) >= self._batch:
             self.hurry()
@@ -112,13 +112,13 @@ class Settler:
         if self._task is not None:
             self._task.cancel()
         left = [*self._in_hand, *self._queue]
+        self._in_hand = []
         self._queue.clear()
         if left:
             self._telemetry.event(
                 "error", "stopped before the store took every outcome; those records are handled again", outcomes=len(left)
             )
         self._tell(left, [Lost(settlement.ref) for settlement, *_ in left])
-        self._count(len(left))
 
     async def stop(self) -> None:
         """Write what is left, then end. Whatever comes after is Lost."""
@@ -156,9 +156,9 @@ class Settler:
         if any(entry[3] for entry in batch):
             batch = self._in_hand = await self._safe(batch)
         verdicts = await self._verdicts([entry[0] for entry in batch]) if batch else []
-        self._in_hand = []
-        self._tell(batch, verdicts)
-        self._count(taken)
+        if not self._over:  # they were told that they are lost
+            self._in_hand = []
+            self._tell(batch, verdicts)
         return taken
 
     async def _safe(self, batch: list[_Entry]) -> list[_Entry]:
@@ -173,21 +173,19 @@ class Settler:
         self._tell([entry for entry, _ in lost], [verdict for _, verdict in lost])
         return [entry for entry, error in zip(batch, faults, strict=True) if error is None]
 
-    def _count(self, written: int) -> None:
-        self._written += written
-        while self._waiters and self._waiters[0][0] <= self._written:
-            waiter = self._waiters.popleft()[1]
-            if not waiter.done():
-                waiter.set_result(None)
-
-    @staticmethod
-    def _tell(batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
+    def _tell(self, batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
+        """Each receiver its own; then those who wait that so many are written."""
         told: defaultdict[Receiver | None, list[tuple[Any, Settlement, Verdict]]] = defaultdict(list)
         for (settlement, receiver, token, _), verdict in zip(batch, verdicts, strict=True):
             told[receiver].append((token, settlement, verdict))
         for receiver, theirs in told.items():
             if receiver is not None:
                 receiver.written(theirs)
+        self._written += len(batch)
+        while self._waiters and self._waiters[0][0] <= self._written:
+            waiter = self._waiters.popleft()[1]
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def _verdicts(self, settlements: list[Settlement]) -> list[Verdict]:
         """Write them, however long the store is away. If the batch as a whole cannot be written, find the ones
