@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -73,6 +74,56 @@ def test_an_hourly_line_goes_on_through_a_clock_change() -> None:
         schedule.cron("5 * * * *", "America/Santiago"), datetime(2026, 9, 5, 20, tzinfo=UTC), datetime(2026, 9, 6, 12, tzinfo=UTC)
     )
     assert all(b - a == timedelta(hours=1) for a, b in pairwise(fired))
+
+
+LORD_HOWE = "Australia/Lord_Howe"
+"""Its clocks move by half an hour: on 2026-04-05 from 02:00 back to 01:30 (15:00 UTC), on 2026-10-04 from 02:00 to 02:30 (15:30 UTC)."""
+CHANGES = [datetime(2026, 4, 4, 15, tzinfo=UTC), datetime(2026, 10, 3, 15, 30, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "line", ["*/15 * * * *", "*/15 3 * * *", "*/15 0 * * *", "10 * * * *", "*/20 1-3 * * *", "* 2 * * *", "0 0 3 * * *"]
+)
+def test_a_line_with_a_star_fires_in_every_minute_that_matches(line: str, change: datetime) -> None:
+    start, end = change - timedelta(hours=30), change + timedelta(hours=30)
+    minutes = [start + timedelta(minutes=n) for n in range(1, 60 * 60)]
+    said = line.split()[-5:]
+    wanted = [m for m in minutes if _matches(said, m.astimezone(ZoneInfo(LORD_HOWE)))]
+    assert slots(schedule.cron(line, LORD_HOWE), start, end) == wanted
+
+
+def _matches(said: list[str], local: datetime) -> bool:
+    def one(field: str, number: int) -> bool:
+        span, _, step = field.partition("/")
+        least, _, most = span.partition("-")
+        within = span == "*" or int(least) <= number <= int(most or least)
+        return within and number % int(step or 1) == 0
+
+    return one(said[0], local.minute) and one(said[1], local.hour)
+
+
+@pytest.mark.parametrize("zone", [LORD_HOWE, "America/Santiago", "Europe/Madrid"])
+@pytest.mark.parametrize("line", ["45 1 * * *", "15 2 * * *", "40 1,2 * * *", "15 0 * * *", "50 23 * * *", "30 2 * * *", "0 30 2 * * *"])
+def test_a_daily_line_comes_once_a_day_whenever_it_is_asked_for(line: str, zone: str) -> None:
+    """As one who starts at any moment sees it: a process that starts in the hour that comes twice, too."""
+    start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+    cron = schedule.cron(line, zone)
+    fired = slots(cron, start, end)
+    days = Counter(slot.astimezone(ZoneInfo(zone)).date() for slot in fired)
+    assert set(days.values()) == {2 if "1,2" in line else 1}
+    assert len(days) in (365, 366)
+    for before, after in pairwise(fired):
+        if after - before != timedelta(days=1):  # around a change
+            moment = before
+            while moment < after:
+                assert cron.next_after(moment) == after
+                moment += timedelta(minutes=7)
+
+
+def test_a_line_that_never_comes_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="never comes"):
+        schedule.cron("0 0 */31 * MON#3")
 
 
 def test_a_missed_slot_is_not_replayed_in_a_burst() -> None:
@@ -179,6 +230,25 @@ def test_windows_follow_each_other_without_gap(now: datetime, zone: str, per: st
     assert window.start(reset) == reset
     last = reset - timedelta(microseconds=1)
     assert (window.start(last), window.reset(last)) == (start, reset)
+
+
+@pytest.mark.parametrize("per", ["minute", "hour", "day", "month"])
+@pytest.mark.parametrize("zone", [LORD_HOWE, "America/Santiago", "Africa/Cairo"])
+def test_windows_follow_each_other_around_every_change_of_clocks(zone: str, per: str) -> None:
+    window = Window(per, 1, zone)  # type: ignore[arg-type]
+    place, moment = ZoneInfo(zone), datetime(2026, 1, 1, tzinfo=UTC)
+    while moment.year == 2026:
+        later = moment + timedelta(hours=12)
+        if moment.astimezone(place).utcoffset() != later.astimezone(place).utcoffset():
+            for minute in range(-90, 15 * 60):
+                now = moment + timedelta(minutes=minute, seconds=17)
+                start, reset = window.start(now), window.reset(now)
+                assert start <= now < reset
+                assert window.start(reset) == reset
+                assert (window.start(start), window.reset(start)) == (start, reset)
+                last = reset - timedelta(microseconds=1)
+                assert (window.start(last), window.reset(last)) == (start, reset)
+        moment = later
 
 
 @pytest.mark.parametrize(

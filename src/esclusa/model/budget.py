@@ -38,7 +38,11 @@ class Window:
     def reset(self, now: datetime) -> datetime:
         """When the window that ``now`` lies in ends and the next begins."""
         if self.per in _STEP:
-            return self.start(now) + _STEP[self.per]
+            start = self.start(now)
+            after = start + _STEP[self.per]
+            while self.start(after) == start:  # clocks are set back by part of an hour: it is longer
+                after += _STEP["minute"]
+            return self.start(after)  # or ahead: it is shorter
         zone = ZoneInfo(self.timezone)
         # from the calendar day, not from the start: where midnight does not exist, a day starts later than the next one does
         day = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0, tzinfo=None)
