@@ -14,7 +14,8 @@ from conformance.kinds import READ, TYPE, WORK, Colour, Job, Level, Note, Place,
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.keys import key_id, key_ids
-from esclusa.model.settlement import Inserted, Known, Rejected, Spread
+from esclusa.model.record import Ref
+from esclusa.model.settlement import Inserted, Known, Lost, Rejected, Settlement, Spread
 
 
 async def test_a_new_record_is_in_the_initial_state_and_due_now(store: Any) -> None:
@@ -133,17 +134,33 @@ async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> 
     assert (none.colour, none.level, none.place, none.tags, none.pair) == (None, Level.LOW, None, set(), None)
 
 
-UNFIT: list[dict[str, Any]] = [
-    {"text": "a\0b"}, {"text": "half \ud800 a pair"}, {"data": {"a": ["b\0"]}}, {"data": {"\0": 1}}, {"data": {"a": "\ud800"}},
-    {"number": 2**63}, {"number": -(2**63) - 1}, {"ratio": float("nan")},
+NULL, HALF, LARGE, NO_NUMBER = (
+    "it has a null character in it", "it has half of a surrogate pair in it", "the number is too large", "it is not a number",
+)  # fmt: skip
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    ({"text": "a\0b"}, NULL), ({"text": "half \ud800 a pair"}, HALF), ({"data": {"a": ["b\0"]}}, NULL), ({"data": {"\0": 1}}, NULL),
+    ({"data": {"a": "\ud800"}}, HALF), ({"number": 2**63}, LARGE), ({"number": -(2**63) - 1}, LARGE), ({"ratio": float("nan")}, NO_NUMBER),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fields", UNFIT, ids=lambda f: ascii(f).replace("\\", "/"))
-async def test_a_value_that_one_store_cannot_hold_is_refused_by_every_store(store: Any, fields: dict[str, Any]) -> None:
-    with pytest.raises(BadRecord):
-        await store.insert([Sample(name="a", **fields)])
+@pytest.mark.parametrize(("fields", "why"), UNFIT, ids=lambda f: ascii(f).replace("\\", "/"))
+async def test_a_value_that_one_store_cannot_hold_is_refused_by_every_store(store: Any, fields: dict[str, Any], why: str) -> None:
+    [(name, value)] = fields.items()
+    said = f"{Sample.kind.table}.{name} cannot hold {value!r:.80}: {why}"
+    with pytest.raises(BadRecord) as caught:
+        await store.insert([Sample(name="b"), Sample(name="a", **fields)])
+    assert str(caught.value) == said
+    with pytest.raises(BadRecord) as caught:
+        await store.insert_if_new(Note(name="n"), [Sample(name="a", **fields)])
+    assert str(caught.value) == said
     assert await everything(store, Sample) == []
+    assert await everything(store, Note) == []
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+async def test_a_decimal_that_is_no_number_is_refused_by_every_store(store: Any, number: str) -> None:
+    with pytest.raises(BadRecord, match=r"price cannot hold .*: it is not a number"):
+        await store.insert([Sample.model_construct(**{**Sample(name="a").__dict__, "price": Decimal(number)})])
 
 
 async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_go_through(store: Any) -> None:
@@ -151,6 +168,9 @@ async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_go_thro
     a, b, c = sorted(await take(store, READ), key=lambda lease: lease.ref.id)
     said = await settle(store, *(ending(x, "read", fields={"text": text}) for x, text in ((a, "\\u0000"), (b, "nul \0"), (c, "\ud800"))))
     assert [type(verdict) for verdict in said[1:]] == [Rejected, Rejected]
+    assert [v.why for v in said[1:]] == [
+        f"{Note.kind.table}.text cannot hold 'nul \\x00': {NULL}", f"{Note.kind.table}.text cannot hold '\\ud800': {HALF}",
+    ]  # fmt: skip
     assert [(n.id, n.status, n.text) for n in await everything(store, Note, order="id")] == [
         ("a", "read", "\\u0000"), ("b", "fresh", None), ("c", "fresh", None),
     ]  # fmt: skip
@@ -161,6 +181,18 @@ async def test_numbers_that_json_has_not_are_null_there(store: Any) -> None:
     await put(store, Sample(name="a", data=data, ratio=float("inf")))
     got = await look(store, Sample, "a")
     assert (got.data, got.ratio) == ({"a": None, "b": [None, 1.5], "c": "\\u0000", "d": "NaN"}, float("inf"))
+
+
+@pytest.mark.parametrize("kind", [Note, Job], ids=lambda k: k.kind.table)
+async def test_an_id_that_no_record_can_have_is_not_there(store: Any, kind: Any) -> None:
+    await put(store, Job(id="a"), Note(name="a"))
+    odd = ["a\0", "\0", "\ud800", "", "x" * 3000, "a"]
+    assert [r and r.id for r in await store.get(kind.kind, odd)] == [None] * 5 + ["a"]
+    for id in odd[:-1]:
+        ref = Ref(kind.kind, id)
+        assert await store.history(ref) == []
+        move = Settlement(ref, kind.kind.initial, (kind.kind.initial,), None, who="me")
+        assert await settle(store, move) == [Lost(ref)]
 
 
 async def test_ids_of_any_text_are_found_again(store: Any) -> None:

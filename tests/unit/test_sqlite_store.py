@@ -299,14 +299,57 @@ def test_literals_cannot_break_out() -> None:
     connection = apsw.Connection(":memory:")
     for type, value in [
         ("text", "a'); DROP TABLE x; --"),
-        ("text", "\0'"),
         ("int", -5),
         ("float", 1e300),
         ("bool", True),
         ("bytes", b"\0'"),
     ]:
         assert list(connection.execute(f"SELECT {literal(type, value)}")) == [(value,)]  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="null character"):  # a statement would end there
+        literal("text", "\0'")
 
 
 def test_migration_files_are_numbered_without_a_gap() -> None:
     assert [m.number for m in schema.migrations()] == list(range(1, len(schema.migrations()) + 1))
+
+
+class Outside(Record, table="outside", track=track(prefix="x_"), id="code"):
+    """A table of others whose ids are text."""
+
+    place: str | None = None
+    note: str | None = None
+    lifecycle = LIFE
+
+
+async def test_what_outsiders_wrote_with_null_characters_is_read_asked_for_and_worked_on(tmp_path: Path) -> None:
+    """No store takes such text from us; a table of others may be full of it."""
+    path = tmp_path / "theirs.db"
+    theirs = apsw.Connection(str(path))
+    theirs.execute("CREATE TABLE outside (code TEXT PRIMARY KEY, place TEXT, note TEXT)")
+    rows = [(f"c{n}'", f"p\0{n}'", "n\0'") for n in range(5)]
+    theirs.executemany("INSERT INTO outside VALUES (?, ?, ?)", rows)
+    store = SqliteStore(str(path))
+    await store.open()
+    stage = a_stage(Outside.kind)
+    await store.migrate([Outside.kind], [stage])
+    await store.use([Outside.kind], [stage])
+    try:
+        for order in ((), "place", "-place", ("note", "-place")):
+            found, after = [], None
+            while True:
+                page = await store.find(query(Outside, {"place": not_null, "note": above("n")}, order=order, limit=2, after=after))
+                found += [(r.id, r.place, r.note) for r in page.items]  # type: ignore[attr-defined]
+                after = page.next
+                if after is None:
+                    break
+            assert sorted(found) == rows
+        assert [r.place for r in await store.get(Outside.kind, [id for id, _, _ in rows]) if r is not None] == [p for _, p, _ in rows]  # type: ignore[attr-defined]
+        leases = await store.claim(ask(stage))
+        assert {(lease.record.id, lease.record.place) for lease in leases} == {(id, place) for id, place, _ in rows}  # type: ignore[attr-defined]
+        verdicts = await store.settle([Settlement(x.ref, "done", ("working",), x.fence, {"note": "seen"}) for x in leases])
+        assert verdicts == [Settled(x.ref) for x in leases]
+        assert {(await store.history(x.ref))[-1].to for x in leases} == {"done"}
+        assert list(theirs.execute("SELECT code, place, note FROM outside ORDER BY code")) == [(c, p, "seen") for c, p, _ in rows]
+        assert await store.purge(query(Outside, limit=10)) == 5
+    finally:
+        await store.close()

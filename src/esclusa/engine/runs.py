@@ -15,7 +15,7 @@ from esclusa.model.query import at_least, below
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Inserted, Renewal, Settlement
 from esclusa.model.stage import Cycle
-from esclusa.model.value import words
+from esclusa.model.storable import words
 from esclusa.ports.artifacts import Artifacts
 
 if TYPE_CHECKING:

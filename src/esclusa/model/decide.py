@@ -15,7 +15,8 @@ from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.retry import error_message, error_type, sole
 from esclusa.model.settlement import Leased, Settlement
 from esclusa.model.stage import Stage
-from esclusa.model.value import value, words
+from esclusa.model.storable import words
+from esclusa.model.value import value
 
 
 @value

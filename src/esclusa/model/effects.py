@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 from esclusa.model.query import Cond, conditions
 from esclusa.model.record import Kind, Record, kind_of
-from esclusa.model.value import value, words
+from esclusa.model.storable import words
+from esclusa.model.value import value
 
 
 @value

@@ -15,7 +15,8 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
 from esclusa.model.record import Kind, Record, kind_of
-from esclusa.model.value import fit_float, value, words
+from esclusa.model.storable import fit, fit_float, fit_int
+from esclusa.model.value import value
 
 Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
 
@@ -238,7 +239,7 @@ def _value(name: str, column: ColumnType, value: Any) -> Any:
 
 def _text(value: Any) -> str:
     text = str(value.value) if hasattr(value, "value") else str(value)
-    return text if words(text) == text else _refuse()
+    return fit(text)
 
 
 def _time(value: Any) -> datetime:
@@ -264,9 +265,7 @@ def _refuse() -> Any:
 
 def _int(value: Any) -> int:
     number = int(value)
-    if not -(2**63) <= number < 2**63 or (isinstance(value, float) and value != number):
-        raise ValueError("out of range")
-    return number
+    return fit_int(number) if not isinstance(value, float) or value == number else _refuse()
 
 
 _EXAMPLE = {"time": "2026-11-16T12:00:00Z", "date": "2026-11-16", "bool": "true"}

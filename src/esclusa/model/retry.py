@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from esclusa.model import duration
 from esclusa.model.errors import DeclarationError, Failure
-from esclusa.model.value import value, words
+from esclusa.model.storable import words
+from esclusa.model.value import value
 
 
 @value

@@ -1,18 +1,14 @@
-"""Values: small typed records of the house that nobody may change, and words that every store can hold."""
+"""Values: small typed records of the house that nobody may change."""
 
 from __future__ import annotations
 
 import inspect
-import math
-import re
 import threading
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 
-_UNFIT = re.compile("[\x00\ud800-\udfff]")
-_NULL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _lock = threading.RLock()
 
 
@@ -62,29 +58,3 @@ def _eq(self: Any, other: Any) -> bool:
 
 def _hash(self: Any) -> int:
     return hash(tuple(getattr(self, name) for name in self.compared_))
-
-
-def fit(text: str) -> str:
-    """The text, if every store can hold it; ValueError if one cannot."""
-    if "\0" in text:
-        raise ValueError("text cannot hold a null character")
-    return text
-
-
-def fit_json(text: str) -> str:
-    """The same, for text that is JSON."""
-    if "\\u0000" in text and _NULL.search(text):
-        raise ValueError("text cannot hold a null character")
-    return text
-
-
-def fit_float(number: float) -> float:
-    """The number, if every store can hold it; ValueError if one cannot."""
-    if math.isnan(number):
-        raise ValueError("NaN is not a number")
-    return number
-
-
-def words(text: str) -> str:
-    """The text as every store can hold it: a null character and half of a surrogate pair become U+FFFD."""
-    return _UNFIT.sub("\ufffd", text)

@@ -9,9 +9,9 @@ from typing import Any
 from esclusa.model.errors import BadQuery
 from esclusa.model.query import Cond, Op, Test, Where, not_null, null, parse_filter
 from esclusa.model.record import Kind
+from esclusa.model.storable import unfit
 from esclusa.observe import redact
 from esclusa.web.auth import reads_only
-from esclusa.web.rows import unstorable
 
 OPERATORS: dict[str, Op] = {
     "eq": "eq", "in": "in", "lt": "lt", "lte": "le", "le": "le", "gt": "gt", "gte": "ge", "ge": "ge", "null": "null",
@@ -118,7 +118,7 @@ def _cond(name: str, op: Op, value: Any) -> Cond:
         return null
     values = value if isinstance(value, list) else [value]
     for each in values:
-        if not isinstance(each, str | int | float | bool) or unstorable(each):
+        if not isinstance(each, str | int | float | bool) or unfit(each):
             raise BadQuery(f"{name} is compared with text, a number or true and false, not with {each!r:.80}")
     if isinstance(value, list) and op not in ("eq", "in"):
         raise BadQuery(f"{name} is compared with one value, not with {len(value)}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -14,10 +13,8 @@ from esclusa.intake import Report, Row, format_of_body, read_bytes
 from esclusa.model.columns import TRACKING
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
+from esclusa.model.storable import unfit
 from esclusa.web.problems import problem
-
-DEEPEST: Final = 200
-"""So many levels of lists and objects a value may have; what reads and writes JSON ends soon after."""
 
 
 async def sent(request: Request) -> Iterator[Row]:
@@ -59,7 +56,7 @@ def draft(kind: Kind, row: Row) -> Record:
 
 def _fault(kind: Kind, name: str, value: Any) -> str | None:
     """Why a new record may not say this; None if it may."""
-    if (fault := unstorable(name)) is not None:
+    if (fault := unfit(name)) is not None:
         return f"the name of a field: {fault}"
     if name == "id" and kind.key:
         return f"id: it is made of the key ({', '.join(kind.key)})"
@@ -71,36 +68,4 @@ def _fault(kind: Kind, name: str, value: Any) -> str | None:
         return f"{name}: it belongs to the engine"
     if name not in kind.types:
         return f"{name}: {kind.table} has no such field; it has {', '.join(f.name for f in kind.fields)}"
-    return None if (fault := unstorable(value)) is None else f"{name}: {fault}"
-
-
-def unstorable(value: Any) -> str | None:
-    """Why no store could hold this value; None if it can."""
-    level = [value]
-    for _ in range(DEEPEST):
-        fault = next((fault for each in level if (fault := _unfit(each)) is not None), None)
-        if fault is not None:
-            return fault
-        level = [inner for each in level for inner in _inside(each)]
-        if not level:
-            return None
-    return f"it is nested more than {DEEPEST} deep"
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return chain(value.keys(), value.values())
-    return value if isinstance(value, list) else ()
-
-
-def _unfit(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return "the number is too large"
-    if isinstance(value, str):
-        if "\0" in value:
-            return "it has a null character in it"
-        if any("\ud800" <= c <= "\udfff" for c in value):
-            return "it has half of a surrogate pair in it"
-    return None
+    return None if (fault := unfit(value)) is None else f"{name}: {fault}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from esclusa.web.rows import unstorable
+from esclusa.model.storable import unfit
 
 T = TypeVar("T")
 
@@ -310,7 +310,7 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _can_be_kept(cls, said: Any) -> Any:
-        fault = unstorable(said)
+        fault = unfit(said)
         if fault is not None:
             raise ValueError(f"a value in it cannot be kept: {fault}")
         return said

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any, Literal
 
+from esclusa.model.storable import words
 from esclusa.model.value import value
 from esclusa.pipelines.replies.records import Post
 
@@ -18,7 +19,6 @@ CAPS: Mapping[str, int] = {
 DEFAULT_WANTED = 100
 _DEAD = re.compile(r"job failed|cannot locate this job", re.IGNORECASE)
 _QUOTA = re.compile(r"quota|limit", re.IGNORECASE)
-_UNFIT = re.compile("[\x00\ud800-\udfff]")
 
 Standing = Literal["finished", "running", "failed"]
 
@@ -141,4 +141,4 @@ def _whole(value: Any) -> int | None:
 
 def _short(value: Any) -> str:
     """The beginning of what was said, without characters that cannot be stored or written."""
-    return _UNFIT.sub("\ufffd", (value if isinstance(value, str) else repr(value)).strip()[:200])
+    return words((value if isinstance(value, str) else repr(value)).strip()[:200])

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from esclusa import Artifacts, Move, To, null, one_of
 from esclusa.house import House
 from esclusa.intake import Report, Row
+from esclusa.model.storable import unfit
 from esclusa.model.value import value
 from esclusa.pipelines.replies.client import connected
 from esclusa.pipelines.replies.files import kept, path_of
@@ -155,7 +156,7 @@ def draft(row: Row) -> Post:
     status = row.values.get("status")
     if status not in (None, "", Post.kind.initial):
         faults.append(f"status: a new post starts in {Post.kind.initial}, not in {status!r:.40}")
-    faults += [f"{name}: {fault}" for name, value in said.items() if (fault := _unstorable(value)) is not None]
+    faults += [f"{name}: {fault}" for name, value in said.items() if (fault := _fault(value)) is not None]
     if faults:
         raise ValueError("; ".join(faults))
     try:
@@ -171,12 +172,10 @@ def draft(row: Row) -> Post:
     return post
 
 
-def _unstorable(value: Any) -> str | None:
+def _fault(value: Any) -> str | None:
     if isinstance(value, bool):
         return "yes or no is not what belongs there"
-    if isinstance(value, str) and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
-        return "it has a character that cannot be stored"
-    return None
+    return unfit(value)
 
 
 async def quota_now(house: House) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from esclusa.model.errors import BadRecord
 from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind, Record
 from esclusa.model.retyped import retyped
-from esclusa.model.value import fit, fit_float, fit_json
+from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int, fit_json, refused
 from esclusa.stores.firestore import names
 
 Value: Any = type(types.Value.pb(types.Value()))
@@ -206,18 +206,14 @@ _DECODE: dict[ColumnType, Callable[[Any], Any]] = {
 }
 
 
-def _fit(type: ColumnType, value: Any) -> Any:
-    """The value as the other stores hold it too; raises BadRecord where one of them cannot."""
-    try:
-        if type == "text" and isinstance(value, str):
-            return fit(value)
-        if type == "float" and value is not None:
-            return fit_float(float(value))
-        if type == "json" and value is not None:
-            return from_json(fit_json(to_json(value, inf_nan_mode="null").decode()))
-    except (PydanticSerializationError, ValueError, TypeError) as error:
-        raise BadRecord(f"{value!r:.80} cannot be stored as {type}: {error}") from None
-    return value
+_FIT: dict[ColumnType, Callable[[Any], Any]] = {
+    "text": lambda v: fit(v) if isinstance(v, str) else v,
+    "int": lambda v: fit_int(int(v)),
+    "float": lambda v: fit_float(float(v)),
+    "decimal": fit_decimal,
+    "json": lambda v: from_json(fit_json(to_json(v, inf_nan_mode="null").decode())),
+}
+"""Values as the other stores hold them too."""
 
 
 class Codec:
@@ -237,7 +233,11 @@ class Codec:
     def put(self, fields: Any, name: str, value: Any) -> list[str]:
         """Write a value by its name in Python; return the document's fields that were written."""
         column, type = self.column(name), self.types.get(name) or ("time" if name.endswith("_at") else "text")
-        fields[column].CopyFrom(encode(type, _fit(type, value)))
+        try:
+            fit = value if value is None or type not in _FIT else _FIT[type](value)
+            fields[column].CopyFrom(encode(type, fit))
+        except (ValueError, TypeError, OverflowError, BadRecord) as error:
+            raise refused(self.kind, name, value, error) from None
         if type != "decimal":
             return [column]
         fields[order_column(column)].CopyFrom(NULL if value is None else Value(string_value=decimal_order(value)))

@@ -10,6 +10,7 @@ from esclusa.model.books import Export
 from esclusa.model.query import Query, null
 from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import Step
+from esclusa.model.storable import fits
 from esclusa.stores.firestore import asking, names, wire
 from esclusa.stores.firestore.asking import Found
 from esclusa.stores.firestore.codec import SEQ, STEPS, Document, Value, encode
@@ -22,6 +23,8 @@ _ABREAST = 16
 async def history(link: Wire, ref: Ref, limit: int, newest: bool) -> list[Step]:
     """The steps in documents of their own, then those that the record still carries. The record is read first: a step that
     moves in between is seen twice, and its number says so."""
+    if not fits(ref.id):
+        return []
     record = await _carrier(link, ref)
     total = record[SEQ].integer_value if record is not None and SEQ in record else 0
     kept = list(record[STEPS].array_value.values) if record is not None and STEPS in record else []

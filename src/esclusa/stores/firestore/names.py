@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
+from esclusa.model.storable import fits
 
 HISTORY = "esclusa_history"
 BUDGETS = "esclusa_budgets"
@@ -48,7 +49,7 @@ def nested(kind: Kind) -> bool:
 
 def path(kind: Kind, id: str, *, archived: bool = False) -> str | None:
     """The path of a record's document; None where no record of this kind can have that id."""
-    if not id:
+    if not id or not fits(id):
         return None
     if archived or kind.parent is None:
         last = segment(id)

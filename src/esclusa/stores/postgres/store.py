@@ -12,6 +12,7 @@ from uuid import uuid4
 from pydantic_core import from_json
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.effects import Create
 from esclusa.model.errors import BadQuery, BadRecord, SchemaError
 from esclusa.model.query import Page, Query, encode_cursor
 from esclusa.model.record import Kind, Record, Ref
@@ -31,8 +32,10 @@ from esclusa.model.settlement import (
     StateSummary,
     Step,
     Verdict,
+    drafts_of,
 )  # fmt: skip
 from esclusa.model.stage import Stage
+from esclusa.model.storable import fits, misfit
 from esclusa.stores.postgres import budgets, effects, keep, schema, statements
 from esclusa.stores.postgres import insert as inserting
 from esclusa.stores.postgres import settle as settling
@@ -137,7 +140,7 @@ class PostgresStore:
             elif records:
                 await self._connections.transaction(lambda connection: run(connection.fetch))
         except UNFIT as error:
-            raise BadRecord(f"{', '.join(sorted(places))}: a draft holds what the table cannot: {error}") from error
+            raise _unfit(records, error) from error
         return [answer for answer in answers if answer is not None]
 
     async def insert_if_new(self, first: Record, rest: Sequence[Record | Spread]) -> int | None:
@@ -160,8 +163,7 @@ class PostgresStore:
         try:
             return await self._connections.transaction(run)
         except UNFIT as error:
-            tables = {first.kind.table, *(each.record.kind.table if isinstance(each, Spread) else each.kind.table for each in rest)}
-            raise BadRecord(f"{', '.join(sorted(tables))}: a draft holds what the table cannot: {error}") from error
+            raise _unfit([first, *drafts_of(rest)], error) from error
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         table = self._table(kind)
@@ -222,6 +224,8 @@ class PostgresStore:
         return min(found, cap), found <= cap
 
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
+        if not fits(ref.id):
+            return []
         rows = await self._connections.fetch(
             "SELECT from_state, to_state, at, who, run, attempt, reason, error FROM esclusa_history "
             f"WHERE table_name = $1 AND record_id = $2 ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT $3",
@@ -296,7 +300,7 @@ class PostgresStore:
                 numbered = [(n, s) for n, s in numbered if n not in rejection.faults]
             except (*UNFIT, BadRecord) as error:  # a value that a column cannot hold: find whose it is
                 if len(numbered) == 1:
-                    return verdicts | {n: Rejected(s.ref, f"a value does not fit: {error}") for n, s in numbered}
+                    return verdicts | {n: Rejected(s.ref, _why(s, error)) for n, s in numbered}
                 half = len(numbered) // 2
                 return verdicts | await self._settle(numbered[:half]) | await self._settle(numbered[half:])
             else:
@@ -358,3 +362,18 @@ class PostgresStore:
 
 def _spread(pair: tuple[str, list[Any]]) -> list[Any]:
     return [pair[0], *pair[1]]
+
+
+def _unfit(drafts: Sequence[Record], error: Exception) -> BadRecord:
+    """Which of the drafts was not taken; what PostgreSQL said, if that does not show."""
+    tables = ", ".join(sorted({draft.kind.table for draft in drafts}))
+    found = next((fault for draft in drafts if (fault := misfit(draft.kind, draft.__dict__)) is not None), None)
+    return found or BadRecord(f"{tables}: a draft holds what the table cannot: {error}")
+
+
+def _why(settlement: Settlement, error: Exception) -> str:
+    """Which value of a settlement was not taken."""
+    made = [(effect.record.kind, effect.record.__dict__) for effect in settlement.effects if isinstance(effect, Create)]
+    values = [(settlement.ref.kind, settlement.fields), *made]
+    found = next((fault for kind, fields in values if (fault := misfit(kind, fields)) is not None), error)
+    return str(found) if isinstance(found, BadRecord) else f"a value does not fit: {error}"

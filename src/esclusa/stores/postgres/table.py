@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -20,7 +19,7 @@ from esclusa.model.query import ARCHIVE_COLUMNS, Cond
 from esclusa.model.record import Kind, Record
 from esclusa.model.retyped import retyped
 from esclusa.model.stage import Stage
-from esclusa.model.value import fit_float
+from esclusa.model.storable import fit_decimal, fit_float, fits
 
 WIRE: dict[ColumnType, str] = {
     "text": "text",
@@ -152,7 +151,7 @@ _ENCODERS: dict[str, Callable[[Any], Any]] = {
     "time": _time,
     "json": json_text,
     "float": lambda v: fit_float(float(v)),
-    "decimal": lambda v: v if isinstance(v, Decimal) else Decimal(str(v)),
+    "decimal": fit_decimal,
 }
 
 
@@ -246,7 +245,7 @@ class Table:
         if self.id.sql in WHOLE:
             end = WHOLE[self.id.sql]
             return lambda text: re.fullmatch(r"-?(0|[1-9]\d{0,18})", text) is not None and -end <= int(text) < end
-        return _uuid if self.id.sql == "uuid" else lambda text: "\0" not in text
+        return _uuid if self.id.sql == "uuid" else fits
 
     def values(self, row: Sequence[Any]) -> dict[str, Any]:
         """A row of ``selection`` as plain values by name."""

@@ -15,13 +15,16 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
 from esclusa.model.retyped import retyped
-from esclusa.model.value import fit, fit_float, fit_json
+from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int, fit_json, refused
+
+UNFIT = (ValueError, TypeError, AttributeError, OverflowError)
+"""What encoding raises of a value that is not of its column's type, or that no store can hold."""
 
 COLUMN: dict[ColumnType, str] = {
     "text": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "time": "TEXT", "date": "TEXT", "decimal": "TEXT",
@@ -45,10 +48,15 @@ def decode_time(value: Any) -> Any:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
+def _encode_json(value: Any) -> str:
+    return fit_json(to_json(value, inf_nan_mode="null").decode())
+
+
 def encode_json(value: Any) -> str:
+    """What a settlement says beside its fields; BadRecord if it is no JSON."""
     try:
-        return fit_json(to_json(value, inf_nan_mode="null").decode())
-    except (PydanticSerializationError, ValueError) as error:
+        return _encode_json(value)
+    except ValueError as error:
         raise BadRecord(f"a value cannot be written as JSON: {error}") from None
 
 
@@ -65,8 +73,12 @@ def _encode_text(value: Any) -> str:
     return fit(value)
 
 
+def _encode_decimal(value: Any) -> str:
+    return str(fit_decimal(value))
+
+
 def _encode_int(value: Any) -> int:
-    return int(value.value if isinstance(value, Enum) else value)
+    return fit_int(int(value.value if isinstance(value, Enum) else value))
 
 
 def _decode_date(value: Any) -> Any:
@@ -106,8 +118,8 @@ ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
     "bool": int,
     "time": encode_time,
     "date": lambda v: v.isoformat(),
-    "decimal": str,
-    "json": encode_json,
+    "decimal": _encode_decimal,
+    "json": _encode_json,
     "bytes": bytes,
 }
 
@@ -125,16 +137,21 @@ DECODE: dict[ColumnType, Callable[[Any], Any] | None] = {
 
 
 def encode(type: ColumnType, value: Any) -> Any:
-    """A value of a column; raises BadRecord where no store can hold it."""
+    """A value of a column; raises one of UNFIT where no store can hold it."""
+    return None if value is None else ENCODE[type](value)
+
+
+def encode_field(kind: Kind, name: str, value: Any) -> Any:
+    """The same for a business field; BadRecord names it."""
     try:
-        return None if value is None else ENCODE[type](value)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise BadRecord(f"{value!r:.80} cannot be stored as {type}: {error}") from None
+        return encode(kind.types[name], value)
+    except UNFIT as error:
+        raise refused(kind, name, value, error) from None
 
 
 def literal(type: ColumnType, value: Any) -> str:
     """The value written into a statement: only for predicates and defaults, which cannot have bound values."""
-    stored = value if isinstance(value, str) and type == "text" else encode(type, value)
+    stored = encode(type, value)
     if stored is None:
         return "NULL"
     if isinstance(stored, bytes):
@@ -145,8 +162,6 @@ def literal(type: ColumnType, value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    if "\0" in text:
-        return f"CAST(x'{text.encode().hex()}' AS TEXT)"
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -16,7 +16,7 @@ from esclusa.model.errors import UndeclaredMove
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Ask, Leased, Lost, Rejected, Renewal, Settled, Settlement, Verdict
 from esclusa.stores.sqlite import records, statements
-from esclusa.stores.sqlite.codec import encode, encode_json, encode_time
+from esclusa.stores.sqlite.codec import encode_field, encode_json, encode_time
 from esclusa.stores.sqlite.statements import Cards, chunks, many, marks, meant, place_of, q, rows, shown, table_of
 
 _HISTORY = "INSERT INTO esclusa_history (table_name, record_id, from_state, to_state, at, who, run, attempt, reason, error)"
@@ -166,7 +166,7 @@ class _Writes:
         if group is None:
             group = self._groups[key] = (kind, [])
         if fields:
-            row += [encode(kind.types[name], value) for name, value in fields.items()]
+            row += [encode_field(kind, name, value) for name, value in fields.items()]
         group[1].append(row)
 
     def flush(self) -> None:

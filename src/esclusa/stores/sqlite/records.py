@@ -15,8 +15,9 @@ from esclusa.model.errors import BadQuery, BadRecord, SchemaError
 from esclusa.model.query import ARCHIVE_COLUMNS, Page, Query, encode_cursor, null
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Ask, Backlog, Inserted, Known, StateCount, StateSummary, Step
+from esclusa.model.storable import fits, refused
 from esclusa.stores.sqlite import statements
-from esclusa.stores.sqlite.codec import DECODE, decode_json, decode_time, encode_time
+from esclusa.stores.sqlite.codec import DECODE, UNFIT, decode_json, decode_time, encode_time
 from esclusa.stores.sqlite.statements import Card, Cards, chunks, many, marks, place_of, q, rows, shown, table_of
 
 _SHORT, _LONG = 50_000, 1_000_000
@@ -75,9 +76,10 @@ def _stored(card: Card, draft: Record, now: str, new_id: Callable[[], str]) -> l
     try:
         for name, encode, text in card.encoders:
             value = values[name]
-            row.append(value if value is None or (text and type(value) is str and "\0" not in value) else encode(value))
-    except (TypeError, ValueError, AttributeError, OverflowError):
-        raise BadRecord(f"{kind.table}.{name} cannot hold {values.get(name)!r:.80}") from None
+            plain = value is None or (text and type(value) is str and value.isascii() and "\0" not in value)
+            row.append(value if plain else encode(value))
+    except UNFIT as error:
+        raise refused(kind, name, value, error) from None
     place = card.decoder.place
     row[0] = (draft.id or None) if kind.database_id else kind.identify(draft, new_id)
     status = row[place["status"]] = draft.status or kind.initial
@@ -245,6 +247,8 @@ def summary(connection: apsw.Connection, query: Query, average: str) -> list[Sta
 
 
 def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> list[Step]:
+    if not fits(ref.id):
+        return []
     columns = "from_state, to_state, at, who, run, attempt, reason, error"
     inner = f"SELECT {columns} FROM esclusa_history WHERE table_name = ? AND record_id = ? ORDER BY seq {'DESC' if newest else ''} LIMIT ?"
     found = rows(connection, statements.as_json(columns, f"({inner})"), (ref.kind.table, ref.id, limit))

@@ -21,6 +21,7 @@ import apsw
 from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Query, not_a_cursor, open_cursor
 from esclusa.model.record import Kind
 from esclusa.model.settlement import Ask
+from esclusa.model.storable import fits
 from esclusa.stores.sqlite.codec import ENCODE, Decoder, decode_time, encode, encode_time, literal, quoted
 
 DECIMAL = "esclusa_decimal"
@@ -73,9 +74,16 @@ def shown(kind: Kind, name: str) -> str:
     return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {value} END" if kind.attached and name != "status" else value
 
 
+_NOBODY = "\x7fnobody"
+
+
 def many(items: Iterable[str]) -> Any:
-    """A list of texts as one bound value for ``carray``; never empty."""
-    return apsw.carray(tuple(items))
+    """A list of texts as one bound value for ``carray``; never empty. Those that no store can hold are left out: they are nobody's."""
+    texts = tuple(items)
+    try:
+        return apsw.carray(texts)
+    except ValueError:
+        return apsw.carray(tuple(filter(fits, texts)) or (_NOBODY,))
 
 
 def places(found: Iterable[Any]) -> Any:

@@ -217,7 +217,7 @@ class SqliteStore:
             return await self._write(lambda desk: moves.settle(desk, settlements))
         except BadRecord as error:  # a value that a column cannot hold: find whose it is, so that the others go through
             if len(settlements) == 1:
-                return [Rejected(settlements[0].ref, f"a value does not fit: {error}")]
+                return [Rejected(settlements[0].ref, str(error))]
             half = len(settlements) // 2
             return [*await self.settle(settlements[:half]), *await self.settle(settlements[half:])]
 

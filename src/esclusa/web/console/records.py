@@ -16,13 +16,13 @@ from esclusa.engine.operate import Acted, retry_targets
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.query import beginning, one_of, parse_filter, query
 from esclusa.model.record import Kind, Record
+from esclusa.model.storable import unfit
 from esclusa.observe import redact
 from esclusa.web import filters
 from esclusa.web.console import render, views
 from esclusa.web.console.desk import Desk, Form, Refused
 from esclusa.web.console.words import gettext as _
 from esclusa.web.console.words import ngettext
-from esclusa.web.rows import unstorable
 
 PAGE = 50
 SHOWN = 10
@@ -296,7 +296,7 @@ def edited(kind: Kind, form: Form, record: Record | None) -> dict[str, Any]:
     try:
         checked = kind.check_fields(changed)
         for name, value in checked.items():
-            if (fault := unstorable(value)) is not None:
+            if (fault := unfit(value)) is not None:
                 raise BadRecord(f"{name}: {fault}")
         return checked
     except BadQuery as error:  # pragma: no cover - check_fields raises BadRecord, which the page tells by itself
