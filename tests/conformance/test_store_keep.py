@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 from conformance.helpers import advance, assert_chain, ending, everything, look, moving, put, set_clock, settled, take
-from conformance.kinds import AGE, KINDS, STAGES, WORK, Job, Old
+from conformance.kinds import AGE, KINDS, STAGES, WORK, Job, Note, Old
 
+from esclusa.engine.records import Records
 from esclusa.model.books import Export
 from esclusa.model.query import above, below, not_null, null, query
 from esclusa.model.record import Ref
@@ -116,3 +118,33 @@ async def test_what_is_archived_is_neither_claimed_nor_moved(store: Any) -> None
     assert type(verdicts[0]).__name__ == "Lost"
     await assert_chain(store, Ref(Old.kind, "p"))
     assert (await look(store, Old, "p")).status == "working"
+
+
+async def test_remove_deletes_what_belongs_together_with_its_history(store: Any) -> None:
+    await put(store, Job(id="a"), Job(id="b"), Note(name="a"), Note(name="b"))
+    await settled(store, *[ending(x, "done") for x in await take(store, WORK, limit=2)])
+    assert await store.remove([Ref(Job.kind, "a"), Ref(Note.kind, "a"), Ref(Note.kind, "x"), Ref(Job.kind, "\0")]) == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [j.id for j in await everything(store, Job)] == [n.id for n in await everything(store, Note)] == ["b"]
+    assert [len(await store.history(Ref(Job.kind, id))) for id in "ab"] == [0, 2]
+    assert await store.remove([Ref(Job.kind, "a"), Ref(Note.kind, "a")]) == [False, False]
+    assert await store.remove([]) == []
+
+
+@pytest.mark.promise(4)
+async def test_what_is_removed_together_is_never_seen_apart(store: Any) -> None:
+    """Put together and removed together, at the same time by many: both are there in the end, or none is."""
+    records = Records(store)
+    for _ in range(6):
+        calls = [
+            f()
+            for _ in range(3)
+            for f in (lambda: records.put([Note(name="a"), Job(id="a")], who="me"), lambda: records.remove("a", Job, Note))
+        ]
+        removed = [answer for answer in await asyncio.gather(*calls) if isinstance(answer[0], bool)]
+        assert removed
+        assert len(await everything(store, Job)) == len(await everything(store, Note))

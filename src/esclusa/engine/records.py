@@ -102,19 +102,23 @@ class Records:
 
     async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Known]:
         """Add records; one whose key is there already gets this one's fields instead, and moves to its state (the initial
-        one, if it names none) if it is in another. UndeclaredMove if it cannot."""
-        answers = await self._store.insert(records)
-        settlements = []
-        for record, answer in zip(records, answers, strict=True):
-            if isinstance(answer, Known):
-                kind, to = record.kind, record.status or record.kind.initial
-                fields = {f.name: getattr(record, f.name) for f in kind.fields if f.name not in kind.key}
-                frm = (to, *kind.lifecycle.sources(to))
-                settlements.append(Settlement(Ref(kind, answer.id), to, frm, None, kind.check_fields(fields), who=who, reason="put"))
-        for settlement, verdict in zip(settlements, await self._store.settle(settlements) if settlements else [], strict=True):
-            if not isinstance(verdict, Settled):
-                raise UndeclaredMove(str(settlement.ref), "its present state", settlement.to, settlement.frm)
-        return answers
+        one, if it names none) if it is in another. UndeclaredMove if it cannot. If one is removed meanwhile, all are put again:
+        what belongs together is there together."""
+        while True:
+            answers = await self._store.insert(records)
+            known = [(record, answer.id) for record, answer in zip(records, answers, strict=True) if isinstance(answer, Known)]
+            settlements = [_put(record, id, who) for record, id in known]
+            verdicts = await self._store.settle(settlements) if settlements else []
+            for verdict in verdicts:
+                if isinstance(verdict, Rejected):
+                    raise BadRecord(verdict.why)
+            lost = [s for s, verdict in zip(settlements, verdicts, strict=True) if not isinstance(verdict, Settled)]
+            if not lost:
+                return answers
+            for settlement in lost:
+                [present] = await self._store.get(settlement.ref.kind, [settlement.ref.id])
+                if present is not None and present.status not in settlement.frm:
+                    raise UndeclaredMove(str(settlement.ref), present.status, settlement.to, settlement.frm)
 
     async def edit(self, kind: type[Record], id: str, *, among: Sequence[str], who: str, reason: str, **fields: Any) -> bool:
         """Change fields of a record that stays in its state, if that is one of ``among``; whether it was. A lease on it ends,
@@ -127,12 +131,23 @@ class Records:
                 raise BadRecord(f"{kind.kind.table}: it holds what the table cannot: {verdict.why}")
         return any(isinstance(verdict, Settled) for verdict in verdicts)
 
+    async def remove(self, id: str, *kinds: type[Record]) -> list[bool]:
+        """Delete the records of these kinds that have this id, with their history, in one transaction; whether each was there."""
+        return await self._store.remove([Ref(kind.kind, id) for kind in kinds])
+
     async def purge(self, kind: type[Record], where: Where) -> int:
         """Delete every record that matches, page by page, with its history; how many. For results that are made again."""
         removed = 0
         while count := await self._store.purge(query(kind, where, limit=1000)):
             removed += count
         return removed
+
+
+def _put(record: Record, id: str, who: str) -> Settlement:
+    """What makes the record with this id such a one."""
+    kind, to = record.kind, record.status or record.kind.initial
+    fields = {f.name: getattr(record, f.name) for f in kind.fields if f.name not in kind.key}
+    return Settlement(Ref(kind, id), to, (to, *kind.lifecycle.sources(to)), None, kind.check_fields(fields), who=who, reason="put")
 
 
 async def _part(source: Iterator[Record], size: int) -> list[Record]:

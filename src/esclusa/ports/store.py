@@ -98,6 +98,10 @@ class Store(Protocol):
     async def purge(self, query: Query) -> int:
         """Delete up to ``query.limit`` records that match, with their history; return how many."""
 
+    async def remove(self, refs: Sequence[Ref]) -> list[bool]:
+        """Delete these records, of whatever kinds, with their history, all in one transaction; whether each was there. A few at a
+        time: what belongs together."""
+
     async def archive(self, query: Query, export: str | None = None) -> int:
         """Move up to ``query.limit`` records that match to the kind's archive; return how many.
         Their history stays. ``query.archived`` queries then find them. With ``export`` they belong to that one from the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -304,3 +305,19 @@ def test_the_schedules_and_who_runs_alone() -> None:
     }
     told = list(app.checks_(plan.settings))  # type: ignore[misc]
     assert "CHILECOMPRA_TICKET" in told[0]
+
+
+async def test_a_device_that_is_forgotten_while_it_registers_has_both_rows_or_none(yard: Yard, place: Any) -> None:
+    """DELETE and POST at once, from many: whoever comes last, a device never hears of everything for want of its preferences, and no
+    preferences stay of a device that is gone."""
+    body = {"installation_id": "i-1", "push_token": "ExponentPushToken[a]", "preferences": {"regions": ["Atacama"]}}
+    for _ in range(25):
+        calls = [yard.call("POST", "/devices", body), yard.call("DELETE", "/devices/i-1")]
+        answers = await asyncio.gather(*calls, yard.call("DELETE", "/devices/i-1"), yard.call("POST", "/devices", body))
+        for (status, told), allowed in zip(answers, ((200,), (204, 404), (204, 404), (200,)), strict=True):
+            assert status in allowed, told
+        devices, wanted = await place.rows("device_installations", "id"), await place.rows("notification_preferences", "id")
+        assert [row["id"] for row in devices] == [row["id"] for row in wanted]
+    assert await yard.call("POST", "/devices", body)
+    assert (await yard.call("DELETE", "/devices/i-1"))[0] == 204
+    assert await place.rows("notification_preferences", "id") == []

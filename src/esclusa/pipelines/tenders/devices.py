@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, field_validator, model_validator
 
-from esclusa import Record
 from esclusa.pipelines.tenders.records import DeviceInstallation, NotificationPreferences
 
 _TOKEN = re.compile(
@@ -122,10 +121,10 @@ class DeviceBody(Strict):
     def _none(cls, value: Any) -> Any:
         return {} if value is None else value
 
-    def records(self, now: datetime) -> list[Record]:
+    def records(self, now: datetime) -> tuple[NotificationPreferences, DeviceInstallation]:
         """The rows to put: the preferences first, so that no device is active with another's."""
         wanted = self.preferences
-        return [
+        return (
             NotificationPreferences(
                 installation_id=self.installation_id, enabled=wanted.enabled, regions=wanted.regions, categories=wanted.categories,
                 buyers=wanted.buyers, keywords=wanted.keywords, amount_min=wanted.amount_min, amount_max=wanted.amount_max,
@@ -134,4 +133,4 @@ class DeviceBody(Strict):
             DeviceInstallation(
                 installation_id=self.installation_id, push_token=self.push_token, platform=self.platform, active=True, registered_at=now
             ),
-        ]  # fmt: skip
+        )  # fmt: skip

@@ -35,32 +35,28 @@ def _devices(house: House) -> APIRouter:
     )
     async def register(body: DeviceBody, who: Who) -> Any:
         """Posting again replaces the preferences and makes the device active."""
-        made = await records.put(body.records(await engine.clock.sync()), who=who)
+        wanted, device = body.records(await engine.clock.sync())
+        made = (await records.put([wanted, device], who=who))[1]
         await house.operator(who).note("register", DeviceInstallation.kind.table, 1, {"installation_id": body.installation_id})
-        device, wanted = await _device(body.installation_id)
-        return shown(device) | {"preferences": _preferences(wanted), "created": isinstance(made[1], Inserted)}
+        kept = await records.get(DeviceInstallation, made.id) or device.but(id=made.id)  # another may have forgotten it since
+        return shown(kept) | {"preferences": _preferences(wanted), "created": isinstance(made, Inserted)}
 
     @api.delete("/devices/{installation_id}", status_code=204, responses=responses(404), summary="Forget a device and its preferences")
     async def forget(installation_id: Annotated[str, Path(description="The installation's id")], who: Who) -> None:
-        gone = await records.purge(DeviceInstallation, {"installation_id": installation_id})
-        await records.purge(NotificationPreferences, {"installation_id": installation_id})
+        gone, _ = await records.remove(DeviceInstallation.kind.id_of(installation_id), DeviceInstallation, NotificationPreferences)
         if not gone:
             raise NotFound(f"there is no device {installation_id!r:.200}")
-        await house.operator(who).note("forget", DeviceInstallation.kind.table, gone, {"installation_id": installation_id})
+        await house.operator(who).note("forget", DeviceInstallation.kind.table, 1, {"installation_id": installation_id})
 
     @api.get(
         "/devices/{installation_id}", response_model=shapes.RecordJson, responses=responses(404), summary="A device and its preferences"
     )
     async def device(installation_id: Annotated[str, Path(description="The installation's id")]) -> Any:
-        found, wanted = await _device(installation_id)
-        return shown(found) | {"preferences": _preferences(wanted)}
-
-    async def _device(name: str) -> tuple[DeviceInstallation, NotificationPreferences | None]:
-        id = DeviceInstallation.kind.id_of(name)
+        id = DeviceInstallation.kind.id_of(installation_id)
         found = await records.get(DeviceInstallation, id)
         if found is None:
-            raise NotFound(f"there is no device {name!r:.200}")
-        return found, await records.get(NotificationPreferences, id)
+            raise NotFound(f"there is no device {installation_id!r:.200}")
+        return shown(found) | {"preferences": _preferences(await records.get(NotificationPreferences, id))}
 
     return api
 

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from esclusa.model.books import Export
+from esclusa.model.errors import StoreConflict
 from esclusa.model.query import Query, null
 from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import Step
 from esclusa.model.storable import fits
 from esclusa.stores.firestore import asking, names, wire
-from esclusa.stores.firestore.asking import Found
 from esclusa.stores.firestore.codec import SEQ, STEPS, Document, Value, encode
 from esclusa.stores.firestore.standing import Desk, steps_of
 from esclusa.stores.firestore.wire import Stale, StructuredQuery, Wire, chunked
 
 _ABREAST = 16
+_TRIES = 30
 
 
 async def history(link: Wire, ref: Ref, limit: int, newest: bool) -> list[Step]:
@@ -65,15 +66,31 @@ async def purge(link: Wire, desk: Desk, query: Query) -> int:
     found = await asking.page(link, codec, asking.prepare(codec, query, link.root), query.limit, "purge")
     units: list[list[Any]] = []
     for k in range(0, len(found), _ABREAST):
-        units += await asyncio.gather(*(_removal(link, query.kind, f) for f in found[k : k + _ABREAST]))
+        units += await asyncio.gather(*(_removal(link, query.kind, f.id, f.document) for f in found[k : k + _ABREAST]))
     return await _all(link, units, "purge")
 
 
-async def _removal(link: Wire, kind: Kind, found: Found) -> list[Any]:
-    fields = found.document.fields
+async def remove(link: Wire, refs: Sequence[Ref]) -> list[bool]:
+    """Delete records with their history in one commit: as they were found at one moment, or found again."""
+    paths = [names.path(ref.kind, ref.id) for ref in refs]
+    for _ in range(_TRIES):
+        found = await link.get([f"{link.root}/{path}" for path in paths if path is not None], "remove") if any(paths) else {}
+        there = [found.get(f"{link.root}/{path}") for path in paths]
+        writes = [w for ref, doc in zip(refs, there, strict=True) if doc is not None for w in await _removal(link, ref.kind, ref.id, doc)]
+        try:
+            if writes:
+                await link.commit(writes, "remove")
+        except Stale:
+            continue
+        return [document is not None for document in there]
+    raise StoreConflict(f"{', '.join(map(str, refs))}: others write to them all the time")
+
+
+async def _removal(link: Wire, kind: Kind, id: str, document: Any) -> list[Any]:
+    fields = document.fields
     kept = len(fields[STEPS].array_value.values) if STEPS in fields else 0
-    rows = await _rows(link, kind, found.id, "purge") if SEQ in fields and fields[SEQ].integer_value > kept else []
-    return [wire.delete(found.document.name, at=found.document.update_time), *(wire.delete(r.name) for r in rows)]
+    rows = await _rows(link, kind, id, "purge") if SEQ in fields and fields[SEQ].integer_value > kept else []
+    return [wire.delete(document.name, at=document.update_time), *(wire.delete(r.name) for r in rows)]
 
 
 async def archive(link: Wire, desk: Desk, query: Query, export: str | None) -> int:

@@ -218,6 +218,9 @@ class FirestoreStore:
     async def purge(self, query: Query) -> int:
         return await keeping.purge(self._wire, await self._desk(), query)
 
+    async def remove(self, refs: Sequence[Ref]) -> list[bool]:
+        return await keeping.remove(self._wire, refs)
+
     async def archive(self, query: Query, export: str | None = None) -> int:
         return await keeping.archive(self._wire, await self._desk(), query, export)
 

@@ -140,11 +140,13 @@ class Connections:
 
         return await self.transaction(run)
 
-    async def transaction(self, body: Callable[[Any], Awaitable[T]]) -> T:
-        """``body(connection)`` in one transaction, made again from its start when another transaction got in its way."""
+    async def transaction(self, body: Callable[[Any], Awaitable[T]], *, snapshot: bool = False) -> T:
+        """``body(connection)`` in one transaction, made again from its start when another transaction got in its way. With
+        ``snapshot`` all its statements see the same moment."""
+        isolation = "repeatable_read" if snapshot else None
 
         async def run() -> T:
-            async with self.connection() as connection, connection.transaction():
+            async with self.connection() as connection, connection.transaction(isolation=isolation):
                 return await body(connection)
 
         return await self._again(run)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,13 +12,13 @@ from asyncpg import exceptions as pg
 from esclusa.model.books import Export
 from esclusa.model.errors import SchemaError
 from esclusa.model.query import Query
-from esclusa.model.record import Kind
+from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import StateCount, StateSummary
 from esclusa.model.stage import Stage
 from esclusa.stores.postgres import schema
 from esclusa.stores.postgres.connection import Connections, mapped
 from esclusa.stores.postgres.insert import Fetch
-from esclusa.stores.postgres.statements import CHANNEL, NOW, Binder, filtered, picked_ids
+from esclusa.stores.postgres.statements import CHANNEL, NOW, Binder, filtered, id_array, picked_ids
 from esclusa.stores.postgres.table import Table, literal, quote
 
 TALLY_CAP = 50_000
@@ -135,6 +135,31 @@ async def purge(connections: Connections, table: Table, query: Query) -> int:
         *binder.values,
     )
     return int(rows[0][0])
+
+
+async def remove(connections: Connections, tables: Callable[[Kind], Table], refs: Sequence[Ref]) -> list[bool]:
+    """Delete records, with their history; whether each was there. They are there at the same moment or not: a snapshot."""
+
+    async def run(connection: Any) -> set[tuple[str, str]]:
+        gone = set()
+        for name, kind in sorted({ref.kind.table: ref.kind for ref in refs}.items()):
+            table = tables(kind)
+            ids = table.ids([ref.id for ref in refs if ref.kind.table == name])
+            rows = await connection.fetch(
+                f"""WITH gone AS (
+                    DELETE FROM {table.ident} t WHERE t.{table.id.ident} = ANY({id_array(table, "$1::text[]")})
+                    RETURNING {table.id.read()} AS id
+                ), forgotten AS (
+                    DELETE FROM esclusa_history h WHERE h.table_name = $2 AND h.record_id = ANY(ARRAY(SELECT id FROM gone))
+                ) SELECT id FROM gone""",
+                ids,
+                name,
+            )
+            gone |= {(name, row[0]) for row in rows}
+        return gone
+
+    gone = await connections.transaction(run, snapshot=True)
+    return [(ref.kind.table, ref.id) in gone for ref in refs]
 
 
 async def archive(connections: Connections, table: Table, query: Query, offset: timedelta, export: str | None) -> int:

@@ -239,6 +239,9 @@ class PostgresStore:
     async def purge(self, query: Query) -> int:
         return await keep.purge(self._connections, self._table(query.kind), query)
 
+    async def remove(self, refs: Sequence[Ref]) -> list[bool]:
+        return await keep.remove(self._connections, self._table, refs)
+
     async def archive(self, query: Query, export: str | None = None) -> int:
         return await keep.archive(self._connections, self._table(query.kind), query, self._offset, export)
 

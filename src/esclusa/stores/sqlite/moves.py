@@ -63,6 +63,15 @@ def stand(desk: Desk, kind: Kind, ids: Sequence[str]) -> dict[str, Standing]:
     return {row[1]: Standing(*row) for row in found}
 
 
+def remove(desk: Desk, refs: Sequence[Ref]) -> list[bool]:
+    """Delete records, with their history; whether each was there."""
+    there = _standing(desk, refs)
+    for kind in {ref.kind.table: ref.kind for ref in refs}.values():
+        if found := there[kind.table]:
+            records.erase(desk.connection, kind, [(standing.place, id) for id, standing in found.items()])
+    return [ref.id in there[ref.kind.table] for ref in refs]
+
+
 def write_history(connection: apsw.Connection, steps: Sequence[Sequence[Any]]) -> None:
     for count, values in chunks(steps):
         connection.execute(f"{_HISTORY} VALUES {marks(10, count)}", values)

@@ -277,12 +277,17 @@ def backlog(connection: apsw.Connection, ask: Ask, now: str, cap: int, indexes: 
 def purge(connection: apsw.Connection, query: Query) -> int:
     found = rows(connection, *statements.located(query))
     if found:
-        _delete(connection, query.kind, query.archived, [place for place, _ in found])
-        connection.execute(
-            "DELETE FROM esclusa_history WHERE table_name = ? AND record_id IN (SELECT value FROM carray(?))",
-            (query.kind.table, many(id for _, id in found)),
-        )
+        erase(connection, query.kind, found, archived=query.archived)
     return len(found)
+
+
+def erase(connection: apsw.Connection, kind: Kind, found: Sequence[Sequence[Any]], *, archived: bool = False) -> None:
+    """Delete records by their places and ids, with their history; never none."""
+    _delete(connection, kind, archived, [place for place, _ in found])
+    connection.execute(
+        "DELETE FROM esclusa_history WHERE table_name = ? AND record_id IN (SELECT value FROM carray(?))",
+        (kind.table, many(id for _, id in found)),
+    )
 
 
 def archive(connection: apsw.Connection, query: Query, now: str, export: str | None) -> int:

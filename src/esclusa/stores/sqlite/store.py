@@ -193,6 +193,9 @@ class SqliteStore:
     async def purge(self, query: Query) -> int:
         return await self._writer.write(lambda c: shelf.purge(c, query))
 
+    async def remove(self, refs: Sequence[Ref]) -> list[bool]:
+        return await self._write(lambda desk: moves.remove(desk, refs))
+
     async def archive(self, query: Query, export: str | None = None) -> int:
         return await self._writer.write(lambda c: shelf.archive(c, query, encode_time(self._clock()), export))
 
