@@ -67,6 +67,8 @@ def test_a_filter_becomes_checked_conditions() -> None:
         ({"day": "2026-13-01"}, "day"),
         ({"day": 5}, "day"),
         ({"price": "ten"}, "price"),
+        ({"price": "NaN"}, "price"),
+        ({"price": Decimal("-Infinity")}, "price"),
         ({"data": {"a": 1}}, "cannot be compared"),
         ({"blob": above(b"x")}, "cannot be compared"),
         ({"number": one_of(*range(1001))}, "at most 1000"),

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
 from esclusa.model.record import Kind, Record, kind_of
-from esclusa.model.storable import fit, fit_float, fit_int
+from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int
 from esclusa.model.value import value
 
 Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
@@ -276,7 +276,7 @@ _CONVERT: dict[str, Any] = {
     "bool": _bool,
     "time": _time,
     "date": lambda v: v if isinstance(v, date) else date.fromisoformat(v),
-    "decimal": lambda v: Decimal(str(v)),
+    "decimal": fit_decimal,
 }
 
 

@@ -110,6 +110,9 @@ async def test_tenders_are_listed_with_filters_and_a_cursor(yard: Yard) -> None:
     assert rest["next"] is None
     _, some = await yard.call("GET", "/licitaciones?monto_estimado__gte=2000000&codigo_organismo=6920")
     assert [t["codigo_organismo"] for t in some["items"]] == ["6920", "6920"]
+    for number in ("NaN", "Infinity", "-Infinity", "sNaN", "1e", ""):
+        status, told = await yard.call("GET", f"/licitaciones?monto_estimado__gte={number}")
+        assert (status, "monto_estimado is compared with a value of type decimal" in told["detail"]) == (400, True), (number, told)
     status, told = await yard.call("GET", "/licitaciones?color=rojo")
     assert (status, "color" in told["detail"]) == (400, True)
     status, one = await yard.call("GET", f"/licitaciones/{codes[0]}")
