@@ -8,7 +8,7 @@ import pytest
 
 from esclusa import App, Backoff, Lifecycle, Permanent, Record, RunContext, To
 from esclusa.engine.operate import Operator
-from esclusa.model.books import DeadLetter, Message
+from esclusa.model.books import Audit, DeadLetter, Message
 
 
 class Letter(Record, table="letters", key="name"):
@@ -141,3 +141,22 @@ async def test_a_letter_whose_record_went_on_is_passed_over(new_engine: Any) -> 
     assert (acted.matched, acted.moved) == (1, 0)
     assert acted.passed[0]["why"] == "letters bad is new: it was sent back or moved meanwhile; discard the letter"
     assert [x.status for x in (await engine.records.find(DeadLetter)).items] == ["open"]
+
+
+async def test_more_than_somebody_saw_is_only_counted(new_engine: Any) -> None:
+    """Whoever decided for two decided nothing about a third: it is not acted on, and neither are they."""
+    engine = await new_engine(pipeline())
+    await engine.records.insert([Letter(name=f"l{n}", status="bad") for n in range(3)])
+    operator, open_ones = Operator(engine, "tests"), {"status": "open"}
+    letter = {"table_name": "letters", "state_before": "new", "error_type": "unreadable", "error_message": "m"}
+    await engine.records.insert([DeadLetter(record_id=f"l{n}", **letter) for n in range(3)])
+    for acted in (
+        await operator.retry("letters", reason="x", where={"status": "bad"}, seen=2),
+        await operator.move("letters", "new", reason="x", where={"status": "bad"}, seen=2),
+        await operator.redrive(reason="x", where=open_ones, seen=2),
+        await operator.discard(reason="x", where=open_ones, seen=0),
+    ):
+        assert (acted.matched, acted.moved, acted.dry_run) == (3, 0, True), acted.verb
+    assert (await engine.records.find(Audit)).items == []
+    acted = await operator.redrive(reason="x", where=open_ones, seen=4)
+    assert (acted.moved, acted.dry_run) == (3, False)

@@ -24,7 +24,7 @@ MOVABLE = ("dead_letters", "esclusa_outbox", "esclusa_alerts")
 
 @dataclass
 class Acted:
-    """What a bulk act did, or would do: how many match, how many were moved, which were passed over and why."""
+    """What a bulk act did, or would do (``dry_run``): how many match, how many were moved, which were passed over and why."""
 
     verb: str
     table: str
@@ -42,7 +42,10 @@ class Acted:
 
 
 class Operator:
-    """One person (or token) at work. ``who`` goes into the history and the audit."""
+    """One person (or token) at work. ``who`` goes into the history and the audit.
+
+    Acts on many take ``seen``, how many matched when somebody decided: if more match now, nothing is done, and the answer is that of
+    a dry run."""
 
     def __init__(self, engine: Engine, who: str) -> None:
         self._engine = engine
@@ -57,6 +60,7 @@ class Operator:
         ids: Sequence[str] | None = None,
         where: Where | None = None,
         fields: Mapping[str, Any] | None = None,
+        seen: int | None = None,
         dry_run: bool = False,
     ) -> Acted:
         """Move records to a state, by their ids or by a filter. If one of them cannot make that move, none is moved:
@@ -68,10 +72,17 @@ class Operator:
             raise UndeclaredMove(table, "any state", to, kind.lifecycle.states)
         chosen = _chosen(kind, ids, where)
         await self._refuse_undeclared(kind, to, chosen)
-        return await self._bulk("move", kind, to, chosen, reason, fields or {}, dry_run=dry_run)
+        return await self._bulk("move", kind, to, chosen, reason, fields or {}, seen=seen, dry_run=dry_run)
 
     async def retry(
-        self, table: str, *, reason: str, ids: Sequence[str] | None = None, where: Where | None = None, dry_run: bool = False
+        self,
+        table: str,
+        *,
+        reason: str,
+        ids: Sequence[str] | None = None,
+        where: Where | None = None,
+        seen: int | None = None,
+        dry_run: bool = False,
     ) -> Acted:
         """Give records in an exhausted state a new try: back to where their stage takes them."""
         kind = self._engine.kind(table)
@@ -79,7 +90,7 @@ class Operator:
         if not ways:
             raise NotFound(f"{table} has no exhausted state from which a stage could take a record again")
         chosen = _narrowed(_chosen(kind, ids, where), ways)
-        return await self._bulk("retry", kind, ways, chosen, reason, {}, dry_run=dry_run)
+        return await self._bulk("retry", kind, ways, chosen, reason, {}, seen=seen, dry_run=dry_run)
 
     async def apply(
         self,
@@ -120,12 +131,13 @@ class Operator:
         ids: Sequence[str] | None = None,
         where: Where | None = None,
         fields: Mapping[str, Any] | None = None,
+        seen: int | None = None,
         dry_run: bool = False,
     ) -> Acted:
         """Send dead letters back: the record to where its stage took it (its fields edited if ``fields`` are given), the
         letter to ``redriven``, in one transaction each. A letter whose record has left its exhausted state is passed over."""
         chosen = _narrowed(_chosen(DeadLetter.kind, ids, where), ["open"])
-        acted = await self._start("redrive", DeadLetter.kind, chosen, dry_run=dry_run)
+        acted = await self._start("redrive", DeadLetter.kind, chosen, seen=seen, dry_run=dry_run)
         async for letters in self._chunks(DeadLetter.kind, chosen, acted):
             settlements = []
             for letter in letters:
@@ -137,10 +149,18 @@ class Operator:
             await self._settle(settlements, acted)
         return await self._finish(acted, chosen, reason)
 
-    async def discard(self, *, reason: str, ids: Sequence[str] | None = None, where: Where | None = None, dry_run: bool = False) -> Acted:
+    async def discard(
+        self,
+        *,
+        reason: str,
+        ids: Sequence[str] | None = None,
+        where: Where | None = None,
+        seen: int | None = None,
+        dry_run: bool = False,
+    ) -> Acted:
         """Close dead letters without sending them back."""
         chosen = _narrowed(_chosen(DeadLetter.kind, ids, where), ["open"])
-        return await self._bulk("discard", DeadLetter.kind, "discarded", chosen, reason, {}, dry_run=dry_run)
+        return await self._bulk("discard", DeadLetter.kind, "discarded", chosen, reason, {}, seen=seen, dry_run=dry_run)
 
     async def pause(self, cycle: str, reason: str = "") -> None:
         """No worker starts the cycle, or claims for it, until it is resumed. What is under way goes on."""
@@ -203,9 +223,10 @@ class Operator:
         reason: str,
         fields: Mapping[str, Any],
         *,
+        seen: int | None,
         dry_run: bool,
     ) -> Acted:
-        acted = await self._start(verb, kind, chosen, dry_run=dry_run)
+        acted = await self._start(verb, kind, chosen, seen=seen, dry_run=dry_run)
         checked = kind.check_fields(fields)
         async for records in self._chunks(kind, chosen, acted):
             settlements = []
@@ -222,9 +243,9 @@ class Operator:
             await self._settle(settlements, acted)
         return await self._finish(acted, chosen, reason)
 
-    async def _start(self, verb: str, kind: Kind, chosen: Where, *, dry_run: bool) -> Acted:
+    async def _start(self, verb: str, kind: Kind, chosen: Where, *, seen: int | None = None, dry_run: bool) -> Acted:
         count, exact = await self._engine.store.count(query(kind, chosen))
-        return Acted(verb, kind.table, count, exact, dry_run=dry_run)
+        return Acted(verb, kind.table, count, exact, dry_run=dry_run or (seen is not None and count > seen))
 
     async def _chunks(self, kind: Kind, chosen: Where, acted: Acted) -> Any:
         """Pages of what matches, by id, so that moved records do not disturb the paging."""

@@ -13,6 +13,7 @@ from web.console.conftest import NewPage
 from web.console.world import Job, Post, World, served
 
 from esclusa.model.books import Audit, DeadLetter
+from esclusa.model.query import Query
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
 
@@ -93,6 +94,25 @@ async def test_more_dead_letters_than_previewed_are_previewed_again(own_world: W
         await page.get_by_label("Why?").fill("gone")
         await page.get_by_role("button", name="Discard them").click()
         assert "closed" in await page.locator(".flash").inner_text()
+
+
+async def test_a_click_on_a_group_counts_it_once(own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, counted = own_world.house.store, []
+
+    async def count(query: Query, *cap: int) -> tuple[int, bool]:
+        counted.append(query.kind.table)
+        return await type(store).count(store, query, *cap)
+
+    async with new_page() as page:
+        for path in ("dead-letters/act?verb=redrive&error=forbidden", "records/pictures/act?verb=retry&status=error"):
+            await page.goto(f"{own_world.url}/console/{path}")
+            fields = page.locator("form.confirm input[type=hidden]")
+            form = dict(await fields.evaluate_all("all => all.map(e => [e.name, e.value])")) | {"reason": "x"}
+            with monkeypatch.context() as watched:
+                watched.setattr(store, "count", count, raising=False)
+                answer = await page.request.post(f"{own_world.url}/console/{path.partition('?')[0]}", form=form, max_redirects=0)
+            assert answer.status == 303
+    assert counted == ["dead_letters", "pictures"]
 
 
 async def test_a_second_click_while_the_first_is_on_its_way_does_nothing(own_world: World, new_page: NewPage) -> None:

@@ -74,6 +74,12 @@ class Form:
             raise Refused(422, _("Say why: the reason is kept in the history and the audit."))
         return said[:1000]
 
+    @property
+    def seen(self) -> int:
+        """How many the preview said there were; none of them if it does not say."""
+        said = self.get("matched")
+        return int(said) if said.isdecimal() and len(said) < 16 else 0
+
 
 class Desk:
     """One per server."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from esclusa.engine.operate import retry_targets
+from esclusa.engine.operate import Acted, retry_targets
 from esclusa.model.books import DeadLetter
 from esclusa.model.errors import NotFound
 from esclusa.model.record import Record
@@ -90,16 +90,16 @@ def _where(table: str, error: str) -> dict[str, Any]:
     return {"status": "open", **({"table_name": table} if table else {}), **({"error_type": error} if error else {})}
 
 
-async def _do(desk: Desk, request: Request, verb: str, group: dict[str, str], *, dry_run: bool, reason: str = "") -> Any:
+async def _do(desk: Desk, request: Request, verb: str, group: dict[str, str], **how: Any) -> Acted:
     operator = desk.house.operator(str(request.state.who))
     act = {"redrive": operator.redrive, "discard": operator.discard}.get(verb)
     if act is None:
         raise Refused(404, _("There is no such act."))
-    return await act(reason=reason, where=_where(group["table"], group["error"]), dry_run=dry_run)
+    return await act(where=_where(group["table"], group["error"]), **how)
 
 
 async def _preview(desk: Desk, request: Request, verb: str, group: dict[str, str], *, changed: bool = False, http: int = 200) -> Response:
-    acted = await _do(desk, request, verb, group, dry_run=True)
+    acted = await _do(desk, request, verb, group, reason="", dry_run=True)
     page = await desk.insight.dead_letters(_where(group["table"], group["error"]), limit=10)
     items = [_shown(x) for x in page.items if isinstance(x, DeadLetter)]
     values: dict[str, Any] = {"acted": acted, "verb": verb, "letters": items, "changed": changed, **group}
@@ -111,10 +111,9 @@ def _acts(api: APIRouter, desk: Desk) -> None:
     async def many(request: Request) -> Response:
         form = await desk.form(request)
         group = {"table": form.get("table"), "error": form.get("error")}
-        seen, before = form.get("matched"), await _do(desk, request, form.get("verb"), group, dry_run=True)
-        if not seen.isdecimal() or (before.exact and before.matched > int(seen)):
+        acted = await _do(desk, request, form.get("verb"), group, reason=form.reason, seen=form.seen)
+        if acted.dry_run:
             return await _preview(desk, request, form.get("verb"), group, changed=True, http=409)
-        acted = await _do(desk, request, form.get("verb"), group, dry_run=False, reason=form.reason)
         return desk.go(
             request, render.url("console", "dead-letters"), _told(acted), details=[f"{p['id']}: {p['why']}" for p in acted.passed]
         )
@@ -139,7 +138,7 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         return desk.go(request, to, _told(acted), kind="good" if acted.moved else "wait", details=[p["why"] for p in acted.passed])
 
 
-def _told(acted: Any) -> str:
+def _told(acted: Acted) -> str:
     if acted.verb == "discard":
         return ngettext("{n} dead letter was closed.", "{n} dead letters were closed.", acted.moved)
     return ngettext("{n} dead letter was sent back to work.", "{n} dead letters were sent back to work.", acted.moved)

@@ -165,9 +165,7 @@ def _address(kind: Kind, params: Sequence[tuple[str, str]]) -> str:
 
 
 def _acts(api: APIRouter, desk: Desk) -> None:
-    async def would(
-        request: Request, kind: Kind, items: Sequence[tuple[str, str]], *, dry_run: bool, reason: str
-    ) -> tuple[Acted, dict[str, Any]]:
+    async def would(request: Request, kind: Kind, items: Sequence[tuple[str, str]], **how: Any) -> tuple[Acted, dict[str, Any]]:
         """What was asked for, done or only counted."""
         given = dict(items)
         ids = [v for n, v in items if n == "ids"]
@@ -181,9 +179,9 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         chosen: dict[str, Any] = {"ids": ids} if ids else {"where": where}
         operator = desk.house.operator(str(request.state.who))
         if verb == "retry":
-            acted = await operator.retry(kind.table, reason=reason, dry_run=dry_run, **chosen)
+            acted = await operator.retry(kind.table, **chosen, **how)
         elif verb == "move" and to:
-            acted = await operator.move(kind.table, to, reason=reason, dry_run=dry_run, **chosen)
+            acted = await operator.move(kind.table, to, **chosen, **how)
         else:
             raise Refused(422, _("Choose what to do with the records."))
         return acted, {"ids": ids, "where": {"id": ids} if ids else where, "said": said, "verb": verb, "to": to, "q": given.get("q", "")}
@@ -217,11 +215,9 @@ def _acts(api: APIRouter, desk: Desk) -> None:
     async def act(request: Request, table: str) -> Response:
         kind = desk.house.engine.kind(table)
         form = await desk.form(request)
-        before, _asked = await would(request, kind, form.items, dry_run=True, reason="")
-        seen = form.get("matched")
-        if not seen.isdecimal() or (before.exact and before.matched > int(seen)):
+        done, _asked = await would(request, kind, form.items, reason=form.reason, seen=form.seen)
+        if done.dry_run:
             return await preview(request, kind, form.items, changed=True, http=409)
-        done, _asked = await would(request, kind, form.items, dry_run=False, reason=form.reason)
         back = _address(kind, [(n, v) for n, v in form.items if n not in OWN])
         said = ngettext("{n} record was moved.", "{n} records were moved.", done.moved)
         details = [f"{p['id']}: {p['why']}" for p in done.passed]
