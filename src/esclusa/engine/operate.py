@@ -289,8 +289,9 @@ class Operator:
         if record is None:
             raise NotFound(f"there is no record {letter.record_id!r} in {kind.table} any more; discard the letter")
         if record.status not in ways:
-            why = "it was sent back or moved meanwhile; discard the letter" if ways else "no stage takes it again"
-            raise NotFound(f"{record.ref} is {record.status}: {why}")
+            if not ways:
+                raise NotFound(f"{record.ref} is {record.status}: no stage takes it again")
+            raise NotFound(f"{record.ref} is {record.status}: it was sent back or moved meanwhile; discard the letter")
         taken = any(letter.state_before in s.take for s, _ in ways[record.status]) and kind.lifecycle.allows(
             record.status, letter.state_before
         )

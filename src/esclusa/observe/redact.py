@@ -44,8 +44,13 @@ _RULES = (
     # "token": "…", 'password': '…'
     _rule('"', rf"""("(?:\w{{0,60}}[_-])?{_NAMES}"\s*[:=]\s*)"(?:\\.|[^"\\]){{1,4000}}\"""", rf'\1"{MASK}"'),
     _rule("'", rf"""('(?:\w{{0,60}}[_-])?{_NAMES}'\s*[:=]\s*)'(?:\\.|[^'\\]){{1,4000}}'""", rf"\1'{MASK}'"),
-    # host=db password=… of a connection string; token=… in a message
-    _rule("=", r"(\b(?:\w{0,60}_)?(?:password|passwd|pwd|secret|token|ticket|api_?key)\s?=\s?)[^\s&;,\"'<>#]+", rf"\1{MASK}"),
+    # host=db password=… of a connection string, password='…' too; PGPASSWORD=…; token=… in a message
+    _rule(
+        "=",
+        r"""(\b(?:\w{0,60}_|pg)?(?:password|passwd|pwd|secret|token|ticket|api_?key)\s?=\s?)"""
+        r"""(?:'(?:\\.|[^'\\]){1,4000}'|"(?:\\.|[^"\\]){1,4000}"|[^\s&;,\"'<>#]+)""",
+        rf"\1{MASK}",
+    ),
 )
 
 

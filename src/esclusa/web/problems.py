@@ -20,6 +20,7 @@ from esclusa.engine.calls import CallUnderWay, KeyReused
 from esclusa.intake import BadFile
 from esclusa.model import errors
 from esclusa.model.budget import BudgetEmpty
+from esclusa.observe import redact
 from esclusa.web.slashes import restore
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -96,12 +97,12 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> JSONResponse:
-    """A problem as a response; ``more`` are members of its own."""
+    """A problem as a response; ``more`` are members of its own. Secrets in its detail are masked: it may quote a service outside."""
     body: dict[str, Any] = {
         "type": f"urn:esclusa:problem:{slug}" if slug else "about:blank",
         "title": title or http.HTTPStatus(status).phrase,
         "status": status,
-        "detail": detail,
+        "detail": redact.text(detail),
     }
     if instance is not None:
         body["instance"] = restore(instance)
@@ -124,7 +125,7 @@ def of_error(error: Exception, instance: str | None = None) -> JSONResponse:
     if isinstance(error, errors.UndeclaredMove):
         more = {"from": error.frm, "to": error.to}
     elif isinstance(error, errors.FaultsError):
-        more = {"faults": [{"where": error.what, "fault": fault} for fault in error.faults]}
+        more = {"faults": [{"where": redact.text(error.what), "fault": redact.text(fault)} for fault in error.faults]}
     return problem(status, str(error), slug=slug, title=title, instance=instance, headers=headers, **more)
 
 

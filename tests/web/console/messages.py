@@ -8,12 +8,12 @@ from pathlib import Path
 
 import esclusa
 from esclusa.web import problems
-from esclusa.web.console import render
+from esclusa.web.console import phrases, render
 
 HOUSE = Path(esclusa.__file__).parent
 SAID_BY_DATA = (
     "idle", "running", "paused", "stopped", "lost", "raised", "seen", "always", "on call", "per second", "per minute", "per hour",
-    "per day", "per month", "it answers", "they answer", "up to date", "the server's log says more",
+    "per day", "per month",
 )  # fmt: skip
 """Words that come from records and are translated where they are shown."""
 TITLES = (
@@ -24,7 +24,7 @@ TITLES = (
 
 def messages() -> dict[str, str | None]:
     """Each message with its plural form, if it has one."""
-    found: dict[str, str | None] = dict.fromkeys((*SAID_BY_DATA, *TITLES))
+    found: dict[str, str | None] = dict.fromkeys((*SAID_BY_DATA, *TITLES, *phrases.PHRASES))
     found |= dict.fromkeys(title for _, _, title in problems._MEANING.values())
     for file in (render.HERE / "templates").glob("*.html"):
         source = file.read_text()
@@ -65,3 +65,20 @@ def _of_code(tree: ast.AST) -> dict[str, str | None]:
             elif name == "ngettext" and len(texts) > 1:
                 found[texts[0]] = texts[1]
     return found
+
+
+def sentences() -> set[str]:
+    """Every text that the source makes, with ``{}`` for its values."""
+    found: set[str] = set()
+    for file in HOUSE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())) if not file.is_relative_to(render.HERE) else ():
+            if isinstance(node, ast.JoinedStr):
+                found.add(holes("".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in node.values)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
+def holes(text: str) -> str:
+    """The text with one ``{}`` for values that follow each other."""
+    return re.sub(r"(\{\w*\})+", "{}", text)

@@ -96,6 +96,47 @@ async def test_more_dead_letters_than_previewed_are_previewed_again(own_world: W
         assert "closed" in await page.locator(".flash").inner_text()
 
 
+async def test_the_language_switches_on_a_page_that_answered_a_form(own_world: World, new_page: NewPage) -> None:
+    """It leads to the preview again, with what was asked for and why."""
+    more = DeadLetter(table_name="pictures", record_id="p", state_before="pending", error_type="invalid_media", error_message="m")
+    for path, chosen in (
+        ("dead-letters/act?verb=discard&table=pictures&error=invalid_media", "pictures"),
+        ("records/pending_jobs/act?verb=retry&status=failed&platform=twitter", "twitter"),
+    ):
+        async with new_page() as page:
+            await page.goto(f"{own_world.url}/console/{path}")
+            await own_world.house.store.insert([more])
+            await page.locator("input[name=matched]").evaluate("field => { field.value = '0' }")
+            await page.get_by_label("Why?").fill("gone & forgotten")
+            async with page.expect_response(lambda answer: answer.request.method == "POST") as answered:
+                await page.locator("form.confirm .acts button").click()
+            assert (await answered.value).status == 409
+            assert await page.get_by_label("Why?").input_value() == "gone & forgotten"
+            await page.get_by_role("button", name="Español").click()
+            assert await page.title() == "Vista previa · Esclusa"
+            assert chosen in await page.locator(".chips").inner_text()
+            assert await page.get_by_label("¿Por qué?").input_value() == "gone & forgotten"
+            await page.locator("form.confirm .acts button").click()
+            await page.locator(".flash.good").wait_for()
+            await page.get_by_role("button", name="English").click()
+            assert await page.locator(".wrong").count() == 0
+
+
+async def test_what_was_not_done_leads_back_to_its_form(own_world: World, new_page: NewPage) -> None:
+    job = (await own_world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items[0]
+    address = f"{own_world.url}/console/records/pending_jobs/{job.id}"
+    async with new_page() as page:
+        for leave in ("button:text-is('ES')", "a:text-is('Back to the form')"):
+            await page.goto(address)
+            await page.locator("#reason-retry").fill(" ")
+            await page.get_by_role("button", name="Try again").click()
+            assert "Say why" in await page.locator(".wrong").inner_text()
+            await page.locator(leave).click()
+            assert page.url == address
+            assert await page.locator("h1.id").inner_text() == job.id
+            await page.get_by_role("button", name="English").click()
+
+
 async def test_a_click_on_a_group_counts_it_once(own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch) -> None:
     store, counted = own_world.house.store, []
 

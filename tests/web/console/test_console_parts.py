@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from web.console.messages import messages
+from web.console.messages import holes, messages, sentences
 
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.web.auth import Token, digest_of
-from esclusa.web.console import graph, render, words
+from esclusa.web.console import graph, phrases, render, words
 from esclusa.web.console.desk import LONGEST, _packed, _unpacked, local
 from esclusa.web.console.live import movement
 from esclusa.web.console.session import Sessions
@@ -32,6 +32,33 @@ def test_every_text_is_in_the_spanish_catalogue() -> None:
         assert len(forms) == (2 if said[text] else 1)
         for form in forms:
             assert set(re.findall(r"{\w+", form)) <= set(re.findall(r"{\w+", text)), form
+
+
+def test_every_phrase_is_one_that_the_engine_says() -> None:
+    assert {holes(phrase) for phrase in phrases.PHRASES} - sentences() == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "spanish"),
+    [
+        ("attempt 2/5, will retry", "intento 2/5, se reintentará"),
+        ("given back: budget x is empty until 2026-11-17", "devuelto: el presupuesto x está agotado hasta 2026-11-17"),
+        ("crash: the worker that held it stopped without answering", "crash: el trabajador que lo tenía se detuvo sin responder"),
+        ("posts a: the move b -> c is not declared; from b it can go to d", "posts a: el paso b -> c no está declarado; de b puede ir a d"),
+        ("posts a: the move b -> c is not declared; from d it can go to e", None),  # not one of ours
+        ("no answer within {seconds} s of {x}", None),
+        ("no answer within {0} s", "sin respuesta en {0} s"),
+        ("the shop is closed: come again", None),
+        ("", None),
+        (": " * 9000, None),
+    ],
+)
+def test_what_the_engine_said_is_told_in_the_language_of_the_page(text: str, spanish: str | None) -> None:
+    words.language.set("es")
+    told = phrases.told(text)
+    words.language.set("en")
+    assert told == (spanish or text)
+    assert phrases.told(text) == text
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,13 @@ from starlette.types import Scope
 from esclusa.engine.outlook import Outlook
 from esclusa.house import House
 from esclusa.model.books import Alert, DeadLetter
-from esclusa.model.errors import EsclusaError
+from esclusa.model.errors import EsclusaError, StoreUnavailable
 from esclusa.model.query import query
 from esclusa.observe import redact
 from esclusa.settings import shown as without_password
 from esclusa.web import problems
 from esclusa.web.auth import Guesses, Token, reads_only
-from esclusa.web.console import render, words
+from esclusa.web.console import phrases, render, words
 from esclusa.web.console.counts import Counts
 from esclusa.web.console.session import VISIT, Sessions, Visitor
 from esclusa.web.console.words import gettext as _
@@ -114,9 +114,8 @@ class Desk:
         reads_only.set(visitor.role == "read")
         if visitor.role == "read" and not reading and path not in ALWAYS:
             self.settle_in(Request(scope))
-            return self._plain(
-                scope, 403, _("You may look, not act."), _("This token has the role read; sign in with one that may operate.")
-            )
+            detail = _("This token has the role read; sign in with one that may operate.")
+            return self._told_wrong(Request(scope), 403, _("You may look, not act."), detail)
         return True
 
     def _stranger(self, scope: Scope, path: str) -> Response | bool:
@@ -127,9 +126,6 @@ class Desk:
         place = scope.get("root_path", "")
         back = quote(asked(scope) + (f"?{scope['query_string'].decode('ascii', 'replace')}" if scope.get("query_string") else ""), safe="")
         return RedirectResponse(f"{place}/console/sign-in?next={back if scope.get('method') in _READING else ''}", 303)
-
-    def _plain(self, scope: Scope, status: int, title: str, detail: str) -> Response:
-        return self.answer(Request(scope), "error.html", status, code=status, title=title, detail=detail, hint=None, back=None)
 
     # pages
 
@@ -144,7 +140,7 @@ class Desk:
         values = {
             "visitor": visitor, "may_act": visitor is not None and visitor.role == "operate", "language": words.language.get(),
             "theme": theme if theme in THEMES else "auto", "form_token": self.sessions.form_token(nonce or fresh), "flash": flash,
-            "path": asked(request.scope), "query": request.url.query, "sessions": self.sessions.needed,
+            "again": page_of(request), "query": request.url.query, "sessions": self.sessions.needed,
             "store": _place(self.house.store.url), "badges": {}, "now": render.moment.get(), "here": "", **values,
         }  # fmt: skip
         response = HTMLResponse(render.page(template, **values), http, HEADERS)
@@ -168,6 +164,11 @@ class Desk:
     async def badges(self) -> dict[str, Any]:
         """How much of what calls for attention there is."""
         return await self.kept("badges", 2.0, self._badges)
+
+    def badges_known(self) -> dict[str, Any]:
+        """The same as far as it is known, for a page that does without the store."""
+        known: dict[str, Any] = self._kept.get("badges", (0.0, {}))[1]
+        return known
 
     async def _badges(self) -> dict[str, Any]:
         letters = await self.house.store.count(query(DeadLetter, {"status": "open"}), 1000)
@@ -262,16 +263,33 @@ class Desk:
         """The page that an error is."""
         said = problems.of_error(error, request.url.path)
         body = json.loads(bytes(said.body))
-        again = said.headers.get("retry-after")
-        hint = _("Try again in {time}.", time=render.duration(float(again))) if again and again.isdigit() else None
         title = body["title"] if not isinstance(error, Refused) else _("This was not done")
-        asked_too_much = request.method in _READING and request.url.query and said.status_code in (400, 422)
-        values: dict[str, Any] = {
-            "code": said.status_code, "title": _(title), "detail": body["detail"], "hint": hint,
-            "back": render.place.get() + asked(request.scope).removesuffix("/act") if asked_too_much else None,
-            "badges": self._kept.get("badges", (0.0, {}))[1],
+        reading, again = request.method in _READING, said.headers.get("retry-after", "")
+        bare = reading and request.url.query and said.status_code in (400, 422)
+        more: dict[str, Any] = {
+            "away": isinstance(error, StoreUnavailable), "wait": int(again) if again.isdigit() else None,
+            "bare": render.place.get() + asked(request.scope).removesuffix("/act") if bare else None,
         }  # fmt: skip
-        return self.answer(request, "error.html", said.status_code, **values)
+        return self._told_wrong(request, said.status_code, _(title), phrases.told(body["detail"]), **more)
+
+    def _told_wrong(
+        self,
+        request: Request,
+        status: int,
+        title: str,
+        detail: str,
+        *,
+        away: bool = False,
+        wait: int | None = None,
+        bare: str | None = None,
+    ) -> Response:
+        """``away``: the store does not answer. ``wait``: seconds after which it is worth trying again. ``bare``: the same without
+        what was asked too much."""
+        values: dict[str, Any] = {
+            "code": status, "title": title, "detail": detail, "away": away, "wait": wait, "bare": bare,
+            "form": None if request.method in _READING else render.place.get() + page_of(request), "badges": self.badges_known(),
+        }  # fmt: skip
+        return self.answer(request, "error.html", status, **values)
 
 
 async def read_form(request: Request) -> Form:
@@ -281,9 +299,11 @@ async def read_form(request: Request) -> Form:
         items = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=5000)
     except ValueError:
         raise Refused(400, _("This form cannot be read.")) from None
+    form = Form(items)
+    request.state.page = local(form.get("next"))
     if any("\0" in part for item in items for part in item):
         raise Refused(400, _("This form cannot be read."))  # no store keeps a null character
-    return Form(items)
+    return form
 
 
 def _place(url: str) -> str:
@@ -315,6 +335,14 @@ def asked(scope: Scope) -> str:
     """The path that was asked for, escaped as it came: an id may hold a slash or a percent sign."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.partition(b"?")[0].decode("ascii", "replace").removeprefix(scope.get("root_path", "")) or "/"
+
+
+def page_of(request: Request) -> str:
+    """The page to come back to after a switch of language or theme: the one that was asked for; where a form was sent, the page
+    that has it, for what a form is sent to cannot be asked for."""
+    if request.method in _READING:
+        return asked(request.scope) + (f"?{request.url.query}" if request.url.query else "")
+    return getattr(request.state, "page", "/")
 
 
 def local(path: str) -> str:

@@ -28,10 +28,11 @@ def routes(desk: Desk) -> APIRouter:
 
 
 def _shown(letter: DeadLetter) -> dict[str, Any]:
-    masked = render.masked({"error": letter.error_message, "payload": letter.payload, "reason": letter.reason})
+    payload = render.masked({"payload": letter.payload})["payload"]
     return {
         "id": letter.id, "status": letter.status, "table": letter.table_name, "record": letter.record_id, "error_type": letter.error_type,
-        "message": masked["error"], "payload": masked["payload"], "reason": masked["reason"], "created_at": letter.created_at,
+        "message": views.said(letter.error_message), "payload": payload, "reason": views.said(letter.reason),
+        "created_at": letter.created_at,
         "state_before": letter.state_before, "role": {"open": "failed", "redriven": "end", "discarded": "rest"}.get(letter.status, "rest"),
     }  # fmt: skip
 
@@ -40,7 +41,7 @@ def _looks(api: APIRouter, desk: Desk) -> None:
     @api.get("/console/dead-letters")
     async def groups(request: Request) -> Response:
         found, exact = await desk.kept("letters", 1.0, desk.insight.dead_letter_groups)
-        found = [g | {"message": render.masked({"m": g["message"]})["m"]} for g in found]
+        found = [g | {"message": views.said(g["message"])} for g in found]
         return await desk.page(request, "letters.html", here="letters", groups=found, exact=exact)
 
     @api.get("/console/dead-letters/list")
@@ -60,8 +61,8 @@ def _looks(api: APIRouter, desk: Desk) -> None:
         return await desk.page(request, "letter-list.html", here="letters", letters=items, **values)
 
     @api.get("/console/dead-letters/act")
-    async def preview(request: Request, verb: str, table: str = "", error: str = "") -> Response:
-        return await _preview(desk, request, verb, {"table": table, "error": error})
+    async def preview(request: Request, verb: str, table: str = "", error: str = "", reason: str = "") -> Response:
+        return await _preview(desk, request, verb, {"table": table, "error": error}, reason)
 
     @api.get("/console/dead-letters/{id}")
     async def letter(request: Request, id: str) -> Response:
@@ -98,12 +99,13 @@ async def _do(desk: Desk, request: Request, verb: str, group: dict[str, str], **
     return await act(where=_where(group["table"], group["error"]), **how)
 
 
-async def _preview(desk: Desk, request: Request, verb: str, group: dict[str, str], *, changed: bool = False, http: int = 200) -> Response:
+async def _preview(desk: Desk, request: Request, verb: str, group: dict[str, str], reason: str, *, changed: bool = False) -> Response:
     acted = await _do(desk, request, verb, group, reason="", dry_run=True)
     page = await desk.insight.dead_letters(_where(group["table"], group["error"]), limit=10)
     items = [_shown(x) for x in page.items if isinstance(x, DeadLetter)]
-    values: dict[str, Any] = {"acted": acted, "verb": verb, "letters": items, "changed": changed, **group}
-    return await desk.page(request, "letter-act.html", here="letters", http=http, **values)
+    again = render.path("console", "dead-letters", "act", verb=verb, **group, reason=reason)
+    values: dict[str, Any] = {"acted": acted, "verb": verb, "letters": items, "changed": changed, "reason": reason, "again": again, **group}
+    return await desk.page(request, "letter-act.html", here="letters", http=409 if changed else 200, **values)
 
 
 def _acts(api: APIRouter, desk: Desk) -> None:
@@ -113,9 +115,12 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         group = {"table": form.get("table"), "error": form.get("error")}
         acted = await _do(desk, request, form.get("verb"), group, reason=form.reason, seen=form.seen)
         if acted.dry_run:
-            return await _preview(desk, request, form.get("verb"), group, changed=True, http=409)
+            return await _preview(desk, request, form.get("verb"), group, form.reason, changed=True)
         return desk.go(
-            request, render.url("console", "dead-letters"), _told(acted), details=[f"{p['id']}: {p['why']}" for p in acted.passed]
+            request,
+            render.url("console", "dead-letters"),
+            _told(acted),
+            details=[f"{p['id']}: {views.said(p['why'])}" for p in acted.passed],
         )
 
     @api.post("/console/dead-letters/{id}")
@@ -126,7 +131,9 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         operator = desk.house.operator(str(request.state.who))
         if form.get("verb") == "discard":
             acted = await operator.discard(reason=form.reason, ids=[found.id])
-            return desk.go(request, render.url("console", "dead-letters"), _told(acted), details=[p["why"] for p in acted.passed])
+            return desk.go(
+                request, render.url("console", "dead-letters"), _told(acted), details=[views.said(p["why"]) for p in acted.passed]
+            )
         record = await _record(desk, found)
         fields = edited(record.kind, form, record) if record is not None else {}
         acted = await operator.redrive(reason=form.reason, ids=[found.id], fields=fields)
@@ -135,7 +142,9 @@ def _acts(api: APIRouter, desk: Desk) -> None:
             if acted.moved
             else render.url("console", "dead-letters", found.id)
         )
-        return desk.go(request, to, _told(acted), kind="good" if acted.moved else "wait", details=[p["why"] for p in acted.passed])
+        return desk.go(
+            request, to, _told(acted), kind="good" if acted.moved else "wait", details=[views.said(p["why"]) for p in acted.passed]
+        )
 
 
 def _told(acted: Acted) -> str:

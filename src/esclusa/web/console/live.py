@@ -59,8 +59,8 @@ class Pulse:
             begun = time.monotonic()
             try:
                 self._last = await self._read()
-            except EsclusaError as error:
-                self._last = {"trouble": f"{type(error).__name__}: {error}"}
+            except EsclusaError:
+                self._last = {"trouble": True}  # why is told on the pages, to each in their language
             beat, self._beat = self._beat, asyncio.Event()
             beat.set()
             await asyncio.sleep(max(EVERY, (time.monotonic() - begun) * 4))

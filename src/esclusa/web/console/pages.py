@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from esclusa.model.books import Alert, Audit, Export, Run, WorkerCard
+from esclusa.model.errors import EsclusaError
 from esclusa.model.query import query
 from esclusa.web import filters
 from esclusa.web.border import HEAD_ONLY
@@ -122,7 +124,7 @@ def _cycles(desk: Desk) -> APIRouter:
     @api.get("/console/cycles")
     async def cycles(request: Request, books: bool = False) -> Response:
         told = await desk.insight.cycles(books=books)
-        last = [c["last"] and render.masked(c["last"]) for c in told]
+        last = [c["last"] and render.masked(c["last"]) | {"message": views.said(c["last"]["message"])} for c in told]
         found = [
             c | {"history": h, "last": run}
             for c, run, h in zip(told, last, await asyncio.gather(*(history(c["cycle"]) for c in told)), strict=True)
@@ -155,7 +157,7 @@ def _cycles(desk: Desk) -> APIRouter:
 def _run(run: Any) -> dict[str, Any]:
     return {
         "id": run.id, "cycle": run.cycle, "slot": run.slot, "status": run.status, "role": views.run_role(run.status), "worker": run.worker,
-        "started_at": run.started_at, "finished_at": run.finished_at, "message": render.masked({"m": run.message})["m"],
+        "started_at": run.started_at, "finished_at": run.finished_at, "message": views.said(run.message),
         "seconds": run.duration_ms / 1000 if run.duration_ms is not None else None, "counters": run.counters or {},
     }  # fmt: skip
 
@@ -191,9 +193,14 @@ def _rest(desk: Desk) -> APIRouter:
 
     @api.get("/console/health")
     async def health(request: Request) -> Response:
-        checks = [views.check(check) for check in await desk.readiness.checks()]
-        tables = await desk.kept("tables", 5.0, lambda: views.tables(desk))
-        return await desk.page(request, "health.html", here="health", checks=checks, tables=tables)
+        checks, tables = await desk.readiness.checks(), None
+        badges = desk.badges_known()
+        if all(check.verdict != "fail" for check in checks if check.name in ("store", "schema")):
+            with contextlib.suppress(EsclusaError):  # it went away meanwhile: the next look tells
+                tables = await desk.kept("tables", 5.0, lambda: views.tables(desk))
+                badges = await desk.badges()
+        values: dict[str, Any] = {"checks": [views.check(check) for check in checks], "tables": tables, "badges": badges}
+        return desk.answer(request, "health.html", here="health", **values)
 
     @api.get("/console/archive")
     async def archive(request: Request) -> Response:

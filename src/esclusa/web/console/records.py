@@ -186,11 +186,9 @@ def _acts(api: APIRouter, desk: Desk) -> None:
             raise Refused(422, _("Choose what to do with the records."))
         return acted, {"ids": ids, "where": {"id": ids} if ids else where, "said": said, "verb": verb, "to": to, "q": given.get("q", "")}
 
-    async def preview(
-        request: Request, kind: Kind, items: Sequence[tuple[str, str]], *, changed: bool = False, http: int = 200
-    ) -> Response:
+    async def preview(request: Request, kind: Kind, items: Sequence[tuple[str, str]], *, changed: bool = False) -> Response:
         acted, asked = await would(request, kind, items, dry_run=True, reason="")
-        where = asked["where"]
+        where, asked_for = asked["where"], [(n, v) for n, v in items if n not in ("form_token", "matched", "next")]
         stages = desk.house.engine.all_stages
         targets = retry_targets(kind, stages)
         if asked["verb"] == "retry" and "status" not in where:
@@ -201,11 +199,12 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         rows = [views.row(kind, r, what, names) for r in sample.items]
         values: dict[str, Any] = {
             "kind": kind, "table": kind.table, "acted": acted, "asked": asked,
-            "items": [i for i in items if i[0] not in ("form_token", "reason", "matched")],
+            "items": [i for i in asked_for if i[0] != "reason"], "reason": dict(items).get("reason", ""),
+            "again": render.path("console", "records", kind.table, "act") + f"?{urlencode(asked_for)}",
             "rows": rows, "names": names, "changed": changed, "targets": targets, "roles": what, "chips": views.chips(kind, asked["said"]),
             "back": _address(kind, [(n, v) for n, v in items if n not in OWN - {"q"}]),
         }  # fmt: skip
-        return await desk.page(request, "preview.html", here="records", http=http, **values)
+        return await desk.page(request, "preview.html", here="records", http=409 if changed else 200, **values)
 
     @api.get("/console/records/{table}/act")
     async def look(request: Request, table: str) -> Response:
@@ -217,10 +216,10 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         form = await desk.form(request)
         done, _asked = await would(request, kind, form.items, reason=form.reason, seen=form.seen)
         if done.dry_run:
-            return await preview(request, kind, form.items, changed=True, http=409)
-        back = _address(kind, [(n, v) for n, v in form.items if n not in OWN])
+            return await preview(request, kind, form.items, changed=True)
+        back = _address(kind, [(n, v) for n, v in form.items if n not in OWN - {"q"}])
         said = ngettext("{n} record was moved.", "{n} records were moved.", done.moved)
-        details = [f"{p['id']}: {p['why']}" for p in done.passed]
+        details = [f"{p['id']}: {views.said(p['why'])}" for p in done.passed]
         if done.passed:
             said += " " + ngettext("{n} was passed over.", "{n} were passed over.", len(done.passed))
         return desk.go(request, back, said, kind="good" if done.moved else "wait", details=details)
@@ -250,7 +249,7 @@ def _one(api: APIRouter, desk: Desk) -> None:
             "steps": views.timeline(await desk.insight.history(table, record.id, 500), what), "fields": views.fields(kind, record, desk),
             "related": [] if archived else await desk.outlook.related(table, record.id), "roles": what,
             "diagram": views.diagram(kind, stages, counts, {}, record.status), "ways": views.ways(kind, record, stages),
-            "error": render.masked(record.last_error) if record.last_error else None, "editable": views.editable(kind, record),
+            "error": views.fault(record.last_error), "editable": views.editable(kind, record),
             "trace": table == "documentos" and "extracciones" in {k.table for k in desk.house.engine.all_kinds},
             "other_roles": {k.table: views.roles(k, stages) for k in desk.house.engine.all_kinds},
         }  # fmt: skip
@@ -267,7 +266,7 @@ def _one(api: APIRouter, desk: Desk) -> None:
             fields = edited(kind, form, await desk.insight.record(table, id))
             acted = await operator.move(table, form.get("to"), reason=form.reason, ids=[id], fields=fields)
         said = _("The record was moved.") if acted.moved else _("Nothing was done.")
-        details = [p["why"] for p in acted.passed]
+        details = [views.said(p["why"]) for p in acted.passed]
         return desk.go(request, render.url("console", "records", table, id), said, kind="good" if acted.moved else "wait", details=details)
 
 

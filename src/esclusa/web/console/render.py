@@ -33,10 +33,15 @@ moment: ContextVar[datetime] = ContextVar("moment")
 
 def url(*parts: str, **params: Any) -> str:
     """An address of ours: parts are escaped one by one, parameters left out where they say nothing."""
-    path = place.get() + "/" + "/".join(quote(part, safe="~:@!$'()*,;=-._") for part in parts)
+    return place.get() + path(*parts, **params)
+
+
+def path(*parts: str, **params: Any) -> str:
+    """The same below the place that the page is served under."""
+    whole = "/" + "/".join(quote(part, safe="~:@!$'()*,;=-._") for part in parts)
     said = [(name.rstrip("_"), v) for name, value in params.items() for v in (value if isinstance(value, list | tuple) else [value])]
     asked = urlencode([(name, value) for name, value in said if value not in (None, "")])
-    return f"{path}?{asked}" if asked else path
+    return f"{whole}?{asked}" if asked else whole
 
 
 def _version(name: str) -> str:

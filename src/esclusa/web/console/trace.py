@@ -40,7 +40,7 @@ def routes(desk: Desk) -> APIRouter:
             "here_values": [v for v in values if any(b["page"] == page for b in v["boxes"])],
             "role": views.roles(found.kind, stages)[found.status],
             "name": str(getattr(found, "gcs_uri", found.id)).rsplit("/", 1)[-1], "per_page": _per_page(values, pages),
-            "error": render.masked(found.last_error) if found.last_error else None,
+            "error": views.fault(found.last_error),
             "drawn": bool(values) or (found.last_error or {}).get("type") not in _UNSEEN,
         }  # fmt: skip
         return await desk.page(request, "trace.html", here="records", **shown)

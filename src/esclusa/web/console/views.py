@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -19,7 +18,7 @@ from esclusa.model.schedule import Every, OnCall
 from esclusa.model.settlement import StateCount, Step
 from esclusa.model.stage import Cycle, Stage
 from esclusa.observe import redact
-from esclusa.web.console import graph, render, words
+from esclusa.web.console import graph, phrases, render, words
 from esclusa.web.console.desk import Desk
 from esclusa.web.console.words import gettext as _
 
@@ -132,14 +131,14 @@ def _kind(
     counts = {c.state: asdict(c) for c in tally}
     due: dict[str, dict[str, Any]] = {}
     for stage in plans:
-        said = next((s for s in told if s["stage"] == stage.name), None)
-        if stage.kind != kind or said is None or not said["due"]:
+        now = next((s for s in told if s["stage"] == stage.name), None)
+        if stage.kind != kind or now is None or not now["due"]:
             continue
         cycle = cycle_of(cycles, stage)
         card = cards.get(cycle.name) if cycle else None
-        age = said["oldest_due_seconds"]
+        age = now["oldest_due_seconds"]
         due[stage.take[0]] = {
-            "due": said["due"], "exact": said["due_exact"], "age": age, "paused": bool(card and card["state"] == "paused"),
+            "due": now["due"], "exact": now["due_exact"], "age": age, "paused": bool(card and card["state"] == "paused"),
             "stuck": age is not None and age > patience(cycle), "stage": stage.name, "patience": patience(cycle),
         }  # fmt: skip
     odd = [c for state, c in counts.items() if state not in kind.lifecycle.states]
@@ -175,13 +174,22 @@ async def tables(desk: Desk) -> list[dict[str, Any]]:
     return out
 
 
+def said(text: str | None) -> str:
+    """What the engine, a pipeline or a service outside said: secrets masked, a sentence of ours in the page's language."""
+    return phrases.told(redact.text(text or ""))
+
+
+def fault(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """An error that a record ended an attempt with, as ``said``."""
+    if not error:
+        return None
+    masked = render.masked(dict(error))
+    return masked | ({"message": phrases.told(masked["message"])} if isinstance(masked.get("message"), str) else {})
+
+
 def check(found: Check) -> Check:
     """What was found, in the page's language where it is a sentence of ours."""
-    counted = re.fullmatch(r"kinds (\d+), stages (\d+), cycles (\d+)", found.text)
-    if counted is not None:
-        said = _("kinds {kinds}, stages {stages}, cycles {cycles}", kinds=counted[1], stages=counted[2], cycles=counted[3])
-        return replace(found, text=said)
-    return replace(found, text=_(found.text), do=_(found.do))
+    return replace(found, text=said(found.text), do=said(found.do))
 
 
 def alert(raised: Alert) -> str:
@@ -191,8 +199,8 @@ def alert(raised: Alert) -> str:
         values = {"failed": words.number(failed), "taken": words.number(taken), "share": render.percent(failed / taken)}
         return _("{subject}: {failed} of {taken} records failed ({share})", subject=raised.subject, **values)
     if raised.name == "cycle_broke" and why:
-        return _("{subject} broke: {why}", subject=raised.subject, why=redact.text(why))
-    return redact.text(raised.message)
+        return _("{subject} broke: {why}", subject=raised.subject, why=said(why))
+    return said(raised.message)
 
 
 # records
@@ -289,10 +297,10 @@ def timeline(steps: Sequence[Step], what: Mapping[str, str]) -> list[dict[str, A
     """The moves of a record, the newest first, each with how long the record had been where it left."""
     out = []
     for before, step in zip([None, *steps], steps, strict=False):
-        error = render.masked(dict(step.error)) if step.error else None
         out.append({
             "step": step, "moved": step.frm != step.to, "frm_role": what.get(step.frm, "failed"), "to_role": what.get(step.to, "failed"),
-            "after": (step.at - before.at).total_seconds() if before else None, "error": error, "reason": redact.text(step.reason or ""),
+            "after": (step.at - before.at).total_seconds() if before else None, "error": fault(step.error), "reason": said(step.reason),
+            "named": step.error is not None and step.reason == step.error.get("type"),
         })  # fmt: skip
     return out[::-1]
 
@@ -302,8 +310,8 @@ def reasons(answer: Why) -> list[dict[str, Any]]:
     out = []
     for reason in answer.reasons:
         values = {name: _worded(name, value) for name, value in reason.values.items()}
-        said = _(reason.said, **values) if values else _(reason.said)
-        out.append({"code": reason.code, "text": said[:1].upper() + said[1:], "until": reason.until})
+        text = _(reason.said, **values) if values else _(reason.said)
+        out.append({"code": reason.code, "text": text[:1].upper() + text[1:], "until": reason.until})
     return out
 
 
@@ -313,7 +321,7 @@ def _worded(name: str, value: Any) -> Any:
         return render.full(value)
     if name == "schedule":
         return render.schedule(str(value))
-    return redact.text(value) if isinstance(value, str) else value
+    return said(value) if isinstance(value, str) else value
 
 
 def ways(kind: Kind, record: Record, stages: Sequence[Stage]) -> dict[str, Any]:
@@ -332,8 +340,8 @@ def chips(kind: Kind, params: Sequence[tuple[str, str]], *, but: Sequence[str] =
         rest = [p for i, p in enumerate(params) if i != place and p[0] != "after"]
         field, _sep, operator = name.rpartition("__") if name not in kind.types and "__" in name else (name, "", "eq")
         sign = {"eq": "=", "in": "∈", "lt": "<", "lte": "≤", "le": "≤", "gt": ">", "gte": "≥", "ge": "≥"}.get(operator, operator)
-        said = (_("is empty") if value == "true" else _("is not empty")) if operator == "null" else f"{sign} {value}"
-        out.append({"field": field, "said": said, "without": f"{render.url('console', 'records', kind.table)}?{urlencode(rest)}"})
+        test = (_("is empty") if value == "true" else _("is not empty")) if operator == "null" else f"{sign} {value}"
+        out.append({"field": field, "said": test, "without": f"{render.url('console', 'records', kind.table)}?{urlencode(rest)}"})
     return out
 
 

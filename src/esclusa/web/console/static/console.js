@@ -91,7 +91,7 @@ function live() {
   source.onerror = () => { sign.classList.remove("on"); words.textContent = sign.dataset.off; };
   source.onmessage = (event) => {
     const told = JSON.parse(event.data);
-    if (told.trouble) { sign.classList.remove("on"); words.textContent = told.trouble; return; }
+    if (told.trouble) { sign.classList.remove("on"); words.textContent = sign.dataset.trouble; return; }
     sign.classList.add("on");
     words.textContent = sign.dataset.on;
     for (const svg of $$("[data-graph]")) {
@@ -126,11 +126,21 @@ if (main) {
     if (document.hidden || held() || $("details[open]", main) || String(getSelection()).length) return;
     try {
       const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-      if (!answer.ok || answer.redirected) return;
+      if (answer.redirected) return; // to sign in; what went wrong is told like all else, until it is well again
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (!held()) main.replaceChildren(...$("main", page).childNodes);
     } catch { /* the next time, perhaps */ }
   }, Number(main.dataset.refresh) * 1000);
+}
+
+// Where nothing could be told, the page is loaded again as soon as it can be.
+const wrong = $("main[data-again]");
+if (wrong) {
+  setInterval(async () => {
+    if (document.hidden) return;
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
+    if (answer?.ok) location.reload();
+  }, Number(wrong.dataset.again) * 1000);
 }
 
 // What is sent twice is done twice, or told as if nothing had been done: a form goes once.
