@@ -38,7 +38,7 @@ async def test_health_tells_which_part_is_away(own_world: World, new_page: NewPa
         assert answer is not None
         assert answer.status == 200
         told = await page.locator("tr", has_text="store").inner_text()
-        assert "hay que arreglarlo" in told
+        assert "por arreglar" in told
         assert "no responde" in told
         assert "en orden" in await page.locator("tr", has_text="artifacts").inner_text()
         assert await page.locator("table").count() == 1  # nothing is counted

@@ -65,14 +65,14 @@ class Drawing:
 @lru_cache(maxsize=256)
 def draw(life: Lifecycle, *, small: bool = False) -> Drawing:
     """The drawing of a lifecycle; the same for the same lifecycle. ``small``: names only, no room for numbers."""
-    return _Layout(life, 38.0 if small else 80.0, 46.0 if small else 78.0, 12.0 if small else 22.0).drawing()
+    return (_Layout(life, 132.0, 38.0, 46.0, 12.0) if small else _Layout(life, 160.0, 80.0, 78.0, 22.0)).drawing()
 
 
 class _Layout:
-    def __init__(self, life: Lifecycle, height: float, gap_x: float, gap_y: float) -> None:
+    def __init__(self, life: Lifecycle, least: float, height: float, gap_x: float, gap_y: float) -> None:
         self._life = life
         self._height, self._gap_x, self._gap_y = height, gap_x, gap_y
-        self._width = min(216.0, max(132.0, max(map(_length, life.states)) + 48))
+        self._width = min(216.0, max(least, max(map(_length, life.states)) + 48))
         self._back = _back_edges(life)
         layers = _layers(life, self._back)
         rank = {s: n for n, s in enumerate(life.states)}

@@ -249,7 +249,8 @@ def _one(api: APIRouter, desk: Desk) -> None:
             "steps": views.timeline(await desk.insight.history(table, record.id, 500), what), "fields": views.fields(kind, record, desk),
             "related": [] if archived else await desk.outlook.related(table, record.id), "roles": what,
             "diagram": views.diagram(kind, stages, counts, {}, record.status), "ways": views.ways(kind, record, stages),
-            "error": views.fault(record.last_error), "editable": views.editable(kind, record),
+            "error": views.fault(record.last_error), "error_at": views.moment((record.last_error or {}).get("timestamp")),
+            "editable": views.editable(kind, record),
             "trace": table == "documentos" and "extracciones" in {k.table for k in desk.house.engine.all_kinds},
             "other_roles": {k.table: views.roles(k, stages) for k in desk.house.engine.all_kinds},
         }  # fmt: skip

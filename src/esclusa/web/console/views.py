@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -185,6 +185,15 @@ def fault(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     masked = render.masked(dict(error))
     return masked | ({"message": phrases.told(masked["message"])} if isinstance(masked.get("message"), str) else {})
+
+
+def moment(text: Any) -> datetime | None:
+    """The moment that a text of JSON says; None if it says none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def check(found: Check) -> Check:

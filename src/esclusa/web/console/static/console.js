@@ -63,6 +63,14 @@ function move(svg, from, to, amount) {
   }
 }
 
+// What a state says below its number stays within its box.
+function fit(sub) {
+  const room = $(".box", sub.closest(".node")).width.baseVal.value - 22;
+  sub.removeAttribute("textLength");
+  if (sub.getComputedTextLength() > room) { sub.setAttribute("textLength", room); sub.setAttribute("lengthAdjust", "spacingAndGlyphs"); }
+}
+for (const sub of $$(".node .sub")) fit(sub);
+
 function showNode(node, said, due, words) {
   const count = $("[data-count]", node), text = counted(...said);
   if (count.textContent !== text) {
@@ -81,6 +89,7 @@ function showNode(node, said, due, words) {
     node.classList.remove("stuck");
     sub.textContent = node.dataset.words;
   }
+  fit(sub);
 }
 
 function live() {
