@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -16,7 +17,8 @@ from web.shop import Client, served
 
 from esclusa.model import errors
 from esclusa.model.budget import BudgetEmpty
-from esclusa.web import problems
+from esclusa.web import problems, vitals
+from esclusa.web.console import desk
 from esclusa.web.server import Service, create_app, listen, serve
 
 
@@ -169,6 +171,35 @@ async def test_not_ready_when_the_store_is_away(shop: Client, monkeypatch: pytes
     assert "secret-host" not in answer.text  # anyone may ask
     assert {c["name"]: c["verdict"] for c in answer.json["checks"]}["store"] == "fail"
     monkeypatch.undo()
+    assert (await shop.get("/readyz")).status == 200
+
+
+async def test_a_store_that_hangs_is_not_waited_for(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that is cut off may not even let go of a question when it is told to."""
+    awake, asked = asyncio.Event(), []
+
+    async def hangs(*_: object, **__: object) -> None:
+        asked.append(1)
+        while not awake.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await awake.wait()
+        raise errors.StoreUnavailable("it was away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vitals, "PATIENCE", 0.05)
+        patch.setattr(desk, "PATIENCE", 0.05)
+        for name in ("now", "find", "tally", "count", "backlog", "usage"):
+            patch.setattr(shop.house.store, name, hangs, raising=False)
+        ready = await shop.get("/readyz")
+        assert ready.status == 503
+        assert {"name": "store", "verdict": "fail", "text": "no answer within 0.05 s", "do": ""} in ready.json["checks"]
+        assert (await shop.get("/metrics")).status == 200
+        page = await shop.call("GET", "/console/runs", headers={"Accept-Language": "es"})
+        assert page.status == 503
+        assert "sin respuesta en 0.05 s" in page.text
+        assert "sin respuesta en 0.05 s" in (await shop.call("GET", "/console/health", headers={"Accept-Language": "es"})).text
+        assert len(asked) > 2
+    awake.set()
     assert (await shop.get("/readyz")).status == 200
 
 

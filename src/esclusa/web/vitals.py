@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -15,6 +16,7 @@ from esclusa.house import House
 from esclusa.model.errors import EsclusaError
 from esclusa.observe.metrics import Metrics
 from esclusa.web.auth import SIGNED
+from esclusa.web.patience import within
 from esclusa.web.problems import responses
 
 PATIENCE = 5.0
@@ -71,13 +73,11 @@ class Readiness:
         found = await asyncio.gather(self._within("store", self._store), self._within("artifacts", self._artifacts))
         return [*found[0], *found[1], *self._pipelines()]
 
-    async def _within(self, name: str, look: Any) -> list[Check]:
+    async def _within(self, name: str, look: Callable[[], Coroutine[Any, Any, list[Check]]]) -> list[Check]:
         try:
-            async with asyncio.timeout(PATIENCE):
-                checks: list[Check] = await look()
-                return checks
-        except TimeoutError:
-            return [Check(name, "fail", f"no answer within {PATIENCE:g} s")]
+            return await within(PATIENCE, look())
+        except TimeoutError as error:
+            return [Check(name, "fail", str(error))]
         except EsclusaError as error:
             self._house.engine.telemetry.event("warning", f"not ready: {name}: {error}")
             return [Check(name, "fail", f"it does not answer ({type(error).__name__})", "the server's log says more")]
@@ -115,8 +115,7 @@ class Gauges:
             if self._at is not None and time.monotonic() - self._at < SCRAPE_FOR:
                 return
             try:
-                async with asyncio.timeout(PATIENCE):
-                    await self._read()
+                await within(PATIENCE, self._read())
             except (EsclusaError, TimeoutError) as error:
                 self._house.engine.telemetry.event("warning", f"metrics: the store was not read: {type(error).__name__}: {error}")
             self._at = time.monotonic()

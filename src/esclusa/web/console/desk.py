@@ -33,6 +33,7 @@ from esclusa.web.console import phrases, render, words
 from esclusa.web.console.counts import Counts
 from esclusa.web.console.session import VISIT, Sessions, Visitor
 from esclusa.web.console.words import gettext as _
+from esclusa.web.patience import within
 from esclusa.web.vitals import Readiness
 
 T = TypeVar("T")
@@ -46,6 +47,8 @@ HEADERS: Final = {"Content-Security-Policy": render.POLICY, "Referrer-Policy": "
 """Of every page. A page that sends no referrer would send its forms without their origin."""
 STALE: Final = 20.0
 """Seconds past its time for which an answer is still better than waiting."""
+PATIENCE: Final = 20.0
+"""Seconds that a page has to be made."""
 MANY: Final = 1000
 _READING = frozenset({"GET", "HEAD"})
 
@@ -247,7 +250,7 @@ class Desk:
                 async def guarded(request: Request) -> Response:
                     desk.settle_in(request)
                     try:
-                        return await handle(request)
+                        return await (desk.in_time(handle(request)) if request.method in _READING else handle(request))
                     except (EsclusaError, RequestValidationError, HTTPException) as error:
                         return desk.wrong(request, error)
                     except Exception as error:  # noqa: BLE001 - told in the log, and on a page
@@ -258,6 +261,13 @@ class Desk:
                 return guarded
 
         return PageRoute
+
+    async def in_time(self, page: Coroutine[Any, Any, Response]) -> Response:
+        """A page that only reads; StoreUnavailable if the store neither answers nor refuses."""
+        try:
+            return await within(PATIENCE, page)
+        except TimeoutError as error:
+            raise StoreUnavailable(f"{without_password(self.house.store.url)}: {error}") from None
 
     def wrong(self, request: Request, error: Exception) -> Response:
         """The page that an error is."""

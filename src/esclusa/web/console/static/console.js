@@ -127,29 +127,29 @@ function live() {
 live();
 addEventListener("pageshow", (event) => { if (event.persisted) live(); }); // the browser kept the page, and went back to it
 
+// A look now and then: the next one when the last has ended, for an answer may take long.
+function look(seconds, task) {
+  setTimeout(async () => { await task().catch(() => {}); look(seconds, task); }, seconds * 1000);
+}
+const again = () => fetch(location.href, { headers: { accept: "text/html" } });
+
 // Other pages are fetched anew now and then, unless somebody is busy on them.
 const main = $("main[data-refresh]");
 if (main) {
   const held = () => document.activeElement !== main && main.contains(document.activeElement); // a click beside it all is no work
-  setInterval(async () => {
+  look(Number(main.dataset.refresh), async () => {
     if (document.hidden || held() || $("details[open]", main) || String(getSelection()).length) return;
-    try {
-      const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-      if (answer.redirected) return; // to sign in; what went wrong is told like all else, until it is well again
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (!held()) main.replaceChildren(...$("main", page).childNodes);
-    } catch { /* the next time, perhaps */ }
-  }, Number(main.dataset.refresh) * 1000);
+    const answer = await again();
+    if (answer.redirected) return; // to sign in; what went wrong is told like all else, until it is well again
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!held()) main.replaceChildren(...$("main", page).childNodes);
+  });
 }
 
 // Where nothing could be told, the page is loaded again as soon as it can be.
 const wrong = $("main[data-again]");
 if (wrong) {
-  setInterval(async () => {
-    if (document.hidden) return;
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
-    if (answer?.ok) location.reload();
-  }, Number(wrong.dataset.again) * 1000);
+  look(Number(wrong.dataset.again), async () => { if (!document.hidden && (await again()).ok) location.reload(); });
 }
 
 // What is sent twice is done twice, or told as if nothing had been done: a form goes once.
