@@ -10,6 +10,7 @@ import pytest
 from web.shop import Client, served
 
 from esclusa.model.books import Alert, Run
+from esclusa.model.errors import SchemaError, StoreUnavailable
 
 READ, OPERATE = "reader-secret", "operator-secret"
 SAID = 'GET https://shop.example/items?token=hunter2 failed: "ExponentPushToken[hunter3]" is not registered'
@@ -29,6 +30,23 @@ ASKED = (
 async def guarded(tmp_path: Path) -> AsyncIterator[Client]:
     async with served(tmp_path, tokens=f"ana={OPERATE}:operate,bob={READ}:read") as client:
         yield client
+
+
+async def test_a_problem_quotes_no_secret_of_the_store(guarded: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("postgresql://me:hunter2@db/x does not answer (host=db password='hunter 3')")
+
+    async def unfit(*_: object, **__: object) -> None:
+        raise SchemaError("postgresql://me:hunter2@db/x", ["password=hunter3: run esclusa migrate"])
+
+    for fault, status in ((away, 503), (unfit, 500)):
+        monkeypatch.setattr(guarded.house.store, "find", fault, raising=False)
+        for token in (READ, OPERATE):
+            for path in ("/api/records/items", "/console/records/items"):
+                answer = await guarded.get(path, token=token)
+                assert answer.status == status
+                assert "***" in answer.text
+                assert "hunter" not in answer.text, (path, token)
 
 
 async def test_a_secret_in_a_message_is_told_nowhere(guarded: Client) -> None:
