@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from esclusa import Add, App, Attempt, Backoff, Budget, Lifecycle, Move, Outcome, Record, RunContext, To, Wait, Window
+from esclusa import Add, App, Attempt, Backoff, Budget, Lifecycle, Move, Outcome, Record, Retry, RunContext, To, Wait, Window
 from esclusa.engine.insight import Insight
 from esclusa.engine.operate import Operator
-from esclusa.model.errors import AlreadyRunning, ArtifactError, SettingsError
+from esclusa.model.errors import AlreadyRunning, ArtifactError, SettingsError, StoreUnavailable
 
 BUDGET = Budget("calls", Window("day", 10))
 
@@ -280,6 +280,63 @@ async def test_a_file_that_is_not_safe_is_an_error_of_its_record_alone(new_engin
     await engine.run_cycle("try.work")
     child = await engine.records.get(Child, "a")
     assert (child.status, child.note, child.attempts) == ("done", engine.artifacts.public_url("a"), 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda address: Wait(0, "it is not all there", note=address),
+        lambda address: Retry("it is not all there", note=address),
+        lambda address: Retry("it is torn", permanent=True, note=address),
+        lambda address: To("bad", fault=ValueError("it is torn"), note=address),
+    ],
+)
+async def test_whatever_the_answer_its_fields_name_only_files_that_are_safe(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    broken = True
+
+    async def keep(child: Child, at: Attempt) -> Outcome:
+        kept = await at.keep(child.name, b"x")
+        at.kept[0].error = ArtifactError("the disk lost it") if broken else None
+        return answer(kept)
+
+    engine = await new_engine(pipeline(keep, every="1h", retry=Backoff(tries=5, base=0, jitter=0)))
+    await engine.records.insert([Parent(name="p"), Child(name="a", parent="p")])
+    await engine.run_cycle("try.work")
+    child = await engine.records.get(Child, "a")
+    assert (child.status, child.note, child.last_error["type"]) == ("new", None, "storage_error")
+    broken = False
+    await engine.run_cycle("try.work")
+    assert (await engine.records.get(Child, "a")).note == engine.artifacts.public_url("a")
+
+
+async def test_a_settler_that_gives_up_beside_a_lost_file_ends(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was told already is not waited for again."""
+    away, both = asyncio.Event(), asyncio.Barrier(2)
+
+    async def keep(child: Child, at: Attempt) -> Outcome:
+        await at.keep(child.name, b"x")
+        await both.wait()
+        if child.name == "lost":
+            at.kept[0].error = ArtifactError("the disk lost it")
+        return To("done")
+
+    engine = await new_engine(pipeline(keep, every="1h", concurrency=2))
+    await engine.records.insert([Child(name="lost", parent="-"), Child(name="fine", parent="-")])
+
+    async def no_answer(_: Any) -> Any:
+        away.set()
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(engine.store, "settle", no_answer)
+    running = asyncio.create_task(engine.run_cycle("try.work"))
+    async with asyncio.timeout(20):
+        await away.wait()
+        engine.settler.give_up_in(0)
+        await engine.settler.stop()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_store_of_files_that_breaks_its_word_does_not_stop_the_settler(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

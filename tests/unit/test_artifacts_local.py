@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from esclusa.app import open_bare
-from esclusa.artifacts import drafts
+from esclusa.artifacts import disk
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.artifacts.paths import RESERVED
 from esclusa.model.errors import ArtifactError
 from esclusa.settings import load
+
+
+class Library:
+    """The system's calls for a whole file system, with an answer of our own; it comes when ``go_on`` is set."""
+
+    def __init__(self, says: int = 0, *, held: bool = False) -> None:
+        self.says = says
+        self.begun, self.go_on = Event(), Event()
+        if not held:
+            self.go_on.set()
+
+    def fstatfs(self, _handle: int, about: Any) -> int:
+        ctypes.memmove(about, bytes(ctypes.c_long(0xEF53)), ctypes.sizeof(ctypes.c_long))
+        return 0
+
+    def syncfs(self, _handle: int) -> int:
+        self.begun.set()
+        self.go_on.wait()
+        ctypes.set_errno(self.says)
+        return -1 if self.says else 0
 
 
 @pytest.fixture
@@ -231,18 +253,19 @@ async def test_what_the_disk_does_not_take_is_told(kept: LocalArtifacts, monkeyp
 async def test_the_disk_has_what_was_kept_once_it_is_synced(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """A few are synced each, a crowd by one call for the whole file system."""
     synced: list[str] = []
-    fsync, system = os.fsync, drafts._sync_system
+    monkeypatch.setattr(disk, "_LIBRARY", Library())
+    fsync, system = os.fsync, kept._disk.sync
 
     def named(handle: int) -> None:
         synced.append(os.readlink(f"/proc/self/fd/{handle}").removeprefix(f"{kept.root}/"))
         fsync(handle)
 
-    def whole(root: str) -> OSError | None:
-        synced.append(root)
-        return system(root)
+    def whole() -> bool:
+        synced.append(str(kept.root))
+        return system()
 
     monkeypatch.setattr(os, "fsync", named)
-    monkeypatch.setattr(drafts, "_sync_system", whole)
+    monkeypatch.setattr(kept._disk, "sync", whole)
     paths = [f"new/deep/{number}" for number in range(count)]
     found = await asyncio.gather(*(kept.keep(path, b"x" * 5000) for path in paths))
     assert synced == []
@@ -259,7 +282,7 @@ async def test_a_crowd_is_synced_one_by_one_where_the_system_cannot_sync_as_a_wh
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    monkeypatch.setattr(drafts, "_sync_system", lambda _: OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)))
+    monkeypatch.setattr(disk, "_TELLING", frozenset())
     found = await asyncio.gather(*(kept.keep(f"a/{number}", b"x") for number in range(40)))
     await kept.delete("a/7")  # whoever took it away need not hear that it is not safe
     await kept.sync()
@@ -277,13 +300,94 @@ async def test_what_the_disk_lost_has_its_error(kept: LocalArtifacts, monkeypatc
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", broken)
-    monkeypatch.setattr(drafts, "_sync_system", lambda _: OSError(errno.EIO, os.strerror(errno.EIO)))
+    monkeypatch.setattr(disk, "_LIBRARY", Library(errno.EIO))
     found = [await kept.keep(f"a/{number}", b"x") for number in range(count)]
     await kept.sync()
     # Of a few the disk says which; of a crowd that something is lost.
     lost = 1 if count < 8 else count
     assert [str(each.error) for each in found[:lost]] == [f"a/{number}: cannot write it: Input/output error" for number in range(lost)]
     assert [each.error for each in found[lost:]] == [None] * (count - lost)
+
+
+async def test_what_is_kept_while_the_disk_loses_something_may_be_what_it_lost(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells a loss once: whoever wrote before it was told would not hear of it again."""
+    library = Library(errno.EIO, held=True)
+    monkeypatch.setattr(disk, "_LIBRARY", library)
+    before = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
+    syncing = asyncio.create_task(kept.sync())
+    await asyncio.to_thread(library.begun.wait)
+    meanwhile = [await kept.keep(f"b/{number}", b"x") for number in range(8)]
+    library.go_on.set()
+    await syncing
+    library.says = 0
+    after = [await kept.keep(f"c/{number}", b"x") for number in range(8)]
+    await kept.sync()
+    assert [str(each.error) for each in meanwhile] == [f"b/{number}: cannot write it: Input/output error" for number in range(8)]
+    assert (None in [each.error for each in before], {each.error for each in after}) == (False, {None})
+
+
+async def test_the_system_is_listened_to_from_before_the_first_write(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what it lost to those who had it open: another program that syncs it first must not be the only one to hear."""
+    monkeypatch.setattr(disk, "_LIBRARY", Library())
+    opened: list[str] = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda path, *more, **named: opened.append(str(path)) or real(path, *more, **named))
+    found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
+    await kept.sync()
+    assert (opened[0], opened.count(str(kept.root))) == (str(kept.root), 1)
+    assert {each.error for each in found} == {None}
+
+
+async def test_content_that_takes_the_place_of_another_is_on_the_disk_first(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object that is there may be named by a record, whose it stays whatever becomes of the new one."""
+    said: list[str] = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: said.append("sync") or fsync(handle))
+    monkeypatch.setattr(os, "replace", lambda *names: said.append("move") or replace(*names))
+    await kept.keep("a", b"old")
+    await kept.keep("a", b"new")
+    assert said == ["move", "sync", "move"]
+
+
+async def test_what_a_sync_did_not_see_to_its_end_is_still_not_safe(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(held=True)
+    monkeypatch.setattr(disk, "_LIBRARY", library)
+    found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
+    syncing = asyncio.create_task(kept.sync())
+    await asyncio.to_thread(library.begun.wait)
+    for _ in range(3):  # a time that is up, a stop, another
+        syncing.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await syncing
+    library.says = errno.EIO
+    library.go_on.set()
+    await kept.sync()
+    assert None not in [each.error for each in found]
+
+
+async def test_what_nobody_waits_for_is_forgotten(kept: LocalArtifacts) -> None:
+    """A handler that keeps a file and fails, again and again."""
+    for number in range(8):
+        await kept.keep(f"a/{number}", b"x")
+    assert len(kept._loose) == 0
+
+
+async def test_a_folder_that_cannot_be_opened_for_want_of_handles_is_not_safe(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def none_left(path: str, flags: int, *more: int) -> int:
+        if path == f"{kept.root}/a":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", none_left)
+    with pytest.raises(ArtifactError, match="a/x: cannot write it: Too many open files"):
+        await kept.put("a/x", b"x")
 
 
 async def test_a_disk_that_takes_little_at_a_time(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,12 @@ from dataclasses import field
 from functools import cache, partial
 from itertools import count, cycle
 
+from esclusa.artifacts.disk import Disk, sync_file, sync_folder
 from esclusa.model.errors import ArtifactError, ArtifactExists
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Kept
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_LOST = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
-"""What a sync may say of names that did not come to the disk. Other faults: this file system cannot sync folders, and need not."""
-
 _MOST_KNOWN = 10_000
 
 _CROWD = 8
@@ -43,6 +41,8 @@ class Draft(Kept):
         self.target = target
         self.create = create
         self.content = b""
+        self.losses = 0
+        """How often the disk had lost something before it was written."""
         self._hidden: str | None = None
         self._file = -1
 
@@ -124,6 +124,7 @@ class Workshop:
     making: str
     judge: Callable[[str, str], None]
     durable: bool
+    disk: Disk
     _turns: Iterator[int] = field(default_factory=lambda: cycle(range(FOLDERS)))
     _known: set[str] = field(default_factory=set)
     """Folders of which the disk knows that they are there."""
@@ -145,29 +146,37 @@ class Workshop:
             _each(drafts, self.fill)
             _each(drafts, self._seal)
             _each(drafts, partial(self._install, set()))
-            _each(drafts, partial(self._sync_folders, cache(_sync_folder)))
+            _each(drafts, partial(self._sync_folders, cache(sync_folder)))
 
     def keep(self, drafts: list[Draft]) -> None:
         """Make objects of them that are safe after ``sync``."""
+        losses = self.disk.watch()
         with _cleared(drafts):
+            for draft in drafts:
+                draft.losses = losses
             _each(drafts, self._write)
+            _each(drafts, self._spare)
             _each(drafts, Draft.close)
             _each(drafts, partial(self._install, set()))
 
     def sync(self, drafts: list[Draft]) -> None:
         """Wait until the disk has what ``keep`` made, and the names of it. Each keeps its own error."""
-        if self.durable and not (len(drafts) >= _CROWD and self._sync_all(drafts)):
-            _each(drafts, _sync_object)
-            _each(drafts, partial(self._sync_folders, cache(_sync_folder)))
+        if not self.durable:
+            return
+        if len(drafts) < _CROWD or not self.disk.sync():
+            _each(drafts, lambda draft: sync_file(draft.target))
+            _each(drafts, partial(self._sync_folders, cache(sync_folder)))
+        _each(drafts, self._judge_loss)
 
-    def _sync_all(self, drafts: list[Draft]) -> bool:
-        """Wait for all that the file system has; False if this system knows no such call."""
-        error = _sync_system(self.root)
-        if error is not None and error.errno in _LOST:
-            for draft in drafts:
-                draft.error = refused(draft.path, "write", error)
-            return True
-        return error is None
+    def _judge_loss(self, draft: Draft) -> None:
+        """What was lost is told once, and not of which file: it may be any that was written by then, even after ``sync`` began."""
+        if self.disk.lost is not None and draft.losses < self.disk.losses:
+            raise self.disk.lost
+
+    def _spare(self, draft: Draft) -> None:
+        """An object that has the name already may be of use to somebody: the disk has the new content before it goes."""
+        if self.durable and os.path.lexists(draft.target):
+            draft.sync()
 
     def _write(self, draft: Draft) -> None:
         draft.write(f"{self.making}/{next(self._turns)}")
@@ -221,47 +230,6 @@ def _cleared(drafts: list[Draft]) -> Iterator[None]:
     finally:
         for draft in drafts:
             draft.clear()
-
-
-def _sync_system(root: str) -> OSError | None:
-    """Wait until the disk has whatever the file system of a folder has to write; what it said if it has not."""
-    import ctypes  # noqa: PLC0415 - Python has no such call of its own, and few need it
-
-    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if call is None:
-        return OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    try:
-        handle = os.open(root, os.O_RDONLY)
-        try:
-            said = ctypes.get_errno() if call(handle) else 0
-        finally:
-            os.close(handle)
-    except OSError as error:
-        return error
-    return OSError(said, os.strerror(said)) if said else None
-
-
-def _sync_object(draft: Draft) -> None:
-    """Wait until the disk has it, if it is still there."""
-    with suppress(FileNotFoundError):
-        file = os.open(draft.target, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
-
-
-def _sync_folder(folder: str) -> OSError | None:
-    """Wait until the disk knows a folder's names; what it said if it lost them."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except OSError as error:
-        return error if error.errno in _LOST else None
-    return None
 
 
 def refused(path: str, verb: str, error: OSError) -> ArtifactError:

@@ -14,8 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 from urllib.parse import quote
+from weakref import WeakSet
 
 from esclusa.artifacts.bodies import regroup, wrong_body
+from esclusa.artifacts.disk import Disk
 from esclusa.artifacts.drafts import Draft, Workshop, refused
 from esclusa.artifacts.paths import RESERVED, clean, clean_prefix, fault
 from esclusa.artifacts.threads import Batches, finished
@@ -51,10 +53,12 @@ class LocalArtifacts(Artifacts):
         self._real = os.path.realpath(self.root)
         self._making = self.root / f"{RESERVED}making"
         self._threads = ThreadPoolExecutor(_THREADS, "artifacts")
-        self._workshop = Workshop(str(self.root), str(self._making), self._inside, durable)
+        self._disk = Disk(str(self.root))
+        self._workshop = Workshop(str(self.root), str(self._making), self._inside, durable, self._disk)
         self._puts = Batches(self._threads, self._workshop.finish, most=_BATCH, at_once=_BATCHES)
         self._keeps = Batches(self._threads, self._workshop.keep, most=_BATCH, at_once=_BATCHES)
-        self._loose: list[Draft] = []
+        self._loose: WeakSet[Draft] = WeakSet()
+        """What was kept and is not safe yet, as long as somebody wants to know."""
         self._syncing = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -64,21 +68,23 @@ class LocalArtifacts(Artifacts):
         await asyncio.to_thread(self._check)
 
     async def close(self) -> None:
-        """Nothing is open between calls; the threads end with the store."""
+        """The threads end with the store; files are not open between calls."""
+        self._disk.close()
 
     async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
         return (await self._made(path, body, create, self._puts)).url
 
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> Kept:
         draft = await self._made(path, body, False, self._keeps)
-        self._loose.append(draft)
+        self._loose.add(draft)
         return draft
 
     async def sync(self) -> None:
         async with self._syncing:
-            loose, self._loose = self._loose, []
+            loose = list(self._loose)
             if loose:
-                await self._run(partial(self._workshop.sync, loose))
+                await self._run(partial(self._workshop.sync, loose))  # if it does not come to its end, they stay as they are
+                self._loose.difference_update(loose)
 
     async def _made(self, path: str, body: Body, create: bool, batches: Batches[Draft]) -> Draft:
         draft = Draft(path, f"{self._workshop.root}/{clean(path)}", self._address(path), create)

@@ -353,8 +353,10 @@ class StageRunner:
             return
         holding.ending = ending
         self._settling += 1
-        attempt = holding.attempt
-        engine.settler.add(settlement, self, holding, () if attempt is None or settlement.error is not None else attempt.kept)
+        kept = (
+            holding.attempt.kept if holding.attempt is not None and isinstance(ending, _OUTCOMES) else ()
+        )  # only an answer tells of files
+        engine.settler.add(settlement, self, holding, kept)
         self._freed.set()
 
     def _postpone(self, holding: Holding, unended: Unended) -> None:
@@ -379,10 +381,12 @@ class StageRunner:
 
     def _rejected(self, holding: Holding, settlement: Settlement, verdict: Rejected) -> None:
         """It cannot be written as it is: that is an error of the record, or, where it was to end with one, keeps it from ending."""
-        if settlement.error is not None and settlement.to == self.stage.exhausted:
+        if verdict.error is not None:
+            self._end(holding, Raised(verdict.error))
+        elif settlement.error is not None and settlement.to == self.stage.exhausted:
             self._postpone(holding, Unended(settlement.error, "rejected", verdict.why))
         else:
-            self._end(holding, Raised(verdict.error or Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
+            self._end(holding, Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
 
     def _result(self, holding: Holding, settlement: Settlement) -> str:
         if settlement.error is not None and settlement.to == self.stage.exhausted:
