@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -29,14 +31,26 @@ def load_app(name: str) -> App:
     _see(Path.cwd())  # module:app means a module beside the settings file, too
     try:
         module = _load_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
-        found = getattr(module, attribute)
     except DeclarationError as error:
-        raise NoPipeline(f"{name!r} is declared wrongly: {error.what}: {'; '.join(error.faults)}") from error
+        raise NoPipeline(f"{name!r} is declared wrongly: {error.what}: {'; '.join(error.faults)}{_place(error)}") from error
     except Exception as error:  # a pipeline is somebody's program: whatever it raises is told as a fault of this setting
-        raise NoPipeline(f"{name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise NoPipeline(f"{name!r} cannot be loaded: {type(error).__name__}: {error}{_place(error)}") from error
+    found = getattr(module, attribute, None)
+    if found is None:
+        apps = [f"{where}:{each}" for each, value in vars(module).items() if isinstance(value, App)]
+        raise NoPipeline(f"{name!r}: {where} has no {attribute!r}; {'it has ' + ', '.join(apps) if apps else 'write: app = App(…)'}")
     if not isinstance(found, App):
-        raise NoPipeline(f"{name!r} is a {type(found).__name__}, not an App")
+        raise NoPipeline(f"{name!r} is of the type {type(found).__name__}, not an App")
     return found
+
+
+def _place(error: Exception) -> str:
+    """Where in somebody's own program it happened, in brackets; nothing if all of it is ours or a library's."""
+    others = ("<", str(Path(__file__).parent), *sysconfig.get_paths().values())
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(others):
+            return f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return ""
 
 
 def _see(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -83,6 +83,39 @@ async def test_a_pipeline_that_lacks_a_setting_does_not_run(new_engine: Any) -> 
     engine = await new_engine(app)
     with pytest.raises(SettingsError, match="TRY_KEY is not set"):
         await engine.run_cycle("try.work")
+
+
+async def test_a_run_that_drains_what_is_no_stage_is_told_which_there_are(new_engine: Any) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        return To("done")
+
+    app = pipeline(work, cycle=False)
+
+    @app.cycle()
+    async def go(run: RunContext) -> None:
+        await run.drain("wrok")
+
+    run = await (await new_engine(app)).run_cycle("try.go")
+    assert (run.outcome, run.message) == ("error", "NotFound: there is no stage 'wrok' to drain; there are: try.work")
+
+
+async def test_a_lifespan_may_be_a_function_that_yields(new_engine: Any) -> None:
+    said: list[Any] = []
+
+    async def work(child: Child, at: Attempt) -> Outcome:
+        said.append(at.context)
+        return To("done")
+
+    app = pipeline(work, every="1h")
+
+    @app.lifespan
+    async def session(settings: Any) -> AsyncIterator[str]:
+        yield "a session"
+
+    engine = await new_engine(app)
+    await engine.records.insert([Child(name="a", parent="-")])
+    await engine.run_cycle("try.work")
+    assert said == ["a session"]
 
 
 async def test_a_cycle_does_not_overlap_itself_even_if_called_at_the_same_moment(new_engine: Any) -> None:

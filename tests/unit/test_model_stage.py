@@ -159,6 +159,24 @@ def test_every_fault_of_a_cycle_is_told_at_once() -> None:
     ]
 
 
+def test_an_option_that_the_settings_do_not_give_is_told_with_its_name() -> None:
+    app = App("x", settings=Knobs)
+    app.stage(Job, take="pending", hold="working", exhausted="failed", every=lambda s: s.often, batch=lambda s: 1 // 0)(handler)
+    with pytest.raises(DeclarationError) as caught:
+        app.bind(Knobs())
+    assert caught.value.faults[0].startswith("stage x.handler: batch is a function of the settings that raised ZeroDivisionError")
+    assert caught.value.faults[-1].startswith("cycle handler: every is a function of the settings that raised AttributeError: ")
+
+
+@pytest.mark.parametrize("said", [dict, Record, "jobs"])
+def test_stages_and_views_are_of_records_with_a_table(said: Any) -> None:
+    app = App("x")
+    with pytest.raises(DeclarationError, match=r"stage x.handler\s+- .* is no record with a table; write: class Order"):
+        app.stage(said, take="pending", exhausted="failed")(handler)
+    with pytest.raises(DeclarationError, match=r"view x.handler\s+- .* is no record with a table; write: class Order"):
+        app.view("Jobs", of=said)(handler)  # type: ignore[arg-type]
+
+
 def test_two_records_of_one_table_are_refused() -> None:
     class Other(Record, table=Job.kind.table.upper()):
         lifecycle = Job.lifecycle

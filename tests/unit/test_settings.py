@@ -240,11 +240,15 @@ def test_a_table_belongs_to_one_pipeline(empty_folder: Path) -> None:
     ("name", "why"),
     [
         ("nobody", "none of replies"), ("no.such.module:app", "cannot be loaded"), ("none.py:app", "there is no file"),
-        ("json:dumps", "not an App"), ("broken.py", "ZeroDivisionError"), ("wrong.py", "declared wrongly"),
+        ("json:dumps", "not an App"), ("broken.py", "ZeroDivisionError: division by zero (broken.py, line 2)"),
+        ("wrong.py", "declared wrongly"), ("wrong.py", "(wrong.py, line 2)"), ("helped.py", "(broken.py, line 2)"),
+        ("other.py", "other.py has no 'app'; it has other.py:mine"), ("json", "none of replies"), ("json:app", "json has no 'app'; write"),
     ],
 )  # fmt: skip
 def test_pipelines_that_cannot_be_loaded(empty_folder: Path, name: str, why: str) -> None:
-    (empty_folder / "broken.py").write_text("1 / 0\n")
+    (empty_folder / "broken.py").write_text("import json\n1 / 0\n")
+    (empty_folder / "helped.py").write_text("import broken\n")
+    (empty_folder / "other.py").write_text("from esclusa import App\nmine = App('other')\n")
     (empty_folder / "wrong.py").write_text("from esclusa import Lifecycle\nLifecycle('a -> b\\nc -> b')\n")
     assert why in faults_of(environ={"ESCLUSA_PIPELINES": name})[0]
 

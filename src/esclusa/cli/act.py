@@ -195,7 +195,8 @@ def _letters(table: str | None, error: str | None, where: tuple[str, ...]) -> tu
 
 def _chosen(kind: Kind, ids: tuple[str, ...], where: tuple[str, ...]) -> dict[str, Any]:
     if bool(ids) == bool(where):
-        raise BadQuery(f"say which records of {kind.table}: by their ids, or by a filter (--where status=error), not both")
+        example = f"--where status={kind.lifecycle.states[-1]}"
+        raise BadQuery(f"say which records of {kind.table}: by their ids, or by a filter ({example}), not both")
     return {"ids": ids, "where": None} if ids else {"ids": None, "where": parse_filter(kind, where)}
 
 

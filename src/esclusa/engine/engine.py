@@ -282,7 +282,10 @@ class Engine:
         """Handle what is due now for the stage, to its end, as part of a run. Once the engine stops, nothing is claimed."""
         if self.stopping:
             return
-        found = self.stages.get(stage) or self.stages[f"{run.cycle.name.split('.')[0]}.{stage}"]
+        found = self.stages.get(stage) or self.stages.get(f"{run.cycle.name.split('.')[0]}.{stage}")
+        if found is None:
+            known = ", ".join(sorted(name for name in self.stages if not name.startswith("esclusa.")))
+            raise NotFound(f"there is no stage {stage!r} to drain; there are: {known or 'none'}")
         runner = StageRunner(self, found, run)
         self._runners.add(runner)
         try:

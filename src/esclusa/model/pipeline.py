@@ -6,7 +6,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -133,6 +133,8 @@ class App:
 
         def declare(handler: F) -> F:
             slug = _slug(handler, name)
+            if _kind(record) is None:
+                raise DeclarationError(f"stage {self.name}.{slug}", [_no_record(record)])
             options: dict[str, Any] = dict(  # noqa: C408
                 handler=handler, take=take, hold=hold, exhausted=exhausted, retry_to=retry_to, where=where, order=order, retry=retry,
                 concurrency=concurrency, batch=batch, budget=budget, cost=cost, timeout=timeout, lease=lease, letter=letter,
@@ -225,7 +227,9 @@ class App:
             self._refuse_name(slug, "view")
             if any(view.name == f"{self.name}.{slug}" for view in self.views):
                 raise DeclarationError(f"pipeline {self.name}", [f"two views are called {slug}"])
-            kind = None if of is None else of.kind
+            kind = None if of is None else _kind(of)
+            if of is not None and kind is None:
+                raise DeclarationError(f"view {self.name}.{slug}", [_no_record(of)])
             self.views.append(View(f"{self.name}.{slug}", {"en": title, **languages}, look, kind, dict(where or {})))
             return look
 
@@ -235,9 +239,10 @@ class App:
         if not _SLUG.match(slug):
             raise DeclarationError(f"pipeline {self.name}", [f"{slug!r} is not the name of a {what} (letters, digits and -); say name=…"])
 
-    def lifespan(self, opener: Callable[[Any], AbstractAsyncContextManager[Any]]) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
-        """Declare what lives as long as the process does (an HTTP session, a client); handlers see it as ``at.context``."""
-        self.lifespan_ = opener
+    def lifespan(self, opener: F) -> F:
+        """Declare what lives as long as the process does (an HTTP session, a client); handlers see it as ``at.context``. It is a
+        context manager of the settings, or an async function that yields once."""
+        self.lifespan_ = asynccontextmanager(opener) if inspect.isasyncgenfunction(opener) else opener
         return opener
 
     def routes(self, build: F) -> F:
@@ -267,7 +272,7 @@ class App:
         stages: dict[str, Stage] = {}
         for slug, record, options in self._stages:
             try:
-                resolved = {k: v if k in FUNCTIONS else _resolve(v, settings) for k, v in options.items()}
+                resolved = {k: v if k in FUNCTIONS else _resolve(v, settings, f"stage {self.name}.{slug}", k) for k, v in options.items()}
                 if slug in stages:
                     faults.append(f"two stages are called {slug}")
                 stages[slug] = make_stage(f"{self.name}.{slug}", record.kind, **resolved)
@@ -295,7 +300,7 @@ class App:
         if faults:
             raise DeclarationError(f"pipeline {self.name}", faults)
         kinds = dict.fromkeys(r.kind for r in self.records)
-        budgets = {b.name: b for b in (_resolve(b, settings) for b in self.budgets)}
+        budgets = {b.name: b for b in (_resolve(b, settings, f"pipeline {self.name}", "a budget") for b in self.budgets)}
         budgets |= {s.budget.name: s.budget for s in stages.values() if s.budget is not None}
         return Plan(
             self.name, tuple(kinds), tuple(stages.values()), tuple(cycles.values()), tuple(budgets.values()), settings, self,
@@ -304,7 +309,7 @@ class App:
 
     def _bind_cycle(self, slug: str, options: dict[str, Any], stages: dict[str, Stage], settings: BaseModel) -> Cycle:
         function, counters = options["function"], options["counters"]
-        rate, least = _resolve(options["alert_rate"], settings), _resolve(options["alert_min"], settings)
+        rate, least, every = (_resolve(options[name], settings, slug, name) for name in ("alert_rate", "alert_min", "every"))
         faults = [f"there is no stage {name}" for name in options["stages"] if name not in stages]
         if inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
             faults.append("its function must be async: async def name(run)")
@@ -316,7 +321,7 @@ class App:
             faults.append(f"counters must map the engine's names to the pipeline's, not {counters!r:.80}")
         schedule: Schedule = schedules.OnCall()
         try:
-            schedule = schedules.parse(_resolve(options["every"], settings))
+            schedule = schedules.parse(every)
         except DeclarationError as error:
             faults += error.faults
         if faults:
@@ -331,8 +336,25 @@ def _slug(function: Callable[..., Any], name: str | None) -> str:
     return name or getattr(function, "__name__", "").strip("_").replace("_", "-")
 
 
-def _resolve(value: Any, settings: BaseModel) -> Any:
-    return value(settings) if callable(value) and not isinstance(value, type) else value
+def _resolve(value: Any, settings: BaseModel, of: str, option: str) -> Any:
+    """The option itself, or what it is with these settings."""
+    if not callable(value) or isinstance(value, type):
+        return value
+    try:
+        return value(settings)
+    except DeclarationError:
+        raise
+    except Exception as error:  # it is a function of the pipeline, and may raise anything
+        raise DeclarationError(of, [f"{option} is a function of the settings that raised {type(error).__name__}: {error}"]) from error
+
+
+def _kind(record: object) -> Kind | None:
+    return getattr(record, "kind", None) if isinstance(record, type) and issubclass(record, Record) else None
+
+
+def _no_record(said: object) -> str:
+    name = said.__name__ if isinstance(said, type) else repr(said)
+    return f"{name:.80} is no record with a table; write: class Order(Record, table='orders')"
 
 
 def _is_number(value: object) -> bool:
