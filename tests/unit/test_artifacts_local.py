@@ -352,27 +352,45 @@ async def test_content_that_takes_the_place_of_another_is_on_the_disk_first(kept
 
 
 async def test_what_a_sync_did_not_see_to_its_end_is_still_not_safe(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
+
+    def broken() -> bool:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept._disk, "sync", broken)
+        with pytest.raises(MemoryError):
+            await kept.sync()
+    monkeypatch.setattr(disk, "_LIBRARY", Library(errno.EIO))
+    await kept.sync()
+    assert None not in [each.error for each in found]
+
+
+async def test_work_in_a_thread_is_waited_for_however_often_it_is_cancelled(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server cancels again and again until it is heard; a file must not be closed while a thread reads it, nor a sync be taken
+    for done that is not."""
     library = Library(held=True)
     monkeypatch.setattr(disk, "_LIBRARY", library)
     found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
     syncing = asyncio.create_task(kept.sync())
     await asyncio.to_thread(library.begun.wait)
-    for _ in range(3):  # a time that is up, a stop, another
+    for _ in range(5):
         syncing.cancel()
         await asyncio.sleep(0)
-    with pytest.raises(asyncio.CancelledError):
-        await syncing
+    assert not syncing.done()
     library.says = errno.EIO
     library.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await syncing
     await kept.sync()
     assert None not in [each.error for each in found]
 
 
 async def test_what_nobody_waits_for_is_forgotten(kept: LocalArtifacts) -> None:
     """A handler that keeps a file and fails, again and again."""
-    for number in range(8):
+    for number in range(40):
         await kept.keep(f"a/{number}", b"x")
-    assert len(kept._loose) == 0
+    assert len(kept._loose) <= 2  # but for what a thread has just had in hand
 
 
 async def test_a_folder_that_cannot_be_opened_for_want_of_handles_is_not_safe(

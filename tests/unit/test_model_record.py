@@ -270,3 +270,22 @@ def test_ids_stay_readable() -> None:
     assert key_id(["twitter", "123"]) == "twitter:123"
     assert key_id([Colour.RED, 5]) == "red:5"
     assert key_id([datetime(2026, 1, 1, tzinfo=UTC)]) == "2026-01-01T00%3A00%3A00%2B00%3A00"
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "meant"),
+    [
+        ("line", "12 Main St", "12%20Main%20St"), ("line", "12%20Main%20St", ""), ("line", "a:b c", "a%3Ab%20c"), ("line", "plain", ""),
+        (("feed", "guid"), "http://x/feed:g7", "http%3A%2F%2Fx%2Ffeed:g7"), (("feed", "guid"), "ab:c", ""),
+        (("feed", "guid"), "a b", "a%20b"),
+    ],
+)  # fmt: skip
+def test_who_asks_by_a_key_in_plain_words_is_told_its_id(key: str | tuple[str, ...], said: str, meant: str) -> None:
+    class Thing(Record, table="things", key=key):
+        line: str = ""
+        feed: str = ""
+        guid: str = ""
+        lifecycle = Lifecycle("new -> done")
+
+    told = str(Thing.kind.absent(said))
+    assert told == f"there is no record {said!r} in things" + (f"; an id is made of its key: {meant}" if meant else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -20,7 +21,9 @@ async def _seen_through(work: asyncio.Future[T]) -> T:
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        await asyncio.wait([work])
+        while not work.done():
+            with suppress(asyncio.CancelledError):  # some cancel again and again until they are heard
+                await asyncio.wait([work])
         if not work.cancelled():
             work.exception()  # seen: the cancellation is what the caller hears of
         raise

@@ -11,7 +11,6 @@ from esclusa.engine.engine import Engine
 from esclusa.engine.rates import merge
 from esclusa.engine.why import Why, why
 from esclusa.model.books import Alert, CycleCard, DeadLetter, Rate, Run, WorkerCard
-from esclusa.model.errors import NotFound
 from esclusa.model.query import Page, Where, at_least, query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.schedule import Always
@@ -68,9 +67,10 @@ class Insight:
         )
 
     async def record(self, table: str, id: str) -> Record:
-        found = (await self._engine.store.get(self._engine.kind(table), [id]))[0]
+        kind = self._engine.kind(table)
+        found = (await self._engine.store.get(kind, [id]))[0]
         if found is None:
-            raise NotFound(f"there is no record {id!r} in {table}")
+            raise kind.absent(id)
         return found
 
     async def history(self, table: str, id: str, limit: int = 1000) -> list[Step]:

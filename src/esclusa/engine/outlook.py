@@ -60,7 +60,7 @@ class Outlook:
         kind = self._engine.kind(table)
         record = (await self._engine.store.get(kind, [id]))[0]
         if record is None:
-            raise NotFound(f"there is no record {id!r} in {table}")
+            raise kind.absent(id)
         known = {k.table: k for k in self._engine.all_kinds}
         out = []
         for field, target in kind.refs:

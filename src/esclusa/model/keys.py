@@ -33,6 +33,13 @@ def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> li
     return [id if len(id) <= 400 else key_id([*parts[:place], v, *parts[place + 1 :]]) for id, v in zip(ids, values, strict=True)]
 
 
+def id_of_words(text: str, parts: int) -> str:
+    """The id that somebody means who writes a key of so many parts in plain words; empty if it is written as ids are."""
+    if _LIKE_AN_ID(text):
+        return ""
+    return key_id(text.rsplit(":", parts - 1) if text.count(":") >= parts - 1 else [text])
+
+
 def _named(part: object) -> str:
     if part is None:
         return "~"
@@ -49,6 +56,8 @@ def _quoted(text: str) -> str:
 
 _SAFE = re.compile(r"[A-Za-z0-9_.-]*\Z").match
 """Whether a text is as it would be quoted."""
+
+_LIKE_AN_ID = re.compile(r"[A-Za-z0-9_.%:~-]*\Z").match
 
 
 def _plain(part: object) -> str:

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from esclusa.model import columns as declared
 from esclusa.model.columns import EXTRAS, NAME, TRACKING, ColumnType, Field, Track, column_type
-from esclusa.model.errors import BadRecord, DeclarationError, EsclusaError
-from esclusa.model.keys import key_id
+from esclusa.model.errors import BadRecord, DeclarationError, EsclusaError, NotFound
+from esclusa.model.keys import id_of_words, key_id
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.value import value
 
@@ -94,6 +94,11 @@ class Kind:
     def id_of(self, *parts: object, **named: object) -> str:
         """The id that a record with this key has: ``Post.kind.id_of("twitter", "123")``."""
         return key_id([named[name] for name in self.key] if named else list(parts))
+
+    def absent(self, id: str) -> NotFound:
+        """There is no record of this id; if it looks like a key, what the id of that would be."""
+        meant = "" if not self.key or self.database_id else id_of_words(id, len(self.key))
+        return NotFound(f"there is no record {id!r} in {self.table}{f'; an id is made of its key: {meant}' if meant else ''}")
 
     def check_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Validate business fields that are about to be written; BadRecord names every fault."""
