@@ -328,6 +328,19 @@ async def test_what_is_kept_while_the_disk_loses_something_may_be_what_it_lost(
     assert (None in [each.error for each in before], {each.error for each in after}) == (False, {None})
 
 
+async def test_a_file_system_that_has_given_up_is_asked_once_more(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ext4 without its journal answers a sync of the whole as if there were nothing to write."""
+    monkeypatch.setattr(disk, "_LIBRARY", Library())
+    found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
+
+    def read_only(_: int) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "fsync", read_only)
+    await kept.sync()
+    assert [str(each.error) for each in found] == [f"a/{number}: cannot write it: Read-only file system" for number in range(8)]
+
+
 async def test_the_system_is_listened_to_from_before_the_first_write(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what it lost to those who had it open: another program that syncs it first must not be the only one to hear."""
     monkeypatch.setattr(disk, "_LIBRARY", Library())

@@ -50,9 +50,12 @@ class Disk:
         """Wait until the disk has whatever the file system has to write, or count a loss; False if this one cannot say."""
         if self._handle is None or not self._tells(self._handle):
             return False
-        if _LIBRARY.syncfs(self._handle):
-            said = ctypes.get_errno()
-            self.lost = OSError(said, os.strerror(said))
+        try:
+            if _LIBRARY.syncfs(self._handle):
+                raise OSError(said := ctypes.get_errno(), os.strerror(said))
+            os.fsync(self._handle)  # a file system that has given up writing says so here, and not there
+        except OSError as error:
+            self.lost = error
             self.losses += 1
         return True
 
