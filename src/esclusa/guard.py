@@ -8,7 +8,6 @@ from typing import Self
 
 from esclusa.model.value import value
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _HIDDEN: tuple[Network, ...] = tuple(

@@ -188,6 +188,19 @@ async def test_a_run_learns_and_drains_from_a_moment_of_its_own(new_engine: Any)
     assert (told, seen) == ([(4, 6, 2)], ["due", "later"])
 
 
+async def test_an_engine_knows_how_many_it_holds(new_engine: Any) -> None:
+    held: list[int] = []
+
+    async def work(child: Child, at: Attempt) -> Outcome:
+        held.append(engine.inflight("try.work"))
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    await engine.records.insert([Child(name="c", parent="p")])
+    await engine.run_cycle("try.work")
+    assert (held, engine.inflight("try.work")) == ([1], 0)
+
+
 async def test_what_was_claimed_and_not_begun_costs_nothing(new_engine: Any) -> None:
     async def work(child: Child, at: Attempt) -> Outcome:
         at.run.halt("blocked", "enough")

@@ -208,6 +208,7 @@ async def test_metrics_tell_what_is_due(shop: Client) -> None:
     answer = await shop.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     assert 'esclusa_due{stage="shop.work"} 2.0' in answer.text
+    assert 'esclusa_worker_inflight{stage="shop.work"} 0.0' in answer.text
     assert 'esclusa_budget_limit{budget="shelf",window="day"} 1000.0' in answer.text
     await shop.post("/api/cycles/shop.stock/run")
     text = (await shop.get("/metrics")).text

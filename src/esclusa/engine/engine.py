@@ -156,6 +156,10 @@ class Engine:
         """The run of this cycle that this process is busy with, if any: its counters so far."""
         return self._active.get(cycle)
 
+    def inflight(self, stage: str) -> int:
+        """How many records of the stage this process holds."""
+        return sum(runner.inflight for runner in self._runners if runner.stage.name == stage)
+
     async def _present(self) -> None:
         card = WorkerCard(
             id=self.worker, host=socket.gethostname(), pid=os.getpid(), version=__version__, stages=sorted(self.stages),

@@ -56,7 +56,7 @@ class StageRunner:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._rousing = False
         self._handlers: set[asyncio.Task[None]] = set()
-        self._inflight = 0
+        self.inflight = 0
         self._settling = 0
         self._took = 0.0
         self._taken = 0
@@ -113,7 +113,7 @@ class StageRunner:
         if len(self._waiting) > ahead // 2:
             return 0
         wanted = min(full + max(ahead, full // 4 if self._size > 1 else 0), most)
-        room = min(wanted - (self._inflight - self._settling), 2 * most - self._inflight)
+        room = min(wanted - (self.inflight - self._settling), 2 * most - self.inflight)
         return room if limit is None else min(room, limit - self._taken)
 
     async def _claim(self, base: Ask, limit: int | None) -> int:
@@ -163,7 +163,7 @@ class StageRunner:
     def _take(self, leases: list[Leased], spent_at: datetime | None) -> int:
         """Line them up for their handlers; the number of them. The others are settled without one."""
         tries = self.stage.retry.tries
-        self._inflight += len(leases)
+        self.inflight += len(leases)
         self._taken += len(leases)
         self.run.counters["taken"] += len(leases)
         before = len(self._waiting)
@@ -182,7 +182,7 @@ class StageRunner:
     async def _pause(self) -> bool:
         """Nothing is due. A run is over once its handlers are done; a server waits to be woken, or polls."""
         if not self.forever:
-            while self._inflight and not self._stopping.is_set():
+            while self.inflight and not self._stopping.is_set():
                 await self._progress()
             return False
         await self._sleep(self.engine.options.poll)
@@ -191,7 +191,7 @@ class StageRunner:
     async def _progress(self) -> None:
         """Wait until something ended: nothing more comes, so the last ones need not wait for company."""
         self._freed.clear()
-        if self._settling == self._inflight:
+        if self._settling == self.inflight:
             self.engine.settler.hurry()
         await self._freed.wait()
 
@@ -412,14 +412,14 @@ class StageRunner:
         times = [holding.took for holding, _ in ended]
         engine.rates.add(name, result, times)
         engine.telemetry.settled(name, result, times, lambda n: _told(ended[n][0].lease, ended[n][1], run.id))
-        self._inflight -= len(ended)
+        self.inflight -= len(ended)
         self._freed.set()
 
     async def _wind_down(self) -> None:
         """Give back what waits, let the handlers end, and see everything settled."""
         if self._over(None):
             self._give_back()
-        while self._inflight:
+        while self.inflight:
             await self._progress()
         for task in self._handlers:
             task.cancel()

@@ -123,6 +123,7 @@ class Gauges:
     async def _read(self) -> None:
         for stage in await self._house.insight.stages(books=True):
             self.metrics.backlog(stage["stage"], stage["due"], stage["oldest_due_seconds"] or 0.0)
+            self.metrics.inflight(stage["stage"], self._house.engine.inflight(stage["stage"]))
         for budget in await self._house.insight.budgets():
             for window in budget["windows"]:
                 self.metrics.budget(budget["budget"], window["per"], window["used"], window["limit"])
