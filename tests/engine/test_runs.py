@@ -246,6 +246,7 @@ async def test_a_timeout_of_the_stage_is_a_retry_of_type_timeout(new_engine: Any
     await engine.run_cycle("try.work")
     item = await engine.records.get(Item, "i0000")
     assert (item.status, item.attempts, item.last_error["type"]) == ("new", 1, "timeout")
+    assert item.last_error["message"] == "the handler did not answer within 0.05 seconds, the stage's timeout"
 
 
 @pytest.mark.promise(6)

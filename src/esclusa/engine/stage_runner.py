@@ -325,11 +325,17 @@ class StageRunner:
 
     async def _bounded(self, argument: Any, attempt: Attempt) -> Any:
         """Call the handler in a thread if it is a plain function, and within the stage's time."""
-        async with asyncio.timeout(self.stage.timeout):
-            if self._threads is None:
-                return await self.stage.handler(argument, attempt)
-            answer = await self._threads.call(partial(self.stage.handler, argument, attempt))
-            return await answer if inspect.isawaitable(answer) else answer  # a plain function around a coroutine
+        limit = asyncio.timeout(self.stage.timeout)
+        try:
+            async with limit:
+                if self._threads is None:
+                    return await self.stage.handler(argument, attempt)
+                answer = await self._threads.call(partial(self.stage.handler, argument, attempt))
+                return await answer if inspect.isawaitable(answer) else answer  # a plain function around a coroutine
+        except TimeoutError as error:
+            if limit.expired() and not str(error):
+                raise TimeoutError(f"the handler did not answer within {self.stage.timeout:g} seconds, the stage's timeout") from None
+            raise
 
     def _endings(self, answers: Any, count: int) -> list[Ending]:
         if not isinstance(answers, list | tuple) or len(answers) != count:
