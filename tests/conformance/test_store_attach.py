@@ -13,7 +13,7 @@ from conformance.places import Place
 
 from esclusa.model.columns import track
 from esclusa.model.effects import Create
-from esclusa.model.errors import SchemaError
+from esclusa.model.errors import EsclusaError, SchemaError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null, query
 from esclusa.model.record import Record, Ref
@@ -208,6 +208,27 @@ async def test_a_missing_business_or_id_column_names_table_and_column(bare_place
         assert word in str(caught.value)
     assert await bare_place.rows("publicaciones", "other") == []
     assert await store.pending((Media.kind,), (LOAD,)) is not None
+
+
+async def test_a_row_without_an_id_is_left_alone(bare_place: Place, bare_store: Any) -> None:
+    """The table's own key is another: nobody could say which row was meant, and the others do not wait for it."""
+    if not bare_place.has_tables():
+        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+    given = [{"other": n, **row, "pk": None if n == 2 else row["pk"]} for n, row in enumerate(rows(), 1)]
+    await bare_place.make_table("publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given)
+    store = await bare_store((Media.kind,), (LOAD,))
+    assert sorted(lease.ref.id for lease in await store.claim(ask(LOAD))) == ["10", "40", "50", "60"]
+    assert await store.claim(ask(LOAD)) == []
+
+
+async def test_ids_that_do_not_tell_rows_apart_are_refused(bare_place: Place, bare_store: Any) -> None:
+    if not bare_place.has_tables():
+        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+    given = [{"other": n, **row, "pk": 7} for n, row in enumerate(rows(), 1)]
+    await bare_place.make_table("publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given)
+    store = await bare_store()
+    with pytest.raises(EsclusaError, match="pk"):
+        await store.migrate((Media.kind,), (LOAD,))
 
 
 async def test_an_attached_table_that_is_absent_is_created(bare_store: Any) -> None:

@@ -187,6 +187,8 @@ def candidates(table: Table, ask: Ask, binder: Binder, due: bool = True) -> list
     conditions += [fixed(table, name, cond) if table.constant(name, cond) else bound(table, name, cond, binder) for name, cond in ask.where]
     if ask.ids:
         conditions.append(f"t.{table.id.ident} = ANY({binder.ids(table, table.ids(ask.ids))})")
+    if table.kind.attached:  # a row that cannot be told from others is no record
+        conditions.append(f"t.{table.id.ident} IS NOT NULL")
     if due:
         conditions.append(_due(table, ask, binder))
     return conditions

@@ -148,9 +148,21 @@ def _table(connection: apsw.Connection, kind: Kind, faults: list[str]) -> list[C
             for c, t, rest in missing
             if c.lower() not in there
         ]
+        if kind.id_column.lower() in there and not _tells_apart(connection, kind):
+            name = f"{kind.table}_id_unique"
+            changes.append(Change(f"create index {name}", f"CREATE UNIQUE INDEX {q(name)} ON {q(kind.table)} ({q(kind.id_column)})"))
         if kind.track["status"].lower() not in there:
             changes += _adopt(kind)
     return changes + (_archive(connection, kind, there) if kind.archive else [])
+
+
+def _tells_apart(connection: apsw.Connection, kind: Kind) -> bool:
+    """Whether no two rows of the table can have the same id."""
+    id = kind.id_column.lower()
+    primary = [name.lower() for (name,) in connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0", (kind.table,))]
+    whole = """SELECT lower((SELECT group_concat(i.name) FROM pragma_index_info(l.name) i))
+        FROM pragma_index_list(?) l WHERE l."unique" AND NOT l.partial"""
+    return primary == [id] or any(columns == id for (columns,) in connection.execute(whole, (kind.table,)))
 
 
 def _adopt(kind: Kind) -> list[Change]:

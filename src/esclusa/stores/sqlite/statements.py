@@ -309,6 +309,8 @@ def candidates(ask: Ask, now: str, known: frozenset[str], later: bool = False) -
     if ask.ids:
         tests.append(f"{q(kind.id_column)} IN (SELECT value FROM carray(?))")
         values.append(many(ask.ids))
+    if kind.attached:  # a row that cannot be told from others is no record
+        tests.append(f"{q(kind.id_column)} IS NOT NULL")
     using = f" INDEXED BY {q(name)}" if name in known and not ask.ids else ""
     return f"{table_of(kind)}{using}{_filter(tests)}", values
 
