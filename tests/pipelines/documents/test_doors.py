@@ -23,6 +23,7 @@ from pipelines.documents.conftest import NewOffice, Office, headers
 from support.loopback import serving
 
 from esclusa.pipelines.documents.progress import Progress, follow
+from esclusa.pipelines.documents.records import Documento
 
 SQLITE = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
 
@@ -150,6 +151,40 @@ async def test_a_document_its_extractions_and_its_pages_over_http(new_office: Ne
         assert (await office.get(f"/documents/{doc.folio_id}/{doc.slug}/{path}"))[0] == code
     assert (await office.get(f"/documents/{doc.folio_id}/nothing"))[0] == 404
     assert (await office.get("/documents/nothing"))[0] == 404
+
+
+@pytest.mark.parametrize("provider", list(PLACES), indirect=True)
+async def test_the_text_is_the_one_in_which_spans_count_whoever_read_the_document(new_office: NewOffice) -> None:
+    office = await new_office(serve=True, DOCUMENTAI_MAX_PAGES=2, DOCUMENTS_DEDUP="content")
+    statement = statements.make("s", statements.Style(rows=30, per_page=9), Random(1), vocabulary.TUNED)
+    office.put("a/s.pdf", statement.content)
+    office.put("b/copy.pdf", statement.content)
+    await office.process("gs://bkt/a")
+    await office.process("gs://bkt/b")
+    read, copied = await office.docs()
+    assert copied.reused_from == read.id
+    for doc in (read, copied):
+        status, kind, body = await office.get(f"/documents/{doc.folio_id}/{doc.slug}/text")
+        assert (status, kind) == (200, "text/plain")
+        values = [e for e in await office.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"]
+        assert len(values) == len(statement.values)
+        assert [body.decode()[s["start"] : s["end"]] for e in values for s in e.text_spans] == [e.LINE_ITEM_VALUE for e in values]
+
+
+@SQLITE
+async def test_a_text_that_was_not_kept_or_is_gone_is_said_and_never_another_one(new_office: NewOffice) -> None:
+    office = await new_office(serve=True)
+    office.put("a/s.pdf", statements.make("s", statements.Style(), Random(1), vocabulary.TUNED).content)
+    await office.process("gs://bkt/a")
+    doc = (await office.docs())[0]
+    path = f"/documents/{doc.folio_id}/{doc.slug}/text"
+    await office.house.artifacts.delete(doc.text_path)
+    assert (await office.get(path))[0] == 404
+    await office.records.edit(Documento, doc.id, among=["DONE"], who="test", reason="", text_path=None)  # read before texts were kept
+    status, _, body = await office.get(path)
+    assert (status, "--force" in body["detail"]) == (404, True)
+    await office.process("gs://bkt/a", reprocess=True, force=True)
+    assert (await office.get(path))[0] == 200
 
 
 @SQLITE

@@ -57,7 +57,8 @@ class DocumentAi:
         version = self.name.rsplit("/", 1)[-1]
         items = [item | {"processor_version": version} for item in items_of(answers)]
         values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
-        return Extracted(items, {"line_items": values, "entities": len(items), "calls": len(calls), "processor": self.name})
+        summary = {"line_items": values, "entities": len(items), "calls": len(calls), "processor": self.name}
+        return Extracted(items, summary, "".join(part.answer.text for part in answers))
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -34,10 +34,12 @@ class Classified:
 
 @value
 class Extracted:
-    """What was read: one mapping of an extraction's own fields each, in reading order, and a summary."""
+    """What was read: one mapping of an extraction's own fields each, in reading order, and a summary. ``text`` is where the spans count,
+    unless that is the document's own."""
 
     items: list[dict[str, Any]]
     summary: dict[str, Any]
+    text: str | None = None
 
 
 class Processor(Protocol):

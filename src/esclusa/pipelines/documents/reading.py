@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import Any
 
 from esclusa import Attempt, Create, Failure, Move, Outcome, Permanent, Retry, Throttled, To, Wake, below, one_of
@@ -48,6 +49,7 @@ async def _read(doc: Documento, at: Attempt) -> Outcome:
     if found is None:
         await _classify(doc, at, source)
         found = await _extract(doc, at, source)
+        doc.text_path = await _kept(found.text, at)
     drafts = [_draft(doc, n, item) for n, item in enumerate(found.items)]
     early = len(drafts) - INLINE if len(drafts) > INLINE else 0
     for start in range(0, early, INLINE):
@@ -56,7 +58,7 @@ async def _read(doc: Documento, at: Attempt) -> Outcome:
     tell.document(at, doc, "DOC_EXTRACTION_DONE", status="DONE", extractions=len(drafts), reused_from=doc.reused_from)
     return To(
         "DONE", doc_type=doc.doc_type, classifier_output_raw=doc.classifier_output_raw, extractor_output_summary=found.summary,
-        content_hash=source.digest, reused_from=doc.reused_from, revision=doc.fence,
+        content_hash=source.digest, text_path=doc.text_path, reused_from=doc.reused_from, revision=doc.fence,
         also=[*(Create(draft) for draft in drafts[early:]), *await _last(doc, at)],
     )  # fmt: skip
 
@@ -91,6 +93,17 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
     return extracted
 
 
+async def _kept(text: str | None, at: Attempt) -> str | None:
+    """Where a text is kept that is not the document's own. Its name is its content: the same text again is the same file, and no
+    attempt that is lost changes what another one's spans count in."""
+    if text is None:
+        return None
+    body = text.encode()
+    path = f"documents/texts/{hashlib.sha256(body).hexdigest()}.txt"
+    await at.keep(path, body, content_type="text/plain; charset=utf-8")
+    return path
+
+
 async def _reused(doc: Documento, at: Attempt, source: Source) -> Extracted | None:
     """The results of a document with the same content, if there is one that is done."""
     page = await at.records.find(Documento, {"content_hash": source.digest, "status": "DONE"}, limit=2)
@@ -100,7 +113,12 @@ async def _reused(doc: Documento, at: Attempt, source: Source) -> Extracted | No
     names = [f.name for f in Extraccion.kind.fields if f.name not in _OWN]
     found = at.records.each(Extraccion, {"documento_id": twin.id}, order="position")
     items = [{name: getattr(e, name) for name in names} async for e in found if e.revision == twin.revision]
-    doc.doc_type, doc.classifier_output_raw, doc.reused_from = twin.doc_type, twin.classifier_output_raw, twin.id
+    doc.doc_type, doc.classifier_output_raw, doc.text_path, doc.reused_from = (
+        twin.doc_type,
+        twin.classifier_output_raw,
+        twin.text_path,
+        twin.id,
+    )
     return Extracted(items, {**(twin.extractor_output_summary or {}), "reused_from": twin.id})
 
 

@@ -77,7 +77,8 @@ class Documento(
     index=[("folio_id", "superseded", "status"), ("content_hash", "status")],
 ):
     """One version of one object. ``listing`` is the listing that last put it to work; ``superseded`` is not 0 once the folder
-    holds another version in its place, or none; ``revision`` is the claim whose extractions count."""
+    holds another version in its place, or none; ``revision`` is the claim whose extractions count; ``text_path`` is the artifact with
+    the text in which their spans count, where that is not the document's own."""
 
     folio_id: str
     slug: str
@@ -92,6 +93,7 @@ class Documento(
     error_type: str | None = None
     error_message: str | None = None
     content_hash: str | None = None
+    text_path: str | None = None
     reused_from: str | None = None
     eventarc_event_id: str | None = None
     execution_id: str = ""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from esclusa import EsclusaError
+from esclusa import Permanent
 from esclusa.house import House
 from esclusa.pipelines.documents.buckets import Bucket, object_name
 from esclusa.pipelines.documents.events import BadEvent, Passed, read_event
@@ -77,22 +77,23 @@ def _reading(router: APIRouter, house: House) -> None:
 
 
 def _pictures(router: APIRouter, house: House) -> None:
-    @router.get("/documents/{folio_id}/{documento_id}/text", response_class=Response, responses=responses(404), summary="A document's text")
+    @router.get(
+        "/documents/{folio_id}/{documento_id}/text", response_class=Response, responses=responses(404, 502, 503),
+        summary="The text in which the spans of a document's extractions count",
+    )  # fmt: skip
     async def text(folio_id: str, documento_id: str) -> Any:
-        from esclusa.pipelines.documents.local.picture import text_of  # noqa: PLC0415 - PDF libraries load with the first document
-
         doc = await _document(house, folio_id, documento_id)
         if doc is None:
             return problem(404, f"there is no document {documento_id!r} in folder {folio_id!r}", slug="not-found")
         try:
-            return Response(await asyncio.to_thread(text_of, await _content(house, doc)), media_type="text/plain; charset=utf-8")
-        except EsclusaError as error:
+            return Response(await _text(house, doc), media_type="text/plain; charset=utf-8")
+        except Permanent as error:
             return problem(404, str(error), slug="not-found", title="There is no such text")
 
     pictures: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
 
     @router.get(
-        "/documents/{folio_id}/{documento_id}/pages/{number}.png", response_class=Response, responses=responses(404, 422),
+        "/documents/{folio_id}/{documento_id}/pages/{number}.png", response_class=Response, responses=responses(404, 422, 502),
         summary="A page as a picture; pages count from 0",
     )  # fmt: skip
     async def page(
@@ -105,7 +106,7 @@ def _pictures(router: APIRouter, house: House) -> None:
         if key not in pictures:
             try:
                 picture = await _picture(house, doc, number, width)
-            except EsclusaError as error:  # it went away, is no PDF after all, or has no such page
+            except Permanent as error:  # it went away, is no PDF after all, or has no such page
                 return problem(404, str(error), slug="not-found", title="There is no such page")
             pictures[key] = picture
             while len(pictures) > KEPT:
@@ -140,6 +141,19 @@ async def _document(house: House, folio_id: str, documento_id: str) -> Documento
         if doc is not None and doc.folio_id == folio_id:
             return doc
     return None
+
+
+async def _text(house: House, doc: Documento) -> str | bytes:
+    """Raises Permanent if there is none."""
+    if doc.text_path is not None:
+        return await house.artifacts.get(doc.text_path)
+    reader = (doc.extractor_output_summary or {}).get("processor")
+    if reader not in (None, "local"):
+        how = "esclusa documents process … --reprocess --force reads the folder again and keeps it"
+        raise Permanent(f"its spans count in the text of {reader}, which was not kept when it was read; {how}", type="no_text")
+    from esclusa.pipelines.documents.local.picture import text_of  # noqa: PLC0415 - PDF libraries load with the first document
+
+    return await asyncio.to_thread(text_of, await _content(house, doc))
 
 
 async def _picture(house: House, doc: Documento, number: int, width: int) -> bytes:
