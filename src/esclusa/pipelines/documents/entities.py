@@ -9,7 +9,7 @@ from typing import Any
 
 from esclusa.model.value import value
 from esclusa.pipelines.documents.local.money import currency_of, scale_of
-from esclusa.pipelines.documents.local.numbers import convention, is_dash, value_of
+from esclusa.pipelines.documents.local.numbers import convention, is_dash, size_of, value_of
 from esclusa.pipelines.documents.local.periods import end_in, periods
 
 FIELDS = (
@@ -81,8 +81,9 @@ def _finished(item: dict[str, Any], shared: dict[str, Any], used: Any) -> dict[s
         code = item["CURRENCY"].strip().upper()
         item["CURRENCY"] = code if re.fullmatch(r"[A-Z]{3}", code) else currency_of(item["CURRENCY"]) or item["CURRENCY"]
     if item.get("UNITS_SCALE") is not None:
-        digits = re.sub(r"\D", "", str(item["UNITS_SCALE"]))
-        item["UNITS_SCALE"] = int(digits) if digits in ("1", "1000", "1000000") else scale_of(str(item["UNITS_SCALE"])) or 1
+        item["UNITS_SCALE"] = _scale(str(item["UNITS_SCALE"]))
+    if size := size_of(_close(item.get("LINE_ITEM_VALUE") or "")):  # an amount that says itself in what it counts
+        item["UNITS_SCALE"] = {"k": 1000, "mm": 1_000_000}.get(size)
     return item
 
 
@@ -114,9 +115,23 @@ def sure(confidence: Any) -> float:
     return round(float(confidence), 4) if math.isfinite(confidence) else 0.0
 
 
+def _scale(said: str) -> int | None:
+    """None if it does not say which: ``M USD``."""
+    digits = re.sub(r"\D", "", said)
+    if digits in ("1", "1000", "1000000"):
+        return int(digits)
+    scale = scale_of(said)
+    return 1 if scale is None else scale or None
+
+
+def _close(printed: str) -> str:
+    """A number without white space in it."""
+    return re.sub(r"\s+", "", printed)
+
+
 def _value(printed: str | None, normal: Any, used: Any) -> str | None:
     if printed:
-        printed = re.sub(r"\s+", "", printed)
+        printed = _close(printed)
         found = "0" if is_dash(printed) else value_of(printed, used)
         if found is not None:
             return found

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 from esclusa.pipelines.documents.local.columns import Column, mark_references
 from esclusa.pipelines.documents.local.context import Context, closings
 from esclusa.pipelines.documents.local.lines import Cell, Line
-from esclusa.pipelines.documents.local.money import currency_of, scale_of
+from esclusa.pipelines.documents.local.money import clearest, currency_of, scale_of
 from esclusa.pipelines.documents.local.periods import day_and_month, end_in, part_of_year, periods
 from esclusa.pipelines.documents.local.texts import plain
 
@@ -187,7 +187,7 @@ def _read_head(col: Column, context: Context) -> None:
     own, over = " ".join(col.heads), " ".join(col.over)
     col.is_share = _SHARE.search(plain(own)) is not None
     col.is_change = _is_change(own)
-    col.scale = scale_of(own) or scale_of(over)
+    col.scale = clearest(scale_of(own), scale_of(over))
     col.currency = currency_of(own) or currency_of(over)
     found = periods(own) or periods(over)
     if not found or col.is_change:

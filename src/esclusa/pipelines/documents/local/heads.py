@@ -15,7 +15,7 @@ from esclusa.pipelines.documents.local.texts import plain
 
 _HEAD_WORDS = re.compile(
     r"notas?|notes?|n[°ºo]\.?|ref\.?|al|a|año|ano|anos|years?|ended|ending|de|del|as|of|at|the|for|por|el|los|terminad\w*|ejercicios?|period\w*|meses|months?|"
-    r"m+\$|m+us\$|m+ch\$|us\$|ch\$|[$€£]['’]?0{0,3}s?|usd|clp|eur|€|th(?:us|ch)\$|mill|k|miles|millones|thousands?|millions?|in|en|pesos|dolares|['’]?000s?|acumulad\w*|trimestre|quarter|"
+    r"m+\$|m{1,2}|m+usd|md[pd]|m+us\$|m+ch\$|us\$|ch\$|[$€£]['’]?0{0,3}s?|usd|clp|eur|€|th(?:us|ch)\$|mill|k|miles|millones|thousands?|millions?|in|en|pesos|dolares|['’]?000s?|acumulad\w*|trimestre|quarter|"
     r"concepto|cuentas?|descripci[oó]n|detalle|rubro|partidas?|description|items?|account|no|auditad[oa]s?|\(?unaudited\)?|audited|reexpresad[oa]|restated|var\w*|change|"
     r"y|and|%|\(|\)|[-–/|]|saldos?|codigo|code|real|actual|anterior|prior|current|previous|presupuesto|budget|ytd|ltm|acum|weeks?|semanas|(?:year|period) to date|1|1[.,'’]000|[£$€]m|million|thousand|chf|gbp"
 )

@@ -9,7 +9,17 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from esclusa.pipelines.documents.local.numbers import is_amount, is_code, is_dash, is_mark, is_minus, is_percent, is_sign, is_unit
+from esclusa.pipelines.documents.local.numbers import (
+    is_amount,
+    is_behind,
+    is_code,
+    is_dash,
+    is_mark,
+    is_minus,
+    is_percent,
+    is_sign,
+    is_unit,
+)
 from esclusa.pipelines.documents.local.words import Page, Word, joined
 
 CellKind = Literal["text", "amount", "dash", "percent", "sign"]
@@ -21,6 +31,8 @@ SPELLED = 6
 _DECIMALS = re.compile(r"[.,]\d{1,2}\Z")
 _THOUSAND = re.compile(r"1[.,'’]?000")
 _OPEN = frozenset({"(", "$(", "€(", "£("})
+CLOSING = 2.5
+"""How far behind a number, in line heights, the parenthesis may stand that closes it: in a column of its own."""
 
 
 @dataclass(slots=True)
@@ -185,7 +197,7 @@ def runs_of(words: list[Word]) -> list[list[Word]]:
     minus with a currency sign to the number that follows."""
     runs: list[list[Word]] = []
     for number, word in enumerate(words):
-        if runs and (_beside(runs[-1][-1], word) or _signed(runs[-1][-1], words[number : number + 2])):
+        if runs and (_beside(runs[-1][-1], word) or _signed(runs[-1][-1], words[number : number + 2]) or _closes(runs[-1], word)):
             runs[-1].append(word)
         else:
             runs.append([word])
@@ -194,6 +206,12 @@ def runs_of(words: list[Word]) -> list[list[Word]]:
 
 def _beside(a: Word, b: Word) -> bool:
     return b.x0 - a.x1 < SPACE * min(b.height, a.height)
+
+
+def _closes(run: list[Word], word: Word) -> bool:
+    """Whether it is a parenthesis in a column of its own, and closes the one before the number on its left."""
+    near = word.text == ")" and word.x0 - run[-1].x1 < CLOSING * word.height and run[-1].text[-1].isdigit()
+    return near and not _balanced("".join(one.text for one in run))
 
 
 def _signed(before: Word, words: list[Word]) -> bool:
@@ -225,7 +243,9 @@ def _tokens(words: list[Word]) -> Iterator[tuple[CellKind, list[Word]]]:
             return
         for length in (4, 3, 2) if _may_begin(word.text) else ():
             group = words[index : index + length]
-            if len(group) == length and (_one_number(group) or (length == len(words) - index and _minus_behind(group))):
+            if len(group) == length and (
+                _one_number(group) or _ends_behind(group) or (length == len(words) - index and _minus_behind(group))
+            ):
                 yield "amount", group
                 index += length
                 break
@@ -243,13 +263,14 @@ def _unit(words: list[Word]) -> int:
 
 def _may_begin(text: str) -> bool:
     """Whether a word may be the first part of a number whose parts stand apart."""
-    return text[0] in "($€£-−–" or text[-1].isdigit()
+    return text[0] in "($€£-−–—" or text[-1].isdigit() or text[-1] == ")" or is_sign(text)
 
 
 def _one_number(group: list[Word]) -> bool:
     texts = [word.text for word in group]
-    at_edge = texts[0] in _OPEN or _is_edge_minus(group[0])
-    if any(b.x0 - a.x1 > _within(group) for a, b in pairwise(group[1:] if at_edge else group)):
+    first = 2 if is_sign(texts[0]) and texts[1] in _OPEN else int(texts[0] in _OPEN or _is_edge_minus(group[0]))
+    inner = group[first : -1 if texts[-1] == ")" else None]
+    if any(b.x0 - a.x1 > _within(inner) for a, b in pairwise(inner)):
         return False
     opened = texts[0].startswith("(") and not texts[0].endswith(")")
     if texts[0] == "$(" or is_minus(texts[0]) or texts[-1] == ")" or opened:
@@ -257,7 +278,7 @@ def _one_number(group: list[Word]) -> bool:
             return False
         joined = "".join(texts)
         return is_amount(joined) and any(ch.isdigit() for ch in joined) and _balanced(joined)
-    digits = [texts[0].lstrip("-−–$€£"), *texts[1:-1], _DECIMALS.sub("", texts[-1].rstrip("-−–*"))]
+    digits = [texts[0].lstrip("-−–—$€£"), *texts[1:-1], _DECIMALS.sub("", texts[-1].rstrip("-−–—*"))]
     if all(t.isdigit() for t in digits) and 1 <= len(digits[0]) <= 3 and all(len(t) == 3 for t in digits[1:]):
         return all(b.x0 - a.x1 < _within(group) for a, b in pairwise(group))  # 1 234 567
     return False
@@ -270,10 +291,19 @@ def _minus_behind(group: list[Word]) -> bool:
     return close and is_minus(texts[-1]) and (_one_number(group[:-1]) if len(group) > 2 else is_amount(texts[0]))
 
 
+def _ends_behind(group: list[Word]) -> bool:
+    """Whether it is a number and, a space behind it, what it counts in or its side of the ledger: ``1.2 M€``, ``1,234 CR``."""
+    close = all(b.x0 - a.x1 < SPACE * min(a.height, b.height) for a, b in pairwise(group))
+    texts = [word.text for word in group]
+    behind = is_behind(texts[-1]) or (len(texts) > 2 and is_behind(" ".join(texts[-2:])))
+    return close and behind and is_amount(" ".join(texts))
+
+
 def _within(group: list[Word]) -> float:
     """The widest gap within a number: a typed one is as wide as a digit."""
     last = group[-1]
-    return max(0.5 * last.height, 1.1 * (last.x1 - last.x0) / len(last.text))
+    digits = sum(char.isdigit() for char in last.text)
+    return max(0.5 * last.height, 1.1 * (last.x1 - last.x0) / (digits + 0.5 * (len(last.text) - digits)))
 
 
 def _balanced(text: str) -> bool:

@@ -10,15 +10,19 @@ from functools import lru_cache
 from esclusa.pipelines.documents.local.texts import plain
 
 _MILLIONS = re.compile(
-    r"\bmm ?(?:us)?\$|\bm+ ?ch ?\$|\bmill(?:on(?:es)?|ions?)\b|\bmill\.|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|sek|nok|dkk|jpy|zar|cad|aud|nzd|sgd|cny|rmb|inr|brl|mxn|clp|cop|myr|s/\.?|bs\.?) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\br m\b|\bm ?€|\bmio\b|\bmeur\b"
+    r"\bmm ?(?:us)?\$|\bmm[a-z]{3}\b|\bmd[pd]\b|\bm ?(?:eur|gbp|chf|sek|nok|dkk)\b|\bm+ ?ch ?\$|\bmill(?:on(?:es)?|ions?)\b|\bmill\.|\bmm\b|\b(?:us\$|usd|gbp|eur|chf|sek|nok|dkk|jpy|zar|cad|aud|nzd|sgd|cny|rmb|inr|brl|mxn|clp|cop|myr|s/\.?|bs\.?) ?m(?:n|io)?\b|[$€£₡] ?m(?:n|io)?\b(?!\$)|\bmn\b|\br m\b|\bm ?€|\bmio\b"
 )
 _THOUSANDS = re.compile(
-    r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bth ?(?:us|ch) ?\$|(?<!\d)[’'‘]?000s?\b|(?:[$€£×]|\b(?:in|en|x|chf|usd|eur|gbp|sek|nok|dkk)) ?1[’'‘ ]?000\b|\b[kt] ?[$€£]|\b[kt](?:usd|eur|clp|gbp|chf)\b|(?:[$€£]|\b(?:usd|eur|gbp|chf|sek|nok|dkk|pln|clp)) ?k\b|\bmclp\b|\(000"
+    r"\bmiles\b|\bthousands?\b|\bm ?(?:us|clp)? ?\$|\bmus\$|\bth ?(?:us|ch) ?\$|(?<!\d)[’'‘]?000s?\b|(?:[$€£×]|\b(?:in|en|x|chf|usd|eur|gbp|sek|nok|dkk)) ?1[’'‘ ]?000\b|\b[kt] ?[$€£]|\b[kt] ?(?:usd|eur|clp|gbp|chf)\b|(?:[$€£]|\b(?:usd|eur|gbp|chf|sek|nok|dkk|pln|clp)) ?k\b|\bm ?clp\b|\(000"
 )
 _ONE_THOUSAND = re.compile(
     r"(?:[(×]|\b(?:in|en|x)\b|\A(?=[a-z]{3} )) ?(?:[a-z]{0,2}[$€£]|[a-z]{3})? ?1[.,]000(?:s| (?:euros?|pesos|dolares|dollars|usd|eur|[$€£]))?(?=\)|,|\Z)"
 )
 """A thousand as a unit, with a mark in it: ``(EUR 1,000)``, ``en 1.000 euros``."""
+_LONE_M = re.compile(r"\bm ?(?:usd|pen|cop|mxn|ars|uyu|bob|crc|gtq|dop|pyg|brl)\b")
+UNCLEAR = 0
+"""A scale that a text says, but not which one: ``M USD`` is thousands of dollars in Santiago and Lima, and millions in London and Stockholm."""
+_BESIDE_M = re.compile(r"\bmm\b|\bmm ?(?:us|ch)?\$|\bmm[a-z]{3}\b|\bm ?(?:us)?\$")
 _UNITS = re.compile(
     r"\b(?:en|unidad(?: monetaria)?:|moneda:) (?:pesos|dolares|euros|soles|unidades|bolivianos|quetzales|colones|guaranies|lempiras|balboas)\b|"
     r"\bin (?:u\.?s\.? )?(?:dollars|euros|pesos|units|pounds)\b|\bwhole (?:dollars|units|pounds)\b"
@@ -27,7 +31,7 @@ _UNITS = re.compile(
 
 @lru_cache(4096)
 def scale_of(text: str) -> int | None:
-    """1000 or 1000000 where a text says so; 1 where it says units."""
+    """1000 or 1000000 where a text says so; 1 where it says units; UNCLEAR where it says ``M USD`` and no more."""
     said = plain(text)
     if _MILLIONS.search(said):
         return 1_000_000
@@ -35,11 +39,25 @@ def scale_of(text: str) -> int | None:
         return 1000
     if _THOUSANDS.search(said) and not re.search(r"\d[.,]000\b", said):
         return 1000
+    if _LONE_M.search(said):
+        return UNCLEAR
     return 1 if _UNITS.search(said) else None
 
 
+def clearest(*scales: int | None) -> int | None:
+    """The first scale that is clear; UNCLEAR if one was said and none is."""
+    return next((scale for scale in scales if scale), UNCLEAR if UNCLEAR in scales else None)
+
+
+def lone_m(lines: list[str], *, spanish: bool) -> int:
+    """What a single ``M`` counts in: thousands in a document that writes ``MM`` or ``M$`` too, millions in English; else UNCLEAR."""
+    if any(_BESIDE_M.search(plain(text)) for text in lines):
+        return 1000
+    return UNCLEAR if spanish else 1_000_000
+
+
 _NAMED: tuple[tuple[str, str], ...] = (
-    ("USD", r"\bus ?\$|\bu\$[sd]\b|\bu\.s\. ?dollars?|\bus dollars?|\b[kt]?usd\b|dolares( estadounidenses| de los estados unidos)?|\bm+us\$|\bthus\$|\bdollars\b"),
+    ("USD", r"\bus ?\$|\bu\$[sd]\b|\bu\.s\. ?dollars?|\bus dollars?|\b[kt]?usd\b|dolares( estadounidenses| de los estados unidos)?|\bm+us\$|\bm+usd\b|\bmdd\b|\bthus\$|\bdollars\b"),
     ("EUR", r"€|\beuros?\b|\b[mkt]?eur\b"),
     ("GBP", r"£|\bpounds?( sterling)?\b|\bgbp\b"),
     ("CHF", r"\bchf\b|\bswiss francs?\b|\bfrancos suizos\b"),
@@ -85,7 +103,7 @@ _NAMED: tuple[tuple[str, str], ...] = (
     ("KES", r"\bk(?:en)?shs?\b|\bkes\b|kenyan? shillings?"),
     ("NGN", r"₦|\bngn\b|\bnaira\b"),
     ("AED", r"\baed\b|\bdirhams?\b"),
-    ("MXN", r"pesos mexicanos|\bmxn\b|\bmx ?\$|moneda nacional|\bm\.n\.|\bde c\.? ?v\b\.?|\bbanca multiple\b|\bmexico\b"),
+    ("MXN", r"pesos mexicanos|\bmdp\b|\bmxn\b|\bmx ?\$|moneda nacional|\bm\.n\.|\bde c\.? ?v\b\.?|\bbanca multiple\b|\bmexico\b"),
     ("COP", r"pesos colombianos|\bcop\b|\bcol ?\$|\bnit\b|\bs\.a\.s\b|\bcolombia\b"),
     ("ARS", r"pesos argentinos|\bars\b|\bar ?\$|\bcuit\b|\bargentina\b"),
     ("CLP", r"pesos chilenos|\bclp\b|\bm+\$|\b(?:th|m+)? ?ch ?\$|\brut\b|\bchile\b|\bspa\b"),

@@ -15,14 +15,18 @@ _SIGNS = (
     rf"(?:MM?US\$|MM?\$|U\$[SD]|\$[bU]|[A-Z][A-Za-z]{{0,2}}\$|KShs?|RM|Rs\.?|kr\.?|Kč|zł|S/\.?|B/\.|Bs\.?|Gs\.?|{_ANY_SIGN}|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|CRC|PYG|GTQ|CAD|AUD|NZD|SGD|HKD|"
     r"INR|JPY|CNY|RMB|KRW|SEK|NOK|DKK|PLN|CZK|ZAR|KES|NGN|ILS|NIS|TRY|THB|PHP|MYR|IDR|AED|SAR|DOP|UF)"
 )
-_MINUS = "-−–‐‑"
+_MINUS = "-−–‐‑—"
+_APOSTROPHES = "'’‘ʼ′`´"
+"""Between thousands, as the Swiss write them and as fonts draw them."""
+_SIZE = r"(?:[kK]|[mM]{1,2}|[mM]n\.?|[mM]io\.?)"
+_SIDE = r"(?:[CD][Rr]|[cd]r|DB)\.?"
 _NOTED = r"\s?[(\[](?:\d{1,2}|[a-z])[)\]]"
 _MARKS = rf"(?:[*†‡§#¹²³⁴⁵⁶⁷⁸⁹⁽⁾ᵃᵇᶜ]{{0,4}}|(?P<noted>{_NOTED}))"
 """Marks of footnotes behind a number."""
 _AMOUNT = re.compile(
-    rf"(?P<open>[(\[<])?\s*(?:(?P<minus>[{_MINUS}])|\+)?\s*(?:{_SIGNS}|(?P<letter>[QLR]))?\s*(?P<inner>[{_MINUS}(])?\s*"
-    rf"(?P<digits>\d{{1,3}}(?:[.,'’\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?|[.,]\d{{2,4}})"
-    rf"(?:[.,][{_MINUS}])?\s*{_ANY_SIGN}?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?{_MARKS}"
+    rf"(?P<open>[(\[<])?\s*(?:(?P<minus>[{_MINUS}])|\+)?\s*(?:(?P<sign>{_SIGNS})|(?P<letter>[QLR]))?\s*(?P<inner>[{_MINUS}(])?\s*"
+    rf"(?P<digits>\d{{1,3}}(?:[.,{_APOSTROPHES}\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?|[.,]\d{{2,4}})"
+    rf"(?:[.,][{_MINUS}])?(?:\s?(?P<size>{_SIZE})(?:\s?(?P<of>[A-Z]{{3}}))?)?\s*{_ANY_SIGN}?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?(?:\s?(?P<side>{_SIDE}))?{_MARKS}"
 )
 _ZERO_FIRST = re.compile(r"0\d+")
 _SIGN = re.compile(rf"{_SIGNS}|[QLR]|\$\(|\(\$")
@@ -33,15 +37,18 @@ _NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2
 _ONE_NOTE = r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
 _NOTES = re.compile(rf"\(?{_ONE_NOTE}(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*{_ONE_NOTE})*\)?", re.IGNORECASE)
 _CODE = re.compile(r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?|(?=[^\d]*\d[^\d]*\d)(?=\d*[A-Z])[A-Z\d]{2,10}(?:[.\-/][A-Z\d]{1,6}){0,4}")
-_DASHES = re.compile(rf"[{_MINUS}—]{{1,3}}|\(\s*[{_MINUS}—]\s*\)|nil", re.IGNORECASE)
+_DASHES = re.compile(rf"[{_MINUS}]{{1,3}}|\(\s*[{_MINUS}]\s*\)|nil", re.IGNORECASE)
+_BEHIND = re.compile(rf"{_SIZE}\s?(?:{_ANY_SIGN}|[A-Z]{{3}})?|{_SIDE}")
 
 
 @value
 class Convention:
-    """Which mark stands between thousands, and which before decimals."""
+    """Which mark stands between thousands, and which before decimals. ``debits_alone``: some numbers are marked as debits, none as
+    credits, and others not at all, so that nothing says which sign a debit has."""
 
     thousands: str
     decimal: str
+    debits_alone: bool = False
 
 
 @lru_cache(16384)
@@ -51,6 +58,8 @@ def is_amount(text: str) -> bool:
         return False
     if found["letter"] and found["digits"].isdigit():  # Q1 is a quarter, Q1,250 are quetzales
         return False
+    if found["size"] and found["sign"] is None and found["digits"].isdigit() and not (found["of"] and len(found["digits"]) < 4):
+        return False  # 12M are months, 10K is a form, 2024 M USD heads a column; 1.2m, $12M and 12M USD are amounts
     if found["noted"] and sum(char.isdigit() for char in found["digits"]) < 3:  # 7(a) is a note
         return False
     return found["open"] is None or found["close"] is not None or found["inner"] is None
@@ -65,6 +74,18 @@ def is_dash(text: str) -> bool:
 def is_sign(text: str) -> bool:
     """A currency sign alone."""
     return _SIGN.fullmatch(text) is not None
+
+
+def is_behind(text: str) -> bool:
+    """What stands behind a number and belongs to it: ``k``, ``M€``, ``M USD``, ``CR``."""
+    return _BEHIND.fullmatch(text) is not None
+
+
+def size_of(text: str) -> str:
+    """What an amount itself says that it counts in: ``k``, ``m``, ``mm`` for any way to write millions; empty if it does not."""
+    found = _AMOUNT.fullmatch(text)
+    size = (found["size"] or "").lower() if found else ""
+    return size if size in ("", "k", "m") else "mm"
 
 
 def is_unit(text: str) -> bool:
@@ -113,16 +134,18 @@ def digits_span(text: str) -> tuple[int, int]:
     found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*(?:{_SIGNS}|[QLR])\s*", text)
     if found and not found[1]:
         start = found.end()
-    return start, len(text) - len(re.search(rf"\s*{_ANY_SIGN}?{_MARKS}\Z", text)[0])  # type: ignore[index]
+    return start, len(text) - len(re.search(rf"\s*(?:{_ANY_SIGN}|[A-Z]{{3}})?{_MARKS}\Z", text)[0])  # type: ignore[index]
 
 
 def convention(texts: Iterable[str]) -> Convention:
     """The convention of a document, from all its amounts: what is unmistakable decides, the rest follows."""
     decimal: Counter[str] = Counter()
+    sides: Counter[str] = Counter()
     for text in texts:
         found = _AMOUNT.fullmatch(text)
         if found is None:
             continue
+        sides[side_of(text)] += 1
         digits = found["digits"]
         marks = [m for m in digits if m in ".,"]
         if not marks:
@@ -139,19 +162,31 @@ def convention(texts: Iterable[str]) -> Convention:
         else:
             decimal[_other(marks[0])] += 1
     mark = "," if decimal[","] > decimal["."] else "."
-    return Convention(_other(mark), mark)
+    return Convention(_other(mark), mark, debits_alone=sides["d"] > 0 and sides["c"] == 0 and sides[""] > 0)
 
 
 def _other(mark: str) -> str:
     return "," if mark == "." else "."
 
 
-def value_of(text: str, used: Convention) -> str | None:
-    """The signed decimal that is printed; None if it is none in this convention."""
+def side_of(text: str) -> str:
+    """``c`` of an amount that is marked as a credit, ``d`` of a debit, empty if it does not say."""
     found = _AMOUNT.fullmatch(text)
-    if found is None:
+    return (found["side"] or "")[:1].lower() if found else ""
+
+
+def is_unsigned(text: str, used: Convention) -> bool:
+    """Whether it is an amount whose sign the document leaves open."""
+    return used.debits_alone and side_of(text) == "d"
+
+
+def value_of(text: str, used: Convention) -> str | None:
+    """The signed decimal that is printed; None if it is none in this convention, or has a sign that nothing tells. Credits are negative
+    and debits positive, as in a ledger."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None or is_unsigned(text, used):
         return None
-    digits = re.sub(r"['’\u00a0 ]", "", found["digits"])
+    digits = re.sub(rf"[{_APOSTROPHES}\u00a0 ]", "", found["digits"])
     whole, mark, part = digits.rpartition(used.decimal)
     if not mark:
         whole, part = digits, ""
@@ -160,6 +195,6 @@ def value_of(text: str, used: Convention) -> str | None:
     whole = whole.replace(used.thousands, "") or "0"
     if not whole.isdigit() or (part and not part.isdigit()):
         return None
-    negative = bool((found["open"] and found["close"]) or found["minus"] or found["inner"] or found["after"])
+    negative = bool((found["open"] and found["close"]) or found["minus"] or found["inner"] or found["after"]) != (side_of(text) == "c")
     number = (whole.lstrip("0") or "0") + (f".{part}" if part else "")
     return f"-{number}" if negative and number.strip("0.") else number

@@ -15,11 +15,11 @@ from esclusa.pipelines.documents.local.dating import read_heads
 from esclusa.pipelines.documents.local.furniture import cleared, faceless, in_margins, running
 from esclusa.pipelines.documents.local.heads import heads_some, is_year
 from esclusa.pipelines.documents.local.lines import Cell, Line, lanes, lines_of, mark_prose
-from esclusa.pipelines.documents.local.numbers import convention, digits_span, is_code, value_of
+from esclusa.pipelines.documents.local.numbers import convention, digits_span, is_code, is_unsigned, side_of, size_of, value_of
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.rows import Row, rows_of
 from esclusa.pipelines.documents.local.texts import plain
-from esclusa.pipelines.documents.local.words import Page, Text
+from esclusa.pipelines.documents.local.words import Page, Text, Word
 
 
 def understand(text: Text, read_as: str | None = None) -> dict[str, Any]:
@@ -57,6 +57,7 @@ class _Reader:
         self._context = Context(
             currency=money.currency_by_votes(texts, spanish=spanish, thousands=self._used.thousands), scale=_first_scale(every)
         )
+        self._lone_m = money.lone_m(texts, spanish=spanish)
         self._running = running(every)
         self._known: dict[int, tuple[str | None, list[Column]]] = {}
         self._sections: dict[int, str | None] = {}
@@ -139,7 +140,7 @@ class _Reader:
                     self._began = True
                 self._context.learn_dates(text)
             scale = _scale(line)
-            if scale is not None:
+            if scale or (scale is not None and not self._context.scale):
                 self._context.scale = scale
 
     def _title(self, title: str, line: Line) -> None:
@@ -163,25 +164,59 @@ class _Reader:
     def _value(self, row: Row, cell: Cell, col: Column, ref: str, index: int) -> None:
         printed = cell.text
         value = value_of(printed, self._used)
-        if value is None:
+        if value is None and not is_unsigned(printed, self._used):
             return
         start, end = digits_span(printed)
         context = self._context
-        sure = 0.99 - (0.1 if col.year is None else 0) - (0.05 if row.joined else 0) - (0.05 if not cell.free else 0)
+        scale = self._scale_of(printed, value, col)
+        sure = (
+            0.99
+            - (0 if value and scale else 0.4)
+            - (0.1 if side_of(printed) else 0)
+            - (0.1 if col.year is None else 0)
+            - (0.05 if row.joined else 0)
+            - (0.05 if not cell.free else 0)
+        )
         self.items.append(
-            _place(cell.words, (start, end) if len(cell.words) == 1 else None)
+            _place(*_part(cell.words, start, end))
             | {
                 "type": "LINE_ITEM_VALUE", "LINE_ITEM_NAME": row.label, "LINE_ITEM_VALUE": printed[start:end], "value": value,
                 "COLUMN_YEAR": str(col.year) if col.year else None, "SECTION_HEADER": row.section,
                 "TOTAL_LABEL": row.label if row.total else None, "CURRENCY": col.currency or context.currency,
-                "UNITS_SCALE": col.scale or context.scale or 1, "REPORTING_PERIOD": col.ends.isoformat() if col.ends else None,
+                "UNITS_SCALE": scale or None, "REPORTING_PERIOD": col.ends.isoformat() if col.ends else None,
                 "ORG_NAME": context.org, "STATEMENT_TITLE": context.title, "TABLE_COLUMN_HEADER": col.heading, "TABLE_ROW_REF": ref,
                 "TABLE_CELL_REF": f"{ref}.c{index + 1}", "confidence": round(sure, 2),
             }
         )  # fmt: skip
 
+    def _scale_of(self, printed: str, value: str | None, col: Column) -> int:
+        """In what an amount counts: what it says itself, else its column, else what stands above; UNCLEAR if that is a single M and nothing
+        says which. One with a fraction is of millions: nobody prints a tenth of a thousand."""
+        match size_of(printed):
+            case "k":
+                return 1000
+            case "mm":
+                return 1_000_000
+            case "m":
+                return 1_000_000 if value and "." in value else self._lone_m
+        own = self._lone_m if col.scale == money.UNCLEAR and self._lone_m == 1000 else col.scale  # MM above is another unit
+        said = money.clearest(own, self._context.scale)
+        return 1 if said is None else said or self._lone_m
 
-def _place(words: list[Any], part: tuple[int, int] | None = None) -> dict[str, Any]:
+
+def _part(words: list[Word], start: int, end: int) -> tuple[list[Word], tuple[int, int] | None]:
+    """The words of a cell that hold this part of its text, and of a single one which part."""
+    if len(words) == 1:
+        return words, (start, end)
+    kept, at = [], 0
+    for word in words:
+        if at < end and start < at + len(word.text):
+            kept.append(word)
+        at += len(word.text) + 1
+    return kept, None
+
+
+def _place(words: list[Word], part: tuple[int, int] | None = None) -> dict[str, Any]:
     boxes = [w.box for w in words]
     x0, y0, x1, y1 = min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
     start, end = words[0].start, words[-1].end
@@ -203,18 +238,16 @@ def _separated(amounts: list[str]) -> bool:
 
 
 def _first_scale(every: list[Line]) -> int | None:
-    for line in every[:40]:
-        if not line.prose and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells):
-            scale = _scale(line)
-            if scale is not None:
-                return scale
-    return None
+    heads = (
+        line for line in every[:40] if not line.prose and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells)
+    )
+    return next((scale for line in heads if (scale := _scale(line)) is not None), None)
 
 
 def _scale(line: Line) -> int | None:
     """The scale that a line says, or a text that stands apart in it."""
     texts = () if _unticked(line) else (line.text, *(run.text for run in line.runs))
-    return next((scale for text in texts if (scale := money.scale_of(text)) is not None), None)
+    return money.clearest(*map(money.scale_of, texts))
 
 
 def _unticked(line: Line) -> bool:
