@@ -70,8 +70,8 @@ def plain(text: str | None) -> str:
     return re.sub(r"[^a-z0-9]+", " ", "".join(c for c in flat if not unicodedata.combining(c))).strip()
 
 
-def key(label: str | None, period: str | None, value: str) -> tuple[str, str | None, Decimal]:
-    return plain(label), period, Decimal(value)
+def key(label: str | None, period: str | None, value: str | None) -> tuple[str, str | None, Decimal | None]:
+    return plain(label), period, None if value is None else Decimal(value)
 
 
 def measure(statements: Iterable[Statement]) -> Score:

@@ -52,8 +52,13 @@ class Convention:
 
 
 @lru_cache(16384)
+def _amount(text: str) -> re.Match[str] | None:
+    return _AMOUNT.fullmatch(text)
+
+
+@lru_cache(16384)
 def is_amount(text: str) -> bool:
-    found = _AMOUNT.fullmatch(text)
+    found = _amount(text)
     if found is None or _ZERO_FIRST.fullmatch(found["digits"]):  # «€ 000» is a unit, 09001 a code
         return False
     if found["letter"] and found["digits"].isdigit():  # Q1 is a quarter, Q1,250 are quetzales
@@ -83,7 +88,7 @@ def is_behind(text: str) -> bool:
 
 def size_of(text: str) -> str:
     """What an amount itself says that it counts in: ``k``, ``m``, ``mm`` for any way to write millions; empty if it does not."""
-    found = _AMOUNT.fullmatch(text)
+    found = _amount(text)
     size = (found["size"] or "").lower() if found else ""
     return size if size in ("", "k", "m") else "mm"
 
@@ -142,7 +147,7 @@ def convention(texts: Iterable[str]) -> Convention:
     decimal: Counter[str] = Counter()
     sides: Counter[str] = Counter()
     for text in texts:
-        found = _AMOUNT.fullmatch(text)
+        found = _amount(text)
         if found is None:
             continue
         sides[side_of(text)] += 1
@@ -171,7 +176,7 @@ def _other(mark: str) -> str:
 
 def side_of(text: str) -> str:
     """``c`` of an amount that is marked as a credit, ``d`` of a debit, empty if it does not say."""
-    found = _AMOUNT.fullmatch(text)
+    found = _amount(text)
     return (found["side"] or "")[:1].lower() if found else ""
 
 
@@ -183,7 +188,7 @@ def is_unsigned(text: str, used: Convention) -> bool:
 def value_of(text: str, used: Convention) -> str | None:
     """The signed decimal that is printed; None if it is none in this convention, or has a sign that nothing tells. Credits are negative
     and debits positive, as in a ledger."""
-    found = _AMOUNT.fullmatch(text)
+    found = _amount(text)
     if found is None or is_unsigned(text, used):
         return None
     digits = re.sub(rf"[{_APOSTROPHES}\u00a0 ]", "", found["digits"])

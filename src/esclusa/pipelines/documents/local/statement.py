@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
@@ -57,7 +58,7 @@ class _Reader:
         self._context = Context(
             currency=money.currency_by_votes(texts, spanish=spanish, thousands=self._used.thousands), scale=_first_scale(every)
         )
-        self._lone_m = money.lone_m(texts, spanish=spanish)
+        self._texts, self._spanish = texts, spanish
         self._running = running(every)
         self._known: dict[int, tuple[str | None, list[Column]]] = {}
         self._sections: dict[int, str | None] = {}
@@ -189,6 +190,10 @@ class _Reader:
             }
         )  # fmt: skip
 
+    @cached_property
+    def _lone_m(self) -> int:
+        return money.lone_m(self._texts, spanish=self._spanish)
+
     def _scale_of(self, printed: str, value: str | None, col: Column) -> int:
         """In what an amount counts: what it says itself, else its column, else what stands above; UNCLEAR if that is a single M and nothing
         says which. One with a fraction is of millions: nobody prints a tenth of a thousand."""
@@ -199,7 +204,7 @@ class _Reader:
                 return 1_000_000
             case "m":
                 return 1_000_000 if value and "." in value else self._lone_m
-        own = self._lone_m if col.scale == money.UNCLEAR and self._lone_m == 1000 else col.scale  # MM above is another unit
+        own = 1000 if col.scale == money.UNCLEAR and self._lone_m == 1000 else col.scale  # MM above is another unit
         said = money.clearest(own, self._context.scale)
         return 1 if said is None else said or self._lone_m
 

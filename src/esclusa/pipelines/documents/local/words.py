@@ -5,25 +5,22 @@ from __future__ import annotations
 import ctypes
 import threading
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
+from esclusa.pipelines.documents.local.shown import Box, Run, Shown, drift_of, turn_of
+
 MAX_PAGES = 2000
 ALONE = threading.RLock()
 """pdfium is not made for threads: whoever uses it where there are several holds this."""
-_FINE = 1_000_000
-"""Steps per page side in which pdfium says where a point is shown."""
 SMALL = 0.8
 """Of the characters before them, up to which height others are of a smaller size."""
 MARK = 6
 """Characters that the mark of a footnote has at most: ``(1)(2)``."""
-
-Box = tuple[float, float, float, float]
 
 
 class Unreadable(Exception):
@@ -116,25 +113,35 @@ def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
     textpage = page.get_textpage()
     try:
         width, height = page.get_size()
-        shown = _Shown(page, width, height)
+        shown = Shown(page, width, height)
         count = c.FPDFText_CountChars(textpage)
         text = _text(textpage, count) + "\f"
-        runs = [_Run(start, end, _char_box(textpage, start, shown), _char_box(textpage, end - 1, shown)) for start, end in _runs(text)]
-        turn = _turn(runs, shown)
-        out = Page(number, *((width, height) if turn % 2 == 0 else (height, width)))
-        for run in runs:
-            for word in _words(textpage, text, run, shown, turn, number, offset):
-                if out.words and _is_raised(out.words[-1], word):
-                    continue
-                if out.words and _goes_on(out.words[-1], word) and not _spaced(textpage, out.words[-1].end - offset, word.start - offset):
-                    out.words[-1] = joined(out.words[-1], word)
-                else:
-                    out.words.append(word)
-        out.words = _without_watermarks(out.words)
-        return out, text
+        runs = [Run(start, end, _char_box(textpage, start, shown), _char_box(textpage, end - 1, shown)) for start, end in _runs(text)]
+        shown.turn, shown.lean = turn_of(runs, shown)
+        shown.leaning = shown.lean != 0
+        words = _put_together(textpage, text, runs, shown, number, offset)
+        if not shown.leaning and (drift := drift_of(words)):  # upright words on lines that are not level, as OCR leaves them
+            shown.lean = drift
+            words = _put_together(textpage, text, runs, shown, number, offset)
+        sides = (width, height) if shown.turn % 2 == 0 else (height, width)
+        return Page(number, *sides, _without_watermarks(words)), text
     finally:
         textpage.close()
         page.close()
+
+
+def _put_together(textpage: Any, text: str, runs: list[Run], shown: Shown, page: int, offset: int) -> list[Word]:
+    """The page's words, without marks of footnotes, and whole where pdfium cut them."""
+    out: list[Word] = []
+    for run in runs:
+        for word in _words(textpage, text, run, shown, page, offset):
+            if out and _is_raised(out[-1], word):
+                continue
+            if out and _goes_on(out[-1], word) and not _spaced(textpage, out[-1].end - offset, word.start - offset):
+                out[-1] = joined(out[-1], word)
+            else:
+                out.append(word)
+    return out
 
 
 def _text(textpage: Any, count: int) -> str:
@@ -175,33 +182,10 @@ def _runs(text: str) -> Iterator[tuple[int, int]]:
         yield start, length
 
 
-class _Shown:
-    """From the page's own coordinates to the page as it is shown: cropped and rotated. Fractions of its sides."""
-
-    def __init__(self, page: Any, width: float, height: float) -> None:
-        self.width, self.height = width, height
-        x, y = ctypes.c_int(), ctypes.c_int()
-
-        def point(px: float, py: float) -> tuple[float, float]:
-            c.FPDF_PageToDevice(page, 0, 0, _FINE, _FINE, 0, px, py, x, y)
-            return x.value / _FINE, y.value / _FINE
-
-        origin, right, up = point(0, 0), point(1000, 0), point(0, 1000)
-        self._o = origin
-        self._a = ((right[0] - origin[0]) / 1000, (right[1] - origin[1]) / 1000)
-        self._b = ((up[0] - origin[0]) / 1000, (up[1] - origin[1]) / 1000)
-
-    def box(self, left: float, bottom: float, right: float, top: float) -> Box:
-        (ox, oy), (ax, ay), (bx, by) = self._o, self._a, self._b
-        xs = (ox + ax * left + bx * bottom, ox + ax * right + bx * top)
-        ys = (oy + ay * left + by * bottom, oy + ay * right + by * top)
-        return min(xs), min(ys), max(xs), max(ys)
-
-
 _rect = c.FS_RECTF()
 
 
-def _char_box(textpage: Any, index: int, shown: _Shown) -> Box | None:
+def _char_box(textpage: Any, index: int, shown: Shown) -> Box | None:
     if not c.FPDFText_GetLooseCharBox(textpage, index, _rect):
         return None
     left, bottom, right, top = _rect.left, _rect.bottom, _rect.right, _rect.top
@@ -210,64 +194,43 @@ def _char_box(textpage: Any, index: int, shown: _Shown) -> Box | None:
     return shown.box(left, min(bottom, top), right, max(bottom, top))
 
 
-class _Run(NamedTuple):
-    """Characters without white space between them: where they stand in the page's text, and the boxes of the first and the last."""
-
-    start: int
-    end: int
-    first: Box | None
-    last: Box | None
-
-
-def _turn(runs: list[_Run], shown: _Shown) -> int:
-    """Quarter turns (clockwise) of most words against the page as shown: text that was drawn sideways is read sideways."""
-    votes: Counter[int] = Counter()
-    for start, end, first, last in runs[:: max(1, len(runs) // 60)]:
-        if end - start < 2 or first is None or last is None:
-            continue
-        dx = ((last[0] + last[2]) - (first[0] + first[2])) * shown.width
-        dy = ((last[1] + last[3]) - (first[1] + first[3])) * shown.height
-        votes[(0 if dx > 0 else 2) if abs(dx) > abs(dy) else (1 if dy > 0 else 3)] += 1
-    return votes.most_common(1)[0][0] if votes else 0
-
-
-def _words(textpage: Any, text: str, run: _Run, shown: _Shown, turn: int, page: int, offset: int) -> Iterator[Word]:
+def _words(textpage: Any, text: str, run: Run, shown: Shown, page: int, offset: int) -> Iterator[Word]:
     """The run as a word, or as several where it has gaps: some programs place columns without any white space between."""
     start, end, first, last = run
     if first is None or last is None:
         return
-    one = _word(text, start, end, _union(first, last), shown, turn, page, offset)
+    one = _word(text, start, end, _union(first, last), shown, page, offset)
     if one is None:
         return
-    tall = _tall(first, shown, turn)
+    tall = _tall(first, shown)
     spread = one.x1 - one.x0 > 0.75 * one.height * (end - start) or one.height > 1.8 * tall
-    if end - start > 1 and (spread or _tall(last, shown, turn) < SMALL * tall):
-        yield from _cut(textpage, text, start, end, shown, turn, page, offset)
+    if end - start > 1 and (spread or _tall(last, shown) < SMALL * tall):
+        yield from _cut(textpage, text, start, end, shown, page, offset)
     else:
         yield one
 
 
-def _cut(textpage: Any, text: str, start: int, end: int, shown: _Shown, turn: int, page: int, offset: int) -> Iterator[Word]:
+def _cut(textpage: Any, text: str, start: int, end: int, shown: Shown, page: int, offset: int) -> Iterator[Word]:
     begun, whole, before = start, None, None
     for index in range(start, end):
         box = _char_box(textpage, index, shown)
         if box is None:
             continue
-        here = _word(text, index, index + 1, box, shown, turn, page, offset)
+        here = _word(text, index, index + 1, box, shown, page, offset)
         if here is None:
             continue
         if before is not None and whole is not None:
             gap, rise = here.x0 - before.x1, abs(here.middle - before.middle)
             apart = gap > 0.6 * here.height or gap < -2 * here.height or rise > 0.6 * here.height
             if apart or (here.height < SMALL * before.height and here.middle < before.middle):
-                made = _word(text, begun, index, whole, shown, turn, page, offset)
+                made = _word(text, begun, index, whole, shown, page, offset)
                 if made is not None:
                     yield made
                 begun, whole = index, None
         whole = box if whole is None else _union(whole, box)
         before = here
     if whole is not None:
-        made = _word(text, begun, end, whole, shown, turn, page, offset)
+        made = _word(text, begun, end, whole, shown, page, offset)
         if made is not None:
             yield made
 
@@ -318,24 +281,18 @@ def _touch(a: Word, b: Word) -> bool:
     return a.x0 < b.x1 and b.x0 < a.x1 and a.y0 < b.y1 and b.y0 < a.y1
 
 
-def _tall(box: Box, shown: _Shown, turn: int) -> float:
-    return (box[3] - box[1]) * shown.height if turn % 2 == 0 else (box[2] - box[0]) * shown.width
+def _tall(box: Box, shown: Shown) -> float:
+    _, top, _, bottom = shown.read(box)
+    return bottom - top
 
 
 def _union(a: tuple[float, ...], b: tuple[float, ...]) -> Box:
     return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 
-def _word(text: str, start: int, end: int, box: Box, shown: _Shown, turn: int, page: int, offset: int) -> Word | None:
+def _word(text: str, start: int, end: int, box: Box, shown: Shown, page: int, offset: int) -> Word | None:
     x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     if not (0 <= x <= 1 and 0 <= y <= 1):
         return None  # cropped away: nobody sees it
-    left, top, right, bottom = box[0] * shown.width, box[1] * shown.height, box[2] * shown.width, box[3] * shown.height
-    if turn == 1:
-        left, top, right, bottom = top, shown.width - right, bottom, shown.width - left
-    elif turn == 2:
-        left, top, right, bottom = shown.width - right, shown.height - bottom, shown.width - left, shown.height - top
-    elif turn == 3:
-        left, top, right, bottom = shown.height - bottom, left, shown.height - top, right
     inside = (max(0.0, box[0]), max(0.0, box[1]), min(1.0, box[2]), min(1.0, box[3]))
-    return Word(text[start:end], left, top, right, bottom, inside, page, offset + start, offset + end)
+    return Word(text[start:end], *shown.read(box), inside, page, offset + start, offset + end)
