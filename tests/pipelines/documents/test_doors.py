@@ -188,6 +188,21 @@ async def test_a_text_that_was_not_kept_or_is_gone_is_said_and_never_another_one
 
 
 @SQLITE
+async def test_a_page_that_brings_down_whoever_draws_it_brings_down_no_server(new_office: NewOffice) -> None:
+    office = await new_office(serve=True, local=True, DOCUMENTS_LOCAL_PROCESSES=1)
+    office.put("a/s.pdf", statements.make("s", statements.Style(), Random(1), vocabulary.TUNED).content)
+    await office.process("gs://bkt/a")
+    doc = (await office.docs())[0]
+    path = f"/documents/{doc.folio_id}/{doc.slug}"
+    assert (await office.get(f"{path}/pages/0.png"))[0] == 200
+    drawing = office.house.engine.contexts["documents"].viewer._readers._free._queue[0]._process
+    drawing.kill()
+    status, _, body = await office.get(f"{path}/text")
+    assert (status, "died" in body["detail"]) == (502, True)
+    assert (await office.get(f"{path}/text"))[0] == 200
+
+
+@SQLITE
 async def test_the_trace_view_has_a_box_for_every_value_and_says_why_nothing_was_read(new_office: NewOffice) -> None:
     office = await new_office(serve=True, local=True, DOCUMENTS_LOCAL_PROCESSES=1)
     statement = statements.make("s", statements.Style(rotate=270), Random(1), vocabulary.TUNED)

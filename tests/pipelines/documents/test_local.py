@@ -15,7 +15,7 @@ from pipelines.documents.unseen import unseen
 
 from esclusa import Failure
 from esclusa.pipelines.documents.documentai import parts
-from esclusa.pipelines.documents.local import LocalProcessor, words
+from esclusa.pipelines.documents.local import LocalProcessor, Viewer, words
 from esclusa.pipelines.documents.local.classes import title_class
 from esclusa.pipelines.documents.local.money import currency_by_votes, currency_of, scale_of
 from esclusa.pipelines.documents.local.numbers import Convention, convention, is_amount, is_dash, is_note, value_of
@@ -173,6 +173,15 @@ async def test_what_somebody_else_classified_is_read_as_that() -> None:
         assert (await processor.extract(source, "balance_sheet")).summary["line_items"] == 8
     finally:
         await processor.close()
+
+
+async def test_what_takes_too_long_to_draw_is_given_up_with_its_process() -> None:
+    viewer, page = Viewer(), pdf([(72, 700, 10, "Hola")])
+    assert (await viewer.text(page)).startswith(b"Hola")
+    viewer._seconds = 0.0
+    with pytest.raises(Failure, match="within 0 s"):
+        await viewer.picture(page, 0, 200)
+    await viewer.close()
 
 
 async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:

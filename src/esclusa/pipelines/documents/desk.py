@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from esclusa.pipelines.documents.buckets import Buckets
 from esclusa.pipelines.documents.processors import Processor
 from esclusa.pipelines.documents.records import FOLDER_ENDED, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
+
+if TYPE_CHECKING:
+    from esclusa.pipelines.documents.local import Viewer
 
 FRESH = 1.0
 """Seconds for which a folder's state is believed without asking again."""
@@ -20,6 +23,7 @@ class Desk:
     def __init__(self, settings: DocumentsSettings) -> None:
         self._settings = settings
         self._processors: dict[str, Processor] = {}
+        self._viewer: Viewer | None = None
         self.buckets = Buckets(settings.bucket_paths)
         self.busy = 0
         self._closed: dict[str, tuple[float, bool]] = {}
@@ -43,6 +47,14 @@ class Desk:
 
         return DocumentAi(self._settings, None if name == "documentai" else name)
 
+    @property
+    def viewer(self) -> Viewer:
+        if self._viewer is None:
+            from esclusa.pipelines.documents.local import Viewer  # noqa: PLC0415 - with the first picture
+
+            self._viewer = Viewer()
+        return self._viewer
+
     async def is_closed(self, folio_id: str, records: Any) -> bool:
         """Whether a folder has ended, asked of the store once in a while."""
         asked, answer = self._closed.get(folio_id, (0.0, False))
@@ -55,5 +67,6 @@ class Desk:
         return answer
 
     async def close(self) -> None:
-        for processor in self._processors.values():
-            await processor.close()
+        for opened in (*self._processors.values(), self._viewer):
+            if opened is not None:
+                await opened.close()

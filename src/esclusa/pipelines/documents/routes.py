@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from typing import Annotated, Any
 
@@ -10,7 +9,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from esclusa import Permanent
 from esclusa.house import House
-from esclusa.pipelines.documents.buckets import Bucket, object_name
+from esclusa.pipelines.documents.buckets import object_name
+from esclusa.pipelines.documents.desk import Desk
 from esclusa.pipelines.documents.events import BadEvent, Passed, read_event
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
@@ -105,7 +105,7 @@ def _pictures(router: APIRouter, house: House) -> None:
         key = (doc.id, number, width)
         if key not in pictures:
             try:
-                picture = await _picture(house, doc, number, width)
+                picture = await _desk(house).viewer.picture(await _content(house, doc), number, width)
             except Permanent as error:  # it went away, is no PDF after all, or has no such page
                 return problem(404, str(error), slug="not-found", title="There is no such page")
             pictures[key] = picture
@@ -143,7 +143,7 @@ async def _document(house: House, folio_id: str, documento_id: str) -> Documento
     return None
 
 
-async def _text(house: House, doc: Documento) -> str | bytes:
+async def _text(house: House, doc: Documento) -> bytes:
     """Raises Permanent if there is none."""
     if doc.text_path is not None:
         return await house.artifacts.get(doc.text_path)
@@ -151,17 +151,13 @@ async def _text(house: House, doc: Documento) -> str | bytes:
     if reader not in (None, "local"):
         how = "esclusa documents process … --reprocess --force reads the folder again and keeps it"
         raise Permanent(f"its spans count in the text of {reader}, which was not kept when it was read; {how}", type="no_text")
-    from esclusa.pipelines.documents.local.picture import text_of  # noqa: PLC0415 - PDF libraries load with the first document
-
-    return await asyncio.to_thread(text_of, await _content(house, doc))
+    return await _desk(house).viewer.text(await _content(house, doc))
 
 
-async def _picture(house: House, doc: Documento, number: int, width: int) -> bytes:
-    from esclusa.pipelines.documents.local.picture import render  # noqa: PLC0415 - PDF libraries load with the first picture
-
-    return await asyncio.to_thread(render, await _content(house, doc), number, width)
+def _desk(house: House) -> Desk:
+    desk: Desk = house.engine.contexts["documents"]
+    return desk
 
 
 async def _content(house: House, doc: Documento) -> bytes:
-    bucket: Bucket = house.engine.contexts["documents"].buckets[doc.bucket]
-    return await bucket.read(object_name(doc.bucket, doc.gcs_uri), doc.generation)
+    return await _desk(house).buckets[doc.bucket].read(object_name(doc.bucket, doc.gcs_uri), doc.generation)

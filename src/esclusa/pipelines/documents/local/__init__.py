@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from typing import Any
 
-from esclusa import Permanent
+from esclusa import Failure
 from esclusa.pipelines.documents.processors import Classified, Extracted, Source
 
 VERSION = "local-1"
@@ -23,7 +24,7 @@ class LocalProcessor:
         self._read: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def classify(self, source: Source) -> Classified:
-        answer = await self._answer(source)
+        answer = await self._readers.read(source.content)
         self._read[source.digest] = answer
         while len(self._read) > KEPT:
             self._read.popitem(last=False)
@@ -31,7 +32,7 @@ class LocalProcessor:
 
     async def extract(self, source: Source, doc_type: str) -> Extracted:
         kept = self._read.pop(source.digest, None)
-        answer = kept if kept is not None and kept["doc_type"] == doc_type else await self._answer(source, doc_type)
+        answer = kept if kept is not None and kept["doc_type"] == doc_type else await self._readers.read(source.content, doc_type)
         items = [item | {"processor_version": VERSION} for item in answer["items"]]
         values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
         summary = {
@@ -46,8 +47,31 @@ class LocalProcessor:
     async def close(self) -> None:
         await self._readers.close()
 
-    async def _answer(self, source: Source, doc_type: str = "") -> dict[str, Any]:
-        answer = await self._readers.read(source.content, doc_type)
-        if "error" in answer:
-            raise Permanent(answer["message"], type=answer["error"])
-        return answer
+
+class Viewer:
+    """What the trace view shows of a document, made in a process of its own: a file that brings it down brings down no server."""
+
+    def __init__(self, processes: int = 1, seconds: float = 60.0) -> None:
+        from esclusa.pipelines.documents.local.readers import Readers  # noqa: PLC0415 - its child imports this package
+
+        self._readers = Readers(processes)
+        self._seconds = seconds
+
+    async def picture(self, content: bytes, number: int, width: int) -> bytes:
+        """Page ``number`` (from 0) as PNG. Raises Permanent if it cannot be read or has no such page, Failure if that took too long."""
+        return await self._made({"do": "picture", "number": number, "width": width}, content)
+
+    async def text(self, content: bytes) -> bytes:
+        """Its own text, in UTF-8. Raises as ``picture`` does."""
+        return await self._made({"do": "text"}, content)
+
+    async def close(self) -> None:
+        await self._readers.close()
+
+    async def _made(self, order: dict[str, Any], content: bytes) -> bytes:
+        try:
+            async with asyncio.timeout(self._seconds):
+                _, body = await self._readers.ask(order, content)
+        except TimeoutError:
+            raise Failure(f"the document could not be shown within {self._seconds:g} s", type="timeout") from None
+        return body

@@ -1,7 +1,8 @@
-"""``python -m esclusa.pipelines.documents.local.child``: reads documents from stdin, answers on stdout, until stdin ends.
+"""``python -m esclusa.pipelines.documents.local.child``: takes orders and documents on stdin, answers on stdout, until stdin ends.
 
-Each message is its length in 8 bytes and then itself: the class that the document is read as (empty: its own), the document's
-bytes; the answer's JSON.
+Each message is its length in 8 bytes and then itself. An order is JSON: ``{"do": "read", "doc_type": …}``, ``{"do": "text"}`` or
+``{"do": "picture", "number": …, "width": …}``; the document's bytes follow. The answer is JSON too, and then the bytes that it is about:
+the text, the picture, or none.
 """
 
 from __future__ import annotations
@@ -10,17 +11,35 @@ import json
 import os
 import struct
 import sys
-from typing import BinaryIO
-
-from esclusa.pipelines.documents.local.work import work
+from typing import Any, BinaryIO
 
 LENGTH = struct.Struct(">Q")
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    while (doc_type := _message(source)) is not None and (content := _message(source)) is not None:
-        target.write(message(json.dumps(work(content, doc_type.decode() or None)).encode()))
+    while (order := _message(source)) is not None and (content := _message(source)) is not None:
+        answer, body = _done(json.loads(order), content)
+        target.write(message(json.dumps(answer).encode()) + message(body))
         target.flush()
+
+
+def _done(order: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
+    from esclusa.pipelines.documents.local.words import Unreadable, read  # noqa: PLC0415 - who only speaks to a child needs no PDF library
+
+    try:
+        match order:
+            case {"do": "picture", "number": number, "width": width}:
+                from esclusa.pipelines.documents.local.picture import render  # noqa: PLC0415
+
+                return {}, render(content, number, width)
+            case {"do": "text"}:
+                return {}, read(content).text.encode()
+            case _:
+                from esclusa.pipelines.documents.local.work import work  # noqa: PLC0415
+
+                return work(content, order["doc_type"]), b""
+    except Unreadable as error:
+        return {"error": error.error, "message": str(error)}, b""
 
 
 def message(body: bytes) -> bytes:

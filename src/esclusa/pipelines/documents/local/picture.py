@@ -1,4 +1,4 @@
-"""What the trace view shows of a document: a page as a picture (PNG, bounded in size), and its text."""
+"""A page as a picture: PNG, bounded in size."""
 
 from __future__ import annotations
 
@@ -7,41 +7,26 @@ import zlib
 
 import pypdfium2 as pdfium
 
-from esclusa import Permanent
-from esclusa.pipelines.documents.local.words import ALONE, Unreadable, opened, read
+from esclusa.pipelines.documents.local.words import Unreadable, opened
 
 MOST = 3000
 """Pixels of the longer side at most."""
 
 
 def render(content: bytes, number: int, width: int) -> bytes:
-    """Page ``number`` (from 0), ``width`` pixels wide. Raises Permanent: it cannot be read, or has no such page."""
-    with ALONE:
-        try:
-            document = opened(content)
-        except Unreadable as error:
-            raise Permanent(str(error), type=error.error) from None
-        try:
-            if not 0 <= number < len(document):
-                raise Permanent(f"it has pages 0 to {len(document) - 1}, not {number}", type="no_such_page")
-            page = document[number]
-            shown_width, shown_height = page.get_size()
-            scale = min(width / max(shown_width, 1), MOST / max(shown_width, shown_height, 1))
-            bitmap = page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False)
-            return _png(bitmap)
-        except pdfium.PdfiumError as error:
-            raise Permanent(f"page {number} cannot be drawn: {error}", type="bad_pdf") from None
-        finally:
-            document.close()
-
-
-def text_of(content: bytes) -> str:
-    """The document's text, in which extractions' spans count. Raises Permanent if it cannot be read."""
-    with ALONE:
-        try:
-            return read(content).text
-        except Unreadable as error:
-            raise Permanent(str(error), type=error.error) from None
+    """Page ``number`` (from 0), ``width`` pixels wide. Raises Unreadable, also if it has no such page."""
+    document = opened(content)
+    try:
+        if not 0 <= number < len(document):
+            raise Unreadable("no_such_page", f"it has pages 0 to {len(document) - 1}, not {number}")
+        page = document[number]
+        shown_width, shown_height = page.get_size()
+        scale = min(width / max(shown_width, 1), MOST / max(shown_width, shown_height, 1))
+        return _png(page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False))
+    except pdfium.PdfiumError as error:
+        raise Unreadable("bad_pdf", f"page {number} cannot be drawn: {error}") from None
+    finally:
+        document.close()
 
 
 def _png(bitmap: pdfium.PdfBitmap) -> bytes:

@@ -24,7 +24,7 @@ MARK = 6
 
 
 class Unreadable(Exception):
-    """A document that no later attempt can read: ``bad_pdf``, ``encrypted_pdf``, ``no_text_layer``, ``too_many_pages``."""
+    """A document that nobody can read: ``bad_pdf``, ``encrypted_pdf``, ``no_text_layer``, ``too_many_pages``, ``no_such_page``."""
 
     def __init__(self, error: str, message: str) -> None:
         self.error = error
