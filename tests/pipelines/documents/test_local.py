@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -173,6 +175,12 @@ async def test_what_somebody_else_classified_is_read_as_that() -> None:
         assert (await processor.extract(source, "balance_sheet")).summary["line_items"] == 8
     finally:
         await processor.close()
+
+
+def test_a_reader_has_so_much_memory_and_no_more() -> None:
+    program = "from esclusa.pipelines.documents.local.child import MEMORY, bound; bound(); bytearray(MEMORY)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "MemoryError" in done.stderr) == (1, True)
 
 
 async def test_what_takes_too_long_to_draw_is_given_up_with_its_process() -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import struct
 import sys
 from typing import Any, BinaryIO
 
 LENGTH = struct.Struct(">Q")
+MEMORY = 4 << 30
+"""Bytes of address space: room for the largest document that the settings allow."""
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
@@ -51,7 +54,15 @@ def _message(source: BinaryIO) -> bytes | None:
     return source.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else None
 
 
+def bound() -> None:
+    """Let this process have no more memory than MEMORY: a small file may say that it is a very large one. Whoever needs more ends, and with
+    it only this document's attempt."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most), most))
+
+
 if __name__ == "__main__":
+    bound()
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is no answer
     serve(sys.stdin.buffer, out)
