@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from reportlab.pdfgen import canvas
 
 from esclusa.pipelines.documents.entities import Part, items_of
 from esclusa.pipelines.documents.local.numbers import Convention, is_amount, value_of
+from esclusa.pipelines.documents.local.picture import render
 from esclusa.pipelines.documents.local.work import work
 
 ENGLISH = ["Kestrel plc", "Balance sheet", "As of December 31, 2024"]
@@ -135,3 +137,25 @@ def test_the_same_forms_in_an_answer_of_document_ai(printed: str, unit: str, val
     answer = documentai.Document(entities=[documentai.Document.Entity(type_="line_item", properties=children), convention])
     item = items_of([Part(answer, [0], 0)])[0]
     assert (item["value"], item.get("UNITS_SCALE")) == (value, scale)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_what_was_filled_into_a_form_is_read_and_shown(looks: bool) -> None:
+    """``looks``: the fields say themselves what they look like; else that is left to whoever opens the document."""
+    out = io.BytesIO()
+    made = canvas.Canvas(out)
+    made.setFont("Helvetica", 9)
+    for n, text in enumerate(ENGLISH):
+        made.drawString(60, 770 - 14 * n, text)
+    made.drawRightString(400, 720, "2024")
+    rows = [("Cash", "1,234"), ("Debtors", "3,222"), ("Total assets", "4,456")]
+    for n, (label, text) in enumerate(rows):
+        made.drawString(60, 700 - 18 * n, label)
+        made.acroForm.textfield(name=label, value=text, x=340, y=697 - 18 * n, width=60, height=14, fontSize=9, borderWidth=0)
+    made.save()
+    content = out.getvalue() if looks else re.sub(rb"/AP <<\s*/N \d+ 0 R\s*>>", lambda found: b" " * len(found[0]), out.getvalue())
+    empty = re.sub(rb"/(D?V) \(\d,\d{3}\)", lambda found: b"/%s (     )" % found[1], content)
+    found = [i for i in work(content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    assert [(i["LINE_ITEM_NAME"], i["LINE_ITEM_VALUE"]) for i in found] == rows
+    assert all(0.5 < i["page_refs"][0]["boxes"][0][0] < i["page_refs"][0]["boxes"][0][2] < 0.7 for i in found)
+    assert looks or render(content, 0, 600) != render(empty, 0, 600)

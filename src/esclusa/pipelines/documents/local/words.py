@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 import unicodedata
@@ -99,6 +100,8 @@ def opened(content: bytes) -> Any:
     """The document, opened. Raises Unreadable."""
     try:
         document = pdfium.PdfDocument(content)
+        with contextlib.suppress(pdfium.PdfiumError):  # a form that is broken is no form
+            document.init_forms()  # fields without looks of their own are given some
         if len(document) == 0:
             raise Unreadable("bad_pdf", "it has no pages")
     except pdfium.PdfiumError as error:
@@ -109,7 +112,7 @@ def opened(content: bytes) -> Any:
 
 
 def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
-    page = document[number]
+    page = _with_fields(document, number)
     textpage = page.get_textpage()
     try:
         width, height = page.get_size()
@@ -128,6 +131,23 @@ def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
     finally:
         textpage.close()
         page.close()
+
+
+def _with_fields(document: Any, number: int) -> Any:
+    """The page; what was filled into a form, or written on it, is part of its text as it is part of what is shown."""
+    page = document[number]
+    if any(_is_written(page, index) for index in range(c.FPDFPage_GetAnnotCount(page))) and c.FPDFPage_Flatten(page, c.FLAT_NORMALDISPLAY):
+        page.close()
+        page = document[number]
+    return page
+
+
+def _is_written(page: Any, index: int) -> bool:
+    annotation = c.FPDFPage_GetAnnot(page, index)
+    try:
+        return c.FPDFAnnot_GetSubtype(annotation) in (c.FPDF_ANNOT_WIDGET, c.FPDF_ANNOT_FREETEXT)
+    finally:
+        c.FPDFPage_CloseAnnot(annotation)
 
 
 def _put_together(textpage: Any, text: str, runs: list[Run], shown: Shown, page: int, offset: int) -> list[Word]:
