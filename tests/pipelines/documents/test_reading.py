@@ -298,6 +298,29 @@ def letter() -> bytes:
 
 
 @pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+async def test_11_pages_of_pictures_in_a_document_with_text_are_named(new_office: NewOffice) -> None:
+    import io
+
+    import pypdfium2 as pdfium
+
+    office = await new_office(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
+    whole = pdfium.PdfDocument(letter())
+    scan, page = pdfium.PdfImage.new(whole), whole.new_page(612, 792)
+    scan.set_bitmap(pdfium.PdfBitmap.new_native(8, 8, pdfium.raw.FPDFBitmap_BGR))
+    scan.set_matrix(pdfium.PdfMatrix().scale(612, 792))
+    page.insert_obj(scan)
+    page.gen_content()
+    whole.new_page(612, 792)  # an empty page is no page that was not read
+    out = io.BytesIO()
+    whole.save(out)
+    office.put("a/both.pdf", out.getvalue())
+    await office.process("gs://bkt/a")
+    doc = (await office.docs())[0]
+    assert (doc.status, doc.extractor_output_summary["unread_pages"]) == ("DONE", [1])
+    assert any(line.get("unread_pages") == [1] and line["severity"] == "WARNING" for line in office.lines.parsed)
+
+
+@pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
 async def test_11_a_document_longer_than_one_call_allows_is_sent_in_several_and_pages_stay_its_own(new_office: NewOffice) -> None:
     from random import Random
 

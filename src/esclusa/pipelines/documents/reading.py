@@ -90,6 +90,9 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
     if name is None:
         raise Permanent(f"no extractor is set for the class {doc.doc_type}; name one in DOCUMENTS_EXTRACTORS", type="no_extractor")
     extracted: Extracted = await at.context.extractor(name).extract(source, doc.doc_type)
+    if unread := extracted.summary.get("unread_pages"):
+        said = f"{doc.gcs_uri}: {len(unread)} of its pages have pictures and no text, and were not read: {unread[:20]}"
+        at.log(said, level="warning", folio_id=doc.folio_id, gcs_uri=doc.gcs_uri, unread_pages=unread[:20])
     return extracted
 
 

@@ -39,6 +39,7 @@ class LocalProcessor:
             "line_items": values,
             "entities": len(items),
             "pages": answer["pages"],
+            "unread_pages": answer["unread_pages"],
             "processor": "local",
             "processor_version": VERSION,
         }

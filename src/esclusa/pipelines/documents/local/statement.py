@@ -35,6 +35,7 @@ def understand(text: Text, read_as: str | None = None) -> dict[str, Any]:
     items = _items(every, by_page, around) if (read_as or doc_type) != "other" else []
     return {
         "doc_type": doc_type, "confidence": confidence, "pages": len(text.pages), "items": items,
+        "unread_pages": [page.number for page in text.pages if page.unread],
         "classified": {"class": doc_type, "confidence": confidence, "scores": {k: round(v, 2) for k, v in scores.items()}},
     }  # fmt: skip
 

@@ -56,12 +56,13 @@ class Word:
 
 @dataclass(slots=True)
 class Page:
-    """A page's words, in reading direction."""
+    """A page's words, in reading direction. ``unread``: it has none, but pictures, which may be of text."""
 
     number: int
     width: float
     height: float
     words: list[Word] = field(default_factory=list)
+    unread: bool = False
 
 
 @dataclass(slots=True)
@@ -127,10 +128,14 @@ def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
             shown.lean = drift
             words = _put_together(textpage, text, runs, shown, number, offset)
         sides = (width, height) if shown.turn % 2 == 0 else (height, width)
-        return Page(number, *sides, _without_watermarks(words)), text
+        return Page(number, *sides, _without_watermarks(words), unread=not words and _has_pictures(page)), text
     finally:
         textpage.close()
         page.close()
+
+
+def _has_pictures(page: Any) -> bool:
+    return any(True for _ in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
 
 
 def _with_fields(document: Any, number: int) -> Any:
