@@ -44,6 +44,13 @@ def test_what_is_no_amount_though_a_size_stands_behind_it(text: str) -> None:
     assert not is_amount(text)
 
 
+def test_a_small_number_in_parentheses_is_no_mark_of_a_footnote() -> None:
+    found = values("(34)", "1,234(1)", "$(5)")
+    assert [(i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [("(34)", "-34"), ("1,234", "1234"), ("(5)", "-5")]
+    assert all(i["page_refs"][0]["boxes"][0][2] - i["page_refs"][0]["boxes"][0][0] > 0.01 for i in found)
+    assert all(i["text_spans"][0]["end"] > i["text_spans"][0]["start"] for i in found)
+
+
 def test_credits_are_negative_and_debits_positive_and_the_mark_stays_with_the_number() -> None:
     found = values("1,234 DR", "12,345 CR", "3,210Dr.")
     assert [(i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [("1,234 DR", "1234"), ("12,345 CR", "-12345"), ("3,210Dr.", "3210")]

@@ -32,6 +32,7 @@ _ZERO_FIRST = re.compile(r"0\d+")
 _SIGN = re.compile(rf"{_SIGNS}|[QLR]|\$\(|\(\$")
 _MARK = re.compile(_NOTED)
 _LAST_MARK = re.compile(rf"\s?{_MARKS}\Z")
+_TAIL = re.compile(rf"\s*(?:{_ANY_SIGN}|[A-Z]{{3}})?{_MARKS}\Z")
 _UNIT = re.compile(rf"\(\s?{_SIGNS}\s?1[.,'’ ]?000\s?\)|[A-Z]{{3}}\s?1[.,'’ ]?000")
 _NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z", re.IGNORECASE)
 _ONE_NOTE = r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
@@ -139,7 +140,8 @@ def digits_span(text: str) -> tuple[int, int]:
     found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*(?:{_SIGNS}|[QLR])\s*", text)
     if found and not found[1]:
         start = found.end()
-    return start, len(text) - len(re.search(rf"\s*(?:{_ANY_SIGN}|[A-Z]{{3}})?{_MARKS}\Z", text)[0])  # type: ignore[index]
+    end = len(text) - len(_TAIL.search(text)[0])  # type: ignore[index]
+    return start, end if any(map(str.isdigit, text[start:end])) else len(text)  # (34) is a number, 1,250(34) has a mark
 
 
 def convention(texts: Iterable[str]) -> Convention:
