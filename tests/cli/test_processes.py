@@ -8,10 +8,12 @@ import pty
 import select
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -232,6 +234,19 @@ def test_a_bulk_act_asks_at_a_terminal(tmp_path: Path) -> None:
     agreed.type("y\n")
     assert agreed.end() == 0
     assert "1 of 1 done" in agreed.seen
+
+
+def test_a_bulk_act_does_not_more_than_was_asked_for(tmp_path: Path) -> None:
+    assert call(tmp_path, "run", "hello.greet").returncode == 5
+    asked = Terminal(tmp_path, "retry", "greetings", "--where", "status=failed")
+    asked.until("Retry 1 record of greetings? [y/N]")
+    with closing(sqlite3.connect(next(tmp_path.glob("*.db")))) as table, table:
+        table.execute("UPDATE greetings SET status = 'failed' WHERE name = 'ada'")
+    asked.type("y\n")
+    assert asked.end() == 2
+    assert "2 match by now, 1 did when you were asked: nothing was done" in asked.seen
+    failed = json.loads(call(tmp_path, "records", "greetings", "--where", "status=failed", "--json").stdout)
+    assert len(failed["items"]) == 2
 
 
 def test_the_live_status(tmp_path: Path) -> None:

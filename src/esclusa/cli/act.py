@@ -220,7 +220,7 @@ def _act(
         return await verb(house.operator(session.who))(reason=reason, dry_run=True)
 
     async def act(house: House) -> Acted:
-        return await verb(house.operator(session.who))(reason=reason, dry_run=False)
+        return await verb(house.operator(session.who))(reason=reason, seen=None if yes or not would.exact else would.matched, dry_run=False)
 
     would = session.look(count)
     many = f"{'' if would.exact else 'more than '}{would.matched:,} {thing}{'' if would.matched == 1 else 's'}"
@@ -229,6 +229,8 @@ def _act(
         return 0 if dry_run else 1
     session.confirm(question.format(many), yes=yes)
     done = session.look(act)
+    if done.dry_run:
+        raise BadQuery(f"{done.matched:,} match by now, {would.matched:,} did when you were asked: nothing was done; say it again")
 
     def draw(screen: Screen) -> None:
         screen.line(f"{done.moved:,} of {done.matched:,} done")

@@ -306,6 +306,9 @@ async def test_3_links_that_lead_out_of_the_bucket_are_not_followed(office: Offi
     (office.folder / "a/link.pdf").symlink_to(secret)
     await office.process("gs://bkt/a")
     assert len(await office.docs()) == 1
+    assert (await office.folio()).ignored == [
+        {"uri": "gs://bkt/a/link.pdf", "reason": "gs://bkt/a/link.pdf is a link that leads to no object of the bucket"}
+    ]
 
 
 @ONE_STORE
@@ -315,6 +318,7 @@ async def test_3_links_in_a_circle_are_no_objects_and_harm_no_others(office: Off
     (office.folder / "a/two.pdf").symlink_to("one.pdf")
     assert (await office.process("gs://bkt/a"))["outcome"] == "ok"
     assert len(await office.docs()) == 1
+    assert [one["uri"] for one in (await office.folio()).ignored] == ["gs://bkt/a/one.pdf", "gs://bkt/a/two.pdf"]
 
 
 @ONE_STORE

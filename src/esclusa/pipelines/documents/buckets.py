@@ -89,7 +89,7 @@ class Buckets:
 
 
 class LocalBucket:
-    """A folder as a bucket. Names that lead outside of it are not there."""
+    """A folder as a bucket. Links that lead outside of it are listed and cannot be read."""
 
     def __init__(self, root: Path, base: str) -> None:
         self._root, self._base = root, base
@@ -109,10 +109,8 @@ class LocalBucket:
 
     def _blob(self, path: Path) -> Blob | None:
         name = path.relative_to(self._root).as_posix()
-        if self._inside(name) is None:
-            return None
         try:
-            status = path.stat()
+            status = path.lstat() if self._inside(name) is None else path.stat()
         except OSError as error:
             self._unread(error)
             return None  # gone since the folder was read
@@ -134,7 +132,7 @@ class LocalBucket:
         path = self._inside(name)
         try:
             if path is None:
-                raise FileNotFoundError
+                raise Permanent(f"{self._base}{name} is a link that leads to no object of the bucket", type="object_gone")
             with path.open("rb") as file:
                 content = file.read(count)
                 if generation_of(os.fstat(file.fileno())) == generation:
