@@ -10,7 +10,7 @@ import socket
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -144,8 +144,7 @@ class Download:
     body: bytes | Path = b""
 
 
-@asynccontextmanager
-async def download(
+def download(
     guard: Guard,
     url: str,
     *,
@@ -154,49 +153,66 @@ async def download(
     look: Callable[[bytes], None] | None = None,
     redirects: int = 5,
     keep: int = KEEP,
-) -> AsyncIterator[Download]:
+) -> AbstractAsyncContextManager[Download]:
     """Fetch a link with bounded memory. ``limit``: bytes, after decompression. ``total``: seconds for all of it, redirects too.
     ``look`` sees the first bytes as soon as they are there, and may raise to end it.
 
     Raises TimeoutError, Forbidden, TooLarge or BadAnswer, none of which tells the link's path or query: they may be signed.
     """
-    import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
+    return _Fetch(guard, url, total, redirects, _Spool(keep, limit, look))
 
-    with _spooling(keep) as spool:
+
+class _Fetch(AbstractAsyncContextManager[Download]):
+    """A download, and the file that it may have: a class, since a generator costs as much as all else that is done for a small body."""
+
+    def __init__(self, guard: Guard, url: str, total: float, redirects: int, spool: _Spool) -> None:
+        self._guard, self._url, self._total, self._redirects, self._spool = guard, url, total, redirects, spool
+
+    async def __aenter__(self) -> Download:
+        import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
+
+        done = False
         try:
-            async with asyncio.timeout(total):
-                await _follow(guard, url, spool, limit, look, redirects)
+            async with asyncio.timeout(self._total):
+                await self._follow()
+            done = True
         except TimeoutError:
-            raise TimeoutError(f"the download took longer than {total:g} s") from None
+            raise TimeoutError(f"the download took longer than {self._total:g} s") from None
         except (aiohttp.InvalidURL, ValueError):  # and it never will be
             raise Forbidden("the link, or a redirect of it, cannot be read as an address") from None
         except aiohttp.ClientError as error:
-            raise BadAnswer(f"{_site(url)}: {_why(error)}") from None
-        yield spool.download
-
-
-async def _follow(guard: Guard, url: str, spool: _Spool, limit: int, look: Callable[[bytes], None] | None, redirects: int) -> None:
-    for count in range(redirects + 1):
-        target = _target(url)
-        hop = _Hop(guard.allowed.host(target.host or "", target.port))
-        token = _hop.set(hop)
-        try:
-            following = await _ask(guard, target, spool, limit, look)
-        except OSError as error:
-            if hop.refused is not None:
-                named = "" if target.host == hop.refused else f" (where {target.host} leads)"
-                raise Forbidden(f"{hop.refused}{named} is not a public address") from None
-            raise BadAnswer(f"{target.host}: {_why(error)}") from None
+            raise BadAnswer(f"{_site(self._url)}: {_why(error)}") from None
         finally:
-            _hop.reset(token)
-        spool.download.redirects = count
-        if following is None:
-            return
-        url = urljoin(url, following)
-    raise BadAnswer(f"{_site(url)}: more than {redirects} redirects")
+            if not done:
+                self._spool.clear()
+        return self._spool.download
+
+    async def __aexit__(self, *_: object) -> None:
+        self._spool.clear()
+
+    async def _follow(self) -> None:
+        guard, url, spool = self._guard, self._url, self._spool
+        for count in range(self._redirects + 1):
+            target = _target(url)
+            hop = _Hop(guard.allowed.host(target.host or "", target.port))
+            token = _hop.set(hop)
+            try:
+                following = await _ask(guard, target, spool)
+            except OSError as error:
+                if hop.refused is not None:
+                    named = "" if target.host == hop.refused else f" (where {target.host} leads)"
+                    raise Forbidden(f"{hop.refused}{named} is not a public address") from None
+                raise BadAnswer(f"{target.host}: {_why(error)}") from None
+            finally:
+                _hop.reset(token)
+            spool.download.redirects = count
+            if following is None:
+                return
+            url = urljoin(url, following)
+        raise BadAnswer(f"{_site(url)}: more than {self._redirects} redirects")
 
 
-async def _ask(guard: Guard, target: Any, spool: _Spool, limit: int, look: Callable[[bytes], None] | None) -> str | None:
+async def _ask(guard: Guard, target: Any, spool: _Spool) -> str | None:
     """Fetch the body, or return where the answer sends us."""
     async with guard.session.get(target, allow_redirects=False) as answer:
         if answer.status in _MOVED:
@@ -207,14 +223,15 @@ async def _ask(guard: Guard, target: Any, spool: _Spool, limit: int, look: Calla
         if answer.status not in _WHOLE:
             raise BadAnswer(f"{target.host}: HTTP {answer.status}{await _said(answer)}")
         unpacker = _unpacker(answer.headers.get("Content-Encoding", ""))
-        if unpacker is None and (answer.content_length or 0) > limit:
-            raise TooLarge(f"the body has {answer.content_length:,} bytes, the limit is {limit:,}")
-        async for chunk in answer.content.iter_any():
+        if unpacker is None and (answer.content_length or 0) > spool.limit:
+            raise TooLarge(f"the body has {answer.content_length:,} bytes, the limit is {spool.limit:,}")
+        while chunk := await answer.content.readany():
             for part in (chunk,) if unpacker is None else unpacker.parts(chunk):
-                await spool.write(part, limit, look)
+                if spool.take(part):
+                    await spool.flush()
         if unpacker is not None:
             unpacker.end()
-        await spool.end(look)
+        await spool.end()
     return None
 
 
@@ -226,9 +243,10 @@ def _target(url: str) -> Any:
     scheme = text.partition(":")[0].lower()
     if scheme not in ("http", "https"):
         raise Forbidden(f"the link must begin with http:// or https://, not {text[:20]!r}")
-    if _CONTROL.search(text):
+    plain = _PLAIN.match(text)
+    if not plain and _CONTROL.search(text):
         raise Forbidden("the link has a control character in it")
-    target = URL(text, encoded=True) if _PLAIN.match(text) else URL(text)
+    target = URL(text, encoded=True) if plain else URL(text)
     if not target.host:
         raise Forbidden("the link names no host")
     if not _NUMERIC.match(target.host):
@@ -315,42 +333,44 @@ def _unpacker(encoding: str) -> _Unpacker | None:
 
 @dataclass
 class _Spool:
-    """Keeps a small body in memory and pours a large one into a file, block by block."""
+    """Keeps a small body in memory and pours a large one into a file, block by block. ``look`` sees its first bytes."""
 
     keep: int
+    limit: int
+    look: Callable[[bytes], None] | None
     download: Download = field(default_factory=Download)
     _held: list[bytes] = field(default_factory=list)
     _holding: int = 0
     _file: BinaryIO | None = None
     _path: Path | None = None
 
-    async def write(self, part: bytes, limit: int, look: Callable[[bytes], None] | None) -> None:
+    def take(self, part: bytes) -> bool:
+        """Take the next part; whether it is time for a ``flush``."""
         done = self.download
         before = done.size
         done.size += len(part)
-        if done.size > limit:
-            raise TooLarge(f"the body has more than {limit:,} bytes")
+        if done.size > self.limit:
+            raise TooLarge(f"the body has more than {self.limit:,} bytes")
         if before < HEAD:
             done.head += part[: HEAD - before]
-            if done.size >= HEAD and look is not None:
-                look(done.head)
+            if done.size >= HEAD and self.look is not None:
+                self.look(done.head)
         self._held.append(part)
         self._holding += len(part)
-        if self._holding >= _BLOCK and done.size > self.keep:
-            await self._flush()
+        return self._holding >= _BLOCK and done.size > self.keep
 
-    async def end(self, look: Callable[[bytes], None] | None) -> None:
+    async def end(self) -> None:
         done = self.download
-        if done.size < HEAD and look is not None:
-            look(done.head)
+        if done.size < HEAD and self.look is not None:
+            self.look(done.head)
         if self._file is None:
             done.body = b"".join(self._held)
             return
-        await self._flush()
+        await self.flush()
         assert self._path is not None
         done.body = self._path
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         held, self._held, self._holding = self._held, [], 0
         try:
             await asyncio.to_thread(self._pour, held)
@@ -369,15 +389,6 @@ class _Spool:
             self._file.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _spooling(keep: int) -> Iterator[_Spool]:
-    spool = _Spool(keep)
-    try:
-        yield spool
-    finally:
-        spool.clear()
 
 
 __all__ = ["Allowed", "BadAnswer", "Download", "Forbidden", "Guard", "TooLarge", "download", "guarded", "retry_after", "session"]

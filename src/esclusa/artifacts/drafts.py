@@ -95,8 +95,9 @@ class Draft(Kept):
 
     def clear(self) -> None:
         """Leave nothing behind but the object, if it became one."""
-        with suppress(OSError):
-            self.close()
+        if self.begun:
+            with suppress(OSError):
+                self.close()
         if self._hidden is not None:
             with suppress(OSError):
                 os.unlink(self._hidden)
@@ -154,10 +155,7 @@ class Workshop:
         with _cleared(drafts):
             for draft in drafts:
                 draft.losses = losses
-            _each(drafts, self._write)
-            _each(drafts, self._spare)
-            _each(drafts, Draft.close)
-            _each(drafts, partial(self._install, set()))
+            _each(drafts, partial(self._keep, set()))
 
     def sync(self, drafts: list[Draft]) -> None:
         """Wait until the disk has what ``keep`` made, and the names of it. Each keeps its own error."""
@@ -172,6 +170,12 @@ class Workshop:
         """What was lost is told once, and not of which file: it may be any that was written by then, even after ``sync`` began."""
         if self.disk.lost is not None and draft.losses < self.disk.losses:
             raise self.disk.lost
+
+    def _keep(self, judged: set[str], draft: Draft) -> None:
+        self._write(draft)
+        self._spare(draft)
+        draft.close()
+        self._install(judged, draft)
 
     def _spare(self, draft: Draft) -> None:
         """An object that has the name already may be of use to somebody: the disk has the new content before it goes."""
