@@ -6,7 +6,9 @@ import asyncio
 import ctypes
 import errno
 import os
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -17,6 +19,7 @@ from esclusa.app import open_bare
 from esclusa.artifacts import disk
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.artifacts.paths import RESERVED
+from esclusa.artifacts.threads import Batches
 from esclusa.model.errors import ArtifactError
 from esclusa.settings import load
 
@@ -451,3 +454,24 @@ async def blocks(count: int, then: asyncio.Event | None = None) -> AsyncIterator
         yield b"x" * (1 << 20)
     if then is not None:
         await then.wait()
+
+
+@pytest.mark.parametrize("first", ["the work ends", "it is called off"])
+async def test_who_is_called_off_as_its_batch_ends_does_not_wait_for_ever(first: str) -> None:
+    gate = Event()
+    ended: list[str] = []
+    with ThreadPoolExecutor(1) as threads:
+        batches = Batches(threads, lambda items: ended.extend(items) if gate.wait(30) else None, most=1, at_once=1)
+        task = asyncio.create_task(batches.add("it"))
+        await asyncio.sleep(0)
+        if first == "it is called off":
+            task.cancel()
+        gate.set()
+        while not ended:
+            time.sleep(0.01)  # the loop hears of both at once, in this order
+        time.sleep(0.05)
+        task.cancel()
+        async with asyncio.timeout(30):
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    assert ended == ["it"]

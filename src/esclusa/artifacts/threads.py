@@ -21,12 +21,37 @@ async def _seen_through(work: asyncio.Future[T]) -> T:
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        while not work.done():
-            with suppress(asyncio.CancelledError):  # some cancel again and again until they are heard
-                await asyncio.wait([work])
-        if not work.cancelled():
-            work.exception()  # seen: the cancellation is what the caller hears of
+        await _ended(work)
         raise
+
+
+async def _ended(work: asyncio.Future[T]) -> None:
+    """Wait for its end however often that is cancelled: some cancel again and again until they are heard."""
+    while not work.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([work])
+    if not work.cancelled():
+        work.exception()  # seen: the cancellation is what the caller hears of
+
+
+class _Item(Generic[T]):
+    """One of a batch, and the future of whoever waits for it."""
+
+    __slots__ = ("done", "over", "what")
+
+    def __init__(self, what: T, done: asyncio.Future[None]) -> None:
+        self.what = what
+        self.done = done
+        self.over = False
+
+    def end(self, error: BaseException | None) -> None:
+        self.over = True
+        if self.done.done():  # called off a moment ago
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
 
 
 class Batches(Generic[T]):
@@ -39,15 +64,22 @@ class Batches(Generic[T]):
         self._work = work
         self._most = most
         self._at_once = at_once
-        self._waiting: list[tuple[T, asyncio.Future[None]]] = []
+        self._waiting: list[_Item[T]] = []
         self._under_way = 0
 
     async def add(self, item: T) -> None:
         """Return when the work is done for it; as with ``finished``, a cancelled caller waits for that too."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, done))
+        loop = asyncio.get_running_loop()
+        one = _Item(item, loop.create_future())
+        self._waiting.append(one)
         self._next()
-        await _seen_through(done)
+        try:
+            await one.done
+        except asyncio.CancelledError:
+            if not one.over:  # its future was cancelled with us; the work cannot be
+                one.done = loop.create_future()
+                await _ended(one.done)
+            raise
 
     def _next(self) -> None:
         if not self._waiting or self._under_way >= (self._at_once if len(self._waiting) >= self._most else 1):
@@ -57,12 +89,9 @@ class Batches(Generic[T]):
         def over(work: asyncio.Future[None]) -> None:
             self._under_way -= 1
             error = work.exception()
-            for _, done in batch:
-                if error is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(error)
+            for one in batch:
+                one.end(error)
             self._next()
 
         self._under_way += 1
-        asyncio.get_running_loop().run_in_executor(self._threads, self._work, [item for item, _ in batch]).add_done_callback(over)
+        asyncio.get_running_loop().run_in_executor(self._threads, self._work, [one.what for one in batch]).add_done_callback(over)

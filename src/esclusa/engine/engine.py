@@ -79,6 +79,7 @@ class Engine:
         self.rng = rng or Random()
         self.publisher = publisher
         self.plans = (*plans, housekeeping(publisher).bind(NoSettings()))
+        self._plans = {plan.name: plan for plan in self.plans}
         self.cycles: dict[str, Cycle] = {c.name: c for plan in self.plans for c in plan.cycles}
         self.stages: dict[str, Stage] = {s.name: s for plan in self.plans for s in plan.stages}
         self.kinds: dict[str, Kind] = {k.table: k for plan in self.plans for k in plan.kinds}
@@ -194,8 +195,7 @@ class Engine:
 
     def plan_of(self, name: str) -> Plan:
         """The plan that a cycle or stage belongs to."""
-        head = name.split(".", 1)[0]
-        return next(plan for plan in self.plans if plan.name == head)
+        return self._plans[name.split(".", 1)[0]]
 
     def lease_of(self, stage: Stage) -> float:
         return stage.lease or self.options.lease
