@@ -266,8 +266,8 @@ async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(new_engine
     engine = await new_engine(pipeline(work, every="1h"))
     sync, settle, renew = engine.artifacts.sync, engine.store.settle, engine.store.renew
 
-    async def synced() -> None:
-        await sync()
+    async def synced(kept: Any) -> None:
+        await sync(kept)
         said.append("safe")
 
     async def settled(settlements: Any) -> Any:
@@ -308,10 +308,9 @@ async def test_a_file_that_is_not_safe_is_an_error_of_its_record_alone(new_engin
     engine = await new_engine(pipeline(keep, every="1h", concurrency=4))
     sync = engine.artifacts.sync
 
-    async def bad() -> None:
-        loose = list(engine.artifacts._loose)
-        await sync()
-        for draft in loose if broken else []:
+    async def bad(kept: Any) -> None:
+        await sync(kept)
+        for draft in kept if broken else []:
             draft.error = ArtifactError(f"{draft.path}: the disk lost it")
 
     monkeypatch.setattr(engine.artifacts, "sync", bad)
@@ -391,7 +390,7 @@ async def test_a_store_of_files_that_breaks_its_word_does_not_stop_the_settler(n
 
     engine = await new_engine(pipeline(keep, every="1h"))
 
-    async def broken() -> None:
+    async def broken(_: Any) -> None:
         raise RuntimeError("out of order")
 
     monkeypatch.setattr(engine.artifacts, "sync", broken)

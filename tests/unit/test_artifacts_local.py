@@ -272,12 +272,9 @@ async def test_the_disk_has_what_was_kept_once_it_is_synced(kept: LocalArtifacts
     paths = [f"new/deep/{number}" for number in range(count)]
     found = await asyncio.gather(*(kept.keep(path, b"x" * 5000) for path in paths))
     assert synced == []
-    await kept.sync()
+    await kept.sync(found)
     assert set(synced) == ({*paths, "new/deep", "new", str(kept.root)} if count < 8 else {str(kept.root)})
     assert [each.error for each in found] == [None] * count
-    done = len(synced)
-    await kept.sync()
-    assert len(synced) == done  # nothing waits any more
 
 
 async def test_a_crowd_is_synced_one_by_one_where_the_system_cannot_sync_as_a_whole(
@@ -288,7 +285,7 @@ async def test_a_crowd_is_synced_one_by_one_where_the_system_cannot_sync_as_a_wh
     monkeypatch.setattr(disk, "_TELLING", frozenset())
     found = await asyncio.gather(*(kept.keep(f"a/{number}", b"x") for number in range(40)))
     await kept.delete("a/7")  # whoever took it away need not hear that it is not safe
-    await kept.sync()
+    await kept.sync(found)
     assert [each.error for each in found] == [None] * 40
     assert len(synced) == 39 + 2
 
@@ -305,7 +302,7 @@ async def test_what_the_disk_lost_has_its_error(kept: LocalArtifacts, monkeypatc
     monkeypatch.setattr(os, "fsync", broken)
     monkeypatch.setattr(disk, "_LIBRARY", Library(errno.EIO))
     found = [await kept.keep(f"a/{number}", b"x") for number in range(count)]
-    await kept.sync()
+    await kept.sync(found)
     # Of a few the disk says which; of a crowd that something is lost.
     lost = 1 if count < 8 else count
     assert [str(each.error) for each in found[:lost]] == [f"a/{number}: cannot write it: Input/output error" for number in range(lost)]
@@ -319,14 +316,15 @@ async def test_what_is_kept_while_the_disk_loses_something_may_be_what_it_lost(
     library = Library(errno.EIO, held=True)
     monkeypatch.setattr(disk, "_LIBRARY", library)
     before = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
-    syncing = asyncio.create_task(kept.sync())
+    syncing = asyncio.create_task(kept.sync(before))
     await asyncio.to_thread(library.begun.wait)
     meanwhile = [await kept.keep(f"b/{number}", b"x") for number in range(8)]
+    assert [await kept.get(f"b/{number}") for number in range(8)] == [b"x"] * 8  # they are written
     library.go_on.set()
     await syncing
     library.says = 0
     after = [await kept.keep(f"c/{number}", b"x") for number in range(8)]
-    await kept.sync()
+    await kept.sync([*meanwhile, *after])
     assert [str(each.error) for each in meanwhile] == [f"b/{number}: cannot write it: Input/output error" for number in range(8)]
     assert (None in [each.error for each in before], {each.error for each in after}) == (False, {None})
 
@@ -340,7 +338,7 @@ async def test_a_file_system_that_has_given_up_is_asked_once_more(kept: LocalArt
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(os, "fsync", read_only)
-    await kept.sync()
+    await kept.sync(found)
     assert [str(each.error) for each in found] == [f"a/{number}: cannot write it: Read-only file system" for number in range(8)]
 
 
@@ -351,7 +349,7 @@ async def test_the_system_is_listened_to_from_before_the_first_write(kept: Local
     real = os.open
     monkeypatch.setattr(os, "open", lambda path, *more, **named: opened.append(str(path)) or real(path, *more, **named))
     found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
-    await kept.sync()
+    await kept.sync(found)
     assert (opened[0], opened.count(str(kept.root))) == (str(kept.root), 1)
     assert {each.error for each in found} == {None}
 
@@ -364,6 +362,7 @@ async def test_content_that_takes_the_place_of_another_is_on_the_disk_first(kept
     monkeypatch.setattr(os, "replace", lambda *names: said.append("move") or replace(*names))
     await kept.keep("a", b"old")
     await kept.keep("a", b"new")
+    assert await kept.get("a") == b"new"
     assert said == ["move", "sync", "move"]
 
 
@@ -376,9 +375,9 @@ async def test_what_a_sync_did_not_see_to_its_end_is_still_not_safe(kept: LocalA
     with monkeypatch.context() as patch:
         patch.setattr(kept._disk, "sync", broken)
         with pytest.raises(MemoryError):
-            await kept.sync()
+            await kept.sync(found)
     monkeypatch.setattr(disk, "_LIBRARY", Library(errno.EIO))
-    await kept.sync()
+    await kept.sync(found)
     assert None not in [each.error for each in found]
 
 
@@ -388,7 +387,7 @@ async def test_work_in_a_thread_is_waited_for_however_often_it_is_cancelled(kept
     library = Library(held=True)
     monkeypatch.setattr(disk, "_LIBRARY", library)
     found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
-    syncing = asyncio.create_task(kept.sync())
+    syncing = asyncio.create_task(kept.sync(found))
     await asyncio.to_thread(library.begun.wait)
     for _ in range(5):
         syncing.cancel()
@@ -398,15 +397,118 @@ async def test_work_in_a_thread_is_waited_for_however_often_it_is_cancelled(kept
     library.go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await syncing
-    await kept.sync()
+    await kept.sync(found)
     assert None not in [each.error for each in found]
 
 
-async def test_what_nobody_waits_for_is_forgotten(kept: LocalArtifacts) -> None:
-    """A handler that keeps a file and fails, again and again."""
-    for number in range(40):
-        await kept.keep(f"a/{number}", b"x")
-    assert len(kept._loose) <= 2  # but for what a thread has just had in hand
+class Held:
+    """A folder whose kept objects are written when the test says so."""
+
+    def __init__(self, kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = Event()
+        self.written: list[str] = []
+        keep = kept._keeps._work
+
+        def held(drafts: list[Any]) -> None:
+            self.go_on.wait(30)
+            keep(drafts)
+            self.written += [draft.path for draft in drafts]
+
+        monkeypatch.setattr(kept._keeps, "_work", held)
+
+
+@pytest.fixture
+def held(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> Held:
+    return Held(kept, monkeypatch)
+
+
+async def test_who_keeps_a_small_file_goes_on_while_it_is_written(kept: LocalArtifacts, held: Held) -> None:
+    found = [await kept.keep(f"a/{number}", b"x") for number in range(40)]
+    assert held.written == []
+    synced = asyncio.create_task(kept.sync(found))
+    await asyncio.sleep(0.05)
+    assert not synced.done()
+    held.go_on.set()
+    await synced
+    assert sorted(held.written) == sorted(f"a/{number}" for number in range(40))
+    assert [each.error for each in found] == [None] * 40
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kept: kept.get("a"),
+        lambda kept: kept.info("a"),
+        lambda kept: anext(kept.stream("a")),
+        lambda kept: anext(kept.list()),
+        lambda kept: kept.delete("a"),
+        lambda kept: kept.put("a", b"newer"),
+        lambda kept: kept.keep("a", b"newer"),
+        lambda kept: kept.close(),
+    ],
+)
+async def test_whoever_asks_for_what_was_kept_waits_until_it_is_there(kept: LocalArtifacts, held: Held, ask: Any) -> None:
+    await kept.keep("a", b"x")
+    asked = asyncio.ensure_future(ask(kept))
+    await asyncio.sleep(0.05)
+    assert not asked.done()
+    held.go_on.set()
+    assert await asked != b""
+    assert held.written[0] == "a"
+
+
+async def test_two_of_one_name_come_in_their_order(kept: LocalArtifacts, held: Held) -> None:
+    await kept.keep("a", b"first")
+    second = asyncio.create_task(kept.keep("a", b"second"))
+    await asyncio.sleep(0.05)
+    held.go_on.set()
+    await kept.sync([await second])
+    assert await kept.get("a") == b"second"
+    await kept.keep("a", b"third")
+    await kept.delete("a")
+    assert await kept.info("a") is None
+
+
+async def test_who_brings_much_waits_until_it_is_written(kept: LocalArtifacts, held: Held, tmp_path: Path) -> None:
+    """What waits to be written is in memory, and that is bounded."""
+    (tmp_path / "file").write_bytes(b"x")
+    many = [asyncio.create_task(kept.keep(f"a/{number}", b"x")) for number in range(100)]
+    large = asyncio.create_task(kept.keep("large", bytes(1 << 19)))
+    file = asyncio.create_task(kept.keep("file", tmp_path / "file"))
+    await asyncio.sleep(0.05)
+    assert (sum(each.done() for each in many), large.done(), file.done()) == (64, False, False)
+    held.go_on.set()
+    await kept.sync(await asyncio.gather(*many, large, file))
+    assert len([info async for info in kept.list()]) == 102
+    assert len(kept._unwritten) <= 102
+    await kept.sync([await kept.keep("one more", b"x")])
+    assert len(kept._unwritten) == 1  # what is written is not remembered
+
+
+async def test_what_cannot_be_written_has_its_error_when_it_is_synced(kept: LocalArtifacts) -> None:
+    await kept.put("a", b"a file, not a folder")
+    bad, good = await kept.keep("a/b", b"x"), await kept.keep("b", b"x")
+    await kept.sync([bad, good])
+    assert (str(bad.error), good.error) == ("a/b: cannot write it: Not a directory", None)
+    with pytest.raises(ArtifactError, match="a/b: cannot write it: Not a directory"):  # who waits hears it at once
+        await kept.keep("a/b", bytes(1 << 19))
+    with pytest.raises(ArtifactError, match="bad artifact path"):
+        await kept.keep("../b", b"x")
+    assert unfinished(kept) == []
+
+
+async def test_what_the_disk_has_takes_no_memory(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run over a million files leaves the memory of the machine to those who read."""
+    said: list[str] = []
+
+    def named(verb: str, handle: int) -> None:
+        said.append(f"{verb} {Path(os.readlink(f'/proc/self/fd/{handle}')).name}")
+
+    monkeypatch.setattr(os, "fsync", lambda handle: named("sync", handle))
+    monkeypatch.setattr(os, "posix_fadvise", lambda handle, *_: named("forget", handle))
+    await kept.sync([await kept.keep("a/1", b"x"), await kept.keep("a/2", b"x")])
+    assert [each for each in said if each.startswith("forget")] == ["forget 1", "forget 2"]
+    assert said.index("sync 2") < said.index("forget 1")
 
 
 async def test_a_folder_that_cannot_be_opened_for_want_of_handles_is_not_safe(

@@ -170,8 +170,8 @@ async def test_what_is_kept_is_there_and_safe_after_a_sync(kept: Artifacts, tmp_
     ]
     assert [await kept.get(path) for path in ("a/0", "a/1", "b/2")] == [b"bytes", b"a file", b"two parts"]
     assert [each.url for each in found] == [kept.public_url(path) for path in ("a/0", "a/1", "b/2")]
-    await asyncio.gather(kept.sync(), kept.sync())
-    await kept.sync()
+    await asyncio.gather(kept.sync(found), kept.sync(found))
+    await kept.sync([])
     assert [each.error for each in found] == [None] * 3
     with pytest.raises(ArtifactError, match="bad//path"):
         await kept.keep("bad//path", b"x")

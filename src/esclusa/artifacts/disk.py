@@ -96,6 +96,19 @@ def sync_file(path: str) -> None:
             os.close(file)
 
 
+def forget_file(path: str) -> None:
+    """Give back the memory that the system has of it, where it can be told to: nobody may read it for long, and what others read
+    often would make room for it. The disk has it already."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    with suppress(OSError):  # it is advice
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(file)
+
+
 def sync_folder(path: str) -> OSError | None:
     """Wait until the disk knows a folder's names; what it said if it does not."""
     try:

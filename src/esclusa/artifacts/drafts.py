@@ -6,13 +6,14 @@ from __future__ import annotations
 import errno
 import os
 import uuid
+from asyncio import Future
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import cache, partial
 from itertools import count, cycle
 
-from esclusa.artifacts.disk import Disk, sync_file, sync_folder
+from esclusa.artifacts.disk import Disk, forget_file, sync_file, sync_folder
 from esclusa.model.errors import ArtifactError, ArtifactExists
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Kept
@@ -41,6 +42,8 @@ class Draft(Kept):
         self.target = target
         self.create = create
         self.content = b""
+        self.made: Future[None] | None = None
+        """Done when it is an object, or has an error."""
         self.losses = 0
         """How often the disk had lost something before it was written."""
         self._hidden: str | None = None
@@ -165,6 +168,7 @@ class Workshop:
             _each(drafts, lambda draft: sync_file(draft.target))
             _each(drafts, partial(self._sync_folders, cache(sync_folder)))
         _each(drafts, self._judge_loss)
+        _each(drafts, lambda draft: forget_file(draft.target))
 
     def _judge_loss(self, draft: Draft) -> None:
         """What was lost is told once, and not of which file: it may be any that was written by then, even after ``sync`` began."""

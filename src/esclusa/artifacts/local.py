@@ -6,21 +6,20 @@ import asyncio
 import os
 import stat
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar, cast
 from urllib.parse import quote
-from weakref import WeakSet
 
 from esclusa.artifacts.bodies import regroup, wrong_body
 from esclusa.artifacts.disk import Disk
 from esclusa.artifacts.drafts import Draft, Workshop, refused
 from esclusa.artifacts.paths import RESERVED, clean, clean_prefix, fault
-from esclusa.artifacts.threads import Batches, finished
+from esclusa.artifacts.threads import Batches, finished, seen_through
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Artifacts, Body, Kept
 
@@ -34,6 +33,10 @@ _BATCH = 32
 
 _BATCHES = 4
 """Full batches at once, for a disk that is slow; one that is not is served as well by one thread, and for less."""
+
+_SMALL = 1 << 18
+_UNWRITTEN = 64
+"""Bytes of an object that is kept without waiting until it is written, and how many such objects there may be: 16 MB of them."""
 
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -57,8 +60,8 @@ class LocalArtifacts(Artifacts):
         self._workshop = Workshop(str(self.root), str(self._making), self._inside, durable, self._disk)
         self._puts = Batches(self._threads, self._workshop.finish, most=_BATCH, at_once=_BATCHES)
         self._keeps = Batches(self._threads, self._workshop.keep, most=_BATCH, at_once=_BATCHES)
-        self._loose: WeakSet[Draft] = WeakSet()
-        """What was kept and is not safe yet, as long as somebody wants to know."""
+        self._unwritten: dict[str, asyncio.Future[None]] = {}
+        """What was kept and may not be there yet, by its path: whoever asks for it waits."""
         self._syncing = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -69,24 +72,34 @@ class LocalArtifacts(Artifacts):
 
     async def close(self) -> None:
         """The threads end with the store; files are not open between calls."""
+        await self._all_written()
         self._disk.close()
 
     async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
-        return (await self._made(path, body, create, self._puts)).url
+        draft = await self._drafted(path, body, create)
+        await self._puts.add(draft)
+        if draft.error is not None:
+            raise draft.error
+        return draft.url
 
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> Kept:
-        draft = await self._made(path, body, False, self._keeps)
-        self._loose.add(draft)
+        draft = await self._drafted(path, body, False)
+        wait = len(draft.content) > _SMALL or draft.begun or self._crowded()
+        self._unwritten[path] = draft.made = self._keeps.post(draft)
+        if wait:
+            await seen_through(draft.made)
+            if draft.error is not None:
+                raise draft.error
         return draft
 
-    async def sync(self) -> None:
+    async def sync(self, kept: Sequence[Kept]) -> None:
+        drafts = cast("list[Draft]", list(kept))
+        for made in {draft.made for draft in drafts if draft.made is not None}:
+            await seen_through(made)
         async with self._syncing:
-            loose = list(self._loose)
-            if loose:
-                await self._run(partial(self._workshop.sync, loose))  # if it does not come to its end, they stay as they are
-                self._loose.difference_update(loose)
+            await self._run(partial(self._workshop.sync, drafts))
 
-    async def _made(self, path: str, body: Body, create: bool, batches: Batches[Draft]) -> Draft:
+    async def _drafted(self, path: str, body: Body, create: bool) -> Draft:
         draft = Draft(path, f"{self._workshop.root}/{clean(path)}", self._address(path), create)
         try:
             match body:
@@ -98,13 +111,27 @@ class LocalArtifacts(Artifacts):
                     await self._pour(draft, body)
                 case _:
                     raise wrong_body(body)
+            await self._written(path)
         except BaseException:
             await self._run(draft.clear)
             raise
-        await batches.add(draft)
-        if draft.error is not None:
-            raise draft.error
         return draft
+
+    def _crowded(self) -> bool:
+        """Whether so much waits to be written that who brings more waits too."""
+        if len(self._unwritten) >= _UNWRITTEN:
+            self._unwritten = {path: made for path, made in self._unwritten.items() if not made.done()}
+        return len(self._unwritten) >= _UNWRITTEN
+
+    async def _written(self, path: str) -> None:
+        """Return when what was kept there is."""
+        while (made := self._unwritten.get(path)) is not None and not made.done():
+            with suppress(Exception):  # whoever kept it hears of that
+                await seen_through(made)
+
+    async def _all_written(self) -> None:
+        for path in list(self._unwritten):
+            await self._written(path)
 
     async def get(self, path: str) -> bytes:
         place = self._place(path)
@@ -113,12 +140,14 @@ class LocalArtifacts(Artifacts):
             with self._reading(path, place) as file:
                 return file.read()
 
+        await self._written(path)
         return await asyncio.to_thread(read)
 
     async def stream(self, path: str, chunk: int = 1 << 20) -> AsyncIterator[bytes]:
         place = self._place(path)
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
+        await self._written(path)
         file = await self._run(partial(self._opened, path, place))
         try:
             while True:
@@ -131,10 +160,13 @@ class LocalArtifacts(Artifacts):
             file.close()
 
     async def info(self, path: str) -> ArtifactInfo | None:
-        return await asyncio.to_thread(self._info, path, self._place(path))
+        place = self._place(path)
+        await self._written(path)
+        return await asyncio.to_thread(self._info, path, place)
 
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
         walk = self._walk(clean_prefix(prefix))
+        await self._all_written()
         while True:
             page = await self._run(partial(_take, walk, 500))
             for info in page:
@@ -143,7 +175,9 @@ class LocalArtifacts(Artifacts):
                 return
 
     async def delete(self, path: str) -> None:
-        await self._run(partial(self._delete, path, self._place(path)))
+        place = self._place(path)
+        await self._written(path)
+        await self._run(partial(self._delete, path, place))
 
     def public_url(self, path: str) -> str:
         return self._address(clean(path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from esclusa.ports.artifacts import Artifacts, Body, Kept
 
 
@@ -11,5 +13,5 @@ class SentArtifacts(Artifacts):
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> Kept:
         return Kept(await self.put(path, body, content_type=content_type))
 
-    async def sync(self) -> None:
+    async def sync(self, kept: Sequence[Kept]) -> None:
         """Nothing waits for it."""

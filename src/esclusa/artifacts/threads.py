@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -14,10 +15,11 @@ T = TypeVar("T")
 async def finished(threads: Executor, work: Callable[[], T]) -> T:
     """Run it in a thread. A cancelled caller waits for its end: it cannot be called back, and what follows it (closing a file,
     another request) must not run beside it."""
-    return await _seen_through(asyncio.get_running_loop().run_in_executor(threads, work))
+    return await seen_through(asyncio.get_running_loop().run_in_executor(threads, work))
 
 
-async def _seen_through(work: asyncio.Future[T]) -> T:
+async def seen_through(work: asyncio.Future[T]) -> T:
+    """Wait for it without calling it off: others may wait for it too. A cancelled caller waits for its end."""
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -34,24 +36,14 @@ async def _ended(work: asyncio.Future[T]) -> None:
         work.exception()  # seen: the cancellation is what the caller hears of
 
 
-class _Item(Generic[T]):
-    """One of a batch, and the future of whoever waits for it."""
+class _Batch(Generic[T]):
+    """Some that are done together, and the future of all who wait for that."""
 
-    __slots__ = ("done", "over", "what")
+    __slots__ = ("done", "items")
 
-    def __init__(self, what: T, done: asyncio.Future[None]) -> None:
-        self.what = what
-        self.done = done
-        self.over = False
-
-    def end(self, error: BaseException | None) -> None:
-        self.over = True
-        if self.done.done():  # called off a moment ago
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
+    def __init__(self) -> None:
+        self.items: list[T] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Batches(Generic[T]):
@@ -64,34 +56,35 @@ class Batches(Generic[T]):
         self._work = work
         self._most = most
         self._at_once = at_once
-        self._waiting: list[_Item[T]] = []
+        self._waiting: deque[_Batch[T]] = deque()
         self._under_way = 0
 
     async def add(self, item: T) -> None:
         """Return when the work is done for it; as with ``finished``, a cancelled caller waits for that too."""
-        loop = asyncio.get_running_loop()
-        one = _Item(item, loop.create_future())
-        self._waiting.append(one)
+        await seen_through(self.post(item))
+
+    def post(self, item: T) -> asyncio.Future[None]:
+        """Have the work done for it. What is returned is done when that is, and is the whole batch's: wait with ``seen_through``."""
+        if not self._waiting or len(self._waiting[-1].items) >= self._most:
+            self._waiting.append(_Batch())
+        batch = self._waiting[-1]
+        batch.items.append(item)
         self._next()
-        try:
-            await one.done
-        except asyncio.CancelledError:
-            if not one.over:  # its future was cancelled with us; the work cannot be
-                one.done = loop.create_future()
-                await _ended(one.done)
-            raise
+        return batch.done
 
     def _next(self) -> None:
-        if not self._waiting or self._under_way >= (self._at_once if len(self._waiting) >= self._most else 1):
+        if not self._waiting or self._under_way >= (self._at_once if len(self._waiting[0].items) >= self._most else 1):
             return
-        batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        batch = self._waiting.popleft()
 
         def over(work: asyncio.Future[None]) -> None:
             self._under_way -= 1
             error = work.exception()
-            for one in batch:
-                one.end(error)
+            if error is None:
+                batch.done.set_result(None)
+            else:
+                batch.done.set_exception(error)
             self._next()
 
         self._under_way += 1
-        asyncio.get_running_loop().run_in_executor(self._threads, self._work, [one.what for one in batch]).add_done_callback(over)
+        asyncio.get_running_loop().run_in_executor(self._threads, self._work, batch.items).add_done_callback(over)

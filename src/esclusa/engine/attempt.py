@@ -95,7 +95,7 @@ class Attempt:
         lease = self._leases[0]
         checked = lease.ref.kind.check_fields(fields)
         if self.kept:  # the record may say where they are
-            await self._engine.artifacts.sync()
+            await self._engine.artifacts.sync(self.kept)
             for file in self.kept:
                 if file.error is not None:
                     raise file.error

@@ -42,6 +42,9 @@ _CROWD = 8
 _GATHER = 0.02
 """Seconds from one gathered batch to the next. What a store does for each batch costs as much as twenty settlements do."""
 
+_GATHER_FILES = 0.1
+"""The same for batches that wait for the disk: what that does for each of them costs as much as a hundred files do."""
+
 
 class Settler:
     """One batch at a time; whatever arrives meanwhile makes the next. So a lone settlement is written at once, and under load the
@@ -137,8 +140,8 @@ class Settler:
             self._some.clear()
             while self._queue:
                 begun = time.monotonic()
-                if await self._write() >= _CROWD:
-                    await self._gather(begun + _GATHER - time.monotonic())
+                if pause := await self._write():
+                    await self._gather(begun + pause - time.monotonic())
 
     async def _gather(self, seconds: float) -> None:
         if seconds > 0:
@@ -146,26 +149,27 @@ class Settler:
                 async with asyncio.timeout(seconds):
                     await self._hurried.wait()
 
-    async def _write(self) -> int:
-        """The next batch, and how many it were; nothing of it is kept here while the settler waits for more."""
+    async def _write(self) -> float:
+        """Write the next batch; how long after its beginning the one after it may wait for company. Nothing of it is kept here while the
+        settler waits for more."""
         batch = self._in_hand = self._queue[: self._batch]
         del self._queue[: self._batch]
         if not self._queue:
             self._hurried.clear()
-        taken = len(batch)
-        if any(entry[3] for entry in batch):
+        crowd, files = len(batch) >= _CROWD, any(entry[3] for entry in batch)
+        if files:
             batch = self._in_hand = await self._safe(batch)
         verdicts = await self._verdicts([entry[0] for entry in batch]) if batch else []
         if not self._over:  # they were told that they are lost
             self._in_hand = []
             self._tell(batch, verdicts)
-        return taken
+        return (_GATHER_FILES if files else _GATHER) if crowd else 0.0
 
     async def _safe(self, batch: list[_Entry]) -> list[_Entry]:
         """Those whose files are on the disk; the others are told that they cannot be written."""
         failed: Exception | None = None
         try:
-            await self._artifacts.sync()
+            await self._artifacts.sync([kept for entry in batch for kept in entry[3]])
         except Exception as error:  # noqa: BLE001 - it never should, and then nobody knows of any that it is safe
             failed = error
         faults = [next((kept.error or failed for kept in entry[3] if kept.error or failed), None) for entry in batch]

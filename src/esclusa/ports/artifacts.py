@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -24,7 +24,7 @@ class ArtifactInfo:
 
 
 class Kept:
-    """An object that is written, and safe after the next ``sync``. ``error`` is what that said if it is not."""
+    """An object that is there and safe after ``sync``. ``error`` is what that said if it is not."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -49,11 +49,11 @@ class Artifacts(Protocol):
         """Write an object whole or not at all; return its public URL. ``create``: ArtifactExists if there is one."""
 
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> Kept:
-        """As ``put``, for whoever tells nobody of the object before ``sync``: many objects then share one wait for the disk. A store
-        to which objects are sent has nothing to wait for."""
+        """As ``put``, for whoever tells nobody of the object before ``sync``: many objects are then written together, while whoever
+        kept them goes on, and share one wait for the disk. A store to which objects are sent has nothing to wait for."""
 
-    async def sync(self) -> None:
-        """Make safe whatever was kept before now. Never raises: what cannot be safe has its error."""
+    async def sync(self, kept: Sequence[Kept]) -> None:
+        """Make these safe. Never raises: what cannot be safe has its error."""
 
     async def get(self, path: str) -> bytes:
         """The whole content. ArtifactMissing if there is none."""
