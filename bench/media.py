@@ -1,8 +1,8 @@
 """2,000 files of 100 KB from a local server, 32 at a time: the whole pipeline beside a bare aiohttp loop that writes the same files.
 
 The loop leaves its files to the system; the pipeline does so with ``ESCLUSA_ARTIFACTS_DURABLE=no``, and as it is shipped waits until the
-disk has them. Ours runs on uvloop, as ``esclusa run`` does, a bare loop as a script would. For comparison the loop runs once more in each
-round on uvloop, and once waiting until the disk has each file."""
+disk has them. Each side is a process of its own: ours as ``esclusa run`` is, a bare loop as a script would be. For comparison the loop
+runs once more in each round on uvloop, and once waiting until the disk has each file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import aiohttp
@@ -43,19 +45,19 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
         for turn in range(scale.rounds):
             # Nothing is deleted before the end: a file system may look long for room where much was just deleted.
             folder = Path(tempfile.mkdtemp(prefix="esclusa-media-", dir=driver.folder))
-            before = await asyncio.to_thread(asyncio.run, _bare(urls, folder / "bare"))
+            before = await _apart(_loop, urls, folder / "bare")
             for (name, durable), rate in ours.items():
                 place = folder / f"{name} {durable}"
                 store = f"sqlite:////{place}.db" if name == "SQLite" else driver.server.create_database(f"media_{turn}_{durable}".lower())
-                took = await asyncio.to_thread(run_fast, _ours(urls, store, place, durable))
-                after = await asyncio.to_thread(asyncio.run, _bare(urls, folder / f"bare after {name} {durable}"))
+                took = await _apart(_pipeline, urls, store, place, durable)
+                after = await _apart(_loop, urls, folder / f"bare after {name} {durable}")
                 rate.append(count / took)
                 beside = 2 * count / (before + after)  # what the machine gave just before and just after
                 bare[name, durable].append(beside)
                 before = after
                 say(f"media {turn + 1}/{scale.rounds}  {_said(name, durable)}: {rate[-1]:,.0f}/s beside {beside:,.0f}/s")
-            others[False].append(count / await asyncio.to_thread(uvloop.run, _bare(urls, folder / "uvloop")))
-            others[True].append(count / await asyncio.to_thread(asyncio.run, _bare(urls, folder / "synced", _synced)))
+            others[False].append(count / await _apart(_fast_loop, urls, folder / "uvloop"))
+            others[True].append(count / await _apart(_synced_loop, urls, folder / "synced"))
             for durable, rate in others.items():
                 say(f"media {turn + 1}/{scale.rounds}  {_OTHERS[durable]}: {rate[-1]:,.0f}/s")
     for (name, durable), rate in ours.items():
@@ -67,16 +69,38 @@ def _said(store: str, durable: bool) -> str:
     return f"media, {store}{'' if durable else ', not durable'}"
 
 
-def _level(folder: Path) -> None:
-    """All find the machine alike: what was written in this folder before is on the disk and leaves the memory that it had. A virtual
-    machine takes several times as long to write to memory that it never used."""
+async def _apart(side: Callable[..., float], *given: object) -> float:
+    """The seconds that a side takes, in a process of its own."""
+
+    def run() -> float:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            return process.submit(side, *given).result()
+
+    return await asyncio.to_thread(run)
+
+
+def _loop(urls: list[str], folder: Path) -> float:
+    return asyncio.run(_bare(urls, folder))
+
+
+def _fast_loop(urls: list[str], folder: Path) -> float:
+    return uvloop.run(_bare(urls, folder))
+
+
+def _synced_loop(urls: list[str], folder: Path) -> float:
+    return asyncio.run(_bare(urls, folder, _synced))
+
+
+def _pipeline(urls: list[str], store: str, folder: Path, durable: bool) -> float:
+    return run_fast(_ours(urls, store, folder, durable))
+
+
+def _level() -> None:
+    """All find the machine alike: nothing waits to be written, and there is memory that was used a moment ago. A virtual machine takes
+    several times as long to write to memory that it never used, or gave back."""
     os.sync()
-    for path in folder.rglob("*.jpg"):
-        file = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(file)
+    used = bytearray(400 << 20)
+    used[::4096] = bytes(len(used) // 4096)
 
 
 def _synced(path: Path, body: bytes) -> None:
@@ -96,7 +120,7 @@ async def _bare(urls: list[str], folder: Path, write: Callable[[Path, bytes], ob
     """What a script would do: fetch, write, next."""
     folder.mkdir(parents=True)
     todo = iter(enumerate(urls))
-    _level(folder.parent)
+    _level()
     start = time.perf_counter()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
 
@@ -120,7 +144,7 @@ async def _ours(urls: list[str], store: str, folder: Path, durable: bool) -> flo
             await engine.records.insert(
                 [Publication(post_id=f"p{start + n}", imagen_url=u) for n, u in enumerate(urls[start : start + 500])]
             )
-        _level(folder.parent)
+        _level()
         begun = time.perf_counter()
         run = await engine.run_cycle("media.download")
         took = time.perf_counter() - begun

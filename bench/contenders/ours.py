@@ -16,7 +16,7 @@ from bench.contenders.common import URL, Send, handle, main
 from esclusa import App, Lifecycle, Outcome, Record, To
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.attempt import Attempt
-from esclusa.engine.collector import calm_collector
+from esclusa.engine.memory import calm_memory
 from esclusa.engine.engine import Engine
 from esclusa.engine.scheduler import Scheduler
 from esclusa.model.pipeline import NoSettings
@@ -95,7 +95,7 @@ class Ours:
     async def fill(self, work: str, count: int) -> float:
         kind = record_of(work)
         async with opened(work) as engine:
-            calm_collector()
+            calm_memory()
             start = perf_counter()
             async for _ in engine.records.load(kind(number=number, payload=f"payload of {number}") for number in range(count)):
                 pass
@@ -103,7 +103,7 @@ class Ours:
 
     async def work(self, work: str, concurrency: int) -> None:
         async with opened(work, concurrency) as engine, engine.running(card=True):
-            calm_collector()
+            calm_memory()
             scheduler = Scheduler(engine)
             scheduler.stop_on_signals()
             await scheduler.serve()

@@ -118,10 +118,10 @@ class Session:
 
 
 def run_fast(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop where it is installed, with the garbage collector of a process that handles records."""
-    from esclusa.engine.collector import calm_collector
+    """Run on uvloop where it is installed, with the memory of a process that handles records."""
+    from esclusa.engine.memory import calm_memory
 
-    calm_collector()
+    calm_memory()
     try:
         import uvloop
     except ImportError:
