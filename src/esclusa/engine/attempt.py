@@ -108,8 +108,8 @@ class Attempt:
 
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> str:
         """Keep a file for what this attempt answers, and return its public URL. It is on the disk before the record says so: the
-        settlement waits for that, together with those of others, and the handler goes on. What others are told of, or what takes
-        the place of something that is then deleted, is ``at.artifacts.put``."""
+        settlement waits for that, together with those of others, and the handler goes on; if it cannot be, that is the record's
+        error. What others are told of, or what takes the place of something that is then deleted, is ``at.artifacts.put``."""
         file = await self._engine.artifacts.keep(path, body, content_type=content_type)
         self.kept += (file,)
         return file.url
