@@ -12,13 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.attempt import Attempt
+from esclusa.engine.endings import OUTCOMES, ending_of, endings_of, raised, told_of
 from esclusa.engine.heartbeat import Holding
 from esclusa.engine.share import Share
 from esclusa.engine.threads import Threads
 from esclusa.model.budget import Denied
 from esclusa.model.decide import CannotEnd, Ending, GivenBack, OverLimit, Raised, Unended, decide
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
-from esclusa.model.outcome import Retry, To, Wait
+from esclusa.model.outcome import To
 from esclusa.model.query import Where, conditions
 from esclusa.model.settlement import Ask, Leased, Rejected, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
@@ -26,8 +27,6 @@ from esclusa.model.stage import Stage
 if TYPE_CHECKING:
     from esclusa.engine.engine import Engine
     from esclusa.engine.runs import RunContext
-
-_OUTCOMES = (To, Retry, Wait)
 
 _BY_RESULT = frozenset({"retried", "waited", "lost"})
 """Results that a run counts by their own name; the others it counts by the state that the record went to."""
@@ -274,7 +273,7 @@ class StageRunner:
         start, cancels = time.monotonic(), me.cancelling()
         try:
             answer = await (self.stage.handler(lease.record, attempt) if self._plain else self._bounded(lease.record, attempt))
-            ending = _ending(answer, self.stage)
+            ending = ending_of(answer, self.stage)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an error of its record alone
             ending = self._caught(error, [holding], me, cancels)
         holding.task, holding.took = None, self._handled(start)
@@ -297,7 +296,7 @@ class StageRunner:
         start, cancels = time.monotonic(), me.cancelling()
         try:
             answers = await (self.stage.handler(records, attempt) if self._plain else self._bounded(records, attempt))
-            endings = self._endings(answers, len(batch))
+            endings = endings_of(answers, len(batch), self.stage)
         except BaseException as error:  # noqa: BLE001 - as above
             endings = [self._caught(error, batch, me, cancels)] * len(batch)
         took = self._handled(start)
@@ -317,7 +316,7 @@ class StageRunner:
         if isinstance(error, GeneratorExit) and asyncio.current_task(me.get_loop()) is not me:
             raise error
         if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:  # nobody cancelled us, but what it waited for
-            return _raised(error)
+            return raised(error)
         if not (self._stopping.is_set() or any(holding.lost for holding in batch)):
             raise error
         me.uncancel()  # the cancel meant this work alone: a lost lease, an abort
@@ -337,12 +336,6 @@ class StageRunner:
                 raise TimeoutError(f"the handler did not answer within {self.stage.timeout:g} seconds, the stage's timeout") from None
             raise
 
-    def _endings(self, answers: Any, count: int) -> list[Ending]:
-        if not isinstance(answers, list | tuple) or len(answers) != count:
-            got = f"{len(answers)} answers" if isinstance(answers, list | tuple) else type(answers).__name__
-            raise TypeError(f"stage {self.stage.name}: a batch of {count} needs a list of {count} outcomes, not {got}")
-        return [_ending(one, self.stage) for one in answers]
-
     # settling
 
     def _end(self, holding: Holding, ending: Ending) -> None:
@@ -359,9 +352,7 @@ class StageRunner:
             return
         holding.ending = ending
         self._settling += 1
-        kept = (
-            holding.attempt.kept if holding.attempt is not None and isinstance(ending, _OUTCOMES) else ()
-        )  # only an answer tells of files
+        kept = holding.attempt.kept if holding.attempt is not None and isinstance(ending, OUTCOMES) else ()  # only an answer tells of files
         engine.settler.add(settlement, self, holding, kept)
         self._freed.set()
 
@@ -417,7 +408,7 @@ class StageRunner:
             run.end("partial", f"records ended in {self.stage.exhausted}")
         times = [holding.took for holding, _ in ended]
         engine.rates.add(name, result, times)
-        engine.telemetry.settled(name, result, times, lambda n: _told(ended[n][0].lease, ended[n][1], run.id))
+        engine.telemetry.settled(name, result, times, lambda n: told_of(ended[n][0].lease, ended[n][1], run.id))
         self.inflight -= len(ended)
         self._freed.set()
 
@@ -434,27 +425,3 @@ class StageRunner:
             await self._share.give_back(records, at)
         if self._threads is not None:
             self._threads.close()
-
-
-def _told(lease: Leased, settlement: Settlement | None, run: str) -> dict[str, Any]:
-    """What a settlement's event says: which record, and what became of it; none of its business fields."""
-    said: dict[str, Any] = {"table": lease.ref.kind.table, "record": lease.ref.id, "attempt": lease.attempt, "run": run}
-    if settlement is not None:
-        said |= {"from": settlement.frm[0], "to": settlement.to, "reason": settlement.reason}
-        if settlement.error is not None:
-            said |= {"error_type": settlement.error["type"], "error_message": settlement.error["message"]}
-    return said
-
-
-def _raised(error: BaseException) -> Raised:
-    """What a handler raised, without our own frame: that one holds what holds the error, and both would stay until the collector
-    comes, with the record and all that the handler had at hand."""
-    if error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next
-    return Raised(error)
-
-
-def _ending(answer: Any, stage: Stage) -> Ending:
-    if isinstance(answer, _OUTCOMES):
-        return answer
-    raise TypeError(f"stage {stage.name}: its handler must answer To, Retry or Wait, not {type(answer).__name__}")
