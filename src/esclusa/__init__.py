@@ -16,13 +16,13 @@ from esclusa.model.query import above, at_least, at_most, below, not_null, null,
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import cron, every
-from esclusa.model.settlement import Inserted, Known, Spread
+from esclusa.model.settlement import Family, Inserted, Known, Spread
 from esclusa.ports.artifacts import Artifacts
 from esclusa.version import __version__
 
 __all__ = [
     "Add", "App", "ArtifactError", "ArtifactExists", "ArtifactMissing", "Artifacts", "Attempt", "Backoff", "BadRecord", "Budget",
-    "BudgetEmpty", "Create", "Effect", "EsclusaError", "Exists", "Failure", "Inserted", "Known", "Lifecycle", "Move", "Outcome",
+    "BudgetEmpty", "Create", "Effect", "EsclusaError", "Exists", "Failure", "Family", "Inserted", "Known", "Lifecycle", "Move", "Outcome",
     "Permanent", "Record", "Retry", "RunContext", "Spread", "Throttled", "To", "Wait", "Wake", "Window", "WindowUse", "__version__",
     "above", "at_least", "at_most", "below", "cron", "every", "not_null", "null", "one_of", "option", "publish", "segment", "track",
 ]  # fmt: skip

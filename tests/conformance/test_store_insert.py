@@ -15,7 +15,7 @@ from conformance.kinds import READ, TYPE, WORK, Colour, Job, Level, Note, Place,
 from esclusa.model.errors import BadRecord
 from esclusa.model.keys import key_id, key_ids
 from esclusa.model.record import Ref
-from esclusa.model.settlement import Inserted, Known, Lost, Rejected, Settlement, Spread
+from esclusa.model.settlement import Family, Inserted, Known, Lost, Rejected, Settlement, Spread
 
 
 async def test_a_new_record_is_in_the_initial_state_and_due_now(store: Any) -> None:
@@ -151,7 +151,7 @@ async def test_a_value_that_one_store_cannot_hold_is_refused_by_every_store(stor
         await store.insert([Sample(name="b"), Sample(name="a", **fields)])
     assert str(caught.value) == said
     with pytest.raises(BadRecord) as caught:
-        await store.insert_if_new(Note(name="n"), [Sample(name="a", **fields)])
+        await store.insert_if_new([Family(Note(name="n"), [Sample(name="a", **fields)])])
     assert str(caught.value) == said
     assert await everything(store, Sample) == []
     assert await everything(store, Note) == []
@@ -226,14 +226,13 @@ def _all(kind: Any) -> Any:
 # a record with all that belongs to it
 
 
-def _family(name: str, *posts: str) -> tuple[Note, list[Any]]:
-    return Note(name=name), [Job(id=f"job of {name}"), Spread(Post(platform=name, post_id="", note="ñ"), "post_id", posts)]
+def _family(name: str, *posts: str) -> Family:
+    return Family(Note(name=name), [Job(id=f"job of {name}"), Spread(Post(platform=name, post_id="", note="ñ"), "post_id", posts)])
 
 
 async def test_a_record_and_all_that_belongs_to_it_are_new_together(store: Any) -> None:
     before = await store.now()
-    first, rest = _family("a/b", "1", "~", "2", "", "1")
-    assert await store.insert_if_new(first, rest) == 5
+    assert await store.insert_if_new([_family("a/b", "1", "~", "2", "", "1")]) == [5]
     posts = await everything(store, Post, order="id")
     assert {p.id for p in posts} == {Post.kind.id_of("a/b", n) for n in ("1", "~", "2", "")}
     assert {(p.platform, p.note, p.status, p.attempts, p.fence, p.jobs, p.leased_by) for p in posts} == {
@@ -246,8 +245,7 @@ async def test_a_record_and_all_that_belongs_to_it_are_new_together(store: Any) 
 @pytest.mark.promise(4)
 async def test_nothing_is_inserted_beside_a_record_that_was_known(store: Any) -> None:
     await put(store, Note(name="n", text="old"))
-    first, rest = _family("n", "1", "2")
-    assert await store.insert_if_new(first, rest) is None
+    assert await store.insert_if_new([_family("n", "1", "2")]) == [None]
     assert await everything(store, Post) == []
     assert await everything(store, Job) == []
     assert (await look(store, Note, "n")).text == "old"
@@ -255,29 +253,54 @@ async def test_nothing_is_inserted_beside_a_record_that_was_known(store: Any) ->
 
 async def test_a_known_one_of_the_rest_is_left_as_it_is(store: Any) -> None:
     await put(store, Post(platform="n", post_id="1", note="old"))
-    first, rest = _family("n", "1", "2")
-    assert await store.insert_if_new(first, rest) == 2
+    assert await store.insert_if_new([_family("n", "1", "2")]) == [2]
     assert (await look(store, Post, "n:1")).note == "old"
 
 
 async def test_a_spread_over_a_field_outside_the_key(store: Any) -> None:
-    assert await store.insert_if_new(Note(name="n"), [Spread(Job(lane="b"), "rank", [1, 2, 3])]) == 3
+    assert await store.insert_if_new([Family(Note(name="n"), [Spread(Job(lane="b"), "rank", [1, 2, 3])])]) == [3]
     assert sorted((j.lane, j.rank) for j in await everything(store, Job)) == [("b", 1), ("b", 2), ("b", 3)]
 
 
 @pytest.mark.promise(5)
 async def test_of_many_who_insert_the_same_one_does_it(new_store: Any) -> None:
     stores = [await new_store() for _ in range(4)]
-    answers = await asyncio.gather(*(s.insert_if_new(*_family("n", *(f"{i}-{k}" for k in range(20)))) for i, s in enumerate(stores)))
-    assert sorted(answers, key=str) == [21, None, None, None]
+    answers = await asyncio.gather(*(s.insert_if_new([_family("n", *(f"{i}-{k}" for k in range(20)))]) for i, s in enumerate(stores)))
+    assert sorted(answers, key=str) == [[21], [None], [None], [None]]
     assert len({p.post_id[0] for p in await everything(stores[0], Post)}) == 1
 
 
 async def test_a_refused_one_of_the_rest_leaves_nothing_behind(store: Any) -> None:
     with pytest.raises(BadRecord):
-        await store.insert_if_new(Note(name="n"), [Job(id="j"), Post(platform="x", post_id="1", status="no such state")])
+        await store.insert_if_new([Family(Note(name="n"), [Job(id="j"), Post(platform="x", post_id="1", status="no such state")])])
     assert await everything(store, Note) == []
     assert await everything(store, Job) == []
+
+
+async def test_many_families_at_once(store: Any) -> None:
+    """Of each the same as if it came alone, in order: known before, new, the same again, and two that share a record."""
+    await put(store, Note(name="known"), Post(platform="b", post_id="2"))
+    shared = Job(id="shared")
+    families = [
+        _family("known", "1"),
+        _family("a", "1", "2"),
+        _family("b", "1", "2", "3"),
+        _family("a", "3"),
+        Family(Note(name="c"), [shared]),
+        Family(Note(name="d"), [shared, Job(id="own")]),
+        Family(Note(name="e"), []),
+    ]
+    assert await store.insert_if_new(families) == [None, 3, 3, None, 1, 1, 0]
+    assert {n.name for n in await everything(store, Note)} == {"known", "a", "b", "c", "d", "e"}
+    assert {j.id for j in await everything(store, Job)} == {"job of a", "job of b", "shared", "own"}
+    assert {p.id for p in await everything(store, Post)} == {Post.kind.id_of(*k) for k in ("a1", "a2", "b1", "b2", "b3")}
+    assert await store.insert_if_new(families) == [None] * 7
+    assert await store.insert_if_new([]) == []
+
+
+async def test_more_families_than_one_write_takes(store: Any) -> None:
+    assert await store.insert_if_new([Family(Note(name=f"{n}"), [Job(id=f"{n}")]) for n in range(700)]) == [1] * 700
+    assert len({j.id for j in await everything(store, Job)}) == 700
 
 
 def test_ids_of_a_spread_are_those_of_its_keys() -> None:

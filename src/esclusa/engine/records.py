@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from esclusa.model.errors import BadQuery, BadRecord, UndeclaredMove
 from esclusa.model.query import Page, Where, query
 from esclusa.model.record import Record, Ref
-from esclusa.model.settlement import Inserted, Known, Rejected, Settled, Settlement, Spread, StateSummary
+from esclusa.model.settlement import Family, Inserted, Known, Rejected, Settled, Settlement, StateSummary
 from esclusa.ports.store import Store
 
 R = TypeVar("R", bound=Record)
@@ -95,10 +95,10 @@ class Records:
         finally:
             await asyncio.gather(*writing, return_exceptions=True)
 
-    async def insert_if_new(self, first: Record, rest: Sequence[Record | Spread]) -> int | None:
-        """Add a record with all that belongs to it in one transaction, or nothing if its key is known: then None, else
-        how many of the rest are new."""
-        return await self._store.insert_if_new(first, rest)
+    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+        """Add records, each with all that belongs to it in one transaction, or nothing of that if its key is known: then None, else
+        how many of the rest are new. BadRecord if one of them cannot be held: then those that can are added one by one."""
+        return await self._store.insert_if_new(families)
 
     async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Known]:
         """Add records; one whose key is there already gets this one's fields instead, and moves to its state (the initial

@@ -171,6 +171,14 @@ def drafts_of(records: Iterable[Record | Spread]) -> Iterator[Record]:
 
 
 @value
+class Family:
+    """A new record and all that belongs to it. If the first is known, nothing of it is new."""
+
+    first: Record
+    rest: Sequence[Record | Spread]
+
+
+@value
 class Step:
     """One row of a record's history."""
 

@@ -12,12 +12,12 @@ from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
     Ask,
     Backlog,
+    Family,
     Inserted,
     Known,
     Leased,
     Renewal,
     Settlement,
-    Spread,
     StateCount,
     StateSummary,
     Step,
@@ -64,9 +64,10 @@ class Store(Protocol):
         Known and left as it is. ``status`` (default: initial), ``due_at``, ``created_at`` (default: now),
         ``attempts`` and ``leased_by`` of a draft are kept."""
 
-    async def insert_if_new(self, first: Record, rest: Sequence[Record | Spread]) -> int | None:
-        """Insert ``first`` and, only if its key is new, the rest: all in one transaction, or nothing. Return how many of
-        the rest are new, or None if ``first`` was known. A Spread is one statement where the store has sets."""
+    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+        """Of each family insert the first and, only if its key is new, in the store and among those before it, the rest: each
+        family in one transaction, or nothing of it. Return for each how many of the rest are new, or None if its first was known.
+        A Spread is one statement where the store has sets. If a record of any cannot be held, BadRecord; try them one by one."""
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         """The records with these ids, in order; None where there is none."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from esclusa import BadRecord, EsclusaError, one_of
+from esclusa import BadRecord, EsclusaError, Family, one_of
 from esclusa.intake import Report, Row
 from esclusa.pipelines.media.records import OPEN, Notice, Publication
 from esclusa.pipelines.media.webhook import Told
 
 COLUMNS = ("post_id", "tipo_item", "imagen_url", "imagen_local", "media_id")
-AT_ONCE = 16
 CHUNK = 500
 
 
@@ -76,10 +74,21 @@ class Intake:
         report.errors.sort(key=lambda error: error["row"])
         return report
 
-    async def _keep(self, chunk: list[Entry], report: Report) -> None:
-        known = await self._rows([entry.told.post_id for entry in chunk])
-        for start in range(0, len(chunk), AT_ONCE):
-            await asyncio.gather(*(self._add(entry, known, report) for entry in chunk[start : start + AT_ONCE]))
+    async def _keep(self, entries: list[Entry], report: Report) -> None:
+        """Add a row for each and the note that it was told, together, unless it was told before."""
+        rows = await self._rows([entry.told.post_id for entry in entries])
+        fresh = [e for e in entries if not any(row.imagen_url == e.told.url for row in rows.get(e.told.post_id, ()))]
+        report.known += len(entries) - len(fresh)
+        for start in range(0, len(fresh), CHUNK):
+            chunk = fresh[start : start + CHUNK]
+            try:
+                await self._add(chunk, report)
+            except BadRecord:  # the table cannot hold one of them, and holds the others
+                for entry in chunk:
+                    try:
+                        await self._add([entry], report)
+                    except BadRecord as error:
+                        report.refuse(entry.number, _plain(error))
 
     async def _rows(self, posts: Sequence[str]) -> dict[str, list[Publication]]:
         """The rows of these posts that are there already, by post."""
@@ -90,19 +99,12 @@ class Intake:
                 found.setdefault(row.post_id, []).append(row)
         return found
 
-    async def _add(self, entry: Entry, known: dict[str, list[Publication]], report: Report) -> None:
-        """Add a row and the note that it was told, together, unless it was told before."""
-        told = entry.told
-        new = False
-        if not any(row.imagen_url == told.url for row in known.get(told.post_id, ())):
-            notice = Notice(post_id=told.post_id, part=told.part, imagen_url=told.url)
-            try:
-                new = await self._records.insert_if_new(notice, [entry.draft]) is not None
-            except BadRecord as error:
-                report.refuse(entry.number, _plain(error))
-                return
+    async def _add(self, entries: list[Entry], report: Report) -> None:
+        told = [Notice(post_id=t.post_id, part=t.part, imagen_url=t.url) for _, t, _ in entries]
+        made = await self._records.insert_if_new([Family(notice, [e.draft]) for notice, e in zip(told, entries, strict=True)])
+        new = sum(each is not None for each in made)
         report.created += new
-        report.known += not new
+        report.known += len(entries) - new
 
     async def _edit(self, told: Told, known: dict[str, list[Publication]]) -> bool:
         """Give a row that has no file yet its new link. Made again after a crash between the two writes, it comes to the same."""

@@ -7,7 +7,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from esclusa import BudgetEmpty, EsclusaError, Record, RunContext, Spread
+from esclusa import BudgetEmpty, EsclusaError, Family, Record, RunContext, Spread
 from esclusa.pipelines.tenders.chilecompra import Blocked, CallFailed, Spend
 from esclusa.pipelines.tenders.outside import Outside
 from esclusa.pipelines.tenders.records import (
@@ -158,7 +158,8 @@ async def write(run: RunContext, tender: Licitacion, targets: Targets) -> None:
         chosen = targets.of(tender)
         blank = Delivery(notification_event_id=NotificationEvent.kind.id_of(NEW_TENDER, id), installation_id="", licitacion_id=id)
         rest += [event, Spread(blank, "installation_id", chosen)]
-    if await run.records.insert_if_new(entry, rest) is None:
+    [new] = await run.records.insert_if_new([Family(entry, rest)])
+    if new is None:
         run.count("known")
     else:
         run.count("new")

@@ -19,12 +19,12 @@ from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
     Ask,
     Backlog,
+    Family,
     Inserted,
     Known,
     Leased,
     Renewal,
     Settlement,
-    Spread,
     StateCount,
     StateSummary,
     Step,
@@ -39,7 +39,7 @@ from esclusa.stores.firestore.codec import Codec
 from esclusa.stores.firestore.settling import Settler
 from esclusa.stores.firestore.standing import Desk, Standing, draft
 from esclusa.stores.firestore.wakes import Wakes
-from esclusa.stores.firestore.wire import Stale, Wire
+from esclusa.stores.firestore.wire import Stale, Wire, chunked
 
 _FRESH = 60.0
 """Seconds after which the server is asked the time again, if no other call told it."""
@@ -140,23 +140,34 @@ class FirestoreStore:
         self._wakes.tell({each.kind.table for each, a in zip(drafts, answers, strict=True) if isinstance(a, Inserted)})
         return answers
 
-    async def insert_if_new(self, first: Record, rest: Sequence[Record | Spread]) -> int | None:
+    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
         desk = await self._desk()
-        lead = draft(desk, first)
-        wanted: dict[str, Standing] = {}
-        for each in (lead, *(draft(desk, record) for record in drafts_of(rest))):
-            wanted.setdefault(each.name, each)
+        members = [[draft(desk, record) for record in (family.first, *drafts_of(family.rest))] for family in families]
+        answers: list[int | None] = []
+        for chunk in chunked([write for each in family for write in each.writes(desk)] for family in members):
+            answers += await self._new_families(desk, members[len(answers) : len(answers) + len(chunk)])
+        return answers
+
+    async def _new_families(self, desk: Desk, families: Sequence[Sequence[Standing]]) -> list[int | None]:
+        """As many families as one commit takes."""
         while True:
-            there = await self._wire.get(list(wanted), "insert")
-            if lead.name in there:
-                return None
-            new = [each for name, each in wanted.items() if name not in there]
+            known = set(await self._wire.get(list({each.name for family in families for each in family}), "insert"))
+            new: list[list[Standing]] = []
+            for family in families:
+                new.append([])
+                if family[0].name not in known:
+                    for each in family:
+                        if each.name not in known:
+                            new[-1].append(each)
+                            known.add(each.name)
+            writes = [write for family in new for each in family for write in each.writes(desk)]
             try:
-                await self._wire.commit([write for each in new for write in each.writes(desk)], "insert")
+                if writes:
+                    await self._wire.commit(writes, "insert")
             except Stale:  # somebody else made one of them meanwhile
                 continue
-            self._wakes.tell({each.kind.table for each in new})
-            return len(new) - 1
+            self._wakes.tell({each.kind.table for family in new for each in family})
+            return [len(family) - 1 if family else None for family in new]
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         codec = self._codec(kind)

@@ -31,10 +31,7 @@ async def insert(
     fetch: Fetch, table: Table, drafts: Sequence[Record], offset: timedelta, new_id: Callable[[], str]
 ) -> list[Inserted | Known]:
     """Insert drafts of one kind, answers in order, in as many statements as their number needs."""
-    kind = table.kind
-    for draft in drafts:
-        if draft.status and draft.status not in kind.lifecycle.states:
-            raise BadRecord(f"{kind.table}: {draft.status!r} is not one of its states ({', '.join(kind.lifecycle.states)})")
+    _judge(table, drafts)
     answers: list[Inserted | Known] = []
     for start in range(0, len(drafts), CHUNK):
         part = drafts[start : start + CHUNK]
@@ -44,6 +41,30 @@ async def insert(
         else:  # the database makes the ids
             answers += await _without_ids(fetch, table, part, offset)
     return answers
+
+
+async def add(fetch: Fetch, table: Table, drafts: Sequence[Record], offset: timedelta, new_id: Callable[[], str]) -> list[bool]:
+    """As ``insert``, for who does not ask for the ids: whether each is new. Where the database makes them, it does not say whose is
+    which of a statement's."""
+    if table.kind.key or not table.makes_ids or any(draft.id for draft in drafts):
+        return [isinstance(answer, Inserted) for answer in await insert(fetch, table, drafts, offset, new_id)]
+    _judge(table, drafts)
+    for start in range(0, len(drafts), CHUNK):
+        part = drafts[start : start + CHUNK]
+        if len(await _run(fetch, table, part, offset, None)) < len(part):
+            raise _met(table)
+    return [True] * len(drafts)
+
+
+def _judge(table: Table, drafts: Sequence[Record]) -> None:
+    kind = table.kind
+    for draft in drafts:
+        if draft.status and draft.status not in kind.lifecycle.states:
+            raise BadRecord(f"{kind.table}: {draft.status!r} is not one of its states ({', '.join(kind.lifecycle.states)})")
+
+
+def _met(table: Table) -> BadRecord:
+    return BadRecord(f"{table.name}: a record without id or key met a unique index of the table; declare its key")
 
 
 async def spread(fetch: Fetch, table: Table, many: Spread, offset: timedelta, new_id: Callable[[], str]) -> int:
@@ -95,7 +116,7 @@ async def _without_ids(fetch: Fetch, table: Table, drafts: Sequence[Record], off
     if not table.kind.key:
         rows = [await _run(fetch, table, [draft], offset, None) for draft in drafts]
         if any(not row for row in rows):
-            raise BadRecord(f"{table.name}: a record without id or key met a unique index of the table; declare its key")
+            raise _met(table)
         return [Inserted(row[0][0]) for row in rows]
     first: dict[tuple[Any, ...], Record] = {}
     for draft in drafts:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from pydantic_core import from_json
@@ -19,6 +20,7 @@ from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
     Ask,
     Backlog,
+    Family,
     Inserted,
     Known,
     Leased,
@@ -42,6 +44,8 @@ from esclusa.stores.postgres import settle as settling
 from esclusa.stores.postgres.connection import UNFIT, Connections
 from esclusa.stores.postgres.listen import Heard, Listener
 from esclusa.stores.postgres.table import Table
+
+T = TypeVar("T")
 
 
 class PostgresStore:
@@ -122,48 +126,50 @@ class PostgresStore:
     # records
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Known]:
-        places: dict[str, list[int]] = defaultdict(list)
-        for n, record in enumerate(records):
-            places[record.kind.table].append(n)
-        answers: list[Inserted | Known | None] = [None] * len(records)
-
-        async def run(fetch: inserting.Fetch) -> None:
-            for name in sorted(places):
-                drafts = [records[n] for n in places[name]]
-                table = self._table(drafts[0].kind)
-                for n, answer in zip(places[name], await inserting.insert(fetch, table, drafts, self._offset, self._new_id), strict=True):
-                    answers[n] = answer
+        def run(fetch: inserting.Fetch) -> Awaitable[list[Inserted | Known]]:
+            return self._table_by_table(records, partial(inserting.insert, fetch))
 
         try:
-            if len(places) == 1 and len(records) <= inserting.CHUNK and not records[0].kind.database_id:
-                await run(self._connections.fetch)
-            elif records:
-                await self._connections.transaction(lambda connection: run(connection.fetch))
+            if (
+                len(records) <= inserting.CHUNK
+                and len({r.kind.table for r in records}) <= 1
+                and not any(r.kind.database_id for r in records)
+            ):
+                return await run(self._connections.fetch)
+            return await self._connections.transaction(lambda connection: run(connection.fetch))
         except UNFIT as error:
             raise _unfit(records, error) from error
-        return [answer for answer in answers if answer is not None]
 
-    async def insert_if_new(self, first: Record, rest: Sequence[Record | Spread]) -> int | None:
-        async def run(connection: Any) -> int | None:
-            new = 0
-            answer = await inserting.insert(connection.fetch, self._table(first.kind), [first], self._offset, self._new_id)
-            if isinstance(answer[0], Known):
-                return None
-            plain: dict[str, list[Record]] = defaultdict(list)
-            for each in rest:
+    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+        async def run(connection: Any) -> list[int | None]:
+            add = partial(inserting.add, connection.fetch)
+            led = await self._table_by_table([family.first for family in families], add)
+            made: Counter[int] = Counter()
+            plain: list[tuple[int, Record]] = []
+            for n, each in [(n, each) for n, family in enumerate(families) if led[n] for each in family.rest]:
                 if isinstance(each, Spread):
-                    new += await inserting.spread(connection.fetch, self._table(each.record.kind), each, self._offset, self._new_id)
+                    made[n] += await inserting.spread(connection.fetch, self._table(each.record.kind), each, self._offset, self._new_id)
                 else:
-                    plain[each.kind.table].append(each)
-            for name in sorted(plain):
-                made = await inserting.insert(connection.fetch, self._table(plain[name][0].kind), plain[name], self._offset, self._new_id)
-                new += sum(isinstance(one, Inserted) for one in made)
-            return new
+                    plain.append((n, each))
+            added = await self._table_by_table([record for _, record in plain], add)
+            made.update(n for (n, _), new in zip(plain, added, strict=True) if new)
+            return [made[n] if new else None for n, new in enumerate(led)]
 
         try:
             return await self._connections.transaction(run)
         except UNFIT as error:
-            raise _unfit([first, *drafts_of(rest)], error) from error
+            raise _unfit([draft for family in families for draft in (family.first, *drafts_of(family.rest))], error) from error
+
+    async def _table_by_table(self, drafts: Sequence[Record], insert: Callable[..., Awaitable[list[T]]]) -> list[T]:
+        """What it answers for each of them. The tables come in one order for all who insert: no deadlock between them."""
+        places: dict[str, list[int]] = defaultdict(list)
+        for n, each in enumerate(drafts):
+            places[each.kind.table].append(n)
+        answers: dict[int, T] = {}
+        for name in sorted(places):
+            theirs = [drafts[n] for n in places[name]]
+            answers |= zip(places[name], await insert(self._table(theirs[0].kind), theirs, self._offset, self._new_id), strict=True)
+        return [answers[n] for n in range(len(drafts))]
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         table = self._table(kind)

@@ -19,13 +19,13 @@ from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
     Ask,
     Backlog,
+    Family,
     Inserted,
     Known,
     Leased,
     Rejected,
     Renewal,
     Settlement,
-    Spread,
     StateCount,
     StateSummary,
     Step,
@@ -137,14 +137,17 @@ class SqliteStore:
 
         return await self._write(work)
 
-    async def insert_if_new(self, first: Record, rest: Sequence[Record | Spread]) -> int | None:
-        def work(desk: Desk) -> int | None:
-            if isinstance(shelf.insert(desk.connection, desk.cards, desk.now, self._new_id, [first])[0], Known):
-                return None
-            drafts = list(drafts_of(rest))
-            answers = shelf.insert(desk.connection, desk.cards, desk.now, self._new_id, drafts)
-            desk.woken.update(r.kind.table for r in (first, *drafts))
-            return sum(isinstance(answer, Inserted) for answer in answers)
+    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+        def work(desk: Desk) -> list[int | None]:
+            def insert(drafts: Sequence[Record]) -> list[bool]:
+                answers = shelf.insert(desk.connection, desk.cards, desk.now, self._new_id, drafts)
+                desk.woken.update(r.kind.table for r, answer in zip(drafts, answers, strict=True) if isinstance(answer, Inserted))
+                return [isinstance(answer, Inserted) for answer in answers]
+
+            led = insert([family.first for family in families])
+            rests = [list(drafts_of(family.rest)) if new else [] for family, new in zip(families, led, strict=True)]
+            made = iter(insert([draft for rest in rests for draft in rest]))
+            return [sum(next(made) for _ in rest) if new else None for rest, new in zip(rests, led, strict=True)]
 
         return await self._write(work)
 
