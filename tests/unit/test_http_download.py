@@ -337,7 +337,9 @@ async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
             await fetch(f"{url}/m/jpg/10/a", allow)
 
 
-@pytest.mark.parametrize("wrong", ["10.0.0.0/99", "http://x", "a b", "x:99999", "x:y", ":80", "user@x", ""])
+@pytest.mark.parametrize(
+    "wrong", ["10.0.0.0/99", "http://x", "a b", "x:99999", "x:y", ":80", "user@x", "", "*", "*.internal", "'x'", '"x:80"', "a;b", "x\\y"]
+)
 def test_exceptions_that_are_none_are_named(wrong: str) -> None:
     with pytest.raises(ValueError, match="is n"):
         Allowed.parse([wrong])
