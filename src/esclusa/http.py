@@ -98,10 +98,12 @@ def retry_after(headers: Any, now: float) -> float | None:
 
 @dataclass
 class _Hop:
-    """One request on the way: whether its host is allowed whatever its address, and the address that was refused."""
+    """One request on the way: whether its host is allowed whatever its address, the address that was refused, and whether another
+    was called."""
 
     free: bool
     refused: str | None = None
+    called: bool = False
 
 
 _hop: ContextVar[_Hop | None] = ContextVar("esclusa_hop", default=None)
@@ -128,6 +130,8 @@ async def guarded(allowed: Allowed, *, connections: int = 100, **connector: Any)
             if hop is not None:
                 hop.refused = where[0]
             raise PermissionError(f"{where[0]} is not a public address")
+        if hop is not None:
+            hop.called = True
         return socket.socket(family, kind, proto)
 
     tcp = aiohttp.TCPConnector(limit=connections, socket_factory=made, **connector)
@@ -201,7 +205,7 @@ class _Fetch(AbstractAsyncContextManager[Download]):
             try:
                 following = await _ask(guard, target, spool)
             except OSError as error:
-                if hop.refused is not None:
+                if hop.refused is not None and not hop.called:  # else the one that may be called did not answer, and may do so later
                     named = "" if target.host == hop.refused else f" (where {target.host} leads)"
                     raise Forbidden(f"{hop.refused}{named} is not a public address") from None
                 raise BadAnswer(f"{target.host}: {_why(error)}") from None
@@ -298,7 +302,7 @@ def _why(error: BaseException) -> str:
     import aiohttp  # noqa: PLC0415 - loaded by the caller already
 
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "there is no such host"
+        return f"there is no such host ({error.os_error.strerror or error.os_error})"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect: {error.os_error.strerror or error.os_error}"
     if isinstance(error, aiohttp.ClientPayloadError):

@@ -325,6 +325,27 @@ async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_call
         await fetch(link, "good.example", connector={"resolver": moved, "use_dns_cache": False})
 
 
+@pytest.mark.parametrize("answer", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["64:ff9b::7f00:1", "127.0.0.1"]])
+async def test_a_name_that_has_an_address_which_may_be_called_is_not_forbidden(cdn: tuple[MediaCdn, str], answer: list[str]) -> None:
+    """That one may answer another time: a network's own translation gives every name a second address."""
+    connector: Any = {"resolver": Changing(answer), "use_dns_cache": False}
+    port = cdn[1].rpartition(":")[2]
+    assert await fetch(f"http://both.example:{port}/m/jpg/10/a", "127.0.0.0/8", connector=connector) == content("jpg", 10, "a")
+    with pytest.raises(BadAnswer, match="cannot connect"):
+        await fetch("http://both.example:9/m/jpg/10/a", "127.0.0.0/8", connector={**connector, "resolver": Changing(answer)})
+    with pytest.raises(Forbidden):
+        await fetch(f"http://both.example:{port}/m/jpg/10/a", connector={**connector, "resolver": Changing(answer)})
+
+
+async def test_a_name_server_that_is_away_is_told() -> None:
+    class Away(Changing):
+        async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    with pytest.raises(BadAnswer, match=r"no such host \(Temporary failure in name resolution\)"):
+        await fetch("http://some.example/", connector={"resolver": Away(), "use_dns_cache": False})
+
+
 async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
     _, url = cdn
     port = int(url.rpartition(":")[2])
