@@ -229,9 +229,10 @@ async def _ask(guard: Guard, target: Any, spool: _Spool) -> str | None:
         if answer.status not in _WHOLE:
             raise BadAnswer(f"{target.host}: HTTP {answer.status}{await _said(answer)}")
         unpacker = _unpacker(answer.headers.get("Content-Encoding", ""))
-        if unpacker is None and (answer.content_length or 0) > spool.limit:
-            raise TooLarge(f"the body has {answer.content_length:,} bytes, the limit is {spool.limit:,}")
-        end = _hang_up(answer) if answer.content_length is None else None
+        length = answer.content_length
+        if unpacker is None and (length or 0) > spool.limit:
+            raise TooLarge(f"the body has {length:,} bytes, the limit is {spool.limit:,}")
+        end = _hang_up(answer) if length is None else None
         while chunk := await answer.content.readany():
             for part in (chunk,) if unpacker is None else unpacker.parts(chunk):
                 if spool.take(part):
