@@ -232,7 +232,7 @@ async def _ask(guard: Guard, target: Any, spool: _Spool) -> str | None:
         length = answer.content_length
         if unpacker is None and (length or 0) > spool.limit:
             raise TooLarge(f"the body has {length:,} bytes, the limit is {spool.limit:,}")
-        end = _hang_up(answer) if length is None else None
+        end = _hang_up(answer) if length is None and "Transfer-Encoding" not in answer.headers else None
         while chunk := await answer.content.readany():
             for part in (chunk,) if unpacker is None else unpacker.parts(chunk):
                 if spool.take(part):

@@ -134,6 +134,13 @@ async def test_a_body_of_no_told_length_ends_when_the_server_hangs_up_and_not_wh
             await fetch(url, LOOPBACK)
 
 
+async def test_a_connection_that_goes_on_is_not_listened_to(cdn: tuple[MediaCdn, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would gather listeners with every body that comes over it."""
+    monkeypatch.setattr("esclusa.http._hang_up", None)
+    for path in ("/chunked/5000", "/m/jpg/5000/a", "/gzip/5000"):
+        assert len(await fetch(cdn[1] + path, LOOPBACK)) == 5000
+
+
 @pytest.mark.parametrize(
     "answer",
     [b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nlonger than that", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
