@@ -57,7 +57,7 @@ class Allowed:
                 networks.append(ipaddress.ip_network(text.strip("[]"), strict=False))
                 continue
             except ValueError:
-                if "/" in text:
+                if "/" in text and "://" not in text:
                     raise ValueError(f"{text!r} is not a network; write for example 10.0.0.0/8") from None
             hosts.add(_host(text))
         return cls(frozenset(hosts), tuple(networks))
@@ -82,7 +82,7 @@ def _host(text: str) -> tuple[str, int | None]:
         name, port = text, ""
     if (colon and not name) or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)) or not _plain(name):
         raise ValueError(f"{text!r} is neither host, host:port, an address nor a network")
-    if any(c in name for c in "/@?# ") or (":" in name and not name.startswith("[")):
+    if any(c in name for c in "/@?# *\\;='\"") or (":" in name and not name.startswith("[")):
         raise ValueError(f"{text!r} is neither host, host:port, an address nor a network")
     return _plain(name), int(port) if port else None
 

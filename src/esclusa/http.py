@@ -10,7 +10,7 @@ import socket
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
+from esclusa.artifacts.threads import seen_through
 from esclusa.guard import Allowed, public
 from esclusa.model.errors import ArtifactError, EsclusaError
 from esclusa.model.value import value
@@ -38,6 +39,7 @@ _BLOCK = 1 << 20
 _PATIENCE = 1.0  # seconds for the words of an error whose number is known
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]*\Z")
+_BEGINNING = re.compile(r"\A[^:/?#@]{0,20}[:/]{0,3}")
 _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9])[0-9a-fx.]*\Z", re.IGNORECASE)
 _ASKED = {"Accept": "image/*,video/*;q=0.9,*/*;q=0.1", "Accept-Encoding": "identity", "User-Agent": "esclusa"}
 _MOVED = frozenset({301, 302, 303, 307, 308})
@@ -96,10 +98,12 @@ def retry_after(headers: Any, now: float) -> float | None:
 
 @dataclass
 class _Hop:
-    """One request on the way: whether its host is allowed whatever its address, and the address that was refused."""
+    """One request on the way: whether its host is allowed whatever its address, the address that was refused, and whether another
+    was called."""
 
     free: bool
     refused: str | None = None
+    called: bool = False
 
 
 _hop: ContextVar[_Hop | None] = ContextVar("esclusa_hop", default=None)
@@ -126,6 +130,8 @@ async def guarded(allowed: Allowed, *, connections: int = 100, **connector: Any)
             if hop is not None:
                 hop.refused = where[0]
             raise PermissionError(f"{where[0]} is not a public address")
+        if hop is not None:
+            hop.called = True
         return socket.socket(family, kind, proto)
 
     tcp = aiohttp.TCPConnector(limit=connections, socket_factory=made, **connector)
@@ -199,7 +205,7 @@ class _Fetch(AbstractAsyncContextManager[Download]):
             try:
                 following = await _ask(guard, target, spool)
             except OSError as error:
-                if hop.refused is not None:
+                if hop.refused is not None and not hop.called:  # else the one that may be called did not answer, and may do so later
                     named = "" if target.host == hop.refused else f" (where {target.host} leads)"
                     raise Forbidden(f"{hop.refused}{named} is not a public address") from None
                 raise BadAnswer(f"{target.host}: {_why(error)}") from None
@@ -223,12 +229,16 @@ async def _ask(guard: Guard, target: Any, spool: _Spool) -> str | None:
         if answer.status not in _WHOLE:
             raise BadAnswer(f"{target.host}: HTTP {answer.status}{await _said(answer)}")
         unpacker = _unpacker(answer.headers.get("Content-Encoding", ""))
-        if unpacker is None and (answer.content_length or 0) > spool.limit:
-            raise TooLarge(f"the body has {answer.content_length:,} bytes, the limit is {spool.limit:,}")
+        length = answer.content_length
+        if unpacker is None and (length or 0) > spool.limit:
+            raise TooLarge(f"the body has {length:,} bytes, the limit is {spool.limit:,}")
+        end = _hang_up(answer) if length is None and "Transfer-Encoding" not in answer.headers else None
         while chunk := await answer.content.readany():
             for part in (chunk,) if unpacker is None else unpacker.parts(chunk):
                 if spool.take(part):
                     await spool.flush()
+        if end is not None and end.done() and end.exception() is not None:
+            raise BadAnswer(f"{target.host}: the body was cut off")
         if unpacker is not None:
             unpacker.end()
         await spool.end()
@@ -242,7 +252,7 @@ def _target(url: str) -> Any:
     text = url.strip()
     scheme = text.partition(":")[0].lower()
     if scheme not in ("http", "https"):
-        raise Forbidden(f"the link must begin with http:// or https://, not {text[:20]!r}")
+        raise Forbidden(f"the link must begin with http:// or https://, not {_BEGINNING.findall(text)[0]!r}")
     plain = _PLAIN.match(text)
     if not plain and _CONTROL.search(text):
         raise Forbidden("the link has a control character in it")
@@ -256,6 +266,15 @@ def _target(url: str) -> Any:
     except OSError:
         return target
     return target if number == target.host else target.with_host(number)
+
+
+def _hang_up(answer: Any) -> asyncio.Future[None] | None:
+    """Done when the connection is over, with an error if it broke: a body of no told length ends with it, and the library takes any
+    end for a good one. None if it is over already."""
+    end: asyncio.Future[None] | None = answer.connection.protocol.closed if answer.connection is not None else None
+    if end is not None:
+        end.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody else may look
+    return end
 
 
 async def _said(answer: Any) -> str:
@@ -284,7 +303,7 @@ def _why(error: BaseException) -> str:
     import aiohttp  # noqa: PLC0415 - loaded by the caller already
 
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "there is no such host"
+        return f"there is no such host ({error.os_error.strerror or error.os_error})"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect: {error.os_error.strerror or error.os_error}"
     if isinstance(error, aiohttp.ClientPayloadError):
@@ -292,7 +311,7 @@ def _why(error: BaseException) -> str:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the connection was closed without an answer"
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"the answer is not HTTP: {error.message}"[:200]
+        return f"the answer is not HTTP: {error.message.partition(chr(10))[0].rstrip(':')}"[:200]
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:200]
 
 
@@ -372,8 +391,8 @@ class _Spool:
 
     async def flush(self) -> None:
         held, self._held, self._holding = self._held, [], 0
-        try:
-            await asyncio.to_thread(self._pour, held)
+        try:  # seen to its end: a file that it makes after ``clear`` would stay
+            await seen_through(asyncio.get_running_loop().run_in_executor(None, self._pour, held))
         except OSError as error:
             raise ArtifactError(f"the body cannot be kept in {tempfile.gettempdir()}: {error.strerror}") from error
 
@@ -386,7 +405,8 @@ class _Spool:
 
     def clear(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # a full disk does not take what is left of it, either
+                self._file.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

@@ -497,6 +497,29 @@ async def test_what_cannot_be_written_has_its_error_when_it_is_synced(kept: Loca
     assert unfinished(kept) == []
 
 
+async def test_a_system_without_threads_is_told_and_the_next_ones_are_written(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container has its limit of them. Who comes later must not wait for what was never begun."""
+
+    def none_left(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept._threads, "submit", none_left)
+        few = [await kept.keep(f"a/{number}", b"x") for number in range(3)]
+        for call in (kept.keep("large", bytes(1 << 19)), kept.put("put", b"x")):
+            with pytest.raises(ArtifactError, match="cannot begin to write: can't start new thread"):
+                await call
+    good = await kept.keep("b", b"x")
+    async with asyncio.timeout(20):
+        await kept.sync([*few, good])
+        await kept.put("put", b"x")
+        await kept.sync([await kept.keep("a/0", b"x")])
+    assert [str(each.error) for each in [*few, good]] == ["cannot begin to write: can't start new thread"] * 3 + ["None"]
+    assert [info.path async for info in kept.list()] == ["a/0", "b", "put"]
+
+
 async def test_what_the_disk_has_takes_no_memory(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run over a million files leaves the memory of the machine to those who read."""
     said: list[str] = []
@@ -556,6 +579,24 @@ async def blocks(count: int, then: asyncio.Event | None = None) -> AsyncIterator
         yield b"x" * (1 << 20)
     if then is not None:
         await then.wait()
+
+
+async def test_what_waits_behind_a_batch_is_told_too_that_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Event()
+
+    def none_left(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with ThreadPoolExecutor(1) as threads:
+        batches = Batches(threads, lambda items: None if gate.wait(30) else items.clear(), most=2, at_once=1)
+        first, *waiting = [batches.post("it") for _ in range(6)]
+        monkeypatch.setattr(threads, "submit", none_left)
+        gate.set()
+        async with asyncio.timeout(20):
+            await first
+            assert {str(error) for error in await asyncio.gather(*waiting, return_exceptions=True)} == {
+                "cannot begin to write: can't start new thread"
+            }
 
 
 @pytest.mark.parametrize("first", ["the work ends", "it is called off"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +95,52 @@ async def test_what_the_server_says_in_the_body_is_what_is_told(simulator: tuple
     with pytest.raises(ArtifactError, match="Bucket not found") as lost:
         await kept.get("x")
     assert not isinstance(lost.value, ArtifactMissing)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["<html>Log in</html>", "", "null", "[]", "{}", '{"half": ', "\x00"],
+    ids=["page", "nothing", "null", "list", "bare", "half", "zero"],
+)
+async def test_an_answer_that_is_not_supabases_is_no_success(simulator: tuple[Supabase, str], kept: Any, body: str) -> None:
+    """A gateway's login page comes with 200, too: the record would name a file that nobody has."""
+    server, url = simulator
+    for call in (
+        lambda: kept.put("x", b"x"),
+        lambda: kept.keep("x", b"x"),
+        lambda: kept.info("x"),
+        lambda: anext(kept.list()),
+        lambda: open_artifacts("supabase://media", environ={"SUPABASE_URL": url, "SUPABASE_SERVICE_KEY": SERVICE_KEY}).open(),
+    ):
+        server.order("/", status=200, body=body)
+        with pytest.raises(ArtifactError, match="does not answer as Supabase does; is SUPABASE_URL right"):
+            await call()
+    assert [info async for info in kept.list()] == []
+
+
+async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "film").write_bytes(bytes(64 << 20))
+    monkeypatch.setattr("esclusa.artifacts.supabase._PATIENCE", 0.2)
+    monkeypatch.setattr("esclusa.artifacts.supabase._SLOWEST", 1 << 30)
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET "):
+            writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 16\r\nConnection: close\r\n\r\n{"name":"media"}')
+        else:
+            await over.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        store = open_artifacts("supabase://media", environ={"SUPABASE_URL": address, "SUPABASE_SERVICE_KEY": SERVICE_KEY})
+        await store.open()
+        async with asyncio.timeout(20):
+            with pytest.raises(ArtifactError, match=r"x: cannot write it: .*it took too long"):
+                await store.put("x", tmp_path / "film")
+        await store.close()
+        over.set()
 
 
 async def test_a_wrong_key_a_missing_bucket_and_a_silent_server_are_told_when_it_opens(simulator: tuple[Supabase, str]) -> None:

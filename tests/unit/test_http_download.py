@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import struct
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +18,8 @@ import pytest
 from aiohttp.abc import AbstractResolver
 
 from esclusa.guard import Allowed, public
-from esclusa.http import BadAnswer, Forbidden, TooLarge, download, guarded, retry_after
+from esclusa.http import BadAnswer, Forbidden, TooLarge, _Spool, download, guarded, retry_after
+from esclusa.model.errors import ArtifactError
 from esclusa.simulators import Played
 from esclusa.simulators.media_cdn import MediaCdn, content, sign
 
@@ -100,6 +105,53 @@ async def test_a_server_that_speaks_nonsense_is_a_bad_answer() -> None:
     async with server:
         with pytest.raises(BadAnswer):
             await fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", LOOPBACK)
+
+
+@asynccontextmanager
+async def answering(answer: bytes, *, reset: bool = False) -> AsyncIterator[str]:
+    """The address of a server that answers so, whatever it is asked, and hangs up; ``reset``: as one that crashed."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        if reset:
+            await asyncio.sleep(0.05)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"])
+async def test_a_body_of_no_told_length_ends_when_the_server_hangs_up_and_not_when_it_breaks(head: bytes) -> None:
+    async with answering(head + b"x" * 5000) as url:
+        assert await fetch(url, LOOPBACK) == b"x" * 5000
+    async with answering(head + b"x" * 5000, reset=True) as url:
+        with pytest.raises(BadAnswer, match=r"127\.0\.0\.1: the body was cut off"):
+            await fetch(url, LOOPBACK)
+
+
+async def test_a_connection_that_goes_on_is_not_listened_to(cdn: tuple[MediaCdn, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would gather listeners with every body that comes over it."""
+    monkeypatch.setattr("esclusa.http._hang_up", None)
+    for path in ("/chunked/5000", "/m/jpg/5000/a", "/gzip/5000"):
+        assert len(await fetch(cdn[1] + path, LOOPBACK)) == 5000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nlonger than that", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+     b"HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\nabc", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+     b"HTTP/1.1 200 OK\r\n" + b"X-Header: x\r\n" * 100_000, b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000,
+     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n" + b"X: x\r\n" * 100_000, b"<html>no head at all"],
+)  # fmt: skip
+async def test_an_answer_that_is_framed_wrongly_is_told_in_one_line(answer: bytes) -> None:
+    async with answering(answer) as url:
+        with pytest.raises(BadAnswer, match=r"127\.0\.0\.1: the answer is not HTTP: [^\n]+\Z"):
+            await fetch(url, LOOPBACK)
 
 
 async def test_an_error_that_does_not_end_is_still_that_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +285,16 @@ async def test_only_http_and_https(link: str, cdn: tuple[MediaCdn, str]) -> None
             await fetch(f"{cdn[1]}/to?url={quote(link, safe='')}", LOOPBACK)
 
 
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [("ftp://me:secret@host/x", "'ftp://'"), ("//host/secret", "'//'"), ("host/secret?a", "'host/'"), ("me@host", "'me'"), ("", "''"),
+     ("data:image/png;base64,secret", "'data:'")],
+)  # fmt: skip
+async def test_of_a_link_that_is_none_only_its_beginning_is_told(link: str, shown: str) -> None:
+    with pytest.raises(Forbidden, match=f"not {shown}\\Z"):
+        await fetch(link)
+
+
 class Changing(AbstractResolver):
     """A name server whose answer is another each time."""
 
@@ -270,6 +332,27 @@ async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_call
         await fetch(link, "good.example", connector={"resolver": moved, "use_dns_cache": False})
 
 
+@pytest.mark.parametrize("answer", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["64:ff9b::7f00:1", "127.0.0.1"]])
+async def test_a_name_that_has_an_address_which_may_be_called_is_not_forbidden(cdn: tuple[MediaCdn, str], answer: list[str]) -> None:
+    """That one may answer another time: a network's own translation gives every name a second address."""
+    connector: Any = {"resolver": Changing(answer), "use_dns_cache": False}
+    port = cdn[1].rpartition(":")[2]
+    assert await fetch(f"http://both.example:{port}/m/jpg/10/a", "127.0.0.0/8", connector=connector) == content("jpg", 10, "a")
+    with pytest.raises(BadAnswer, match="cannot connect"):
+        await fetch("http://both.example:9/m/jpg/10/a", "127.0.0.0/8", connector={**connector, "resolver": Changing(answer)})
+    with pytest.raises(Forbidden):
+        await fetch(f"http://both.example:{port}/m/jpg/10/a", connector={**connector, "resolver": Changing(answer)})
+
+
+async def test_a_name_server_that_is_away_is_told() -> None:
+    class Away(Changing):
+        async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    with pytest.raises(BadAnswer, match=r"no such host \(Temporary failure in name resolution\)"):
+        await fetch("http://some.example/", connector={"resolver": Away(), "use_dns_cache": False})
+
+
 async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
     _, url = cdn
     port = int(url.rpartition(":")[2])
@@ -282,10 +365,42 @@ async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
             await fetch(f"{url}/m/jpg/10/a", allow)
 
 
-@pytest.mark.parametrize("wrong", ["10.0.0.0/99", "http://x", "a b", "x:99999", "x:y", ":80", "user@x", ""])
+@pytest.mark.parametrize(
+    "wrong", ["10.0.0.0/99", "http://x", "a b", "x:99999", "x:y", ":80", "user@x", "", "*", "*.internal", "'x'", '"x:80"', "a;b", "x\\y"]
+)
 def test_exceptions_that_are_none_are_named(wrong: str) -> None:
     with pytest.raises(ValueError, match="is n"):
         Allowed.parse([wrong])
+
+
+# files on their way
+
+
+async def test_a_file_that_is_begun_as_the_time_runs_out_is_not_left(
+    cdn: tuple[MediaCdn, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tempfile.mkstemp
+
+    def slow(**named: Any) -> tuple[int, str]:
+        time.sleep(0.5)
+        return made(dir=tmp_path, **named)
+
+    monkeypatch.setattr(tempfile, "mkstemp", slow)
+    with pytest.raises(TimeoutError, match=r"longer than 0\.3 s"):
+        await fetch(f"{cdn[1]}/m/mp4/{3 * MB}/film", LOOPBACK, total=0.3)
+    await asyncio.sleep(0.5)
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_full_disk_is_told_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "body").touch()
+    monkeypatch.setattr(tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), str(tmp_path / "body")))
+    spool = _Spool(1000, 10 * MB, None)
+    spool.take(b"x" * 2000)
+    with pytest.raises(ArtifactError, match=r"cannot be kept in .*: No space left on device"):
+        await spool.flush()
+    spool.clear()
+    assert not list(tmp_path.iterdir())
 
 
 # memory

@@ -95,7 +95,11 @@ class LocalArtifacts(Artifacts):
     async def sync(self, kept: Sequence[Kept]) -> None:
         drafts = cast("list[Draft]", list(kept))
         for made in {draft.made for draft in drafts if draft.made is not None}:
-            await seen_through(made)
+            try:
+                await seen_through(made)
+            except ArtifactError as error:
+                for draft in drafts:
+                    draft.error = error if draft.made is made else draft.error
         async with self._syncing:
             await self._run(partial(self._workshop.sync, drafts))
 

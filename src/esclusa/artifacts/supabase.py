@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _PAGE = 1000
+_CONNECT = 10.0
+_SILENCE = 60.0
+_PATIENCE = 300.0
+_SLOWEST = 256 << 10
+"""Seconds for a connection, between two parts of an answer, and for an upload, and the bytes that each second more of it is for: a
+server that stops reading says nothing, and would be waited for in vain."""
+
 _SAFE = re.compile(rb"[^A-Za-z0-9_/.*'()&$=@;:+,?\- ]")
 _MISSING = frozenset({"404", "NoSuchKey", "not_found"})
 _EXISTS = frozenset({"409", "KeyAlreadyExists", "Duplicate"})
@@ -60,11 +67,12 @@ class SupabaseArtifacts(SentArtifacts):
     async def open(self) -> None:
         import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
 
-        timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=60)
+        timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT, sock_read=_SILENCE)
         self._session = aiohttp.ClientSession(headers=self._headers, timeout=timeout, trust_env=False)
         try:
-            async with self._ask("GET", f"bucket/{quote(self._bucket, safe='')}", "ESCLUSA_ARTIFACTS", f"use the bucket {self._bucket}"):
-                return
+            where, verb = f"bucket/{quote(self._bucket, safe='')}", f"use the bucket {self._bucket}"
+            async with self._ask("GET", where, "ESCLUSA_ARTIFACTS", verb) as answer:
+                await self._told(answer, "ESCLUSA_ARTIFACTS", verb, "name")
         except ArtifactMissing as error:
             await self.close()
             raise ArtifactError(str(error)) from None
@@ -105,17 +113,17 @@ class SupabaseArtifacts(SentArtifacts):
     async def info(self, path: str) -> ArtifactInfo | None:
         try:
             async with self._ask("GET", self._place(path, "info/"), path, "look at it") as answer:
-                found = await answer.json()
+                found = await self._told(answer, path, "look at it", "size")
         except ArtifactMissing:
             return None
-        return _described(path, found.get("size"), found.get("etag"), found.get("last_modified"))
+        return _described(path, found["size"], found.get("etag"), found.get("last_modified"))
 
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
         asked: dict[str, Any] = {"prefix": key_of(clean_prefix(prefix)), "limit": _PAGE, "with_delimiter": False}
         found: list[ArtifactInfo] = []
         while True:
             async with self._ask("POST", f"object/list-v2/{quote(self._bucket, safe='')}", prefix or "/", "list it", json=asked) as answer:
-                page = await answer.json()
+                page = await self._told(answer, prefix or "/", "list it", "objects")
             for each in page["objects"]:
                 told = each.get("metadata") or {}
                 found.append(_described(path_of(each["name"]), told.get("size"), told.get("eTag"), each.get("updated_at")))
@@ -182,20 +190,25 @@ class SupabaseArtifacts(SentArtifacts):
             "Cache-Control": "max-age=3600",
             "x-upsert": "false" if create else "true",
         }
-        async with self._ask("POST", self._place(path), path, "write it", data=body, headers=headers):
-            return
+        patience = _PATIENCE + size / _SLOWEST
+        async with self._ask("POST", self._place(path), path, "write it", patience, data=body, headers=headers) as answer:
+            await self._told(answer, path, "write it", "Key")
 
     def _place(self, path: str, verb: str = "") -> str:
         return f"object/{verb}{quote(self._bucket, safe='')}/{quote(key_of(clean(path)), safe='/')}"
 
     @asynccontextmanager
-    async def _ask(self, method: str, where: str, path: str, verb: str, **options: Any) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One call; ArtifactError with what the server said if it did not do it."""
+    async def _ask(
+        self, method: str, where: str, path: str, verb: str, patience: float | None = None, **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One call, of at most ``patience`` seconds; ArtifactError with what the server said if it did not do it."""
         import aiohttp  # noqa: PLC0415 - loaded by open
         from yarl import URL  # noqa: PLC0415 - comes with aiohttp
 
         if self._session is None:
             raise ArtifactError(f"{path}: cannot {verb}: {self.url} is not open")
+        if patience is not None:
+            options["timeout"] = aiohttp.ClientTimeout(total=patience, connect=_CONNECT, sock_read=_SILENCE)
         try:
             address = URL(f"{self._base}/{where}", encoded=True)  # escaped already, and escapes must stay as they are
             async with self._session.request(method, address, allow_redirects=False, **options) as answer:
@@ -205,6 +218,16 @@ class SupabaseArtifacts(SentArtifacts):
         except (aiohttp.ClientError, TimeoutError) as error:
             why = "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             raise ArtifactError(f"{path}: cannot {verb}: {self._base}: {why[:200]}") from None
+
+    async def _told(self, answer: aiohttp.ClientResponse, path: str, verb: str, least: str) -> dict[str, Any]:
+        """What the server says of a call that it did, with ``least`` in it. A page of somebody else's (a gateway, a login) is no such
+        thing, whatever its status: then nobody knows that it was done."""
+        try:
+            found: dict[str, Any] = json.loads(await answer.read())
+            _ = found[least]
+        except (ValueError, KeyError, TypeError):
+            raise ArtifactError(f"{path}: cannot {verb}: {self._base} does not answer as Supabase does; is SUPABASE_URL right?") from None
+        return found
 
 
 def _refusal(path: str, verb: str, status: int, body: bytes) -> ArtifactError:

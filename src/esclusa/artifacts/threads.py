@@ -9,6 +9,8 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from esclusa.model.errors import ArtifactError
+
 T = TypeVar("T")
 
 
@@ -64,7 +66,8 @@ class Batches(Generic[T]):
         await seen_through(self.post(item))
 
     def post(self, item: T) -> asyncio.Future[None]:
-        """Have the work done for it. What is returned is done when that is, and is the whole batch's: wait with ``seen_through``."""
+        """Have the work done for it. What is returned is done when that is, and is the whole batch's: wait with ``seen_through``.
+        It has an ArtifactError if the work cannot be begun."""
         if not self._waiting or len(self._waiting[-1].items) >= self._most:
             self._waiting.append(_Batch())
         batch = self._waiting[-1]
@@ -87,4 +90,11 @@ class Batches(Generic[T]):
             self._next()
 
         self._under_way += 1
-        asyncio.get_running_loop().run_in_executor(self._threads, self._work, batch.items).add_done_callback(over)
+        try:
+            work = asyncio.get_running_loop().run_in_executor(self._threads, self._work, batch.items)
+        except RuntimeError as error:  # the system has no thread for us now; the next batch may get one
+            self._under_way -= 1
+            batch.done.set_exception(ArtifactError(f"cannot begin to write: {error}"))
+            self._next()
+        else:
+            work.add_done_callback(over)

@@ -23,7 +23,7 @@ MEDIA = {
     ".heic": [iso(b"heic", b"mif1"), iso(b"mif1", b"heic")],
     ".heif": [iso(b"mif1", b"miaf")],
     ".mp4": [iso(b"isom", b"mp41"), iso(b"mp42"), iso(b"avc1"), iso(b"3gp5")],
-    ".mov": [iso(b"qt  "), b"\0\0\0\x08wide\0\0\0\0mdat", b"\0\0\x01\0moov...."],
+    ".mov": [iso(b"qt  "), b"\0\0\0\x08wide\0\0\0\0mdat", b"\0\0\x01\0moov....", b"\x0a\0\0\0mdat"],
     ".webm": [b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84webm"],
     ".mkv": [b"\x1a\x45\xdf\xa3\xa3\x42\x82\x88matroska"],
     ".avi": [b"RIFF\x10\0\0\0AVI LIST"],
@@ -46,7 +46,9 @@ def test_media(extension: str, head: bytes) -> None:
     "head",
     [b"", b"\xff\xd8", b"<svg xmlns=", b'<?xml version="1.0"?><svg', b"<!DOCTYPE html>", b"<html>", b"{}", b"%PDF-1.7", b"PK\x03\x04",
      b"MZ\x90",     b"BM is how this text begins, and it is long enough", b"RIFF\x10\0\0\0WAVEfmt ", b"ID3\x04", iso(b"M4A "), b"GIF",
-     b"The free trial is over.", b"You skipped a step: log in", b"URL signature expired", b"OggS\0\x02" + bytes(22) + b"\x01vorbis",
+     b"The free trial is over.", b"You skipped a step: log in", b"URL signature expired",
+     b"the ftyp of a film", b"\n\n\n\nfree of charge", b"\r\n\r\nskip it", b"\t   wide", b"\0\0\0\x18ftyp",
+     b"OggS\0\x02" + bytes(22) + b"\x01vorbis",
      b"OggS\0\x02" + bytes(22) + b"OpusHead", b"\x1a\x45\xdf\xa3 neither", b"\x7fELF", b"#!/bin/sh", b"\0" * 600],
 )  # fmt: skip
 def test_no_media(head: bytes) -> None:

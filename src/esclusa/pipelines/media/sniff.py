@@ -38,6 +38,9 @@ _BRANDS: dict[bytes, MediaType] = {
     b"qt  ": MediaType("video/quicktime", ".mov"),
     b"M4V ": MediaType("video/x-m4v", ".m4v"),
 }
+_BOXES = {b"ftyp": 0x01, b"moov": 0x09, b"wide": 0x09, b"free": 0x09, b"skip": 0x09, b"mdat": 0x20}
+"""Names of a film's first part, and what the first byte of its length is below: "the ftyp", and "free" after empty lines, are texts."""
+
 _HEIC = MediaType("image/heic", ".heic")
 _HEIF = MediaType("image/heif", ".heif")
 _MP4 = MediaType("video/mp4", ".mp4")
@@ -53,10 +56,8 @@ def media_type(head: bytes) -> MediaType | None:
             return found
     if head[:4] == b"RIFF":
         return {b"WEBP": MediaType("image/webp", ".webp"), b"AVI ": MediaType("video/x-msvideo", ".avi")}.get(head[8:12])
-    if head[4:8] == b"ftyp":
-        return _brand(head)
-    if head[4:8] in (b"moov", b"mdat", b"wide", b"free", b"skip") and head[0] < 0x20:  # a length: "The free …" is a text
-        return MediaType("video/quicktime", ".mov")  # films of old begin without saying what they are
+    if head[4:8] in _BOXES and head[0] < _BOXES[head[4:8]]:
+        return _brand(head) if head[4:8] == b"ftyp" else MediaType("video/quicktime", ".mov")  # films of old do not say what they are
     if head.startswith(b"OggS"):  # sound comes so too; the first page says what is in it
         return MediaType("video/ogg", ".ogv") if any(codec in head[:128] for codec in _OGG_FILMS) else None
     if head.startswith(b"\x1a\x45\xdf\xa3"):
