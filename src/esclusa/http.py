@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
-from esclusa.artifacts.threads import seen_through
+from esclusa.engine.threads import finished
 from esclusa.guard import Allowed, public
 from esclusa.model.errors import ArtifactError, EsclusaError
 from esclusa.model.value import value
@@ -392,7 +392,7 @@ class _Spool:
     async def flush(self) -> None:
         held, self._held, self._holding = self._held, [], 0
         try:  # seen to its end: a file that it makes after ``clear`` would stay
-            await seen_through(asyncio.get_running_loop().run_in_executor(None, self._pour, held))
+            await finished(None, lambda: self._pour(held))
         except OSError as error:
             raise ArtifactError(f"the body cannot be kept in {tempfile.gettempdir()}: {error.strerror}") from error
 

@@ -17,9 +17,9 @@ import pytest
 
 from esclusa.app import open_bare
 from esclusa.artifacts import disk
+from esclusa.artifacts.batches import Batches
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.artifacts.paths import RESERVED
-from esclusa.artifacts.threads import Batches
 from esclusa.model.errors import ArtifactError
 from esclusa.settings import load
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from esclusa.artifacts.bodies import regroup, wrong_body
 from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
 from esclusa.artifacts.sent import SentArtifacts
-from esclusa.artifacts.threads import finished
+from esclusa.engine.threads import finished
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
+from esclusa.artifacts.batches import Batches
 from esclusa.artifacts.bodies import regroup, wrong_body
 from esclusa.artifacts.disk import Disk
 from esclusa.artifacts.drafts import Draft, Workshop, refused
 from esclusa.artifacts.paths import RESERVED, clean, clean_prefix, fault
-from esclusa.artifacts.threads import Batches, finished, seen_through
+from esclusa.engine.threads import finished, seen_through
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Artifacts, Body, Kept
 

@@ -1,4 +1,4 @@
-"""Threads for handlers that are plain functions."""
+"""Work in threads: handlers that are plain functions, and whatever knows nothing of an event loop."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 _Call: TypeAlias = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
@@ -68,3 +72,27 @@ def _tell(answer: asyncio.Future[Any], result: Any, error: BaseException | None)
         answer.set_result(result)
     else:
         answer.set_exception(error)
+
+
+async def finished(threads: Executor | None, work: Callable[[], T]) -> T:
+    """Run it in a thread (None: one of the loop's own). A cancelled caller waits for its end: it cannot be called back, and what
+    follows it (closing a file, another request) must not run beside it."""
+    return await seen_through(asyncio.get_running_loop().run_in_executor(threads, work))
+
+
+async def seen_through(work: asyncio.Future[T]) -> T:
+    """Wait for it without calling it off: others may wait for it too. A cancelled caller waits for its end."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await _ended(work)
+        raise
+
+
+async def _ended(work: asyncio.Future[T]) -> None:
+    """Wait for its end however often that is cancelled: some cancel again and again until they are heard."""
+    while not work.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([work])
+    if not work.cancelled():
+        work.exception()  # seen: the cancellation is what the caller hears of

@@ -1,4 +1,4 @@
-"""Blocking work in threads, for stores whose files or clients know nothing of an event loop."""
+"""Blocking work for many at a time, in threads: for stores whose files know nothing of an event loop."""
 
 from __future__ import annotations
 
@@ -6,36 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import suppress
 from typing import Generic, TypeVar
 
+from esclusa.engine.threads import seen_through
 from esclusa.model.errors import ArtifactError
 
 T = TypeVar("T")
-
-
-async def finished(threads: Executor, work: Callable[[], T]) -> T:
-    """Run it in a thread. A cancelled caller waits for its end: it cannot be called back, and what follows it (closing a file,
-    another request) must not run beside it."""
-    return await seen_through(asyncio.get_running_loop().run_in_executor(threads, work))
-
-
-async def seen_through(work: asyncio.Future[T]) -> T:
-    """Wait for it without calling it off: others may wait for it too. A cancelled caller waits for its end."""
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await _ended(work)
-        raise
-
-
-async def _ended(work: asyncio.Future[T]) -> None:
-    """Wait for its end however often that is cancelled: some cancel again and again until they are heard."""
-    while not work.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([work])
-    if not work.cancelled():
-        work.exception()  # seen: the cancellation is what the caller hears of
 
 
 class _Batch(Generic[T]):
