@@ -16,8 +16,8 @@ from bench.contenders.common import URL, Send, handle, main
 from esclusa import App, Lifecycle, Outcome, Record, To
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.attempt import Attempt
-from esclusa.engine.memory import calm_memory
 from esclusa.engine.engine import Engine
+from esclusa.engine.memory import calm_memory
 from esclusa.engine.scheduler import Scheduler
 from esclusa.model.pipeline import NoSettings
 from esclusa.observe import log
