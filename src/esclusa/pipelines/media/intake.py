@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from esclusa import BadRecord, EsclusaError, one_of
@@ -16,6 +16,8 @@ from esclusa.pipelines.media.webhook import Told
 COLUMNS = ("post_id", "tipo_item", "imagen_url", "imagen_local", "media_id")
 AT_ONCE = 16
 CHUNK = 500
+BY_LINK = "url:"
+"""The beginning of a part that says a link, not which medium of the post it is."""
 
 
 class BadRow(EsclusaError):
@@ -47,16 +49,18 @@ class Intake:
         ]
         await self._keep(drafts, report)
         edits = [(number, t) for number, t in enumerate(told, 1) if t.verb == "edited"]
-        known = await self._rows([t.post_id for _, t in edits])
+        posts = [t.post_id for _, t in edits]
+        rows, notices = await self._rows(posts), await self._notices(posts)
         updated = 0
         for number, each in edits:
             try:
-                changed = await self._edit(each, known)
+                became = await self._edit(each, rows.get(each.post_id, []), notices.setdefault(each.post_id, {}))
             except BadRecord as error:
                 report.refuse(number, _plain(error))
                 continue
-            updated += changed
-            report.known += not changed
+            report.created += became == "created"
+            updated += became == "updated"
+            report.known += became == "known"
         report.errors.sort(key=lambda error: error["row"])
         counts = {"created": report.created, "updated": updated, "known": report.known}
         return counts | ({"errors": report.errors} if report.errors else {})
@@ -90,6 +94,15 @@ class Intake:
                 found.setdefault(row.post_id, []).append(row)
         return found
 
+    async def _notices(self, posts: Sequence[str]) -> dict[str, dict[str, Notice]]:
+        """What was told of these posts, by post and part."""
+        found: dict[str, dict[str, Notice]] = {}
+        wanted = list(dict.fromkeys(posts))
+        for start in range(0, len(wanted), CHUNK):
+            async for notice in self._records.each(Notice, {"post_id": one_of(*wanted[start : start + CHUNK])}):
+                found.setdefault(notice.post_id, {})[notice.part] = notice
+        return found
+
     async def _add(self, entry: Entry, known: dict[str, list[Publication]], report: Report) -> None:
         """Add a row and the note that it was told, together, unless it was told before."""
         told = entry.told
@@ -104,22 +117,50 @@ class Intake:
         report.created += new
         report.known += not new
 
-    async def _edit(self, told: Told, known: dict[str, list[Publication]]) -> bool:
-        """Give a row that has no file yet its new link. Made again after a crash between the two writes, it comes to the same."""
-        rows = known.get(told.post_id, [])
+    async def _edit(self, told: Told, rows: list[Publication], notices: dict[str, Notice]) -> Literal["created", "updated", "known"]:
+        """Give the row of this medium its new link, if it has no file yet; a medium that the post did not have becomes a row. Of
+        several rows that nobody told apart none is touched, nor is a post that is not known. ``rows`` and ``notices`` are the
+        post's, and are kept as they become. Made again after a crash between the two writes, it comes to the same."""
+        notice = notices.get(told.part)
         if told.url is None or not rows:
-            return False
-        notice = await self._records.get(Notice, told.post_id, told.part)
-        before = rows[0].imagen_url if notice is None and len(rows) == 1 else notice.imagen_url if notice is not None else None
-        row = next((r for r in rows if r.imagen_url == before), None)
-        changed = False
-        if row is not None and before != told.url:
-            reason = "the webhook told a new link"
-            changed = await self._records.edit(Publication, row.id, among=OPEN, who=self._who, reason=reason, imagen_url=told.url)
+            return "known"
+        if any(row.imagen_url == told.url for row in rows):
+            if notice is not None and all(row.imagen_url != notice.imagen_url for row in rows):
+                await self._renote(notice, told.url)
+            return "known"
+        if notice is not None:
+            row = next((row for row in rows if row.imagen_url == notice.imagen_url), None)
+        else:
+            others = {each.imagen_url for each in notices.values() if not each.part.startswith(BY_LINK)}
+            free = [row for row in rows if row.imagen_url not in others]
+            if not free:
+                return await self._grow(told, rows, notices)
+            row = free[0] if len(rows) == 1 else None
+        if row is None:
+            return "known"
+        reason = "the webhook told a new link"
+        changed = await self._records.edit(Publication, row.id, among=OPEN, who=self._who, reason=reason, imagen_url=told.url)
+        if changed:
             row.imagen_url = told.url
-        if notice is not None and notice.imagen_url != told.url:
-            await self._records.edit(Notice, notice.id, among=("told",), who=self._who, reason="edited", imagen_url=told.url)
-        return changed
+        if notice is None:  # another program's row: from now on it is known whose it is
+            notices[told.part] = Notice(post_id=told.post_id, part=told.part, imagen_url=row.imagen_url)
+            await self._records.insert_if_new(notices[told.part], [])
+        elif changed:
+            await self._renote(notice, told.url)
+        return "updated" if changed else "known"
+
+    async def _grow(self, told: Told, rows: list[Publication], notices: dict[str, Notice]) -> Literal["created", "known"]:
+        draft = Publication(post_id=told.post_id, tipo_item=told.tipo_item, imagen_url=told.url)
+        notice = Notice(post_id=told.post_id, part=told.part, imagen_url=told.url)
+        new = await self._records.insert_if_new(notice, [draft]) is not None
+        rows[:] = (await self._rows([told.post_id])).get(told.post_id, [])
+        notices[told.part] = notice
+        return "created" if new else "known"
+
+    async def _renote(self, notice: Notice, url: str) -> None:
+        id = Notice.kind.id_of(notice.post_id, notice.part)
+        await self._records.edit(Notice, id, among=("told",), who=self._who, reason="edited", imagen_url=url)
+        notice.imagen_url = url
 
 
 def _plain(error: BadRecord) -> str:
@@ -144,7 +185,7 @@ def _row(row: Row) -> Entry:
     if faults:
         raise BadRow("; ".join(faults))
     assert post is not None
-    part = values.get("media_id") or ("0" if url is None else f"url:{hashlib.sha256(url.encode()).hexdigest()[:32]}")
+    part = values.get("media_id") or ("0" if url is None else f"{BY_LINK}{hashlib.sha256(url.encode()).hexdigest()[:32]}")
     kept = values.get("imagen_local")
     item = values.get("tipo_item")
     draft = Publication(post_id=post, tipo_item=item, imagen_url=url, imagen_local=kept, status="success" if kept else "")
