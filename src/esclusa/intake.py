@@ -1,4 +1,5 @@
-"""Rows from outside: CSV, a JSON array, or one JSON object per line; read one by one, each fault named by its row."""
+"""Rows from outside: CSV (with commas, semicolons or tabs), a JSON array, or one JSON object per line; read one by one, each fault
+named by its row."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,15 +65,32 @@ def format_of(path: Path) -> Format:
 
 
 def read_file(path: Path) -> Iterator[Row]:
-    """The rows of a file, by the format that its name says. CSV and NDJSON are read as they come: bounded memory."""
-    form = format_of(path)
+    """The rows of a file, by the format that its name says. CSV and NDJSON are read as they come: bounded memory. A file that
+    breaks off amid its rows says so in a last one, for those before it may be kept by then. Raises BadFile if there is none before."""
+    form, number = format_of(path), 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
-            yield from _read(text, form, str(path))
-    except UnicodeDecodeError as error:
-        raise BadFile(f"{path}: it is not UTF-8 text ({error.reason} at byte {error.start})") from None
-    except OSError as error:
-        raise BadFile(f"{path}: {error.strerror}") from None
+            for row in _read(text, form, str(path)):
+                yield row
+                number = row.number
+    except (BadFile, UnicodeDecodeError, OSError) as error:
+        fault = BadFile(f"{path}: {_why(path, error)}") if not isinstance(error, BadFile) else error
+        if not number:
+            raise fault from None
+        yield Row(number + 1, None, f"from here on it cannot be read: {fault}")
+
+
+def _why(path: Path, error: UnicodeDecodeError | OSError) -> str:
+    """Where in a file that is not as it should be the fault is: the decoder counts from the beginning of its buffer."""
+    if isinstance(error, OSError):
+        return str(error.strerror)
+    with path.open("rb") if path.is_file() else nullcontext(()) as lines:  # a pipe cannot be read again
+        for number, line in enumerate(lines, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as found:
+                return f"line {number} is not UTF-8 text ({found.reason} at byte {found.start + 1} of it); save it as UTF-8"
+    return f"it is not UTF-8 text ({error.reason})"
 
 
 def format_of_body(body: bytes, content_type: str) -> Format:
@@ -108,13 +128,17 @@ def _read(text: io.TextIOBase | Any, form: Format, where: str) -> Iterator[Row]:
 
 
 def _csv(text: Any, where: str) -> Iterator[Row]:
-    reader = csv.DictReader(text, restkey="")
+    head = text.readline()
+    reader = csv.DictReader(chain([head], text), restkey="", delimiter=max(",;\t", key=head.count))  # as spreadsheets write it
     try:
-        if not reader.fieldnames or any(not (name or "").strip() for name in reader.fieldnames):
+        names = [name.strip() for name in reader.fieldnames or ()]
+        if not names or not all(names):
             raise BadFile(f"{where}: its first line must name every column")
+        if len(set(names)) < len(names):
+            raise BadFile(f"{where}: its first line names {next(n for n in names if names.count(n) > 1)} twice")
         for number, row in enumerate(reader, 1):
             if "" in row:
-                yield Row(number, None, f"it has more values than the {len(reader.fieldnames)} columns of the header")
+                yield Row(number, None, f"it has more values than the {len(names)} columns of the header")
             else:  # an empty cell is no value
                 yield Row(number, {name.strip(): value.strip() or None if value else None for name, value in row.items()})
     except csv.Error as error:

@@ -277,6 +277,15 @@ async def test_import_keeps_the_others_when_the_table_cannot_hold_a_row(esclusa:
     assert (await esclusa("media", "import", str(file), "--json")).json["known"] == 38
 
 
+async def test_import_tells_what_was_kept_of_a_file_that_breaks_off(esclusa: Any, tmp_path: Path) -> None:
+    lines = ["post_id;imagen_url", *(f"p{n};https://x/{n}" for n in range(3000)), "ca\xf1a;https://x/y", ""]
+    (tmp_path / "posts.csv").write_bytes("\n".join(lines).encode("latin-1"))
+    answer = await esclusa("media", "import", "posts.csv", "--json")
+    [fault] = answer.json["errors"]
+    assert (answer.code, answer.json["created"]) == (1, fault["row"] - 1)
+    assert "line 3002 is not UTF-8" in fault["error"]
+
+
 async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
     for name, content in (("none.csv", None), ("posts.txt", "x"), ("bad.json", "{"), ("latin.csv", "post_id\nñ".encode("latin-1"))):
         if content is not None:

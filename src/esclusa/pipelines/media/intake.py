@@ -175,10 +175,12 @@ def _row(row: Row) -> Entry:
     values = {name: _text(value) for name, value in row.values.items()}
     faults = [f"{name}: there is no such column; there are {', '.join(COLUMNS)}" for name in values if name not in COLUMNS]
     faults += [
-        f"{name}: it must be text" for name, value in row.values.items() if value is not None and values[name] is None and value != ""
+        f"{name}: it must be text{' without line breaks or control characters' if isinstance(value, str) else ''}"
+        for name, value in row.values.items()
+        if value is not None and values[name] is None and value != ""
     ]
     post, url = values.get("post_id"), values.get("imagen_url")
-    if post is None and "post_id: it must be text" not in faults:
+    if post is None and not any(fault.startswith("post_id: ") for fault in faults):
         faults.append("post_id: it is missing")
     if url is not None and (why := _link_fault(url)) is not None:
         faults.append(f"imagen_url: {why}")
