@@ -225,6 +225,16 @@ async def test_import_run_retry_summary(esclusa: Any, tmp_path: Path, cdn: Any, 
     assert (await esclusa("media", "retry", "--json")).json["moved"] == 1
 
 
+async def test_retry_says_what_it_does(esclusa: Any, tmp_path: Path, cdn: Any) -> None:
+    (tmp_path / "posts.csv").write_text(f"post_id,imagen_url\na,{cdn[1]}/html\n")
+    await esclusa("media", "import", "posts.csv")
+    await esclusa("media", "run")
+    assert (await esclusa("media", "retry", "--dry-run")).out == "1 error would go back to pending\n"
+    assert (await esclusa("media", "retry", "--type", "timeout")).out == "no errors of type timeout\n"
+    assert (await esclusa("media", "retry")).out == "1 error, 1 goes back to pending\n"
+    assert (await esclusa("media", "retry")).out == "no errors\n"
+
+
 @pytest.mark.parametrize("form", ["json", "ndjson"])
 async def test_import_tells_every_fault_by_its_row(esclusa: Any, tmp_path: Path, form: str, place: Any) -> None:
     """Point 10 and «Import: CSV, JSON, NDJSON»."""

@@ -123,6 +123,19 @@ async def test_a_bad_signature_stores_nothing(yard: Yard) -> None:
     assert await yard.rows() == []
 
 
+async def test_what_is_refused_is_told_in_the_log(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meta tells nobody that a secret is wrong."""
+    heard: list[tuple[str, str]] = []
+    monkeypatch.setattr(yard.house.engine.telemetry, "event", lambda level, message, **_: heard.append((level, message)))
+    await yard.deliver(feed(PHOTO), secret="wrong")
+    await yard.deliver(b"{")
+    await yard.call("GET", "/webhooks/meta?hub.mode=subscribe&hub.challenge=1&hub.verify_token=wrong")
+    assert [level for level, _ in heard] == ["warning"] * 3
+    for (_, message), why in zip(heard, ("X-Hub-Signature-256", "not JSON", "verify token"), strict=True):
+        assert "Meta's webhook was refused" in message
+        assert why in message
+
+
 async def test_a_signed_body_that_is_no_json_is_refused_and_odd_json_is_passed_over(yard: Yard) -> None:
     assert (await yard.deliver(b'{"half": '))[0] == 400
     assert (await yard.deliver(b"\xff\xfe"))[0] == 400

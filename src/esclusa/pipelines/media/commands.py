@@ -85,9 +85,18 @@ def retry(session: Session, kind: str | None, reason: str, dry_run: bool) -> int
         return {"verb": "retry", "table": Publication.kind.table, "matched": matched, "moved": acted.moved, "dry_run": False}
 
     answer = session.look(do)
-    of_type = f" of type {kind}" if kind else ""
-    session.show(answer, lambda screen: screen.line(f"{answer['matched']} errors{of_type}, {answer['moved']} go back to pending"))
+    session.show(answer, lambda screen: screen.line(_retried(answer, f" of type {kind}" if kind else "")))
     return OK
+
+
+def _retried(answer: dict[str, Any], of_type: str) -> str:
+    matched, moved = answer["matched"], answer["moved"]
+    errors = f"{matched:,} error{'' if matched == 1 else 's'}{of_type}"
+    if answer["dry_run"]:
+        return f"{errors} would go back to pending"
+    if matched == 0:
+        return f"no errors{of_type}"
+    return f"{errors}, {moved:,} {'goes' if moved == 1 else 'go'} back to pending"
 
 
 @media.command()
