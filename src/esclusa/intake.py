@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -64,13 +64,14 @@ def format_of(path: Path) -> Format:
     return found
 
 
-def read_file(path: Path) -> Iterator[Row]:
+def read_file(path: Path, columns: Collection[str] = ()) -> Iterator[Row]:
     """The rows of a file, by the format that its name says. CSV and NDJSON are read as they come: bounded memory. A file that
-    breaks off amid its rows says so in a last one, for those before it may be kept by then. Raises BadFile if there is none before."""
+    breaks off amid its rows says so in a last one, for those before it may be kept by then. Raises BadFile if there is none before,
+    and if a CSV's header names a column that is none of ``columns``, where they are given: it would be the fault of every row."""
     form, number = format_of(path), 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
-            for row in _read(text, form, str(path)):
+            for row in _read(text, form, str(path), columns):
                 yield row
                 number = row.number
     except (BadFile, UnicodeDecodeError, OSError) as error:
@@ -116,9 +117,9 @@ def read_bytes(body: bytes, form: Format) -> Iterator[Row]:
     yield from _read(io.StringIO(text, newline=""), form, "the body")
 
 
-def _read(text: io.TextIOBase | Any, form: Format, where: str) -> Iterator[Row]:
+def _read(text: io.TextIOBase | Any, form: Format, where: str, columns: Collection[str] = ()) -> Iterator[Row]:
     if form == "csv":
-        yield from _csv(text, where)
+        yield from _csv(text, where, columns)
     elif form == "ndjson":
         for number, line in enumerate(text, 1):
             if line.strip():
@@ -127,7 +128,7 @@ def _read(text: io.TextIOBase | Any, form: Format, where: str) -> Iterator[Row]:
         yield from _json(text.read(), where)
 
 
-def _csv(text: Any, where: str) -> Iterator[Row]:
+def _csv(text: Any, where: str, columns: Collection[str]) -> Iterator[Row]:
     head = text.readline()
     reader = csv.DictReader(chain([head], text), restkey="", delimiter=max(",;\t", key=head.count))  # as spreadsheets write it
     try:
@@ -136,6 +137,8 @@ def _csv(text: Any, where: str) -> Iterator[Row]:
             raise BadFile(f"{where}: its first line must name every column")
         if len(set(names)) < len(names):
             raise BadFile(f"{where}: its first line names {next(n for n in names if names.count(n) > 1)} twice")
+        if unknown := [name for name in names if columns and name not in columns]:
+            raise BadFile(f"{where}: {', '.join(unknown)}: there is no such column; there are {', '.join(columns)}")
         for number, row in enumerate(reader, 1):
             if "" in row:
                 yield Row(number, None, f"it has more values than the {len(names)} columns of the header")

@@ -64,3 +64,10 @@ def test_a_quote_that_is_never_closed_ends_the_file_after_what_was_read(tmp_path
     *read, last = rows(tmp_path, "a.csv", b'id\na\n"' + b"b\n" * 100_000)
     assert [row.values for row in read] == [{"id": "a"}]
     assert "is not CSV" in str(last.fault)
+
+
+def test_a_header_with_a_column_that_is_none_is_told_once(tmp_path: Path) -> None:
+    """A million rows said each that it was not there."""
+    (tmp_path / "a.csv").write_text("post_id;imagen_ulr\na;b\n")
+    with pytest.raises(BadFile, match="imagen_ulr: there is no such column; there are post_id, imagen_url"):
+        list(read_file(tmp_path / "a.csv", ("post_id", "imagen_url")))

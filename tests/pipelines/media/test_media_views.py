@@ -297,7 +297,14 @@ async def test_import_tells_what_was_kept_of_a_file_that_breaks_off(esclusa: Any
 
 
 async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
-    for name, content in (("none.csv", None), ("posts.txt", "x"), ("bad.json", "{"), ("latin.csv", "post_id\nñ".encode("latin-1"))):
+    contents = (
+        ("none.csv", None),
+        ("posts.txt", "x"),
+        ("bad.json", "{"),
+        ("latin.csv", "post_id\nñ".encode("latin-1")),
+        ("typo.csv", "post_id,imagen_ulr\na,b"),
+    )
+    for name, content in contents:
         if content is not None:
             (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         answer = await esclusa("media", "import", name)

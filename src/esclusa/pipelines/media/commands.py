@@ -41,11 +41,11 @@ def import_(session: Session, file: Path) -> int:
     """Add publications from FILE (CSV, JSON or NDJSON; columns post_id, tipo_item, imagen_url, imagen_local, media_id). Rows that do
     not fit are told and passed over; a post with the same link or media_id again is known."""
     from esclusa.intake import Report, read_file  # noqa: PLC0415 - the command starts fast
-    from esclusa.pipelines.media.intake import Intake  # noqa: PLC0415
+    from esclusa.pipelines.media.intake import COLUMNS, Intake  # noqa: PLC0415
     from esclusa.pipelines.media.records import Publication  # noqa: PLC0415
 
     async def do(house: House) -> Report:
-        report = await Intake(house.engine.records, session.who).read(read_file(file))
+        report = await Intake(house.engine.records, session.who).read(read_file(file, COLUMNS))
         if report.created:
             await house.operator(session.who).note("add", Publication.kind.table, report.created)
         return report
