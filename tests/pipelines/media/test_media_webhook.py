@@ -303,3 +303,6 @@ async def test_hundreds_of_updates_in_one_delivery(yard: Yard) -> None:
     assert (await yard.deliver(feed(*values)))[1]["created"] == 400
     assert (await yard.deliver(feed(*values)))[1]["known"] == 400
     assert len(await yard.rows()) == 400
+    edits = [v | {"verb": "edited", "link": f"{v['link']}?{n}"} for n in range(2) for v in values]  # the last of a post counts
+    assert (await yard.deliver(feed(*edits)))[1] == {"created": 0, "updated": 800, "known": 0}
+    assert {row["imagen_url"] for row in await yard.rows()} == {f"https://x/{n}?1" for n in range(400)}

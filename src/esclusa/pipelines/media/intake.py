@@ -48,19 +48,7 @@ class Intake:
             if t.verb == "add"
         ]
         await self._keep(drafts, report)
-        edits = [(number, t) for number, t in enumerate(told, 1) if t.verb == "edited"]
-        posts = [t.post_id for _, t in edits]
-        rows, notices = await self._rows(posts), await self._notices(posts)
-        updated = 0
-        for number, each in edits:
-            try:
-                became = await self._edit(each, rows.get(each.post_id, []), notices.setdefault(each.post_id, {}))
-            except BadRecord as error:
-                report.refuse(number, _plain(error))
-                continue
-            report.created += became == "created"
-            updated += became == "updated"
-            report.known += became == "known"
+        updated = await self._edit_all([(number, t) for number, t in enumerate(told, 1) if t.verb == "edited"], report)
         report.errors.sort(key=lambda error: error["row"])
         counts = {"created": report.created, "updated": updated, "known": report.known}
         return counts | ({"errors": report.errors} if report.errors else {})
@@ -116,6 +104,31 @@ class Intake:
                 return
         report.created += new
         report.known += not new
+
+    async def _edit_all(self, edits: list[tuple[int, Told]], report: Report) -> int:
+        """Make these edits, those of a post in their order; how many rows have a new link."""
+        posts = list(dict.fromkeys(t.post_id for _, t in edits))
+        rows, notices = await self._rows(posts), await self._notices(posts)
+        updated = 0
+
+        async def edit(post: str) -> None:
+            nonlocal updated
+            for number, told in edits_of[post]:
+                try:
+                    became = await self._edit(told, rows.get(post, []), notices.setdefault(post, {}))
+                except BadRecord as error:
+                    report.refuse(number, _plain(error))
+                    continue
+                report.created += became == "created"
+                updated += became == "updated"
+                report.known += became == "known"
+
+        edits_of: dict[str, list[tuple[int, Told]]] = {post: [] for post in posts}
+        for number, told in edits:
+            edits_of[told.post_id].append((number, told))
+        for start in range(0, len(posts), AT_ONCE):
+            await asyncio.gather(*map(edit, posts[start : start + AT_ONCE]))
+        return updated
 
     async def _edit(self, told: Told, rows: list[Publication], notices: dict[str, Notice]) -> Literal["created", "updated", "known"]:
         """Give the row of this medium its new link, if it has no file yet; a medium that the post did not have becomes a row. Of
