@@ -235,6 +235,24 @@ async def test_retry_says_what_it_does(esclusa: Any, tmp_path: Path, cdn: Any) -
     assert (await esclusa("media", "retry")).out == "no errors\n"
 
 
+async def test_retry_of_what_the_table_refused(esclusa: Any, tmp_path: Path, cdn: Any, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine has errors of its own, and an operator who mended the cause names them as the views do."""
+    monkeypatch.setenv("MEDIA_MAX_ATTEMPTS", "1")
+    (tmp_path / "posts.csv").write_text(f"post_id,imagen_url\na,{cdn[1]}/m/jpg/90/a\n")
+    await esclusa("media", "import", "posts.csv")
+    if place.dialect == "postgres":
+        await sql(place, f"ALTER TABLE {TABLE} ADD CONSTRAINT narrow CHECK (length(imagen_local) < 5)")
+    else:
+        wide = "length(NEW.imagen_local) >= 5"
+        await sql(place, f"CREATE TRIGGER narrow BEFORE UPDATE ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END")
+    assert (await esclusa("media", "run")).code == 5
+    [error] = (await esclusa("views", "media.errors", "--json")).json["items"]
+    assert error["error_type"] == "rejected"
+    await sql(place, f"ALTER TABLE {TABLE} DROP CONSTRAINT narrow" if place.dialect == "postgres" else "DROP TRIGGER narrow")
+    assert (await esclusa("media", "retry", "--type", "rejected", "--json")).json["moved"] == 1
+    assert (await esclusa("media", "run", "--json")).json["counters"]["success"] == 1
+
+
 @pytest.mark.parametrize("form", ["json", "ndjson"])
 async def test_import_tells_every_fault_by_its_row(esclusa: Any, tmp_path: Path, form: str, place: Any) -> None:
     """Point 10 and «Import: CSV, JSON, NDJSON»."""

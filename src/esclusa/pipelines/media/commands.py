@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from esclusa.cli.session import Session
     from esclusa.house import House
 
-TYPES = ("timeout", "http_error", "storage_error", "invalid_media")
+TYPES = ("timeout", "http_error", "storage_error", "invalid_media", "rejected", "crash", "invalid_record")
+"""What ``media_last_error`` may say: the pipeline's own, then the engine's."""
 
 
 @click.group(cls=Group)
