@@ -333,8 +333,11 @@ async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
 async def test_settings_are_checked_and_told(esclusa: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDIA_ALLOW_HOSTS", "good.example, http://bad")
     monkeypatch.setenv("MEDIA_TIMEOUT_SECONDS", "0")
+    monkeypatch.setenv("MEDIA_INTERVAL_SECONDS", "1e999")
     answer = await esclusa("media", "summary")
     assert answer.code == 3
+    assert "MEDIA_INTERVAL_SECONDS" in answer.err
+    monkeypatch.delenv("MEDIA_INTERVAL_SECONDS")
     assert "MEDIA_ALLOW_HOSTS" in answer.err
     assert "MEDIA_TIMEOUT_SECONDS" in answer.err
     monkeypatch.setenv("MEDIA_ALLOW_HOSTS", "")
