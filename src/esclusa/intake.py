@@ -1,12 +1,15 @@
-"""Rows from outside: CSV, a JSON array, or one JSON object per line; read one by one, each fault named by its row."""
+"""Rows from outside: CSV (with commas, semicolons or tabs), a JSON array, or one JSON object per line; read one by one, each fault
+named by its row."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,16 +64,34 @@ def format_of(path: Path) -> Format:
     return found
 
 
-def read_file(path: Path) -> Iterator[Row]:
-    """The rows of a file, by the format that its name says. CSV and NDJSON are read as they come: bounded memory."""
-    form = format_of(path)
+def read_file(path: Path, columns: Collection[str] = ()) -> Iterator[Row]:
+    """The rows of a file, by the format that its name says. CSV and NDJSON are read as they come: bounded memory. A file that
+    breaks off amid its rows says so in a last one, for those before it may be kept by then. Raises BadFile if there is none before,
+    and if a CSV's header names a column that is none of ``columns``, where they are given: it would be the fault of every row."""
+    form, number = format_of(path), 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
-            yield from _read(text, form, str(path))
-    except UnicodeDecodeError as error:
-        raise BadFile(f"{path}: it is not UTF-8 text ({error.reason} at byte {error.start})") from None
-    except OSError as error:
-        raise BadFile(f"{path}: {error.strerror}") from None
+            for row in _read(text, form, str(path), columns):
+                yield row
+                number = row.number
+    except (BadFile, UnicodeDecodeError, OSError) as error:
+        fault = BadFile(f"{path}: {_why(path, error)}") if not isinstance(error, BadFile) else error
+        if not number:
+            raise fault from None
+        yield Row(number + 1, None, f"from here on it cannot be read: {fault}")
+
+
+def _why(path: Path, error: UnicodeDecodeError | OSError) -> str:
+    """Where in a file that is not as it should be the fault is: the decoder counts from the beginning of its buffer."""
+    if isinstance(error, OSError):
+        return str(error.strerror)
+    with path.open("rb") if path.is_file() else nullcontext(()) as lines:  # a pipe cannot be read again
+        for number, line in enumerate(lines, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as found:
+                return f"line {number} is not UTF-8 text ({found.reason} at byte {found.start + 1} of it); save it as UTF-8"
+    return f"it is not UTF-8 text ({error.reason})"
 
 
 def format_of_body(body: bytes, content_type: str) -> Format:
@@ -96,9 +117,9 @@ def read_bytes(body: bytes, form: Format) -> Iterator[Row]:
     yield from _read(io.StringIO(text, newline=""), form, "the body")
 
 
-def _read(text: io.TextIOBase | Any, form: Format, where: str) -> Iterator[Row]:
+def _read(text: io.TextIOBase | Any, form: Format, where: str, columns: Collection[str] = ()) -> Iterator[Row]:
     if form == "csv":
-        yield from _csv(text, where)
+        yield from _csv(text, where, columns)
     elif form == "ndjson":
         for number, line in enumerate(text, 1):
             if line.strip():
@@ -107,14 +128,20 @@ def _read(text: io.TextIOBase | Any, form: Format, where: str) -> Iterator[Row]:
         yield from _json(text.read(), where)
 
 
-def _csv(text: Any, where: str) -> Iterator[Row]:
-    reader = csv.DictReader(text, restkey="")
+def _csv(text: Any, where: str, columns: Collection[str]) -> Iterator[Row]:
+    head = text.readline()
+    reader = csv.DictReader(chain([head], text), restkey="", delimiter=max(",;\t", key=head.count))  # as spreadsheets write it
     try:
-        if not reader.fieldnames or any(not (name or "").strip() for name in reader.fieldnames):
+        names = [name.strip() for name in reader.fieldnames or ()]
+        if not names or not all(names):
             raise BadFile(f"{where}: its first line must name every column")
+        if len(set(names)) < len(names):
+            raise BadFile(f"{where}: its first line names {next(n for n in names if names.count(n) > 1)} twice")
+        if unknown := [name for name in names if columns and name not in columns]:
+            raise BadFile(f"{where}: {', '.join(unknown)}: there is no such column; there are {', '.join(columns)}")
         for number, row in enumerate(reader, 1):
             if "" in row:
-                yield Row(number, None, f"it has more values than the {len(reader.fieldnames)} columns of the header")
+                yield Row(number, None, f"it has more values than the {len(names)} columns of the header")
             else:  # an empty cell is no value
                 yield Row(number, {name.strip(): value.strip() or None if value else None for name, value in row.items()})
     except csv.Error as error:

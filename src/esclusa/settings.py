@@ -311,6 +311,7 @@ class _Reader:
         for name in opt.env:
             self.names |= {name, f"{name}_FILE"}
             text, file = self.environ.get(name), self.environ.get(f"{name}_FILE")
+            text = text.strip() if text and opt.secret else text  # as one from a file is: a blank that was pasted along is no secret
             if text and file:
                 self.faults.append(f"{name} and {name}_FILE are both set; keep one of them")
             elif file:

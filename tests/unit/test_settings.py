@@ -14,6 +14,7 @@ from esclusa import App, Attempt, Lifecycle, Outcome, Record, To, option
 from esclusa.loading import NoPipeline
 from esclusa.model.errors import SettingsError
 from esclusa.model.options import options_of
+from esclusa.pipelines.media.settings import MediaSettings
 from esclusa.settings import HOUSE_OPTIONS, Settings, is_loopback, load, shown
 
 
@@ -278,3 +279,13 @@ def test_loopback(host: str, own: bool) -> None:
 def test_urls_are_shown_without_passwords() -> None:
     assert shown("postgresql://u:p:w@h/d") == "postgresql://u:***@h/d"
     assert shown("sqlite:///a.db") == "sqlite:///a.db"
+
+
+def test_blanks_around_a_secret_are_no_part_of_it() -> None:
+    """One that was pasted with its line end signed nothing, and one of blanks alone was a secret that anybody can guess."""
+    said = {"ESCLUSA_PIPELINES": "media", "META_APP_SECRET": " abc d\n", "META_VERIFY_TOKEN": " \t"}
+    [plan] = load(environ=said).plans
+    assert isinstance(plan.settings, MediaSettings)
+    assert plan.settings.app_secret is not None
+    assert plan.settings.app_secret.get_secret_value() == "abc d"
+    assert plan.settings.verify_token is None

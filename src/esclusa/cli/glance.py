@@ -36,7 +36,7 @@ async def live_status(screen: Screen, ask: Callable[[], Awaitable[dict[str, Any]
             answer = await ask()
             parts: list[Any] = [Text(_head(answer), "bold")]
             for columns, rows in _tables(answer):
-                parts += [Text(), rich_table(columns, [[text_of(c) for c in row] for row in rows])]
+                parts += [Text(), rich_table(columns, [[text_of(c) for c in row] for row in rows], screen.console.width)]
             live.update(Group(*parts, Text(), Text(_foot(answer)), Text("Ctrl-C ends", "dim")), refresh=True)
             await asyncio.sleep(every)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 WIDEST = 60
 SHORT = 20
+FEW = 8
 FAULTS = 20
 STYLES = {
     "ok": "green", "warn": "yellow", "fail": "red", "error": "red", "partial": "yellow", "blocked": "yellow", "paused": "yellow",
@@ -113,7 +114,7 @@ class Screen:
         if not cells:
             self.line(empty, "dim")
         elif self.terminal:
-            self.console.print(rich_table(columns, cells))
+            self.console.print(rich_table(columns, cells, self.console.width))
         else:
             self._plain(columns, cells)
 
@@ -139,20 +140,44 @@ def cut(text: str, width: int = WIDEST) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
-    """The table for a terminal. Where it is too narrow the long columns give way, not the short ones."""
+def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Any:
+    """The table for a terminal of this width, with every column in it."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    titles = [name.lstrip(">") for name in columns]
+    shown = [[cut(cell) for cell in row] for row in cells]
+    wide = [max(map(cell_len, column)) for column in zip(titles, *shown, strict=True)]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for number, name in enumerate(columns):
-        title = name.lstrip(">")
-        longest = max([len(title), *(len(row[number]) for row in cells)])
+    for name, title, size in zip(columns, titles, widths(wide, width - 2 * (len(columns) - 1)), strict=True):
         justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
-        table.add_column(title, justify=justify, overflow="ellipsis", no_wrap=True, min_width=min(longest, SHORT))
-    for row in cells:
-        table.add_row(*(Text(cut(cell), STYLES.get(cell, "")) for cell in row))
+        table.add_column(title, justify=justify, overflow="ellipsis", no_wrap=True, width=size)
+    for row in shown:
+        table.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in row))
     return table
+
+
+def widths(wide: Sequence[int], room: int) -> list[int]:
+    """How wide columns are shown that would be so wide. Where they have no room the long ones give way, down to a few letters; the
+    short ones only after them."""
+    giving = [size for size in wide if size > SHORT]
+    left = room - sum(size for size in wide if size <= SHORT)
+    if left >= FEW * len(giving):
+        most = _level(giving, left)
+        return [size if size <= SHORT else min(size, most) for size in wide]
+    most = _level(wide, room)
+    return [min(size, most) for size in wide]
+
+
+def _level(wide: Sequence[int], room: int) -> int:
+    """The width to which the widest must come down so that all have room."""
+    for done, size in enumerate(sorted(wide)):
+        even = room // (len(wide) - done)
+        if size > even:
+            return max(1, even)
+        room -= size
+    return max(wide, default=1)
 
 
 def draw_report(screen: Screen, answer: dict[str, Any], known: str = "known") -> None:

@@ -225,6 +225,34 @@ async def test_import_run_retry_summary(esclusa: Any, tmp_path: Path, cdn: Any, 
     assert (await esclusa("media", "retry", "--json")).json["moved"] == 1
 
 
+async def test_retry_says_what_it_does(esclusa: Any, tmp_path: Path, cdn: Any) -> None:
+    (tmp_path / "posts.csv").write_text(f"post_id,imagen_url\na,{cdn[1]}/html\n")
+    await esclusa("media", "import", "posts.csv")
+    await esclusa("media", "run")
+    assert (await esclusa("media", "retry", "--dry-run")).out == "1 error would go back to pending\n"
+    assert (await esclusa("media", "retry", "--type", "timeout")).out == "no errors of type timeout\n"
+    assert (await esclusa("media", "retry")).out == "1 error, 1 goes back to pending\n"
+    assert (await esclusa("media", "retry")).out == "no errors\n"
+
+
+async def test_retry_of_what_the_table_refused(esclusa: Any, tmp_path: Path, cdn: Any, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine has errors of its own, and an operator who mended the cause names them as the views do."""
+    monkeypatch.setenv("MEDIA_MAX_ATTEMPTS", "1")
+    (tmp_path / "posts.csv").write_text(f"post_id,imagen_url\na,{cdn[1]}/m/jpg/90/a\n")
+    await esclusa("media", "import", "posts.csv")
+    if place.dialect == "postgres":
+        await sql(place, f"ALTER TABLE {TABLE} ADD CONSTRAINT narrow CHECK (length(imagen_local) < 5)")
+    else:
+        wide = "length(NEW.imagen_local) >= 5"
+        await sql(place, f"CREATE TRIGGER narrow BEFORE UPDATE ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END")
+    assert (await esclusa("media", "run")).code == 5
+    [error] = (await esclusa("views", "media.errors", "--json")).json["items"]
+    assert error["error_type"] == "rejected"
+    await sql(place, f"ALTER TABLE {TABLE} DROP CONSTRAINT narrow" if place.dialect == "postgres" else "DROP TRIGGER narrow")
+    assert (await esclusa("media", "retry", "--type", "rejected", "--json")).json["moved"] == 1
+    assert (await esclusa("media", "run", "--json")).json["counters"]["success"] == 1
+
+
 @pytest.mark.parametrize("form", ["json", "ndjson"])
 async def test_import_tells_every_fault_by_its_row(esclusa: Any, tmp_path: Path, form: str, place: Any) -> None:
     """Point 10 and «Import: CSV, JSON, NDJSON»."""
@@ -277,8 +305,24 @@ async def test_import_keeps_the_others_when_the_table_cannot_hold_a_row(esclusa:
     assert (await esclusa("media", "import", str(file), "--json")).json["known"] == 38
 
 
+async def test_import_tells_what_was_kept_of_a_file_that_breaks_off(esclusa: Any, tmp_path: Path) -> None:
+    lines = ["post_id;imagen_url", *(f"p{n};https://x/{n}" for n in range(3000)), "ca\xf1a;https://x/y", ""]
+    (tmp_path / "posts.csv").write_bytes("\n".join(lines).encode("latin-1"))
+    answer = await esclusa("media", "import", "posts.csv", "--json")
+    [fault] = answer.json["errors"]
+    assert (answer.code, answer.json["created"]) == (1, fault["row"] - 1)
+    assert "line 3002 is not UTF-8" in fault["error"]
+
+
 async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
-    for name, content in (("none.csv", None), ("posts.txt", "x"), ("bad.json", "{"), ("latin.csv", "post_id\nñ".encode("latin-1"))):
+    contents = (
+        ("none.csv", None),
+        ("posts.txt", "x"),
+        ("bad.json", "{"),
+        ("latin.csv", "post_id\nñ".encode("latin-1")),
+        ("typo.csv", "post_id,imagen_ulr\na,b"),
+    )
+    for name, content in contents:
         if content is not None:
             (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         answer = await esclusa("media", "import", name)
@@ -289,8 +333,11 @@ async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
 async def test_settings_are_checked_and_told(esclusa: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDIA_ALLOW_HOSTS", "good.example, http://bad")
     monkeypatch.setenv("MEDIA_TIMEOUT_SECONDS", "0")
+    monkeypatch.setenv("MEDIA_INTERVAL_SECONDS", "1e999")
     answer = await esclusa("media", "summary")
     assert answer.code == 3
+    assert "MEDIA_INTERVAL_SECONDS" in answer.err
+    monkeypatch.delenv("MEDIA_INTERVAL_SECONDS")
     assert "MEDIA_ALLOW_HOSTS" in answer.err
     assert "MEDIA_TIMEOUT_SECONDS" in answer.err
     monkeypatch.setenv("MEDIA_ALLOW_HOSTS", "")

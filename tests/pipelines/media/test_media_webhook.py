@@ -123,6 +123,19 @@ async def test_a_bad_signature_stores_nothing(yard: Yard) -> None:
     assert await yard.rows() == []
 
 
+async def test_what_is_refused_is_told_in_the_log(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meta tells nobody that a secret is wrong."""
+    heard: list[tuple[str, str]] = []
+    monkeypatch.setattr(yard.house.engine.telemetry, "event", lambda level, message, **_: heard.append((level, message)))
+    await yard.deliver(feed(PHOTO), secret="wrong")
+    await yard.deliver(b"{")
+    await yard.call("GET", "/webhooks/meta?hub.mode=subscribe&hub.challenge=1&hub.verify_token=wrong")
+    assert [level for level, _ in heard] == ["warning"] * 3
+    for (_, message), why in zip(heard, ("X-Hub-Signature-256", "not JSON", "verify token"), strict=True):
+        assert "Meta's webhook was refused" in message
+        assert why in message
+
+
 async def test_a_signed_body_that_is_no_json_is_refused_and_odd_json_is_passed_over(yard: Yard) -> None:
     assert (await yard.deliver(b'{"half": '))[0] == 400
     assert (await yard.deliver(b"\xff\xfe"))[0] == 400
@@ -180,6 +193,78 @@ async def test_edited_of_a_row_that_another_program_wrote(yard: Yard) -> None:
     assert (await yard.deliver(feed(PHOTO | {"verb": "edited", "link": "https://x/newer"})))[1]["updated"] == 0
 
 
+def status(verb: str, *photos: str) -> dict[str, Any]:
+    return {"item": "status", "verb": verb, "post_id": "s", "photos": list(photos)}
+
+
+async def links(yard: Yard) -> list[str]:
+    return sorted(row["imagen_url"] for row in await yard.rows())
+
+
+@pytest.mark.parametrize("before", [(), ("https://x/0",), ("https://x/0", "https://x/1")])
+async def test_a_picture_that_an_edited_status_has_more_is_one_more_row(yard: Yard, before: tuple[str, ...]) -> None:
+    """It took the link of the picture before it, which was never downloaded then."""
+    await yard.deliver(feed(status("add", *before)))
+    told = (await yard.deliver(feed(status("edited", "https://x/a", "https://x/b", "https://x/c"))))[1]
+    kept = max(1, len(before))  # a status without pictures is a row, too
+    assert told == {"created": 3 - kept, "updated": kept, "known": 0}
+    assert await links(yard) == ["https://x/a", "https://x/b", "https://x/c"]
+    told = (await yard.deliver(feed(status("edited", "https://x/a", "https://x/b", "https://x/c"))))[1]
+    assert told == {"created": 0, "updated": 0, "known": 3}
+    await yard.deliver(feed(status("edited", "https://x/d", "https://x/e", "https://x/f")))  # signed anew
+    assert await links(yard) == ["https://x/d", "https://x/e", "https://x/f"]
+
+
+async def test_a_picture_more_beside_one_that_has_its_file(yard: Yard) -> None:
+    link = f"{yard.at}/m/jpg/90/a"
+    for written in (False, True):  # by the webhook, and by another program
+        await sql(yard.place, f"DELETE FROM {TABLE}")
+        await sql(yard.place, "DELETE FROM media_notices")
+        if written:
+            await yard.row(link, "s")
+        else:
+            await yard.deliver(feed(status("add", link)))
+        await yard.run()
+        for n in (1, 2):  # each time signed anew
+            more = [f"https://x/{place}?{n}" for place in range(n + 1)]
+            assert (await yard.deliver(feed(status("edited", *more))))[1] == {"created": 1, "updated": n - 1, "known": 1}
+        assert await links(yard) == sorted([link, "https://x/1?2", "https://x/2?2"])
+
+
+async def test_pictures_that_an_edited_status_has_less_or_elsewhere_are_left(yard: Yard) -> None:
+    await yard.deliver(feed(status("add", "https://x/0", "https://x/1", "https://x/2")))
+    for photos in (("https://x/0", "https://x/2"), ("https://x/2", "https://x/1", "https://x/0")):
+        assert (await yard.deliver(feed(status("edited", *photos))))[1] == {"created": 0, "updated": 0, "known": len(photos)}
+        assert await links(yard) == ["https://x/0", "https://x/1", "https://x/2"]
+
+
+async def test_an_edited_photo_takes_no_other_photos_link(yard: Yard) -> None:
+    await yard.deliver(feed(PHOTO))
+    other = PHOTO | {"verb": "edited", "photo_id": "901"}
+    edits = [other | {"link": f"https://x/{n}"} for n in range(3)]
+    assert (await yard.deliver(feed(*edits)))[1] == {"created": 1, "updated": 2, "known": 0}
+    assert await links(yard) == sorted([PHOTO["link"], "https://x/2"])
+    assert (await yard.deliver(feed(PHOTO | {"photo_id": "901", "link": "https://x/late"})))[1]["known"] == 1
+
+
+async def test_edited_again_after_a_crash_between_its_two_writes(yard: Yard) -> None:
+    await yard.deliver(feed(PHOTO))
+    [row] = await yard.rows()
+    await yard.write(str(row["id"]), imagen_url="https://x/new")
+    assert (await yard.deliver(feed(PHOTO | {"verb": "edited", "link": "https://x/new"})))[1]["known"] == 1
+    assert (await yard.deliver(feed(PHOTO | {"verb": "edited", "link": "https://x/newer"})))[1]["updated"] == 1
+    assert await links(yard) == ["https://x/newer"]
+
+
+async def test_edited_leaves_a_row_that_has_ended_in_an_error_to_the_operator(yard: Yard) -> None:
+    await yard.deliver(feed(PHOTO | {"link": f"{yard.at}/html"}))
+    await yard.run()
+    fresh = f"{yard.at}/m/jpg/90/new"
+    assert (await yard.deliver(feed(PHOTO | {"verb": "edited", "link": fresh})))[1]["updated"] == 1
+    [row] = await yard.rows()
+    assert (row["media_status"], row["imagen_url"]) == ("error", fresh)
+
+
 async def test_what_the_table_cannot_hold_does_not_keep_the_others_out(yard: Yard) -> None:
     """A signed link is longer than many a column. Sending it again would not mend it, so the answer is 200."""
     if yard.place.dialect == "postgres":
@@ -218,3 +303,6 @@ async def test_hundreds_of_updates_in_one_delivery(yard: Yard) -> None:
     assert (await yard.deliver(feed(*values)))[1]["created"] == 400
     assert (await yard.deliver(feed(*values)))[1]["known"] == 400
     assert len(await yard.rows()) == 400
+    edits = [v | {"verb": "edited", "link": f"{v['link']}?{n}"} for n in range(2) for v in values]  # the last of a post counts
+    assert (await yard.deliver(feed(*edits)))[1] == {"created": 0, "updated": 800, "known": 0}
+    assert {row["imagen_url"] for row in await yard.rows()} == {f"https://x/{n}?1" for n in range(400)}

@@ -354,6 +354,8 @@ async def test_views_of_a_pipeline(world: World, new_page: NewPage) -> None:
         await link.click()
         assert "Imágenes que no se pudieron obtener" in await page.locator(".lead").inner_text()
         assert await page.locator("tbody tr").count() == told
+        roomy = await page.locator("tbody td.text").evaluate_all("cells => cells.map(cell => cell.textContent.length)")
+        assert min(roomy, default=99) > 20, "a column of short words takes no room from the long ones, and none is out of sight"
         await page.locator("tbody th a").first.click()
         assert "error" in await page.locator("main").inner_text()
         await page.goto(f"{world.url}/console/views/media.summary")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from esclusa.cli.session import Session
     from esclusa.house import House
 
-TYPES = ("timeout", "http_error", "storage_error", "invalid_media")
+TYPES = ("timeout", "http_error", "storage_error", "invalid_media", "rejected", "crash", "invalid_record")
+"""What ``media_last_error`` may say: the pipeline's own, then the engine's."""
 
 
 @click.group(cls=Group)
@@ -41,11 +42,11 @@ def import_(session: Session, file: Path) -> int:
     """Add publications from FILE (CSV, JSON or NDJSON; columns post_id, tipo_item, imagen_url, imagen_local, media_id). Rows that do
     not fit are told and passed over; a post with the same link or media_id again is known."""
     from esclusa.intake import Report, read_file  # noqa: PLC0415 - the command starts fast
-    from esclusa.pipelines.media.intake import Intake  # noqa: PLC0415
+    from esclusa.pipelines.media.intake import COLUMNS, Intake  # noqa: PLC0415
     from esclusa.pipelines.media.records import Publication  # noqa: PLC0415
 
     async def do(house: House) -> Report:
-        report = await Intake(house.engine.records, session.who).read(read_file(file))
+        report = await Intake(house.engine.records, session.who).read(read_file(file, COLUMNS))
         if report.created:
             await house.operator(session.who).note("add", Publication.kind.table, report.created)
         return report
@@ -85,9 +86,18 @@ def retry(session: Session, kind: str | None, reason: str, dry_run: bool) -> int
         return {"verb": "retry", "table": Publication.kind.table, "matched": matched, "moved": acted.moved, "dry_run": False}
 
     answer = session.look(do)
-    of_type = f" of type {kind}" if kind else ""
-    session.show(answer, lambda screen: screen.line(f"{answer['matched']} errors{of_type}, {answer['moved']} go back to pending"))
+    session.show(answer, lambda screen: screen.line(_retried(answer, f" of type {kind}" if kind else "")))
     return OK
+
+
+def _retried(answer: dict[str, Any], of_type: str) -> str:
+    matched, moved = answer["matched"], answer["moved"]
+    errors = f"{matched:,} error{'' if matched == 1 else 's'}{of_type}"
+    if answer["dry_run"]:
+        return f"{errors} would go back to pending"
+    if matched == 0:
+        return f"no errors{of_type}"
+    return f"{errors}, {moved:,} {'goes' if moved == 1 else 'go'} back to pending"
 
 
 @media.command()

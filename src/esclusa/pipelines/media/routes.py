@@ -107,6 +107,11 @@ def _shown(page: dict[str, Any]) -> dict[str, Any]:
 
 
 def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: House) -> None:
+    def refused(status: int, why: str) -> HTTPException:
+        """Told in the log, too: Meta only tries again for a while, and whoever set a wrong secret would hear of nothing."""
+        house.engine.telemetry.event("warning", f"a call of Meta's webhook was refused: {why}", status=status)
+        return HTTPException(status, why)
+
     @api.get(
         "/webhooks/meta",
         response_class=PlainTextResponse,
@@ -121,10 +126,10 @@ def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: Hou
     ) -> str:
         """Answers the challenge, bare, to whoever shows the verify token."""
         if settings.verify_token is None:
-            raise HTTPException(503, "META_VERIFY_TOKEN is not set; without it nobody can verify the webhook")
+            raise refused(503, "META_VERIFY_TOKEN is not set; without it nobody can verify the webhook")
         expected = settings.verify_token.get_secret_value().encode()
         if mode != "subscribe" or not hmac.compare_digest(expected, token.encode("utf-8", "surrogatepass")):
-            raise HTTPException(403, "the verify token is not ours, or hub.mode is not subscribe")
+            raise refused(403, "the verify token is not ours, or hub.mode is not subscribe")
         return challenge
 
     @api.post(
@@ -139,14 +144,14 @@ def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: Hou
         """Keeps the media of a signed delivery, each once. Comments, reactions, removals and unknown things are passed over. What
         the table cannot hold is told in ``errors`` and in the log; the answer is 200, for sending it again would not mend it."""
         if settings.app_secret is None:
-            raise HTTPException(503, "META_APP_SECRET is not set; without it nothing is accepted")
+            raise refused(503, "META_APP_SECRET is not set; without it nothing is accepted")
         body = await request.body()
         if not webhook.signed(body, request.headers.get("X-Hub-Signature-256"), settings.app_secret.get_secret_value()):
-            raise HTTPException(403, "X-Hub-Signature-256 does not sign this body with our secret")
+            raise refused(403, "X-Hub-Signature-256 does not sign this body with our secret")
         try:
             document = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise HTTPException(400, f"the body is not JSON: {error}") from None
+            raise refused(400, f"the body is not JSON: {error}") from None
         counts = await intake.take(list(webhook.read(document)))
         level = "warning" if "errors" in counts else "info"
         house.engine.telemetry.event(level, "a delivery of Meta's webhook was kept", **counts)

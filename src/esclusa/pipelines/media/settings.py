@@ -22,7 +22,7 @@ class MediaSettings(BaseModel):
         "MEDIA_BACKOFF_SECONDS", 60.0, ge=0, le=3600, help="The wait after the first failure; it doubles each time, up to one hour."
     )
     concurrency: int = option("MEDIA_CONCURRENCY", 16, ge=1, le=256, help="Downloads at once, per process.")
-    interval_seconds: float = option("MEDIA_INTERVAL_SECONDS", 300.0, gt=0, help="How often media.download runs.")
+    interval_seconds: float = option("MEDIA_INTERVAL_SECONDS", 300.0, gt=0, le=366 * 86400, help="How often media.download runs.")
     alert_error_rate: float = option(
         "MEDIA_ALERT_ERROR_RATE", 0.2, ge=0, le=1, help="The share of a batch that may fail; more of it raises an alert."
     )
