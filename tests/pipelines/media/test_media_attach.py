@@ -146,6 +146,17 @@ async def test_errors_that_others_wrote_in_any_form_are_read(new_yard: NewYard, 
     assert (await yard.run()).counters["success"] == len(written)
 
 
+async def test_an_empty_address_is_no_file(new_yard: NewYard, bare: Any) -> None:
+    """A table may say so instead of NULL."""
+    await sql(bare, f"CREATE TABLE {TABLE} (id INTEGER PRIMARY KEY, {PLAIN} NOT NULL DEFAULT '')")
+    await sql(bare, f"INSERT INTO {TABLE} (id, post_id, imagen_local) VALUES (1, 'a', 'https://x/a.jpg')")
+    await sql(bare, f"INSERT INTO {TABLE} (id, post_id) VALUES (2, 'b')")
+    yard = await new_yard(bare)
+    assert [row["media_status"] for row in await yard.rows()] == ["success", None]
+    await yard.row("/m/jpg/80/a", id=3)
+    assert (await yard.run()).counters["success"] == 1
+
+
 async def test_what_the_table_refuses_is_told_without_the_row(new_yard: NewYard, bare: Any) -> None:
     """The row's link is signed: it belongs neither in an error nor in a log."""
     states = "media_status text CONSTRAINT estados CHECK (media_status IN ('pending', 'success', 'error'))"
