@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pipelines.media.conftest import TABLE, NewYard, feed, sql
+from pipelines.media.conftest import TABLE, NewYard, environ_of, feed, sql
 
+from esclusa.app import open_bare
+from esclusa.health import check_schema
 from esclusa.model.errors import SchemaError
+from esclusa.settings import load
 
 PLAIN = "post_id text, tipo_item text, imagen_url text, imagen_local text"
 NUMBERS = "post_id bigint, tipo_item text, imagen_url text, imagen_local text"
@@ -125,11 +129,35 @@ async def test_a_state_that_its_type_lacks_is_told(bare: Any, new_yard: NewYard)
     await new_yard(bare)
 
 
-async def test_a_view_is_no_table(bare: Any, new_yard: NewYard) -> None:
+async def test_a_view_is_no_table(bare: Any, new_yard: NewYard, tmp_path: Path) -> None:
     await sql(bare, f"CREATE TABLE base (id INTEGER PRIMARY KEY, {PLAIN})")
     await sql(bare, f"CREATE VIEW {TABLE} AS SELECT * FROM base")
     with pytest.raises(SchemaError, match=f"{TABLE} is a view"):
         await new_yard(bare)
+    async with open_bare(load(environ=environ_of(bare, tmp_path, "http://127.0.0.1:9"))) as house:
+        found = await check_schema(house)  # the doctor does not say that a run would mend it
+    assert (found.verdict, f"{TABLE} is a view" in found.text) == ("fail", True)
+
+
+@pytest.mark.parametrize("bare", ["postgres"], indirect=True)
+async def test_a_role_that_may_not_change_the_schema_is_told_who_can(bare: Any, tmp_path: Path) -> None:
+    await sql(bare, f"CREATE TABLE {TABLE} (id serial PRIMARY KEY, {PLAIN})")
+    await sql(bare, "REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    await sql(bare, "CREATE ROLE pobre LOGIN")
+    await sql(bare, f"GRANT SELECT, INSERT, UPDATE ON {TABLE} TO pobre")
+    said = environ_of(bare, tmp_path, "http://127.0.0.1:9", ESCLUSA_STORE=bare.url.replace("postgres@", "pobre@"))
+    try:
+        async with open_bare(load(environ=said)) as house:
+            with pytest.raises(SchemaError, match=r"no schema .*esclusa migrate --sql"):
+                await house.migrate()
+            await sql(bare, "GRANT USAGE ON SCHEMA public TO pobre")
+            with pytest.raises(SchemaError, match=r"permission denied .*esclusa migrate --sql"):
+                await house.migrate()
+            assert (await check_schema(house)).verdict == "warn"
+    finally:
+        await sql(bare, "DROP OWNED BY pobre")
+        await sql(bare, "DROP ROLE pobre")
+    assert await sql(bare, "SELECT 1 FROM pg_tables WHERE tablename LIKE 'esclusa%'") == []
 
 
 async def test_errors_that_others_wrote_in_any_form_are_read(new_yard: NewYard, bare: Any) -> None:

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.effects import Create
-from esclusa.model.errors import BadQuery, BadRecord, SchemaError
+from esclusa.model.errors import BadQuery, BadRecord, SchemaBehind, SchemaError
 from esclusa.model.query import Page, Query, encode_cursor
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
@@ -111,7 +111,7 @@ class PostgresStore:
             plan = await schema.plan(connection, kinds, self._known(stages))
         if plan.steps:
             missing = [step.what for step in plan.steps if step.what]
-            raise SchemaError("the schema is not up to date; run: esclusa migrate", missing)
+            raise SchemaBehind("the schema is not up to date; run: esclusa migrate", missing)
         self._tables |= plan.tables
 
     async def now(self) -> datetime:
