@@ -248,11 +248,11 @@ def _table_steps(table: Table, there: Found | None) -> list[Step]:
 
 def _adopt_steps(table: Table) -> list[Step]:
     """Rows that were there before the tracking and need no work any more."""
-    status, attempts = table.status.ident, table.columns["attempts"].ident
+    status, attempts = table.status.ident, table.columns["attempts"]
     return [
         Step(
             f"adopt rows of {table.name} as {state}",
-            f"UPDATE {table.ident} SET {status} = {literal(state)}, {attempts} = 0"
+            f"UPDATE {table.ident} SET {status} = {literal(state)}, {attempts.ident} = {attempts.expr('')}"
             f" WHERE {' AND '.join(fixed(table, name, cond, '') for name, cond in where)} AND {status} IS NULL",
         )
         for state, where in table.kind.adopt

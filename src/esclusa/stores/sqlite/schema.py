@@ -183,11 +183,12 @@ def _tells_apart(connection: apsw.Connection, kind: Kind) -> bool:
 
 def _adopt(kind: Kind) -> list[Change]:
     """Rows that were there before the tracking and need no work any more."""
+    status, attempts = q(kind.track["status"]), q(kind.track["attempts"])
     return [
         Change(
             f"adopt rows of {kind.table} as {state}",
-            f"UPDATE {q(kind.table)} SET {q(kind.track['status'])} = {quoted(state)}, {q(kind.track['attempts'])} = 0"  # noqa: S608 - declared names, quoted
-            f" WHERE {' AND '.join(condition(kind, name, cond, None) for name, cond in where)} AND {q(kind.track['status'])} IS NULL",
+            f"UPDATE {q(kind.table)} SET {status} = {quoted(state)}, {attempts} = {meant(kind, 'attempts')}"  # noqa: S608 - declared names, quoted
+            f" WHERE {' AND '.join(condition(kind, name, cond, None) for name, cond in where)} AND {status} IS NULL",
         )
         for state, where in kind.adopt
     ]
