@@ -12,7 +12,7 @@ from typing import Any, Literal
 from esclusa.artifacts import open_artifacts
 from esclusa.house import Bare, House
 from esclusa.model import duration
-from esclusa.model.errors import EsclusaError
+from esclusa.model.errors import EsclusaError, SchemaBehind
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.publishers import publisher_for
@@ -91,11 +91,12 @@ async def _store(opened: AbstractAsyncContextManager[House], url: str) -> list[C
 async def check_schema(house: House) -> Check:
     """Whether the schema is what this program needs."""
     try:
+        await house.store.use(house.engine.all_kinds, house.engine.all_stages)
+        return Check("schema", "ok", "up to date")
+    except SchemaBehind:
         pending = await house.pending()
     except EsclusaError as error:
         return Check("schema", "fail", _one_line(error), "see docs/operations.md, Stores")
-    if not pending:
-        return Check("schema", "ok", "up to date")
     will = house.settings.auto_migrate
     text = f"{len(pending)} statements behind"
     return Check(

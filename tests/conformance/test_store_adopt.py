@@ -83,6 +83,17 @@ async def test_a_table_that_has_the_status_column_is_taken_as_it_is(bare_place: 
     assert {r.status for r in await everything(store, Old)} == {"pending"}
 
 
+async def test_attempts_that_were_counted_before_are_kept(bare_place: Place, bare_store: Any) -> None:
+    if not bare_place.has_tables():
+        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+    rows = [row | {"x_attempts": 3 if row["id"] == 2 else None} for row in ROWS]
+    await bare_place.make_table("viejas", COLUMNS | {"x_attempts": "int"}, "id", rows)
+    store = await bare_store((Old.kind,), (WORK,))
+    assert {r.id: (r.status, r.attempts) for r in await everything(store, Old)} == {
+        "1": ("pending", 0), "2": ("success", 3), "3": ("success", 0), "4": ("error", 0)
+    }  # fmt: skip
+
+
 async def test_the_table_numbers_new_rows_where_it_can(bare_place: Place, bare_store: Any) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")

@@ -104,6 +104,7 @@ def test_every_error_has_its_problem() -> None:
         "DeclarationError": errors.DeclarationError("x", ["y"]),
         "SettingsError": errors.SettingsError("x", ["SOME_KEY is missing"]),
         "SchemaError": errors.SchemaError("x", ["run migrate"]),
+        "SchemaBehind": errors.SchemaBehind("x", ["run migrate"]),
         "UndeclaredMove": errors.UndeclaredMove("x", "a", "b", ["c"]),
         "Failure": errors.Failure("x"),
         "Permanent": errors.Permanent("x"),
@@ -115,7 +116,7 @@ def test_every_error_has_its_problem() -> None:
             status[name] = problems.of_error(made.get(name) or kind("x")).status_code
     assert {n for n, s in status.items() if s == 404} == {"NotFound", "ArtifactMissing"}
     assert {n for n, s in status.items() if s == 409} == {"UndeclaredMove", "AlreadyRunning", "Paused", "ArtifactExists"}
-    assert {n for n, s in status.items() if s == 500} >= {"EsclusaError", "DeclarationError", "SchemaError"}
+    assert {n for n, s in status.items() if s == 500} >= {"EsclusaError", "DeclarationError", "SchemaError", "SchemaBehind"}
     assert status["SettingsError"] == 503
     assert b"SOME_KEY is missing" in problems.of_error(made["SettingsError"]).body
     from datetime import UTC, datetime

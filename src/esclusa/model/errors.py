@@ -30,6 +30,10 @@ class SchemaError(FaultsError):
     """The store's tables do not fit the declared kinds, and adding columns cannot mend it."""
 
 
+class SchemaBehind(SchemaError):
+    """The schema lacks what ``migrate`` would add; until then the store cannot be used."""
+
+
 class MigrationError(EsclusaError):
     """A migration cannot run: it was edited after it ran, or the schema is newer than this program."""
 

@@ -52,7 +52,8 @@ class Store(Protocol):
         """The statements that ``migrate`` would run now, in order, as the store would be given them."""
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
-        """Prepare for these kinds without changing the schema. Raises SchemaError if ``migrate`` is needed."""
+        """Prepare for these kinds without changing the schema. Raises SchemaBehind if ``migrate`` is needed, SchemaError if it
+        could not mend it."""
 
     async def now(self) -> datetime:
         """The store's clock: leases and due times are judged by it alone. Shifted by ``clock_offset``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from esclusa import Lifecycle, Record, not_null, track
+from esclusa import Lifecycle, Record, above, track
 
 OPEN = ("pending", "downloading", "error")
 """The states in which a publication has no file yet."""
@@ -13,7 +13,7 @@ class Publication(
     table="meta_publicaciones_webhook",
     track=track(prefix="media_"),
     database_id=True,
-    adopt={"success": {"imagen_local": not_null}},
+    adopt={"success": {"imagen_local": above("")}},
     index=[("post_id",), ("status", "-attempts", "updated_at")],
 ):
     """A row that a webhook wrote, ours or another's. Of its own columns only ``imagen_local`` is ever written by a download."""

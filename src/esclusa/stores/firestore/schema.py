@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from esclusa.model.columns import ColumnType
-from esclusa.model.errors import BadRecord, MigrationError, SchemaError
+from esclusa.model.errors import BadRecord, MigrationError, SchemaBehind, SchemaError
 from esclusa.model.query import Query
 from esclusa.model.record import Kind
 from esclusa.stores.firestore import asking, names, wire
@@ -91,7 +91,7 @@ async def use(link: Wire, kinds: Sequence[Kind]) -> None:
     faults = ["it was never migrated"] if fresh else []
     faults += [f"{kind.table}: not migrated for {', '.join(lacks) or 'this program'}" for kind, lacks in lacking.items()]
     if faults:
-        raise SchemaError("the store needs `esclusa migrate`", faults)
+        raise SchemaBehind("the store needs `esclusa migrate`", faults)
 
 
 def _check(fields: Any) -> None:

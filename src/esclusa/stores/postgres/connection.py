@@ -34,6 +34,9 @@ CONFLICT = (pg.TransactionRollbackError, pg.LockNotAvailableError, pg.InvalidCac
 UNFIT = (pg.DataError, pg.IntegrityConstraintViolationError, pg.ProgramLimitExceededError, ValueError, TypeError)
 """What PostgreSQL (or asyncpg, before it sends them: ValueError) says of values that a column or its index cannot hold."""
 
+REFUSED = (*UNFIT, pg.RaiseError)
+"""The same, and what a trigger says."""
+
 _BY_INDEX = dict.fromkeys(("enable_sort", "enable_bitmapscan", "enable_seqscan", "jit"), "off")
 _PLANNING = {"plan_cache_mode": "force_custom_plan", **_BY_INDEX}
 """How the engine's own statements are planned. A settlement's best plan depends on how many it settles, so plans are made for the
@@ -180,6 +183,11 @@ class mapped:  # noqa: N801 - used like a function
             raise SchemaError(self.url, [f"{error}; run: esclusa migrate"]) from error
         if isinstance(error, UNAVAILABLE) and not (isinstance(error, pg.InterfaceError) and isinstance(error, ValueError)):
             raise StoreUnavailable(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
+
+
+def said(error: Exception) -> str:
+    """What PostgreSQL says, without its detail: that shows the whole row, and a row may hold what is nobody's business."""
+    return str(error.args[0]) if isinstance(error, pg.PostgresError) and error.args else str(error)
 
 
 def without_password(dsn: str) -> str:

@@ -47,6 +47,9 @@ async def migrate(connections: Connections, kinds: Sequence[Kind], stages: Seque
 async def _run(connection: Any, step: schema.Step) -> None:
     try:
         await connection.execute(step.sql)
+    except (pg.InsufficientPrivilegeError, pg.InvalidSchemaNameError) as error:
+        help = "let a role that may change the schema run what `esclusa migrate --sql` prints"
+        raise SchemaError(f"cannot {step.what}", [f"{error}; {help}"]) from error
     except (pg.SyntaxOrAccessError, pg.IntegrityConstraintViolationError, pg.DataError, pg.FeatureNotSupportedError) as error:
         raise SchemaError(f"cannot {step.what}", [str(error)]) from error
 

@@ -19,17 +19,21 @@ from esclusa.model.errors import MigrationError, SchemaError
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 from esclusa.stores.postgres.statements import fixed, in_states, ordering
-from esclusa.stores.postgres.table import NUMBERS, PLAIN_TIME, TEXTS, WIRE, Column, Table, literal, quote
+from esclusa.stores.postgres.table import NUMBERS, PADDED, PLAIN_TIME, TEXTS, WIRE, Column, Table, literal, quote
 
 LOCK = 0x65_73_63_6C_75_73_61
 """The advisory lock under which schemas are migrated."""
 
 _TRACKED_AS: dict[str, frozenset[str]] = {
-    "text": TEXTS,
+    "text": TEXTS | {PADDED},
     "int": NUMBERS,
     "time": frozenset({WIRE["time"], PLAIN_TIME}),
     "json": frozenset({"json", "jsonb"}) | TEXTS,
 }
+_EMPTIED = ("last_error", "leased_by", *EXTRAS)
+"""Tracking that is null most of the time."""
+_TABLES = ("r", "p")
+_OTHERS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _MIGRATIONS = """CREATE TABLE esclusa_migrations (
     number bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
 )"""
@@ -49,7 +53,14 @@ class Found:
     """A table as it is: its columns with their types, its indexes by name, the columns of each unique one."""
 
     columns: dict[str, str] = field(default_factory=dict)
-    enums: set[str] = field(default_factory=set)
+    sort: str = "r"
+    """What it is, as ``pg_class`` says."""
+    enums: dict[str, list[str]] = field(default_factory=dict)
+    """The values of the columns that are of an enumerated type."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """How many letters a column holds, where that is declared."""
+    filled: set[str] = field(default_factory=set)
+    """Columns that are never null."""
     made: set[str] = field(default_factory=set)
     """Columns that the table fills itself where an insert does not."""
     indexes: set[str] = field(default_factory=set)
@@ -90,17 +101,23 @@ async def introspect(connection: Any, names: Iterable[str]) -> dict[str, Found]:
     wanted = list(dict.fromkeys(names))
     found: dict[str, Found] = {}
     columns = await connection.fetch(
-        """SELECT n.name, a.attname, format_type(a.atttypid, -1) AS type, y.typtype = 'e' AS enum,
+        """SELECT n.name, a.attname, format_type(a.atttypid, -1) AS type, c.relkind::text, a.attnotnull,
+            CASE WHEN y.typtype = 'e' THEN ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = y.oid) END AS enum,
+            CASE WHEN y.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 THEN a.atttypmod - 4 END AS letters,
             a.atthasdef OR a.attidentity <> '' AS made
-        FROM unnest($1::text[]) AS n(name) JOIN pg_attribute a ON a.attrelid = to_regclass(n.name)
+        FROM unnest($1::text[]) AS n(name) JOIN pg_class c ON c.oid = to_regclass(n.name) JOIN pg_attribute a ON a.attrelid = c.oid
         JOIN pg_type y ON y.oid = a.atttypid WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY n.name, a.attnum""",
         wanted,
     )
-    for name, column, type, enum, made in columns:
-        there = found.setdefault(name, Found())
+    for name, column, type, sort, filled, enum, letters, made in columns:
+        there = found.setdefault(name, Found(sort=sort))
         there.columns[column] = type
-        if enum:
-            there.enums.add(column)
+        if filled:
+            there.filled.add(column)
+        if enum is not None:
+            there.enums[column] = enum
+        if letters is not None:
+            there.limits[column] = letters
         if made:
             there.made.add(column)
     indexes = await connection.fetch(
@@ -153,6 +170,8 @@ def _faults(kind: Kind, there: Found | None) -> list[str]:
     """What adding columns cannot mend."""
     if there is None:
         return []
+    if there.sort not in _TABLES:
+        return [f"{kind.table} is {_OTHERS.get(there.sort, 'no table')}; only a table can have the columns and indexes that are needed"]
     faults = []
     needed = {kind.id_column: "id"} | ({f.column: f"field {f.name}" for f in kind.fields} if kind.attached else {})
     written = set(kind.extras.values())  # a business field that reads what the engine writes comes with the tracking
@@ -164,6 +183,27 @@ def _faults(kind: Kind, there: Found | None) -> list[str]:
         actual = there.columns.get(column)
         if actual is not None and actual not in _TRACKED_AS[type] and not (name == "status" and column in there.enums):
             faults.append(f"column {kind.table}.{column} (for {name}) is of type {actual}; it must hold {WIRE[type]}")
+        elif actual is not None:
+            faults += [f"column {kind.table}.{column} (for {name}) {why}" for why in _narrow(kind, there, name, column)]
+    return faults
+
+
+def _narrow(kind: Kind, there: Found, name: str, column: str) -> list[str]:
+    """What a tracking column of the right type cannot hold, and what would let it."""
+    alter, faults = f"ALTER TABLE {quote(kind.table)} ALTER COLUMN {quote(column)}", []
+    if name in _EMPTIED and column in there.filled:
+        faults.append(f"is NOT NULL and must be empty at times; run: {alter} DROP NOT NULL")
+    letters = there.limits.get(column)
+    if name == "last_error" and letters is not None:
+        faults.append(f"holds {letters} letters, too few for an error; run: {alter} TYPE text")
+    if name == "status":
+        states = kind.lifecycle.states
+        longest = max(states, key=len)
+        if letters is not None and letters < len(longest):
+            faults.append(f"holds {letters} letters, too few for the state {longest}; run: {alter} TYPE text")
+        lacking = [state for state in states if state not in there.enums.get(column, states)]
+        type = there.columns[column]
+        faults += [f"cannot be {state}; run: ALTER TYPE {type} ADD VALUE {literal(state)}" for state in lacking]
     return faults
 
 
@@ -208,11 +248,11 @@ def _table_steps(table: Table, there: Found | None) -> list[Step]:
 
 def _adopt_steps(table: Table) -> list[Step]:
     """Rows that were there before the tracking and need no work any more."""
-    status, attempts = table.status.ident, table.columns["attempts"].ident
+    status, attempts = table.status.ident, table.columns["attempts"]
     return [
         Step(
             f"adopt rows of {table.name} as {state}",
-            f"UPDATE {table.ident} SET {status} = {literal(state)}, {attempts} = 0"
+            f"UPDATE {table.ident} SET {status} = {literal(state)}, {attempts.ident} = {attempts.expr('')}"
             f" WHERE {' AND '.join(fixed(table, name, cond, '') for name, cond in where)} AND {status} IS NULL",
         )
         for state, where in table.kind.adopt

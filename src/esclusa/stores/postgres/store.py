@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.effects import Create
-from esclusa.model.errors import BadQuery, BadRecord, SchemaError
+from esclusa.model.errors import BadQuery, BadRecord, SchemaBehind, SchemaError
 from esclusa.model.query import Page, Query, encode_cursor
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
@@ -41,7 +41,7 @@ from esclusa.model.storable import fits, misfit
 from esclusa.stores.postgres import budgets, effects, keep, schema, statements
 from esclusa.stores.postgres import insert as inserting
 from esclusa.stores.postgres import settle as settling
-from esclusa.stores.postgres.connection import UNFIT, Connections
+from esclusa.stores.postgres.connection import REFUSED, UNFIT, Connections, said
 from esclusa.stores.postgres.listen import Heard, Listener
 from esclusa.stores.postgres.table import Table
 
@@ -115,7 +115,7 @@ class PostgresStore:
             plan = await schema.plan(connection, kinds, self._known(stages))
         if plan.steps:
             missing = [step.what for step in plan.steps if step.what]
-            raise SchemaError("the schema is not up to date; run: esclusa migrate", missing)
+            raise SchemaBehind("the schema is not up to date; run: esclusa migrate", missing)
         self._tables |= plan.tables
 
     async def now(self) -> datetime:
@@ -265,7 +265,11 @@ class PostgresStore:
         table = self._table(ask.kind)
         text, values = statements.claim(table, ask, self._offset)
         leases = []
-        for row in await self._connections.claim(text, *values):
+        try:
+            rows = await self._connections.claim(text, *values)
+        except REFUSED as error:  # its rows are an outsider's, and so are its constraints and triggers
+            raise BadRecord(f"table {table.name} does not let its records be taken: {said(error)}") from None
+        for row in rows:
             record, fault = table.build(row)
             was = row[-1]
             assert record.due_at is not None
@@ -377,7 +381,7 @@ def _unfit(drafts: Sequence[Record], error: Exception) -> BadRecord:
     """Which of the drafts was not taken; what PostgreSQL said, if that does not show."""
     tables = ", ".join(sorted({draft.kind.table for draft in drafts}))
     found = next((fault for draft in drafts if (fault := misfit(draft.kind, draft.__dict__)) is not None), None)
-    return found or BadRecord(f"{tables}: a draft holds what the table cannot: {error}")
+    return found or BadRecord(f"{tables}: a draft holds what the table cannot: {said(error)}")
 
 
 def _why(settlement: Settlement, error: Exception) -> str:
@@ -385,4 +389,4 @@ def _why(settlement: Settlement, error: Exception) -> str:
     made = [(effect.record.kind, effect.record.__dict__) for effect in settlement.effects if isinstance(effect, Create)]
     values = [(settlement.ref.kind, settlement.fields), *made]
     found = next((fault for kind, fields in values if (fault := misfit(kind, fields)) is not None), error)
-    return str(found) if isinstance(found, BadRecord) else f"a value does not fit: {error}"
+    return str(found) if isinstance(found, BadRecord) else f"a value does not fit: {said(error)}"

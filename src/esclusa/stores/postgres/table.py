@@ -34,7 +34,9 @@ WIRE: dict[ColumnType, str] = {
 }
 """The types of our own columns, and of the values that are bound."""
 
-TEXTS = frozenset({"text", "character varying", "bpchar", "name", "citext"})
+TEXTS = frozenset({"text", "character varying", "name", "citext"})
+PADDED = "bpchar"
+"""``char(n)``: the blanks behind a value are none of it."""
 WHOLE = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 NUMBERS = frozenset({*WHOLE, "numeric", "double precision", "real"})
 PLAIN_TIME = "timestamp without time zone"
@@ -89,6 +91,8 @@ class Column:
             return f"({value} AT TIME ZONE 'UTC')"
         if self.type == "text" and self.sql not in TEXTS:
             return f"{value}::text"
+        if self.type == "int" and self.sql not in WHOLE:
+            return f"{value}::bigint"
         if self.type == "json" and self.sql not in TEXTS and self.sql not in ("json", "jsonb"):
             return f"to_jsonb({value})"
         return value

@@ -152,7 +152,8 @@ def _write(connection: apsw.Connection, kind: Kind, new_id: Callable[[], str], n
 
 def _makes_ids(connection: apsw.Connection, kind: Kind) -> bool:
     """Whether the table fills its id column itself: a whole-number primary key, or one with a default."""
-    column = "SELECT upper(type) = 'INTEGER' AND pk = 1 OR dflt_value IS NOT NULL FROM pragma_table_info(?) WHERE name = ?"
+    column = """SELECT upper(type) = 'INTEGER' AND pk = 1 AND (SELECT COUNT(*) FROM pragma_table_info(?1) WHERE pk > 0) = 1
+        OR dflt_value IS NOT NULL FROM pragma_table_info(?1) WHERE lower(name) = lower(?2)"""
     return any(yes for (yes,) in connection.execute(column, (kind.table, kind.id_column)))
 
 
@@ -337,4 +338,4 @@ def _delete(connection: apsw.Connection, kind: Kind, archived: bool, places: Seq
 
 def columns_in(connection: apsw.Connection, table: str) -> dict[str, str]:
     """The columns that a table has, by their name in lower case; empty if there is no such table."""
-    return {name.lower(): name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+    return {name.lower(): name for (name,) in connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden <> 1", (table,))}

@@ -130,6 +130,7 @@ def _table(connection: apsw.Connection, kind: Kind, faults: list[str]) -> list[C
         changes.append(Change(f"create table {kind.table}", f"CREATE TABLE {q(kind.table)} (\n    " + ",\n    ".join(columns) + "\n)"))
     else:
         missing = [(c, t, "") for c, t in [*((c, t) for c, t, _ in tracking), *extras]]
+        faults += _unfit(connection, kind)
         if kind.id_column.lower() not in there:
             faults.append(f"table {kind.table} has no column {kind.id_column} for the id")
         if kind.attached:
@@ -156,6 +157,21 @@ def _table(connection: apsw.Connection, kind: Kind, faults: list[str]) -> list[C
     return changes + (_archive(connection, kind, there) if kind.archive else [])
 
 
+def _unfit(connection: apsw.Connection, kind: Kind) -> list[str]:
+    """What is there and cannot serve: a view, an id that is compared with nothing but itself, tracking that is never null."""
+    if list(connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'view' AND lower(name) = lower(?)", (kind.table,))):
+        return [f"{kind.table} is a view; only a table can have the columns and indexes that are needed"]
+    emptied = {c.lower(): n for n, c in kind.track.columns.items() if n in _MAY_BE_NULL or n in EXTRAS}
+    faults = []
+    for name, type, filled in connection.execute('SELECT name, upper(type), "notnull" FROM pragma_table_info(?)', (kind.table,)):
+        if kind.attached and name.lower() == kind.id_column.lower() and (type == "" or "BLOB" in type):
+            faults.append(f"column {kind.table}.{name} (for the id) is declared {type or 'without a type'}; declare it INTEGER or TEXT")
+        if filled and name.lower() in emptied:
+            what = emptied[name.lower()]
+            faults.append(f"column {kind.table}.{name} (for {what}) is NOT NULL and must be empty at times; make it without NOT NULL")
+    return faults
+
+
 def _tells_apart(connection: apsw.Connection, kind: Kind) -> bool:
     """Whether no two rows of the table can have the same id."""
     id = kind.id_column.lower()
@@ -167,11 +183,12 @@ def _tells_apart(connection: apsw.Connection, kind: Kind) -> bool:
 
 def _adopt(kind: Kind) -> list[Change]:
     """Rows that were there before the tracking and need no work any more."""
+    status, attempts = q(kind.track["status"]), q(kind.track["attempts"])
     return [
         Change(
             f"adopt rows of {kind.table} as {state}",
-            f"UPDATE {q(kind.table)} SET {q(kind.track['status'])} = {quoted(state)}, {q(kind.track['attempts'])} = 0"  # noqa: S608 - declared names, quoted
-            f" WHERE {' AND '.join(condition(kind, name, cond, None) for name, cond in where)} AND {q(kind.track['status'])} IS NULL",
+            f"UPDATE {q(kind.table)} SET {status} = {quoted(state)}, {attempts} = {meant(kind, 'attempts')}"  # noqa: S608 - declared names, quoted
+            f" WHERE {' AND '.join(condition(kind, name, cond, None) for name, cond in where)} AND {status} IS NULL",
         )
         for state, where in kind.adopt
     ]
@@ -186,7 +203,7 @@ def _default(kind: Kind, field: Field) -> str:
 def _archive(connection: apsw.Connection, kind: Kind, there: dict[str, str]) -> list[Change]:
     """The archive has every column of the table, also those that only outsiders know."""
     table = f"archive_{kind.table}"
-    types = dict(connection.execute("SELECT name, type FROM pragma_table_info(?)", (kind.table,)))
+    types = dict(connection.execute("SELECT name, type FROM pragma_table_xinfo(?)", (kind.table,)))
     columns = {name: types[name] for name in there.values()}
     ours = [(c, TRACKING.get(n) or EXTRAS[n]) for n, c in kind.track.columns.items()] + [(f.column, f.type) for f in kind.fields]
     known = {name.lower() for name in columns}

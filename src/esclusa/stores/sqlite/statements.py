@@ -71,7 +71,9 @@ def shown(kind: Kind, name: str) -> str:
         return f"CAST({value} AS TEXT)" if kind.attached or kind.database_id else value
     if kind.types[name] == "bytes":
         return f"CASE WHEN {value} IS NOT NULL THEN hex({value}) END"
-    return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {value} END" if kind.attached and name != "status" else value
+    if kind.attached and kind.types[name] == "text":  # a number there is its digits
+        return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE CAST({value} AS TEXT) END"
+    return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {value} END" if kind.attached else value
 
 
 _NOBODY = "\x7fnobody"

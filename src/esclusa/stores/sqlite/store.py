@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import apsw
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
-from esclusa.model.errors import BadRecord, SchemaError
+from esclusa.model.errors import BadRecord, SchemaBehind
 from esclusa.model.query import Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
@@ -116,7 +116,7 @@ class SqliteStore:
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         changes = await self._reader.call(lambda c: schema.plan(c, kinds, stages))
         if changes:
-            raise SchemaError(f"{self.url} is not up to date; run: esclusa migrate", [change.line for change in changes])
+            raise SchemaBehind(f"{self.url} is not up to date; run: esclusa migrate", [change.line for change in changes])
         await self._know(stages)
 
     async def _know(self, stages: Sequence[Stage]) -> None:
