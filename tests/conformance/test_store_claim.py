@@ -165,6 +165,15 @@ async def test_an_orphan_becomes_due_by_itself(store: Any) -> None:
     await assert_chain(store, first.ref, [("pending", "working"), ("working", "working"), ("working", "done")])
 
 
+@pytest.mark.promise(7)
+async def test_no_more_attempts_are_counted_than_there_are_tries(store: Any) -> None:
+    """One that had them all, the last cut off by a crash, is taken to be ended, and says so; a table may count to five and no further."""
+    await put(store, Job(id="new"), Job(id="last", attempts=4), Job(id="over", attempts=5), Job(id="far over", attempts=9))
+    taken = {lease.ref.id: (lease.over, lease.attempt, lease.fence) for lease in await take(store, WORK, tries=5)}
+    assert taken == {"new": (False, 1, 1), "last": (False, 5, 1), "over": (True, 5, 1), "far over": (True, 9, 1)}
+    assert {j.id: j.attempts for j in await everything(store, Job)} == {"new": 1, "last": 5, "over": 5, "far over": 9}
+
+
 @pytest.mark.promise(1)
 async def test_an_orphan_without_hold_state(store: Any) -> None:
     await set_clock(store)

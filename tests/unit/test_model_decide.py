@@ -240,10 +240,10 @@ def test_one_that_was_claimed_past_its_limit_is_a_crash() -> None:
 
 def test_one_over_its_limit_ends_with_the_error_that_its_last_attempt_left() -> None:
     left = {"type": "timeout", "message": "slow", "attempt": 4, "timestamp": NOW.isoformat()}
-    made = decided(OverLimit(), lease=leased(5, last_error=left))  # fewer tries than before: nothing crashed
+    made = decided(OverLimit(), lease=leased(4, last_error=left))  # fewer tries than before: nothing crashed
     assert made.error is not None
     assert (made.to, made.error["type"], made.error["message"]) == ("failed", "timeout", "slow")
-    older = decided(OverLimit(), lease=leased(5, last_error=left | {"attempt": 2}))
+    older = decided(OverLimit(), lease=leased(4, last_error=left | {"attempt": 2}))
     assert older.error is not None
     assert older.error["type"] == "crash"
 

@@ -87,7 +87,7 @@ class StageRunner:
         stage = self.stage
         base = Ask(
             stage.kind, stage.name, stage.take, stage.hold, stage.where + conditions(stage.kind, where or {}), stage.order,
-            lease=self._lease, worker=self.engine.worker, run=self.run.id or None, before=before, eager=eager,
+            lease=self._lease, worker=self.engine.worker, run=self.run.id or None, before=before, eager=eager, tries=stage.retry.tries,
         )  # fmt: skip
         try:
             while not self._over(limit):
@@ -161,7 +161,6 @@ class StageRunner:
 
     def _take(self, leases: list[Leased], spent_at: datetime | None) -> int:
         """Line them up for their handlers; the number of them. The others are settled without one."""
-        tries = self.stage.retry.tries
         self.inflight += len(leases)
         self._taken += len(leases)
         self.run.counters["taken"] += len(leases)
@@ -170,7 +169,7 @@ class StageRunner:
             lease = holding.lease
             if lease.fault is not None:
                 self._end(holding, Raised(Failure(lease.fault, type="invalid_record")))
-            elif tries is not None and lease.record.attempts > tries:
+            elif lease.over:
                 self._end(holding, OverLimit())
             else:
                 self._waiting.append(holding)

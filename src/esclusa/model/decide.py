@@ -135,7 +135,7 @@ def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random
 def _over_limit(lease: Leased) -> Retry:
     """It ends with the error of its last attempt, if that left one."""
     last = lease.record.last_error or {}
-    if last.get("attempt") == lease.attempt - 1 and isinstance(last.get("message"), str):
+    if last.get("attempt") == lease.attempt and isinstance(last.get("message"), str):
         last = last.get("of", last)
         return Retry(last["message"], type=last.get("type"), permanent=True)
     return Retry("the worker that held it stopped without answering", type="crash", permanent=True)

@@ -21,6 +21,7 @@ class Ask:
     ``before``: only what was due at this moment; a run drains what was due when it began, and no record twice.
     ``eager`` (with ``before``): take also records in the take states that are not due yet, if they are not held and
     were last written before that moment: a run that a person starts does not wait. ``ids`` narrows it to these.
+    ``tries``: so many attempts are counted and no more; a record that has had them is taken all the same, and is ``over``.
     """
 
     kind: Kind
@@ -36,6 +37,7 @@ class Ask:
     before: datetime | None = None
     eager: bool = False
     ids: tuple[str, ...] = ()
+    tries: int | None = None
 
 
 @value
@@ -43,17 +45,19 @@ class Leased:
     """A record under lease. ``record`` is as it is now in the store: held, its attempts and fence raised.
 
     ``taken`` is the state it was taken from (for an orphan: where it goes back to). ``fault`` says why a row of
-    an attached table could not be read as a record; ``record`` then holds what could be read.
+    an attached table could not be read as a record; ``record`` then holds what could be read. ``over``: it had all its tries
+    before, and its attempts are as they were.
     """
 
     record: Record
     taken: str
     until: datetime
     fault: str | None
+    over: bool
     ref: Ref
 
-    def __init__(self, record: Record, taken: str, until: datetime, fault: str | None = None) -> None:
-        self.record, self.taken, self.until, self.fault = record, taken, until, fault  # type: ignore[misc]
+    def __init__(self, record: Record, taken: str, until: datetime, fault: str | None = None, over: bool = False) -> None:
+        self.record, self.taken, self.until, self.fault, self.over = record, taken, until, fault, over  # type: ignore[misc]
         self.ref = Ref(record.kind, record.id)  # type: ignore[misc]
 
     @property

@@ -206,3 +206,22 @@ async def test_an_address_that_the_table_refuses_is_told_without_the_row(new_yar
     assert (await yard.run()).counters["retried"] == 1
     error = (await yard.seen("1"))["media_last_error"]
     assert (error["type"], "direcciones" in error["message"], "secret" in error["message"]) == ("rejected", True, False)
+
+
+COUNTED = f"{PLAIN}, media_attempts int DEFAULT 0 CHECK (media_attempts BETWEEN 0 AND 5)"
+
+
+@of({"0 to 5": {"sqlite": f"id INTEGER PRIMARY KEY, {COUNTED}", "postgres": f"id serial PRIMARY KEY, {COUNTED}"}})
+async def test_a_crash_in_the_fifth_attempt_ends_at_five(bare: Any, new_yard: NewYard, body: str, cdn: Any) -> None:
+    """A table whose attempts are 0 to 5, as the seed's are, holds nobody up."""
+    await make(bare, body)
+    insert = f"INSERT INTO {TABLE} (id, post_id, imagen_url) VALUES"
+    await sql(bare, f"{insert} (1, 'died', '{cdn[1]}/m/jpg/80/a'), (2, 'fine', '{cdn[1]}/m/jpg/80/b')")
+    yard = await new_yard(bare)
+    held = "media_status = 'downloading', media_attempts = 5, media_leased_by = 'dead', media_fence = 5"
+    await sql(bare, f"UPDATE {TABLE} SET {held}, media_due_at = NULL WHERE id = 1")
+    run = await yard.run()
+    assert (run.counters["success"], run.counters["error"]) == (1, 1)
+    died = await yard.seen("1")
+    assert (died["media_status"], died["media_attempts"], died["media_last_error"]["type"]) == ("error", 5, "crash")
+    assert died["media_last_error"]["attempt"] == 5

@@ -97,20 +97,21 @@ class Claimer:
                 except Stale:
                     continue
         out = []
-        for standing, taken in held:
+        for standing, taken, over in held:
             done = results.get(standing.name)
             if done is not None:
                 fence = standing.get("fence")
                 self.leases.keep(standing, fence, done.update_time)
                 record, fault = standing.codec.judged(standing.values())
-                out.append(Leased(record, taken, until, fault))
+                out.append(Leased(record, taken, until, fault, over))
         return out
 
-    def _hold(self, desk: Desk, ask: Ask, found: Found, until: datetime) -> tuple[Standing, str]:
+    def _hold(self, desk: Desk, ask: Ask, found: Found, until: datetime) -> tuple[Standing, str, bool]:
         standing = stand(desk, Ref(ask.kind, found.id), found.document)
         assert standing is not None
         before, old = standing.status, standing.get("leased_by")
-        attempts = (standing.get("attempts") or 0) + 1
+        over = ask.tries is not None and (standing.get("attempts") or 0) >= ask.tries
+        attempts = (standing.get("attempts") or 0) + (not over)
         after = ask.hold or before
         if after != before or old is not None:
             reason = None if old is None else f"lease of {old} ran out"
@@ -125,7 +126,7 @@ class Claimer:
             standing.set("leased_at", desk.now)
         if "finished_at" in ask.kind.extras and ask.hold is not None:
             standing.set("finished_at", None)
-        return standing, ask.take[0] if before == ask.hold else before
+        return standing, ask.take[0] if before == ask.hold else before, over
 
     # candidates
 

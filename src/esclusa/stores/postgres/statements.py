@@ -212,6 +212,7 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
     c = table.columns
     binder = Binder(offset, ask.worker, timedelta(seconds=ask.lease), ask.limit)
     conditions = candidates(table, ask, binder)
+    over = "false" if ask.tries is None else f"p.tried >= {binder.add(ask.tries, 'bigint')}"
     order = ask.order or (Order("due_at"),)
     keys = [f"{c[o.field].expr()} AS o{n}" for n, o in enumerate(order)]
     directions = [
@@ -220,7 +221,7 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
     ]
     sets = [
         f"{c['fence'].ident} = {c['fence'].expr()} + 1",
-        f"{c['attempts'].ident} = {c['attempts'].expr()} + 1",
+        f"{c['attempts'].ident} = p.tried + CASE WHEN {over} THEN 0 ELSE 1 END",
         f"{c['leased_by'].ident} = $2::text",
         f"{c['due_at'].ident} = {moment(c['due_at'], f'{ONCE} + $3::interval')}",
         f"{c['updated_at'].ident} = {moment(c['updated_at'], ONCE)}",
@@ -250,15 +251,15 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
     return (
         f"""WITH picked AS MATERIALIZED (
             SELECT t.ctid AS place{part}, t.{table.id.ident} AS id, {table.status.read()} AS was,
-                t.{c["leased_by"].ident} AS holder, {", ".join(keys)}
+                t.{c["leased_by"].ident} AS holder, {c["attempts"].expr()} AS tried, {", ".join(keys)}
             FROM {table.ident} t WHERE {" AND ".join(conditions)}
             ORDER BY {order_by(table, order)} LIMIT $4::bigint FOR UPDATE SKIP LOCKED
         ),
         taken AS (
             UPDATE {table.ident} t SET {", ".join(sets)} FROM picked p WHERE t.ctid = p.place{same_part}
-            RETURNING {reads}, p.was, p.holder, p.id, {sorted_by}
+            RETURNING {reads}, {over} AS over, p.was, p.holder, p.id, {sorted_by}
         ){noted}
-        SELECT {", ".join(answer.values())}, was FROM taken ORDER BY {", ".join(directions)}, id""",
+        SELECT {", ".join(answer.values())}, over, was FROM taken ORDER BY {", ".join(directions)}, id""",
         binder.values,
     )
 

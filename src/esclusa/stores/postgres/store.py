@@ -271,9 +271,9 @@ class PostgresStore:
             raise BadRecord(f"table {table.name} does not let its records be taken: {said(error)}") from None
         for row in rows:
             record, fault = table.build(row)
-            was = row[-1]
+            over, was = row[-2], row[-1]
             assert record.due_at is not None
-            leases.append(Leased(record, ask.take[0] if was == ask.hold else was, record.due_at, fault))
+            leases.append(Leased(record, ask.take[0] if was == ask.hold else was, record.due_at, fault, over))
         return leases
 
     async def backlog(self, ask: Ask, cap: int = 10_000) -> Backlog:

@@ -96,12 +96,14 @@ def claim(desk: Desk, ask: Ask) -> list[Leased]:
         if name == "leased_at" or ask.hold is not None:
             known |= {f.name: value for f in kind.fields if f.column == kind.extras.get(name)}
     stale = [at[name] for name in known]
+    most = _most(ask)
     leases: list[Leased] = []
     steps: dict[tuple[str, str, str | None], list[Any]] = {}
     for found, row in zip(places, taken, strict=True):
         before, old = row[status], row[holder]
         after = row[status] = ask.hold or before
-        row[attempts] += 1
+        over = row[attempts] >= most
+        row[attempts] += not over
         row[fence] += 1
         for place in stale:
             row[place] = None
@@ -109,7 +111,7 @@ def claim(desk: Desk, ask: Ask) -> list[Leased]:
             reason = None if old is None else f"lease of {old} ran out"
             steps.setdefault((before, after, reason), []).append(found)
         record, fault = decoder.judged(row, known)
-        leases.append(Leased(record, ask.take[0] if before == ask.hold else before, until, fault))
+        leases.append(Leased(record, ask.take[0] if before == ask.hold else before, until, fault, over))
     if kind.history:
         for (before, after, reason), moved in steps.items():
             desk.connection.execute(
@@ -120,11 +122,17 @@ def claim(desk: Desk, ask: Ask) -> list[Leased]:
     return leases
 
 
+def _most(ask: Ask) -> int:
+    """How many attempts are counted."""
+    return 2**62 if ask.tries is None else ask.tries
+
+
 def _hold(desk: Desk, ask: Ask, places: list[Any], due: str) -> None:
     kind, track = ask.kind, ask.kind.track
-    sets = [f"{q(track[n])} = {meant(kind, n)} + 1" for n in ("fence", "attempts")]
+    tried = meant(kind, "attempts")
+    sets = [f"{q(track['fence'])} = {meant(kind, 'fence')} + 1", f"{q(track['attempts'])} = {tried} + ({tried} < ?)"]
     sets += [f"{q(track[n])} = ?" for n in ("leased_by", "due_at", "updated_at")]
-    values: list[Any] = [ask.worker, due, desk.stamp]
+    values: list[Any] = [_most(ask), ask.worker, due, desk.stamp]
     if ask.hold is not None:
         sets.append(f"{q(track['status'])} = ?")
         values.append(ask.hold)
