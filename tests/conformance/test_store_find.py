@@ -134,6 +134,29 @@ def expected_tracked(samples: list[Sample], where: Any) -> list[str]:
     return sorted(name for name, row in rows.items() if matches(row, query(Sample, where).where))
 
 
+@pytest.mark.parametrize("order", ["id", "-id", ("flag", "-id")])
+async def test_an_order_by_ids_holds_beside_a_range_on_another_field(store: Any, samples: list[Sample], order: Any) -> None:
+    """The numbers fall while the ids rise: who sorted by them first would be seen."""
+    await put(store, *(Sample(name=f"t{n:03}", number=500 - n, flag=n % 2 == 0) for n in range(230)))
+    where = {"number": above(0), "text": null}
+    asked = query(Sample, where, order=order, limit=40)
+    found: list[Sample] = []
+    while True:
+        page = await store.find(asked)
+        found += page.items
+        if page.next is None:
+            break
+        asked = asked.but(after=page.next)
+    meant = [f"t{n:03}" for n in range(230)] + [s.name for s in samples if matches(s.__dict__, asked.where)]
+    down = order != "id"
+    expected = sorted(meant, reverse=down)
+    if order == ("flag", "-id"):
+        flags = {s.name: s.flag for s in found}
+        expected.sort(key=lambda name: (flags[name] is not None, flags[name] or False))
+    assert [s.name for s in found] == expected
+    assert (await store.count(asked.but(after=None)))[0] == len(meant)
+
+
 async def test_json_and_bytes_can_be_asked_for_presence(store: Any, samples: list[Sample]) -> None:
     for field in ("data", "items", "blob"):
         for cond in (null, not_null):

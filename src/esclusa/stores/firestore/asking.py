@@ -1,7 +1,8 @@
 """Queries: from the portable query to Firestore's structured queries, and pages made of their answers.
 
 Order on Firestore: as asked, then the fields of range conditions that were not in it (Firestore sorts by them), then the
-document's name in the direction of the last of these. Conditions on ids become lookups. A list of more than 30 values
+document's name in the direction of the last of these. Where the order itself comes to the ids, no field can come after them, so
+range conditions on others are judged here. Conditions on ids become lookups. A list of more than 30 values
 becomes several queries whose answers are merged here.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from esclusa.model.errors import BadQuery
@@ -51,6 +52,8 @@ class Asking:
     """Whether the name is descending."""
     parts: tuple[Any, ...]
     ids: tuple[str, ...] | None
+    sift: Conditions = ()
+    """Conditions that Firestore is not asked for."""
 
     @property
     def empty(self) -> bool:
@@ -61,6 +64,8 @@ def prepare(codec: Codec, query: Query, root: str) -> Asking:
     """What to ask Firestore for this query, without limit and cursor."""
     where = query.where
     ids = _ids(where)
+    sift = tuple((n, c) for n, c in where if c.op in _RANGES and n != "id") if "id" in [o.field for o in query.order] else ()
+    where = tuple(each for each in where if each not in sift)
     ranged = sorted({n for n, c in where if c.op in _RANGES and n != "id"})
     order: list[Order] = []
     for item in query.order:
@@ -73,7 +78,7 @@ def prepare(codec: Codec, query: Query, root: str) -> Asking:
     order += [Order(n, down) for n in ranged if n not in [o.field for o in order]]
     down = last if last is not None else down
     parts = () if ids is not None else tuple(_part(codec, query, filters, order, down, root) for filters in _splits(where))
-    return Asking(query, tuple(order), down, parts, ids)
+    return Asking(query, tuple(order), down, parts, ids, sift)
 
 
 def _ids(where: Conditions) -> tuple[str, ...] | None:
@@ -209,6 +214,8 @@ async def page(wire: Wire, codec: Codec, asking: Asking, limit: int, op: str, af
         return []
     if asking.ids is not None:
         return (await _looked_up(wire, codec, asking, op, after, transaction))[:limit]
+    if asking.sift:
+        return await _sifted(wire, codec, asking, limit, op, after, transaction)
     parts = asking.parts if after is None else start_after(asking, codec, after, wire.root)
     found: list[Found] = []
     for part in parts:
@@ -218,6 +225,20 @@ async def page(wire: Wire, codec: Codec, asking: Asking, limit: int, op: str, af
         found += [seen(wire, codec, d, archived=asking.query.archived) for d in await wire.query(limited, op, transaction)]
     if len(parts) > 1:
         arrange(asking, found)
+    return found[:limit]
+
+
+async def _sifted(
+    wire: Wire, codec: Codec, asking: Asking, limit: int, op: str, after: Sequence[Any] | None, transaction: bytes | None
+) -> list[Found]:
+    """Whatever passes the other conditions is read, some at a time, until enough of it passes these."""
+    unsifted, found, some = replace(asking, sift=()), list[Found](), max(100, min(limit, 1000))
+    while len(found) < limit:
+        read = await page(wire, codec, unsifted, some, op, after, transaction)
+        found += [f for f in read if matches(f.values, asking.sift)]
+        if len(read) < some:
+            break
+        after = place_of(unsifted, read[-1])
     return found[:limit]
 
 
@@ -241,6 +262,8 @@ async def count(wire: Wire, codec: Codec, asking: Asking, up_to: int, op: str) -
         return 0
     if asking.ids is not None:
         return len(await _looked_up(wire, codec, asking, op, None, None))
+    if asking.sift:
+        return len(await page(wire, codec, asking, up_to, op))
     total = 0
     for part in asking.parts:
         if total < up_to:
@@ -252,7 +275,7 @@ async def count(wire: Wire, codec: Codec, asking: Asking, up_to: int, op: str) -
 
 async def mean(wire: Wire, codec: Codec, asking: Asking, name: str, op: str) -> float | None:
     """The mean of a number field over what matches."""
-    if asking.ids is None and len(asking.parts) == 1:
+    if asking.ids is None and not asking.sift and len(asking.parts) == 1:
         return await wire.mean(asking.parts[0], field_path(codec, name), op)
     found = await page(wire, codec, asking, 2**31 - 1, op)  # ids that are looked up, or more values than one query takes
     numbers = [f.values[name] for f in found if f.values[name] is not None]
