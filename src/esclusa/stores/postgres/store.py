@@ -129,12 +129,9 @@ class PostgresStore:
         def run(fetch: inserting.Fetch) -> Awaitable[list[Inserted | Known]]:
             return self._table_by_table(records, partial(inserting.insert, fetch))
 
+        alike = len({record.kind.table for record in records}) <= 1
         try:
-            if (
-                len(records) <= inserting.CHUNK
-                and len({r.kind.table for r in records}) <= 1
-                and not any(r.kind.database_id for r in records)
-            ):
+            if alike and len(records) <= inserting.CHUNK and not (records and records[0].kind.database_id):
                 return await run(self._connections.fetch)
             return await self._connections.transaction(lambda connection: run(connection.fetch))
         except UNFIT as error:
@@ -165,6 +162,8 @@ class PostgresStore:
         places: dict[str, list[int]] = defaultdict(list)
         for n, each in enumerate(drafts):
             places[each.kind.table].append(n)
+        if len(places) == 1:
+            return await insert(self._table(drafts[0].kind), drafts, self._offset, self._new_id)
         answers: dict[int, T] = {}
         for name in sorted(places):
             theirs = [drafts[n] for n in places[name]]
