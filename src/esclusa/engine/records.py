@@ -97,7 +97,7 @@ class Records:
 
     async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
         """Add records, each with all that belongs to it in one transaction, or nothing of that if its key is known: then None, else
-        how many of the rest are new. BadRecord if one of them cannot be held: then those that can are added one by one."""
+        how many of the rest are new. BadRecord if one of them cannot be held: to add the others, call it for each alone."""
         return await self._store.insert_if_new(families)
 
     async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Known]:
