@@ -15,21 +15,42 @@ from bench.driver import Driver
 from bench.measures import BY_HAND, MEASURES, SLOW, Scale, say
 from bench.report import Report
 
-MEASURES |= tenders.MEASURES | replies.MEASURES | media.MEASURES | firestore.MEASURES | documents.MEASURES
+MEASURES |= (
+    tenders.MEASURES | replies.MEASURES | media.MEASURES | firestore.MEASURES | documents.MEASURES
+)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer records and rounds, and no table of a million rows")
-    parser.add_argument("--only", metavar="NAMES", help=f"only these, by comma: {', '.join(MEASURES)}")
-    parser.add_argument("--memory", action="store_true", help="also drain a million records and watch the worker's memory")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="settled rows for the growth test (default 1,000,000)")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer records and rounds, and no table of a million rows",
+    )
+    parser.add_argument(
+        "--only", metavar="NAMES", help=f"only these, by comma: {', '.join(MEASURES)}"
+    )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="also drain a million records and watch the worker's memory",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=1_000_000,
+        help="settled rows for the growth test (default 1,000,000)",
+    )
     parser.add_argument("--rounds", type=int, help="rounds of each measure (default 5; quick: 3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every number to a file too")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every number to a file too"
+    )
     options = parser.parse_args()
     unknown = set((options.only or "").split(",")) - {*MEASURES, ""}
     if unknown:
-        parser.error(f"--only: there is no {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+        parser.error(
+            f"--only: there is no {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}"
+        )
     return options
 
 
@@ -42,8 +63,16 @@ def _wanted(options: argparse.Namespace) -> list[str]:
 
 async def _run(options: argparse.Namespace) -> Report:
     rounds = options.rounds or (3 if options.quick else 5)
-    scale = Scale(rounds, 0.5 if options.quick else 1.0, options.rows, 200_000 if options.quick else 1_000_000)
-    report = Report(machine={"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()})
+    scale = Scale(
+        rounds, 0.5 if options.quick else 1.0, options.rows, 200_000 if options.quick else 1_000_000
+    )
+    report = Report(
+        machine={
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": platform.platform(),
+        }
+    )
     with Driver() as driver:
         report.machine["postgresql"] = driver.server.run_sql("SHOW server_version")
         for name in _wanted(options):
@@ -60,8 +89,12 @@ def main() -> int:
     start = time.monotonic()
     report = asyncio.run(_run(options))
     machine = report.machine
-    print(f"Python {machine['python']}, PostgreSQL {machine['postgresql']} (fsync and synchronous_commit on), {machine['cores']} cores")
-    print(f"ratio: the median over rounds of ours to theirs, side by side; 1 and more is better for us. {time.monotonic() - start:.0f} s\n")
+    print(
+        f"Python {machine['python']}, PostgreSQL {machine['postgresql']} (fsync and synchronous_commit on), {machine['cores']} cores"
+    )
+    print(
+        f"ratio: the median over rounds of ours to theirs, side by side; 1 and more is better for us. {time.monotonic() - start:.0f} s\n"
+    )
     print(report)
     if options.json:
         report.write(options.json)

@@ -20,8 +20,8 @@ import aiohttp
 import asyncpg
 from web.console.world import APPS, Job, Post, fill
 
-from esclusa.app import open_house
-from esclusa.house import House
+from esclusa.app import open_runtime
+from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.web.server import Service, listen
 
@@ -30,21 +30,33 @@ BATCH = 20_000
 STATES = ("done",) * 90 + ("verified",) * 6 + ("empty_result",) * 2 + ("pending", "failed")
 
 
-async def grow(house: House, records: int) -> None:
-    now = house.engine.clock.now()
+async def grow(runtime: Runtime, records: int) -> None:
+    now = runtime.engine.clock.now()
     for start in range(0, records, BATCH):
         numbers = range(start, min(records, start + BATCH))
-        await house.store.insert([Post(platform="twitter", post_id=f"b{n:08}", country="CL", status="done") for n in numbers])
+        await runtime.store.insert(
+            [
+                Post(platform="twitter", post_id=f"b{n:08}", country="CL", status="done")
+                for n in numbers
+            ]
+        )
         jobs = [
-            Job(job_id=f"b{n:08}", post_doc_id=f"twitter:b{n:08}", platform="twitter", status=STATES[n % 100], due_at=now) for n in numbers
+            Job(
+                job_id=f"b{n:08}",
+                post_doc_id=f"twitter:b{n:08}",
+                platform="twitter",
+                status=STATES[n % 100],
+                due_at=now,
+            )
+            for n in numbers
         ]
-        await house.store.insert(jobs)
+        await runtime.store.insert(jobs)
         print(f"\r{start + BATCH:,} records of each kind", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
 
 
-async def pages(house: House) -> dict[str, str]:
-    letter = (await house.insight.dead_letters({"status": "open"}, limit=1)).items[0]
+async def pages(runtime: Runtime) -> dict[str, str]:
+    letter = (await runtime.read_model.dead_letters({"status": "open"}, limit=1)).items[0]
     return {
         "map": "/", "stages": "/console/stages", "kinds": "/console/records", "records": "/console/records/pending_jobs",
         "records in a state": "/console/records/pending_jobs?status=done", "records, search": "/console/records/pending_jobs?q=b0001",
@@ -66,15 +78,18 @@ async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
     }  # fmt: skip
     slow = 0
     settings = load(environ=environ, apps=APPS.__getitem__)
-    async with open_house(settings) as house:
-        await fill(house)
-        await grow(house, records)
+    async with open_runtime(settings) as runtime:
+        await fill(runtime)
+        await grow(runtime, records)
     if store.startswith("postgres"):  # autovacuum would do it in its time
         connection = await asyncpg.connect(store)
         await connection.execute("ANALYZE")
         await connection.close()
-    async with open_house(settings) as house:  # as after a start: nothing is counted yet
-        service, listening = Service(house, worker=False), asyncio.get_running_loop().create_future()
+    async with open_runtime(settings) as runtime:  # as after a start: nothing is counted yet
+        service, listening = (
+            Service(runtime, worker=False),
+            asyncio.get_running_loop().create_future(),
+        )
         task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))
         url = f"http://127.0.0.1:{await listening}"
         async with aiohttp.ClientSession() as session:
@@ -86,9 +101,9 @@ async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
                     assert answer.status == 200, path
                 return (time.perf_counter() - begun) * 1000
 
-            print(f"{house.store.url.partition(':')[0]}, {records:,} records of each kind")
+            print(f"{runtime.store.url.partition(':')[0]}, {records:,} records of each kind")
             print(f"{'page':24}{'first ms':>10}{'again ms':>10}{'slowest':>10}")
-            for name, path in (await pages(house)).items():
+            for name, path in (await pages(runtime)).items():
                 first = await once(path)
                 again = []
                 for _ in range(rounds):
@@ -96,7 +111,9 @@ async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
                     again.append(await once(path))
                 late = max(first, median(again)) > LIMIT
                 slow += late
-                print(f"{name:24}{first:10.1f}{median(again):10.1f}{max(again):10.1f}{'  over the limit' if late else ''}")
+                print(
+                    f"{name:24}{first:10.1f}{median(again):10.1f}{max(again):10.1f}{'  over the limit' if late else ''}"
+                )
         service.stop()
         await task
     return 1 if slow else 0
@@ -104,7 +121,11 @@ async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", default="sqlite", help="sqlite, postgres (each a new one), or the address of an empty store")
+    parser.add_argument(
+        "--store",
+        default="sqlite",
+        help="sqlite, postgres (each a new one), or the address of an empty store",
+    )
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)
     said = parser.parse_args()

@@ -59,12 +59,17 @@ async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
     from esclusa.pipelines.tenders.tender import from_detail, make
     from esclusa.simulators.chilecompra import invented
 
-    async with opened(driver, name, folder) as house:
-        now = house.engine.clock.now()
-        bodies = [{"installation_id": f"i{n}", "push_token": f"ExponentPushToken[i{n}]"} for n in range(DEVICES)]
-        await house.engine.records.insert([record for body in bodies for record in DeviceBody.model_validate(body).records(now)])
-        targets = await load_targets(house.engine.records)
-        run = RunContext(house.engine, house.engine.cycle("tenders.ingest"), "bench", "", now)
+    async with opened(driver, name, folder) as runtime:
+        now = runtime.engine.clock.now()
+        bodies = [
+            {"installation_id": f"i{n}", "push_token": f"ExponentPushToken[i{n}]"}
+            for n in range(DEVICES)
+        ]
+        await runtime.engine.records.insert(
+            [record for body in bodies for record in DeviceBody.model_validate(body).records(now)]
+        )
+        targets = await load_targets(runtime.engine.records)
+        run = RunContext(runtime.engine, runtime.engine.cycle("tenders.ingest"), "bench", "", now)
         for n in range(tenders):
             await write(run, make(from_detail(invented(n, "2026-11-16")), now), targets)
     driver.settle_down(driver.server.url(name))
@@ -85,10 +90,20 @@ async def _killed(url: str, expo: str, folder: Path, wanted: int) -> tuple[float
                 if died is None and accepted >= wanted // 3:
                     workers[0].kill()
                     died = now
-                if died is not None and begun is not None and accepted >= wanted and await _all_sent(url):
+                if (
+                    died is not None
+                    and begun is not None
+                    and accepted >= wanted
+                    and await _all_sent(url)
+                ):
                     return time.monotonic() - begun, await _told(web, expo)
-                if any(worker.poll() is not None for worker in workers[1:]) or now - (died or begun or now) > 300:
-                    raise RuntimeError(f"stopped at {accepted:,} of {wanted:,}:\n{(folder / 'workers.log').read_text()[-3000:]}")
+                if (
+                    any(worker.poll() is not None for worker in workers[1:])
+                    or now - (died or begun or now) > 300
+                ):
+                    raise RuntimeError(
+                        f"stopped at {accepted:,} of {wanted:,}:\n{(folder / 'workers.log').read_text()[-3000:]}"
+                    )
                 await asyncio.sleep(0.1)
 
 
@@ -119,7 +134,9 @@ def _workers(url: str, expo: str, folder: Path) -> Iterator[list[subprocess.Pope
     }  # fmt: skip
     with (folder / "workers.log").open("wb") as log:
         command = [sys.executable, "-m", "esclusa", "tenders", "dispatch"]
-        workers = [subprocess.Popen(command, env=environ, stdout=log, stderr=log) for _ in range(PROCESSES)]
+        workers = [
+            subprocess.Popen(command, env=environ, stdout=log, stderr=log) for _ in range(PROCESSES)
+        ]
         try:
             yield workers
         finally:

@@ -32,7 +32,10 @@ def _pages(report: Report, scale: Scale) -> None:
     from esclusa.pipelines.documents.sample import statement
 
     rng = Random(1)
-    made = [statement(kind, "Pesquera Isla Negra SpA", 2025, rng) for kind in ("balance_sheet", "income_statement", "cash_flow") * 40]
+    made = [
+        statement(kind, "Pesquera Isla Negra SpA", 2025, rng)
+        for kind in ("balance_sheet", "income_statement", "cash_flow") * 40
+    ]
     ours: list[float] = []
     bare: list[float] = []
     for _ in range(scale.rounds):
@@ -48,7 +51,9 @@ def _pages(report: Report, scale: Scale) -> None:
             work(content)
         ours.append(len(made) / (time.perf_counter() - start))
         say(f"documents: {ours[-1]:,.0f} pages/s, bare text {bare[-1]:,.0f}/s")
-    report.rows.append(rates("documents: pages understood, local processor", ours, "bare pypdfium2 text", bare))
+    report.rows.append(
+        rates("documents: pages understood, local processor", ours, "bare pypdfium2 text", bare)
+    )
 
 
 async def _folder(driver: Driver, report: Report) -> None:
@@ -68,14 +73,18 @@ async def _folder(driver: Driver, report: Report) -> None:
             "DOCUMENTAI_ENDPOINT": sim.url,
             "DOCUMENTS_EXTRACTORS": "balance_sheet=ext", "MAX_CONCURRENT_DOCS": str(AT_ONCE),
         }  # fmt: skip
-        async with _house(folder, environ) as house:
-            await _process(house, "gs://bkt/warm")  # libraries are loaded
+        async with _runtime(folder, environ) as runtime:
+            await _process(runtime, "gs://bkt/warm")  # libraries are loaded
             async with aiohttp.ClientSession() as session:
                 await session.post(f"{sim.url}/_delay", json={"seconds": SECONDS})
-            took = await _process(house, "gs://bkt/a")
+            took = await _process(runtime, "gs://bkt/a")
     ideal = 2 * SECONDS * DOCUMENTS / AT_ONCE
     say(f"documents: {DOCUMENTS} documents in {took:.2f} s, ideal {ideal:.0f} s")
-    report.rows.append(times("documents: 60 × 2 calls of 1 s, 10 at once", [took], "ideal", [ideal], 1 / 1.15, " s"))
+    report.rows.append(
+        times(
+            "documents: 60 × 2 calls of 1 s, 10 at once", [took], "ideal", [ideal], 1 / 1.15, " s"
+        )
+    )
 
 
 async def _many(driver: Driver, report: Report, scale: Scale) -> None:
@@ -87,27 +96,29 @@ async def _many(driver: Driver, report: Report, scale: Scale) -> None:
             place = Path(folder) / "bkt" / name
             place.mkdir(parents=True)
             for n in range(size):
-                (place / f"{n:05}.pdf").write_bytes(statement("cash_flow", f"Empresa {n} S.A.", 2025, rng))
-        async with _house(folder, {}) as house:
-            await _process(house, "gs://bkt/small")
+                (place / f"{n:05}.pdf").write_bytes(
+                    statement("cash_flow", f"Empresa {n} S.A.", 2025, rng)
+                )
+        async with _runtime(folder, {}) as runtime:
+            await _process(runtime, "gs://bkt/small")
             before = _megabytes()
-            took = await _process(house, "gs://bkt/large")
+            took = await _process(runtime, "gs://bkt/large")
             grown = _megabytes() - before
-    note = (
-        f"documents: a folder of {count:,} documents in {took:.0f} s ({count / took:,.0f}/s), {grown:.1f} MB more than a tenth of it took"
-    )
+    note = f"documents: a folder of {count:,} documents in {took:.0f} s ({count / took:,.0f}/s), {grown:.1f} MB more than a tenth of it took"
     say(note)
     report.notes.append(note)
 
 
 def _megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024 * 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1024 if sys.platform == "linux" else 1024 * 1024
+    )
 
 
-def _house(folder: str, environ: dict[str, str]) -> Any:
+def _runtime(folder: str, environ: dict[str, str]) -> Any:
     from contextlib import asynccontextmanager
 
-    from esclusa.app import open_house
+    from esclusa.app import open_runtime
     from esclusa.settings import load
 
     @asynccontextmanager
@@ -116,20 +127,22 @@ def _house(folder: str, environ: dict[str, str]) -> Any:
             "ESCLUSA_STORE": f"sqlite:///{folder}/d.db", "ESCLUSA_ARTIFACTS": f"{folder}/artifacts", "ESCLUSA_PIPELINES": "documents",
             "ESCLUSA_LOG_LEVEL": "error", "DOCUMENTS_LOCAL_BUCKETS": f"bkt={folder}/bkt", **environ,
         }  # fmt: skip
-        async with open_house(load(environ=said)) as house, house.engine.running():
-            yield house
+        async with open_runtime(load(environ=said)) as runtime, runtime.engine.running():
+            yield runtime
 
     return opened()
 
 
-async def _process(house: Any, uri: str) -> float:
+async def _process(runtime: Any, uri: str) -> float:
     """Process a folder to its end; the seconds it took."""
     from esclusa.pipelines.documents.signals import from_command
 
     signal = from_command(uri)
     start = time.perf_counter()
-    inserted = await house.engine.records.insert([signal])
-    run = await house.engine.run_cycle("documents.process", params={"folio_id": signal.folio_id, "signal": inserted[0].id})
+    inserted = await runtime.engine.records.insert([signal])
+    run = await runtime.engine.run_cycle(
+        "documents.process", params={"folio_id": signal.folio_id, "signal": inserted[0].id}
+    )
     assert run.outcome == "ok", run.answer()
     return time.perf_counter() - start
 

@@ -41,16 +41,35 @@ class Side:
     count: int = 30_000
 
 
-OURS = Side("ours, one history row", "ours", "SELECT count(*) FROM plain WHERE status = 'ready'", peer=False)
-HELD = Side(
-    "ours, hold state, two history rows", "ours", "SELECT count(*) FROM held WHERE status IN ('ready', 'working')", "held", peer=False
+OURS = Side(
+    "ours, one history row", "ours", "SELECT count(*) FROM plain WHERE status = 'ready'", peer=False
 )
-LIMIT = Side("bare asyncpg loop", "limit", "SELECT count(*) FROM bare WHERE status IN ('ready', 'working')", peer=False)
+HELD = Side(
+    "ours, hold state, two history rows",
+    "ours",
+    "SELECT count(*) FROM held WHERE status IN ('ready', 'working')",
+    "held",
+    peer=False,
+)
+LIMIT = Side(
+    "bare asyncpg loop",
+    "limit",
+    "SELECT count(*) FROM bare WHERE status IN ('ready', 'working')",
+    peer=False,
+)
 PGQUEUER = Side("PgQueuer, batch 500", "pgqueuer", "SELECT count(*) FROM pgqueuer", count=15_000)
 PROCRASTINATE = Side(
-    "Procrastinate", "procrastinate", "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')", count=1500
+    "Procrastinate",
+    "procrastinate",
+    "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')",
+    count=1500,
 )
-DBOS = Side("DBOS", "dbos", "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')", count=1500)
+DBOS = Side(
+    "DBOS",
+    "dbos",
+    "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')",
+    count=1500,
+)
 OURS_SQLITE = Side("ours, one history row", "ours", OURS.unsettled, sqlite=True, peer=False)
 HELD_SQLITE = Side("ours, hold state", "ours", HELD.unsettled, "held", sqlite=True, peer=False)
 LIMIT_SQLITE = Side("bare apsw loop", "limit_sqlite", LIMIT.unsettled, sqlite=True, peer=False)
@@ -77,7 +96,12 @@ class Driver:
         self.server.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.server.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -122,7 +146,14 @@ class Driver:
         }  # fmt: skip
         errors = (self.folder / f"{side.module}.log").open("w")
         command = [self._python[side.peer], "-m", f"bench.contenders.{side.module}", *role]
-        return subprocess.Popen(command, env=environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=errors, text=True)
+        return subprocess.Popen(
+            command,
+            env=environment,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
 
     def _slots(self) -> int:
         marks = self.folder / "marks"
@@ -139,7 +170,9 @@ class Driver:
         return (self.folder / f"{side.module}.log").read_text()[-3000:]
 
     @asynccontextmanager
-    async def working(self, side: Side, url: str, work: str, concurrency: int = 0) -> AsyncIterator[subprocess.Popen[str]]:
+    async def working(
+        self, side: Side, url: str, work: str, concurrency: int = 0
+    ) -> AsyncIterator[subprocess.Popen[str]]:
         """The contender's worker process, for as long as the block lasts."""
         process = self._start(side, url, "work", work, str(concurrency))
         try:
@@ -160,7 +193,13 @@ class Driver:
         return Marks.create(self.folder / "marks", count)
 
     async def drain(
-        self, side: Side, count: int | None = None, *, work: str | None = None, concurrency: int = 0, url: str | None = None
+        self,
+        side: Side,
+        count: int | None = None,
+        *,
+        work: str | None = None,
+        concurrency: int = 0,
+        url: str | None = None,
     ) -> Drained:
         """Put records in, then start a worker and watch it until all of them are settled."""
         count, work = count or side.count, work or side.work
@@ -181,13 +220,22 @@ class Driver:
         self.server.run_sql("VACUUM ANALYZE", database)
         self.server.run_sql("CHECKPOINT", database)
 
-    async def handled(self, side: Side, process: subprocess.Popen[str], marks: Marks, count: int, patience: float = 30) -> None:
+    async def handled(
+        self,
+        side: Side,
+        process: subprocess.Popen[str],
+        marks: Marks,
+        count: int,
+        patience: float = 30,
+    ) -> None:
         before, since = 0, time.monotonic()
         while (done := marks.handled()) < count:
             if done > before:
                 before, since = done, time.monotonic()
             if process.poll() is not None or time.monotonic() - since > patience:
-                raise RuntimeError(f"{side.label}: stopped at {done} of {count}:\n{self._log(side)}")
+                raise RuntimeError(
+                    f"{side.label}: stopped at {done} of {count}:\n{self._log(side)}"
+                )
             await asyncio.sleep(0.005)
 
     async def _settled(self, side: Side, url: str) -> None:

@@ -42,7 +42,7 @@ async def firestore(driver: Driver, report: Report, scale: Scale) -> None:
         print(f"\033[1;31mNOT MEASURED ON FIRESTORE: {reason}\033[0m", file=sys.stderr, flush=True)
         raise RuntimeError(reason)
     cost: dict[str, list[float]] = {"reads": [], "writes": []}
-    alone: dict[str, list[float]] = {"reads": [], "writes": []}
+    singleton: dict[str, list[float]] = {"reads": [], "writes": []}
     got: dict[str, list[float]] = {"ours": [], "bare": []}
     count = scale.of(4000)
     with FirestoreEmulator() as emulator:
@@ -55,7 +55,7 @@ async def firestore(driver: Driver, report: Report, scale: Scale) -> None:
                 got["ours"].append(count / took)
                 for name in ("reads", "writes"):
                     cost[name].append(raced[name] / RACED)
-                    alone[name].append(spent[name] / count)
+                    singleton[name].append(spent[name] / count)
                 say(
                     f"firestore {turn + 1}/{scale.rounds}  race: {cost['reads'][-1]:.2f} reads and {cost['writes'][-1]:.2f} writes a record"
                     f" ({everything['reads'] / RACED:.2f} and {everything['writes'] / RACED:.2f} with all that its runs keep);"
@@ -63,16 +63,42 @@ async def firestore(driver: Driver, report: Report, scale: Scale) -> None:
                 )
         finally:
             os.environ.pop(FirestoreEmulator.HOST)
-    for what, found in ((f"{WORKERS} workers over {RACED}", cost), ("one worker, all that a run keeps", alone)):
+    for what, found in (
+        (f"{WORKERS} workers over {RACED}", cost),
+        ("one worker, all that a run keeps", singleton),
+    ):
         for name, figures in found.items():
-            report.rows.append(times(f"Firestore: {name} a record, {what}", figures, "limit we set", [MOST] * scale.rounds, 1.0, ""))
-    report.rows.append(rates("drain with a hold state, Firestore emulator", got["ours"], "limit: bare loop, same client", got["bare"]))
+            report.rows.append(
+                times(
+                    f"Firestore: {name} a record, {what}",
+                    figures,
+                    "limit we set",
+                    [MOST] * scale.rounds,
+                    1.0,
+                    "",
+                )
+            )
+    report.rows.append(
+        rates(
+            "drain with a hold state, Firestore emulator",
+            got["ours"],
+            "limit: bare loop, same client",
+            got["bare"],
+        )
+    )
 
 
 def _pipeline(concurrency: int, work: float) -> App:
     app = App("bench")
 
-    @app.stage(Held, take="ready", hold="working", exhausted="failed", concurrency=concurrency, name="stage")
+    @app.stage(
+        Held,
+        take="ready",
+        hold="working",
+        exhausted="failed",
+        concurrency=concurrency,
+        name="stage",
+    )
     async def stage(record: Held, at: Attempt) -> Outcome:
         if work:
             await asyncio.sleep(work)
@@ -82,7 +108,9 @@ def _pipeline(concurrency: int, work: float) -> App:
 
 
 @asynccontextmanager
-async def _engine(project: str, concurrency: int, work: float = 0.0) -> AsyncIterator[tuple[Engine, Any]]:
+async def _engine(
+    project: str, concurrency: int, work: float = 0.0
+) -> AsyncIterator[tuple[Engine, Any]]:
     from esclusa.stores.firestore import FirestoreStore
 
     store = FirestoreStore(project)
@@ -106,7 +134,11 @@ def _spent(stores: list[Any], *ops: str) -> Counter[str]:
     total: Counter[str] = Counter()
     for store in stores:
         for name, counter in (("reads", store.reads), ("writes", store.writes)):
-            total[name] += sum(n for op, n in counter.items() if op in ops or (not ops and op not in ("clock", "schema", "insert")))
+            total[name] += sum(
+                n
+                for op, n in counter.items()
+                if op in ops or (not ops and op not in ("clock", "schema", "insert"))
+            )
     return total
 
 
@@ -123,7 +155,9 @@ async def _race() -> tuple[Counter[str], Counter[str]]:
 
         ended = await asyncio.gather(*(work() for _ in range(WORKERS)))
         found = (await store.find(query(Held, limit=RACED + 1))).items
-        if sum(done for done, _ in ended) != RACED or {(r.status, r.fence, r.attempts) for r in found} != {("done", 1, 1)}:
+        if sum(done for done, _ in ended) != RACED or {
+            (r.status, r.fence, r.attempts) for r in found
+        } != {("done", 1, 1)}:
             raise RuntimeError(f"not each record was settled once: {[done for done, _ in ended]}")
         stores = [mine for _, mine in ended]
         return _spent(stores, "claim", "renew", "settle"), _spent(stores)
@@ -157,7 +191,13 @@ async def _bare(count: int) -> float:
     def document(**values: Any) -> Any:
         out = Document()
         for name, value in values.items():
-            type = "time" if isinstance(value, datetime) else "int" if isinstance(value, int) else "text"
+            type = (
+                "time"
+                if isinstance(value, datetime)
+                else "int"
+                if isinstance(value, int)
+                else "text"
+            )
             out.fields[name].CopyFrom(encode(type, value))  # type: ignore[arg-type]
         return out
 
@@ -170,22 +210,37 @@ async def _bare(count: int) -> float:
             )
             for n in range(start, min(count, start + 500))
         ]  # fmt: skip
-        writes = [wire.put(f"{link.root}/bare/{d.fields['number'].integer_value}", d, exists=False) for d in drafts]
+        writes = [
+            wire.put(f"{link.root}/bare/{d.fields['number'].integer_value}", d, exists=False)
+            for d in drafts
+        ]
         await link.commit(writes, "fill")
 
     async def settle(names: list[str], results: list[Any]) -> None:
         now = datetime.now(UTC)
         done = document(status="done", leased_by=None, due_at=now, updated_at=now)
         step = document(from_state="ready", to_state="done", at=now, who="w", attempt=1)
-        writes = [wire.put(n, done, mask=list(done.fields), at=r.update_time) for n, r in zip(names, results, strict=True)]
-        writes += [wire.put(f"{link.root}/bare_history/{n.rpartition('/')[2]}", step) for n in names]
+        writes = [
+            wire.put(n, done, mask=list(done.fields), at=r.update_time)
+            for n, r in zip(names, results, strict=True)
+        ]
+        writes += [
+            wire.put(f"{link.root}/bare_history/{n.rpartition('/')[2]}", step) for n in names
+        ]
         await link.commit(writes, "settle")
 
     begun = time.perf_counter()
     settling: list[asyncio.Task[None]] = []
     while found := await link.query(_due(datetime.now(UTC)), "claim"):
         now = datetime.now(UTC)
-        held = document(status="working", leased_by="w", due_at=now + timedelta(seconds=60), attempts=1, fence=1, updated_at=now)
+        held = document(
+            status="working",
+            leased_by="w",
+            due_at=now + timedelta(seconds=60),
+            attempts=1,
+            fence=1,
+            updated_at=now,
+        )
         writes = [wire.put(d.name, held, mask=list(held.fields), at=d.update_time) for d in found]
         results = await link.commit(writes, "claim")
         await asyncio.gather(*settling)

@@ -21,7 +21,7 @@ import uvloop
 from bench.driver import Driver
 from bench.measures import Scale, say
 from bench.report import Report, rates
-from esclusa.app import open_house
+from esclusa.app import open_runtime
 from esclusa.cli.session import run_fast
 from esclusa.pipelines.media.records import Publication
 from esclusa.settings import load
@@ -37,7 +37,9 @@ _OTHERS = {False: "the same on uvloop", True: "the same, each file synced"}
 async def media(driver: Driver, report: Report, scale: Scale) -> None:
     """Download: 100 KB files, 32 at a time, each row claimed, judged, kept and settled, beside a bare aiohttp loop."""
     count = scale.of(2000)
-    ours: dict[tuple[str, bool], list[float]] = {(store, durable): [] for store in ("SQLite", "PostgreSQL") for durable in (True, False)}
+    ours: dict[tuple[str, bool], list[float]] = {
+        (store, durable): [] for store in ("SQLite", "PostgreSQL") for durable in (True, False)
+    }
     bare: dict[tuple[str, bool], list[float]] = {side: [] for side in ours}
     others: dict[bool, list[float]] = {False: [], True: []}
     with Played("media_cdn") as cdn:
@@ -48,21 +50,37 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
             before = await _apart(_loop, urls, folder / "bare")
             for (name, durable), rate in ours.items():
                 place = folder / f"{name} {durable}"
-                store = f"sqlite:////{place}.db" if name == "SQLite" else driver.server.create_database(f"media_{turn}_{durable}".lower())
+                store = (
+                    f"sqlite:////{place}.db"
+                    if name == "SQLite"
+                    else driver.server.create_database(f"media_{turn}_{durable}".lower())
+                )
                 took = await _apart(_pipeline, urls, store, place, durable)
                 after = await _apart(_loop, urls, folder / f"bare after {name} {durable}")
                 rate.append(count / took)
-                beside = 2 * count / (before + after)  # what the machine gave just before and just after
+                beside = (
+                    2 * count / (before + after)
+                )  # what the machine gave just before and just after
                 bare[name, durable].append(beside)
                 before = after
-                say(f"media {turn + 1}/{scale.rounds}  {_said(name, durable)}: {rate[-1]:,.0f}/s beside {beside:,.0f}/s")
+                say(
+                    f"media {turn + 1}/{scale.rounds}  {_said(name, durable)}: {rate[-1]:,.0f}/s beside {beside:,.0f}/s"
+                )
             others[False].append(count / await _apart(_fast_loop, urls, folder / "uvloop"))
             others[True].append(count / await _apart(_synced_loop, urls, folder / "synced"))
             for durable, rate in others.items():
                 say(f"media {turn + 1}/{scale.rounds}  {_OTHERS[durable]}: {rate[-1]:,.0f}/s")
     for (name, durable), rate in ours.items():
         report.rows.append(rates(_said(name, durable), rate, _BARE, bare[name, durable], 0.8))
-        report.rows.append(rates(_said(name, durable), rate, _OTHERS[durable], others[durable], 0.8 if durable else None))
+        report.rows.append(
+            rates(
+                _said(name, durable),
+                rate,
+                _OTHERS[durable],
+                others[durable],
+                0.8 if durable else None,
+            )
+        )
 
 
 def _said(store: str, durable: bool) -> str:
@@ -116,7 +134,9 @@ def _synced(path: Path, body: bytes) -> None:
         os.close(folder)
 
 
-async def _bare(urls: list[str], folder: Path, write: Callable[[Path, bytes], object] = Path.write_bytes) -> float:
+async def _bare(
+    urls: list[str], folder: Path, write: Callable[[Path, bytes], object] = Path.write_bytes
+) -> float:
     """What a script would do: fetch, write, next."""
     folder.mkdir(parents=True)
     todo = iter(enumerate(urls))
@@ -139,10 +159,13 @@ async def _ours(urls: list[str], store: str, folder: Path, durable: bool) -> flo
         "ESCLUSA_STORE": store, "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "media", "ESCLUSA_LOG_LEVEL": "warning",
         "ESCLUSA_ARTIFACTS_DURABLE": str(durable), "MEDIA_ALLOW_HOSTS": "127.0.0.1", "MEDIA_CONCURRENCY": str(AT_ONCE),
     }  # fmt: skip
-    async with open_house(load(environ=environ)) as house, house.engine.running() as engine:
+    async with open_runtime(load(environ=environ)) as runtime, runtime.engine.running() as engine:
         for start in range(0, len(urls), 500):
             await engine.records.insert(
-                [Publication(post_id=f"p{start + n}", imagen_url=u) for n, u in enumerate(urls[start : start + 500])]
+                [
+                    Publication(post_id=f"p{start + n}", imagen_url=u)
+                    for n, u in enumerate(urls[start : start + 500])
+                ]
             )
         _level()
         begun = time.perf_counter()

@@ -22,7 +22,16 @@ def python_with_peers() -> str:
         uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
         if uv:
             _run(uv, "venv", "--quiet", "--python", sys.executable, str(FOLDER))
-            _run(uv, "pip", "install", "--quiet", "--python", str(python), "--requirement", str(PINNED))
+            _run(
+                uv,
+                "pip",
+                "install",
+                "--quiet",
+                "--python",
+                str(python),
+                "--requirement",
+                str(PINNED),
+            )
         else:
             _run(sys.executable, "-m", "venv", str(FOLDER))
             _run(str(python), "-m", "pip", "install", "--quiet", "--requirement", str(PINNED))

@@ -15,7 +15,7 @@ import aiohttp
 from bench.driver import Driver
 from bench.measures import Measure, Scale, _resident, say
 from bench.report import Report, rates, times
-from esclusa.app import open_house
+from esclusa.app import open_runtime
 from esclusa.pipelines.replies import Job
 from esclusa.pipelines.replies.desk import Choice, jobs
 from esclusa.settings import load
@@ -31,19 +31,42 @@ async def replies(driver: Driver, report: Report, scale: Scale) -> None:
     got: dict[str, list[float]] = {"sqlite": [], "postgresql": [], "bare": []}
     growth: list[float] = []
     with Played("information_tracer") as sim:
-        async with aiohttp.ClientSession() as session, session.post(sim.url + "/_quota", json={"every_job": True}) as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(sim.url + "/_quota", json={"every_job": True}) as answer,
+        ):
             answer.raise_for_status()
         for turn in range(max(1, scale.rounds // 2)):
             folder = Path(tempfile.mkdtemp(prefix="esclusa-replies-", dir=driver.folder))
             got["bare"].append(count / await _bare(sim.url, count, folder / "bare"))
-            got["sqlite"].append(count / await _ours(sim.url, count, f"sqlite:////{folder}/replies.db", folder / "a", growth))
+            got["sqlite"].append(
+                count
+                / await _ours(
+                    sim.url, count, f"sqlite:////{folder}/replies.db", folder / "a", growth
+                )
+            )
             database = driver.server.create_database(f"replies_{turn}")
-            got["postgresql"].append(count / await _ours(sim.url, count, database, folder / "b", growth))
-            say(f"replies {turn + 1}  " + ", ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in got.items()) + f"; {growth[-1]:+.0f} MB")
+            got["postgresql"].append(
+                count / await _ours(sim.url, count, database, folder / "b", growth)
+            )
+            say(
+                f"replies {turn + 1}  "
+                + ", ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in got.items())
+                + f"; {growth[-1]:+.0f} MB"
+            )
             shutil.rmtree(folder, ignore_errors=True)
     for store, label in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
-        report.rows.append(rates(f"replies: {count:,} jobs in one run, {label}", got[store], "bare aiohttp loop to disk", got["bare"]))
-    report.notes.append(f"replies: memory grew by {max(growth):.0f} MB at most between a tenth of the run and its end")
+        report.rows.append(
+            rates(
+                f"replies: {count:,} jobs in one run, {label}",
+                got[store],
+                "bare aiohttp loop to disk",
+                got["bare"],
+            )
+        )
+    report.notes.append(
+        f"replies: memory grew by {max(growth):.0f} MB at most between a tenth of the run and its end"
+    )
     await _counting(driver, report, scale)
 
 
@@ -55,9 +78,13 @@ async def _bare(url: str, count: int, folder: Path) -> float:
 
         async def work() -> None:
             for number in todo:
-                async with session.get(f"{url}/status", params={"id_hash256": f"b{number}", "token": "t"}) as answer:
+                async with session.get(
+                    f"{url}/status", params={"id_hash256": f"b{number}", "token": "t"}
+                ) as answer:
                     await answer.json()
-                async with session.get(f"{url}/rawdata", params={"id": f"b{number}", "source": "twitter", "token": "t"}) as answer:
+                async with session.get(
+                    f"{url}/rawdata", params={"id": f"b{number}", "source": "twitter", "token": "t"}
+                ) as answer:
                     body = await answer.read()
                 await asyncio.to_thread((folder / f"{number}.json").write_bytes, body)
 
@@ -74,11 +101,21 @@ def _settings(store: str, folder: Path, url: str = "http://127.0.0.1:9") -> Any:
 
 
 def _job(number: int, **fields: Any) -> Job:
-    return Job(job_id=f"b{number}", post_doc_id=f"twitter:{number}", post_id=str(number), platform="twitter", country="hn", **fields)
+    return Job(
+        job_id=f"b{number}",
+        post_doc_id=f"twitter:{number}",
+        post_id=str(number),
+        platform="twitter",
+        country="hn",
+        **fields,
+    )
 
 
 async def _ours(url: str, count: int, store: str, folder: Path, growth: list[float]) -> float:
-    async with open_house(_settings(store, folder, url)) as house, house.engine.running() as engine:
+    async with (
+        open_runtime(_settings(store, folder, url)) as runtime,
+        runtime.engine.running() as engine,
+    ):
         for start in range(0, count, 1000):
             await engine.records.insert([_job(n) for n in range(start, min(count, start + 1000))])
         early: list[float] = []
@@ -105,9 +142,12 @@ async def _counting(driver: Driver, report: Report, scale: Scale) -> None:
     """Among a million jobs, of which every fifth failed and half of those have a done one."""
     many = scale.rows if scale.rows < 1_000_000 or scale.share == 1.0 else scale.rows // 5
     folder = Path(tempfile.mkdtemp(prefix="esclusa-replies-", dir=driver.folder))
-    for label, store in (("SQLite", f"sqlite:////{folder}/count.db"), ("PostgreSQL", driver.server.create_database("replies_count"))):
-        async with open_house(_settings(store, folder)) as house:
-            records = house.engine.records
+    for label, store in (
+        ("SQLite", f"sqlite:////{folder}/count.db"),
+        ("PostgreSQL", driver.server.create_database("replies_count")),
+    ):
+        async with open_runtime(_settings(store, folder)) as runtime:
+            records = runtime.engine.records
             for start in range(0, many, 5000):
                 await records.insert([_like(n) for n in range(start, start + 5000)])
             where = jobs(Choice(), without_done=True)
@@ -119,13 +159,25 @@ async def _counting(driver: Driver, report: Report, scale: Scale) -> None:
             if found != many // 10:
                 raise RuntimeError(f"replies: counted {found} of {many // 10}")
             say(f"replies: {found:,} of {many:,} jobs counted in {min(took):.0f} ms on {label}")
-            report.rows.append(times(f"failed without done, {many:,} jobs, {label}", took, "limit we set", [LIMIT_MS] * 5, 1.0))
+            report.rows.append(
+                times(
+                    f"failed without done, {many:,} jobs, {label}",
+                    took,
+                    "limit we set",
+                    [LIMIT_MS] * 5,
+                    1.0,
+                )
+            )
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _like(number: int) -> Job:
     failed = number % 5 == 0
-    return _job(number, status="failed" if failed else "done", done_siblings=1 if failed and number % 10 == 0 else None)
+    return _job(
+        number,
+        status="failed" if failed else "done",
+        done_siblings=1 if failed and number % 10 == 0 else None,
+    )
 
 
 MEASURES: dict[str, Measure] = {"replies": replies}

@@ -39,14 +39,32 @@ class Row:
         )  # fmt: skip
 
 
-def rates(what: str, ours: Sequence[float], beside: str, theirs: Sequence[float], goal: float | None = None, unit: str = "/s") -> Row:
+def rates(
+    what: str,
+    ours: Sequence[float],
+    beside: str,
+    theirs: Sequence[float],
+    goal: float | None = None,
+    unit: str = "/s",
+) -> Row:
     """Rates: more is better."""
-    return Row(what, unit, ours, beside, theirs, [a / b for a, b in zip(ours, theirs, strict=True)], goal)
+    return Row(
+        what, unit, ours, beside, theirs, [a / b for a, b in zip(ours, theirs, strict=True)], goal
+    )
 
 
-def times(what: str, ours: Sequence[float], beside: str, theirs: Sequence[float], goal: float | None = None, unit: str = " ms") -> Row:
+def times(
+    what: str,
+    ours: Sequence[float],
+    beside: str,
+    theirs: Sequence[float],
+    goal: float | None = None,
+    unit: str = " ms",
+) -> Row:
     """Times: less is better, so the ratio is theirs to ours."""
-    return Row(what, unit, ours, beside, theirs, [b / a for a, b in zip(ours, theirs, strict=True)], goal)
+    return Row(
+        what, unit, ours, beside, theirs, [b / a for a, b in zip(ours, theirs, strict=True)], goal
+    )
 
 
 @dataclass
@@ -58,13 +76,21 @@ class Report:
     def __str__(self) -> str:
         lines = [TITLES, *(row.cells() for row in self.rows)]
         widths = [max(len(line[n]) for line in lines) for n in range(len(TITLES))]
-        text = ["  ".join(_aligned(cell, widths[n], n) for n, cell in enumerate(line)).rstrip() for line in lines]
+        text = [
+            "  ".join(_aligned(cell, widths[n], n) for n, cell in enumerate(line)).rstrip()
+            for line in lines
+        ]
         text.insert(1, "  ".join("─" * width for width in widths).rstrip())
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
 
     def write(self, path: Path) -> None:
-        rows = [asdict(row) | {"ratio": median(row.ratios), "verdict": row.verdict} for row in self.rows]
-        path.write_text(json.dumps({"machine": self.machine, "rows": rows, "notes": self.notes}, indent=2) + "\n")
+        rows = [
+            asdict(row) | {"ratio": median(row.ratios), "verdict": row.verdict} for row in self.rows
+        ]
+        path.write_text(
+            json.dumps({"machine": self.machine, "rows": rows, "notes": self.notes}, indent=2)
+            + "\n"
+        )
 
 
 def number(value: float, unit: str) -> str:

@@ -26,7 +26,7 @@ _SELECTED = "SELECT {columns} FROM archive.licitaciones"
 @asynccontextmanager
 async def opened(driver: Driver, name: str, folder: Path) -> AsyncIterator[Any]:
     """A house with the pipeline on a fresh database."""
-    from esclusa.app import open_house
+    from esclusa.app import open_runtime
     from esclusa.settings import load
 
     driver.server.drop_database(name)
@@ -34,8 +34,8 @@ async def opened(driver: Driver, name: str, folder: Path) -> AsyncIterator[Any]:
         "ESCLUSA_STORE": driver.server.create_database(name), "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "tenders",
         "ESCLUSA_LOG_LEVEL": "error", "CHILECOMPRA_TICKET": "x",
     }  # fmt: skip
-    async with open_house(load(environ=environ)) as house, house.engine.running():
-        yield house
+    async with open_runtime(load(environ=environ)) as runtime, runtime.engine.running():
+        yield runtime
 
 
 async def targeting(driver: Driver, report: Report, scale: Any) -> None:
@@ -48,17 +48,30 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
     rng, tenders = Random(1), scale.of(TENDERS // 4)
     ours, bare, made = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(driver, "tenders-targeting", Path(folder)) as house:
-            await _devices(house, rng, REGIONS, BUYERS)
+        async with opened(driver, "tenders-targeting", Path(folder)) as runtime:
+            await _devices(runtime, rng, REGIONS, BUYERS)
             begun = time.monotonic()
-            targets = await load_targets(house.engine.records)
-            print(f"    index of {len(targets):,} devices built in {time.monotonic() - begun:.2f} s")
-            details = [make(from_detail(invented(n, "2026-11-16")), datetime.now(UTC)) for n in range(tenders * scale.rounds)]
+            targets = await load_targets(runtime.engine.records)
+            print(
+                f"    index of {len(targets):,} devices built in {time.monotonic() - begun:.2f} s"
+            )
+            details = [
+                make(from_detail(invented(n, "2026-11-16")), datetime.now(UTC))
+                for n in range(tenders * scale.rounds)
+            ]
             begun = time.monotonic()
             chosen = sum(len(targets.of(tender)) for tender in details)
-            print(f"    matching alone: {chosen / (time.monotonic() - begun):,.0f} deliveries/s, {chosen / len(details):,.0f} per tender")
+            print(
+                f"    matching alone: {chosen / (time.monotonic() - begun):,.0f} deliveries/s, {chosen / len(details):,.0f} per tender"
+            )
             for turn in range(scale.rounds):
-                run = RunContext(house.engine, house.engine.cycle("tenders.ingest"), f"bench-{turn}", "", house.engine.clock.now())
+                run = RunContext(
+                    runtime.engine,
+                    runtime.engine.cycle("tenders.ingest"),
+                    f"bench-{turn}",
+                    "",
+                    runtime.engine.clock.now(),
+                )
                 part = iter(details[turn * tenders : (turn + 1) * tenders])
                 begun = time.monotonic()
 
@@ -71,19 +84,36 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
                 made += run.counters["deliveries"]
                 bare.append(
                     await _bare_insert(
-                        driver, "tenders-targeting", [t.codigo_externo for t in details[turn * tenders : (turn + 1) * tenders]]
+                        driver,
+                        "tenders-targeting",
+                        [t.codigo_externo for t in details[turn * tenders : (turn + 1) * tenders]],
                     )
                 )
-    report.rows.append(rates(f"deliveries created, {made:,} for {DEVICES:,} devices", ours, "bare INSERT … SELECT, same table", bare))
     report.rows.append(
-        Row("deliveries created a second", "/s", ours, "the mark", [100_000.0] * len(ours), [o / 100_000 for o in ours], 1.0)
+        rates(
+            f"deliveries created, {made:,} for {DEVICES:,} devices",
+            ours,
+            "bare INSERT … SELECT, same table",
+            bare,
+        )
+    )
+    report.rows.append(
+        Row(
+            "deliveries created a second",
+            "/s",
+            ours,
+            "the mark",
+            [100_000.0] * len(ours),
+            [o / 100_000 for o in ours],
+            1.0,
+        )
     )
 
 
-async def _devices(house: Any, rng: Random, regions: Any, buyers: Any) -> None:
+async def _devices(runtime: Any, rng: Random, regions: Any, buyers: Any) -> None:
     from esclusa.pipelines.tenders.devices import DeviceBody
 
-    now = house.engine.clock.now()
+    now = runtime.engine.clock.now()
     records: list[Any] = []
     for n in range(DEVICES):
         wanted: dict[str, Any] = {}
@@ -92,15 +122,23 @@ async def _devices(house: Any, rng: Random, regions: Any, buyers: Any) -> None:
         if n % 3 == 0:
             wanted["categories"] = rng.sample(["8512", "72", "43211500"], 2)
         if n % 5 == 0:
-            wanted["keywords"] = rng.sample(["hospital", "caminos", "periféricos", "puente", "atención"], 2)
+            wanted["keywords"] = rng.sample(
+                ["hospital", "caminos", "periféricos", "puente", "atención"], 2
+            )
         if n % 7 == 0:
             wanted["amount_min"] = rng.randrange(50) * 1_000_000
         if n % 11 == 0:
             wanted["buyers"] = [rng.choice(buyers)[0]]
-        body = DeviceBody.model_validate({"installation_id": f"i{n:05}", "push_token": f"ExponentPushToken[{n}]", "preferences": wanted})
+        body = DeviceBody.model_validate(
+            {
+                "installation_id": f"i{n:05}",
+                "push_token": f"ExponentPushToken[{n}]",
+                "preferences": wanted,
+            }
+        )
         records += body.records(now)
     for start in range(0, len(records), 5000):
-        await house.engine.records.insert(records[start : start + 5000])
+        await runtime.engine.records.insert(records[start : start + 5000])
 
 
 async def _bare_insert(driver: Driver, database: str, tenders: list[str]) -> float:
@@ -110,7 +148,9 @@ async def _bare_insert(driver: Driver, database: str, tenders: list[str]) -> flo
     connection = await asyncpg.connect(driver.server.url(database))
     try:
         await connection.execute("DROP TABLE IF EXISTS bare_deliveries")
-        await connection.execute("CREATE TABLE bare_deliveries (LIKE notification_deliveries INCLUDING ALL)")
+        await connection.execute(
+            "CREATE TABLE bare_deliveries (LIKE notification_deliveries INCLUDING ALL)"
+        )
         begun = time.monotonic()
         done = 0
         for tender in tenders:
@@ -127,21 +167,25 @@ async def export(driver: Driver, report: Report, scale: Any) -> None:
     """The archive into Parquet: a million rows with times, decimals, JSON and nulls, beside a bare asyncpg cursor → pyarrow loop."""
     rows = scale.of(TICKETS // 2) * 2 if scale.share == 1.0 else TICKETS // 5
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(driver, "tenders-export", Path(folder)) as house:
+        async with opened(driver, "tenders-export", Path(folder)) as runtime:
             await _fill(driver, rows)
             whole, pages, bare, grown = [], [], [], []
             for _ in range(min(3, scale.rounds)):
                 bare.append(await _bare_export(driver, Path(folder) / "bare.parquet"))
-                driver.server.run_sql("UPDATE archive_exports SET status = 'filling'", "tenders-export")
+                driver.server.run_sql(
+                    "UPDATE archive_exports SET status = 'filling'", "tenders-export"
+                )
                 begun = time.monotonic()
                 async with _memory(grown):
-                    run = await house.engine.run_cycle("tenders.archive-export")
+                    run = await runtime.engine.run_cycle("tenders.archive-export")
                 whole.append(rows / (time.monotonic() - begun))
                 assert (run.outcome, run.counters["rows"]) == ("ok", rows), run.answer()
-                pages.append(await _pages_alone(house, Path(folder) / "alone.parquet", rows))
+                pages.append(await _pages_alone(runtime, Path(folder) / "alone.parquet", rows))
     limit = "limit: asyncpg cursor → pyarrow"
     report.rows.append(rates(f"archive rows to Parquet, {rows:,}", pages, limit, bare, 0.8))
-    report.rows.append(rates("archive-export whole: write, upload, read back, prove", whole, limit, bare, 0.8))
+    report.rows.append(
+        rates("archive-export whole: write, upload, read back, prove", whole, limit, bare, 0.8)
+    )
     report.notes.append(
         f"archive-export: over {rows:,} rows memory grew by at most {max(grown):.0f} MB after the first tenth of a run"
         f" (load {os.getloadavg()[0]:.1f})"
@@ -172,7 +216,13 @@ async def _fill(driver: Driver, rows: int) -> None:
     import asyncpg
 
     connection = await asyncpg.connect(driver.server.url("tenders-export"))
-    detail = json.dumps({"CodigoExterno": "x", "Nombre": "Adquisición — Ñuñoa", "Items": {"Listado": [{"a": 1, "b": None}]}})
+    detail = json.dumps(
+        {
+            "CodigoExterno": "x",
+            "Nombre": "Adquisición — Ñuñoa",
+            "Items": {"Listado": [{"a": 1, "b": None}]},
+        }
+    )
     await connection.execute(
         """INSERT INTO archive.licitaciones (id, status, attempts, due_at, fence, created_at, updated_at, codigo_externo, nombre,
             descripcion, codigo_estado, monto_estimado, region, categorias, items, fecha_publicacion, fecha_cierre, detalle, notificada,
@@ -212,7 +262,10 @@ async def _bare_export(driver: Driver, file: Path) -> float:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             cursor = await connection.cursor(_SELECTED.format(columns=columns))
             while page := await cursor.fetch(20_000):
-                arrays = [pa.array(column, field.type) for column, field in zip(zip(*page, strict=True), schema, strict=True)]
+                arrays = [
+                    pa.array(column, field.type)
+                    for column, field in zip(zip(*page, strict=True), schema, strict=True)
+                ]
                 writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
                 rows += len(page)
     seconds = time.monotonic() - begun
@@ -220,15 +273,17 @@ async def _bare_export(driver: Driver, file: Path) -> float:
     return rows / seconds
 
 
-async def _pages_alone(house: Any, file: Path, rows: int) -> float:
+async def _pages_alone(runtime: Any, file: Path, rows: int) -> float:
     """The part of the export that reads and writes rows."""
     from esclusa.engine.archiver import Archiver
-    from esclusa.model.books import Export
+    from esclusa.model.system_records import Export
     from esclusa.pipelines.tenders.records import Licitacion
 
-    exports = [e.id async for e in house.engine.records.each(Export)]
+    exports = [e.id async for e in runtime.engine.records.each(Export)]
     begun = time.monotonic()
-    written = sum([await Archiver(house.engine)._parquet(Licitacion.kind, id, file, None) for id in exports])
+    written = sum(
+        [await Archiver(runtime.engine)._parquet(Licitacion.kind, id, file, None) for id in exports]
+    )
     assert written == rows
     return rows / (time.monotonic() - begun)
 

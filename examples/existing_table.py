@@ -22,7 +22,14 @@ class Customer(Record, table="customers", id="customer_id", track=track(prefix="
 app = App("customers")
 
 
-@app.stage(Customer, take="new", hold="checking", exhausted="invalid", where={"email": not_null}, every="1m")
+@app.stage(
+    Customer,
+    take="new",
+    hold="checking",
+    exhausted="invalid",
+    where={"email": not_null},
+    every="1m",
+)
 async def check(customer: Customer, at: Attempt) -> Outcome:
     if "@" not in (customer.email or ""):
         raise Permanent(f"{customer.email!r} is no address", type="bad_email")

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from conformance.places import PLACES, Place, Provider, opened
+from conformance.places import PLACES, PrefixMiddleware, Provider, opened
 from hypothesis import HealthCheck, settings
 from support.firestore import FirestoreEmulator
 from support.pubsub import PubSubEmulator
@@ -18,7 +18,9 @@ from support.pubsub import PubSubEmulator
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 
-settings.register_profile("esclusa", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "esclusa", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("esclusa")
 
 
@@ -53,7 +55,7 @@ def provider(request: pytest.FixtureRequest, providers: Callable[[str], Provider
 
 
 @pytest.fixture
-async def place(provider: Provider) -> AsyncIterator[Place]:
+async def place(provider: Provider) -> AsyncIterator[PrefixMiddleware]:
     """A new data set with the schema of the conformance kinds."""
     place = await provider.place()
     yield place
@@ -61,7 +63,7 @@ async def place(provider: Provider) -> AsyncIterator[Place]:
 
 
 @pytest.fixture
-async def bare_place(provider: Provider) -> AsyncIterator[Place]:
+async def bare_place(provider: Provider) -> AsyncIterator[PrefixMiddleware]:
     """A new data set without any schema."""
     place = await provider.place(empty=True)
     yield place
@@ -69,7 +71,7 @@ async def bare_place(provider: Provider) -> AsyncIterator[Place]:
 
 
 @pytest.fixture
-async def new_store(place: Place) -> AsyncIterator[NewStore]:
+async def new_store(place: PrefixMiddleware) -> AsyncIterator[NewStore]:
     """Opens one more store object on the same data, as another process would."""
     stores = []
 
@@ -84,11 +86,13 @@ async def new_store(place: Place) -> AsyncIterator[NewStore]:
 
 
 @pytest.fixture
-async def bare_store(bare_place: Place) -> AsyncIterator[NewStore]:
+async def bare_store(bare_place: PrefixMiddleware) -> AsyncIterator[NewStore]:
     """Opens a store object on data without a schema: ``await bare_store(kinds, stages)`` migrates it, without kinds it does not."""
     stores = []
 
-    async def new(kinds: tuple[Kind, ...] = (), stages: tuple[Stage, ...] = (), **options: Any) -> Any:
+    async def new(
+        kinds: tuple[Kind, ...] = (), stages: tuple[Stage, ...] = (), **options: Any
+    ) -> Any:
         store: Any = bare_place.store(**options)
         await store.open()
         stores.append(store)

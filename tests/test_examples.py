@@ -13,9 +13,15 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 
 
-def esclusa(folder: Path, example: str, *argv: str, codes: tuple[int, ...] = (0,), **environ: str) -> Any:
+def esclusa(
+    folder: Path, example: str, *argv: str, codes: tuple[int, ...] = (0,), **environ: str
+) -> Any:
     """Call the command in the folder; its answer from JSON."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_") and name != "PORT"}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ESCLUSA_") and name != "PORT"
+    }
     done = subprocess.run(
         [sys.executable, "-m", "esclusa", *argv, "--json"], cwd=folder, capture_output=True, text=True, timeout=60, check=False,
         env={**clean, "ESCLUSA_PIPELINES": f"{ROOT / 'examples' / example}:app", **environ},
@@ -32,13 +38,29 @@ def states(folder: Path, example: str, kind: str) -> dict[str, str]:
 def test_hello(tmp_path: Path) -> None:
     first = esclusa(tmp_path, "hello.py", "run", "hello.greet", codes=(5,))
     assert first["counters"] == {"taken": 5, "greeted": 3, "retried": 1, "failed": 1}
-    assert "after attempt 1 of 3 failed" in esclusa(tmp_path, "hello.py", "why", "greetings", "alan")["answer"]
+    assert (
+        "after attempt 1 of 3 failed"
+        in esclusa(tmp_path, "hello.py", "why", "greetings", "alan")["answer"]
+    )
     for later in ("60", "120"):  # the store's clock, shifted: nobody waits for the backoff
         esclusa(tmp_path, "hello.py", "run", "hello.greet", ESCLUSA_CLOCK_OFFSET_SECONDS=later)
-    ended = {"ada": "greeted", "alan": "greeted", "edsger": "greeted", "grace": "failed", "katherine": "greeted"}
+    ended = {
+        "ada": "greeted",
+        "alan": "greeted",
+        "edsger": "greeted",
+        "grace": "failed",
+        "katherine": "greeted",
+    }
     assert states(tmp_path, "hello.py", "greetings") == ended
     history = esclusa(tmp_path, "hello.py", "show", "greetings", "alan")["history"]
-    assert [step["to"] for step in history] == ["greeting", "waiting", "greeting", "waiting", "greeting", "greeted"]
+    assert [step["to"] for step in history] == [
+        "greeting",
+        "waiting",
+        "greeting",
+        "waiting",
+        "greeting",
+        "greeted",
+    ]
     assert esclusa(tmp_path, "hello.py", "dead-letters")["items"][0]["error_type"] == "moved_away"
 
 
@@ -47,24 +69,43 @@ def test_existing_table_in_thirty_lines(tmp_path: Path) -> None:
     assert len(text.splitlines()) <= 30
     rows = [(1, "ana@example.com", "CL"), (2, "not an address", "CL"), (3, None, "PE")]
     with sqlite3.connect(tmp_path / "esclusa.db") as base:
-        base.execute("CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, email TEXT, country TEXT)")
+        base.execute(
+            "CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, email TEXT, country TEXT)"
+        )
         base.executemany("INSERT INTO customers VALUES (?, ?, ?)", rows)
     base.close()
 
     ran = esclusa(tmp_path, "existing_table.py", "run", "customers.check", codes=(5,))
     assert ran["counters"] == {"taken": 2, "valid": 1, "invalid": 1}
-    assert states(tmp_path, "existing_table.py", "customers") == {"1": "valid", "2": "invalid", "3": "new"}
-    assert "takes only records whose email is not null" in esclusa(tmp_path, "existing_table.py", "why", "customers", "3")["answer"]
+    assert states(tmp_path, "existing_table.py", "customers") == {
+        "1": "valid",
+        "2": "invalid",
+        "3": "new",
+    }
+    assert (
+        "takes only records whose email is not null"
+        in esclusa(tmp_path, "existing_table.py", "why", "customers", "3")["answer"]
+    )
     with sqlite3.connect(tmp_path / "esclusa.db") as base:
-        assert base.execute("SELECT customer_id, email, country FROM customers ORDER BY 1").fetchall() == rows
-        base.execute("INSERT INTO customers (email) VALUES ('eva@example.com')")  # its owner goes on as before
+        assert (
+            base.execute("SELECT customer_id, email, country FROM customers ORDER BY 1").fetchall()
+            == rows
+        )
+        base.execute(
+            "INSERT INTO customers (email) VALUES ('eva@example.com')"
+        )  # its owner goes on as before
     base.close()
-    assert esclusa(tmp_path, "existing_table.py", "run", "customers.check")["counters"] == {"taken": 1, "valid": 1}
+    assert esclusa(tmp_path, "existing_table.py", "run", "customers.check")["counters"] == {
+        "taken": 1,
+        "valid": 1,
+    }
 
 
 def test_the_demo_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "esclusa", "demo", "--exit", "--port", "0"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     for pipeline in ("replies", "tenders", "media", "documents"):
         assert f"\n{pipeline}\n" in done.stderr

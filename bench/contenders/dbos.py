@@ -26,11 +26,18 @@ async def _launch(work: str, concurrency: int) -> None:
         await handle(work, number)
 
     DBOS.launch()
-    await DBOS.register_queue_async(QUEUE, worker_concurrency=concurrency or None, on_conflict="always_update")
+    await DBOS.register_queue_async(
+        QUEUE, worker_concurrency=concurrency or None, on_conflict="always_update"
+    )
 
 
 def _options(work: str) -> EnqueueOptions:
-    return {"queue_name": QUEUE, "workflow_name": work, "app_version": "1", "application_name": "bench"}
+    return {
+        "queue_name": QUEUE,
+        "workflow_name": work,
+        "app_version": "1",
+        "application_name": "bench",
+    }
 
 
 class DbosContender:

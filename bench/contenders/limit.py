@@ -73,7 +73,9 @@ class Limit:
         connection = await asyncpg.connect(URL)
         start = perf_counter()
         for part in chunks(count, 5000):
-            await connection.execute(INSERT, list(part), [f"payload of {number}" for number in part])
+            await connection.execute(
+                INSERT, list(part), [f"payload of {number}" for number in part]
+            )
         return perf_counter() - start
 
     async def work(self, work: str, concurrency: int) -> None:

@@ -36,7 +36,9 @@ RETURNING id, fence, number, payload, attempts
 
 SETTLE = "UPDATE bare SET status = 'done', leased_by = NULL, due_at = ?1, updated_at = ?1 WHERE id = ?2 AND fence = ?3"
 NOTE = "INSERT INTO bare_history (record_id, from_state, to_state, at, who, attempt) VALUES (?2, 'working', 'done', ?1, 'w', ?3)"
-INSERT = "INSERT INTO bare VALUES (?, ?, ?, 'ready', 0, ?, 0, NULL, NULL, ?, ?) ON CONFLICT DO NOTHING"
+INSERT = (
+    "INSERT INTO bare VALUES (?, ?, ?, 'ready', 0, ?, 0, NULL, NULL, ?, ?) ON CONFLICT DO NOTHING"
+)
 
 
 def _now() -> int:
@@ -45,7 +47,9 @@ def _now() -> int:
 
 def _open() -> apsw.Connection:
     connection = apsw.Connection(URL)
-    connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA busy_timeout = 5000")
+    connection.execute(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA busy_timeout = 5000"
+    )
     return connection
 
 
@@ -57,7 +61,9 @@ class LimitSqlite:
         connection, now = _open(), _now()
         start = perf_counter()
         with connection:
-            connection.executemany(INSERT, ((str(n), n, f"payload of {n}", now, now, now) for n in range(count)))
+            connection.executemany(
+                INSERT, ((str(n), n, f"payload of {n}", now, now, now) for n in range(count))
+            )
         return perf_counter() - start
 
     async def work(self, work: str, concurrency: int) -> None:

@@ -17,11 +17,11 @@ from esclusa import App, Lifecycle, Outcome, Record, To
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.engine import Engine
-from esclusa.engine.memory import calm_memory
+from esclusa.engine.gc_tuning import tune_gc
 from esclusa.engine.scheduler import Scheduler
 from esclusa.model.pipeline import NoSettings
-from esclusa.observe import log
-from esclusa.observe.telemetry import Observer
+from esclusa.observability import log
+from esclusa.observability.telemetry import Observer
 from esclusa.ports.store import Store
 
 BEST = 500
@@ -53,7 +53,14 @@ def pipeline(work: str, concurrency: int) -> App:
     app = App("bench")
     hold = "working" if work == "held" else None
 
-    @app.stage(record_of(work), take="ready", hold=hold, exhausted="failed", concurrency=concurrency or BEST, name="stage")
+    @app.stage(
+        record_of(work),
+        take="ready",
+        hold=hold,
+        exhausted="failed",
+        concurrency=concurrency or BEST,
+        name="stage",
+    )
     async def stage(record: Any, at: Attempt) -> Outcome:
         await handle(work, record.number)
         return To("done")
@@ -61,7 +68,7 @@ def pipeline(work: str, concurrency: int) -> App:
     return app
 
 
-def open_store() -> Store:
+def store_for() -> Store:
     if URL.startswith("postgresql://"):
         from esclusa.stores.postgres.store import PostgresStore
 
@@ -74,9 +81,11 @@ def open_store() -> Store:
 @asynccontextmanager
 async def opened(work: str, concurrency: int = 0) -> AsyncIterator[Engine]:
     artifacts = open_artifacts(f"file://{os.environ['BENCH_FOLDER']}/artifacts")
-    store = open_store()
+    store = store_for()
     log.configure("json", os.environ.get("BENCH_LOG", "warning"))
-    engine = Engine(store, [pipeline(work, concurrency).bind(NoSettings())], artifacts, telemetry=Observer())
+    engine = Engine(
+        store, [pipeline(work, concurrency).bind(NoSettings())], artifacts, telemetry=Observer()
+    )
     await store.open()
     try:
         await store.migrate(engine.all_kinds, engine.all_stages)
@@ -95,15 +104,17 @@ class Ours:
     async def fill(self, work: str, count: int) -> float:
         kind = record_of(work)
         async with opened(work) as engine:
-            calm_memory()
+            tune_gc()
             start = perf_counter()
-            async for _ in engine.records.load(kind(number=number, payload=f"payload of {number}") for number in range(count)):
+            async for _ in engine.records.load(
+                kind(number=number, payload=f"payload of {number}") for number in range(count)
+            ):
                 pass
             return perf_counter() - start
 
     async def work(self, work: str, concurrency: int) -> None:
         async with opened(work, concurrency) as engine, engine.running(card=True):
-            calm_memory()
+            tune_gc()
             scheduler = Scheduler(engine)
             scheduler.stop_on_signals()
             await scheduler.serve()

@@ -27,7 +27,9 @@ class PgQueuerContender:
         queries = await _queries()
         start = perf_counter()
         for part in chunks(count, 1000):
-            await queries.enqueue([work] * len(part), [b"%d" % number for number in part], [0] * len(part))
+            await queries.enqueue(
+                [work] * len(part), [b"%d" % number for number in part], [0] * len(part)
+            )
         return perf_counter() - start
 
     async def work(self, work: str, concurrency: int) -> None:

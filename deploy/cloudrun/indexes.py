@@ -6,12 +6,12 @@ Nothing is connected to. What a pipeline asks besides its stages is declared wit
 
 import json
 
-from esclusa.app import open_store
+from esclusa.app import store_for
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.engine import Engine
 from esclusa.settings import load
 from esclusa.stores.firestore import indexes_for
 
 settings = load()
-engine = Engine(open_store(settings), settings.plans, open_artifacts(settings.artifacts))
+engine = Engine(store_for(settings), settings.plans, open_artifacts(settings.artifacts))
 print(json.dumps(indexes_for(engine.plans), indent=2))

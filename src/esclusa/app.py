@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from esclusa.engine.engine import AlertSink
-    from esclusa.house import House
-    from esclusa.model.books import Alert
+    from esclusa.model.system_records import Alert
     from esclusa.ports.store import Store
     from esclusa.ports.telemetry import Telemetry
+    from esclusa.runtime import Runtime
     from esclusa.settings import Settings
 
 
-def open_store(settings: Settings) -> Store:
+def store_for(settings: Settings) -> Store:
     """The store that ``ESCLUSA_STORE`` names, not yet opened."""
     url, offset = settings.store, settings.clock_offset_seconds
     if url.startswith("sqlite:///"):
@@ -28,7 +28,10 @@ def open_store(settings: Settings) -> Store:
     from esclusa.stores.postgres.store import PostgresStore
 
     return PostgresStore(
-        url, clock_offset=offset, pool_size=settings.postgres_pool_size, statement_cache_size=settings.postgres_statement_cache_size
+        url,
+        clock_offset=offset,
+        pool_size=settings.postgres_pool_size,
+        statement_cache_size=settings.postgres_statement_cache_size,
     )
 
 
@@ -45,49 +48,69 @@ def _open_firestore(url: str, offset: float) -> Store:
 
 
 @asynccontextmanager
-async def open_house(settings: Settings, *, migrate: bool | None = None, work: bool = True) -> AsyncIterator[House]:
-    """Open the store and the artifacts and put the engine on them; see ``esclusa.house.Opener``."""
+async def open_runtime(
+    settings: Settings, *, migrate: bool | None = None, work: bool = True
+) -> AsyncIterator[Runtime]:
+    """Open the store and the artifacts and put the engine on them; see ``esclusa.runtime.Opener``."""
     async with AsyncExitStack() as stack:
         telemetry, sink = await _observe(settings, stack) if work else (None, None)
-        house = await stack.enter_async_context(open_bare(settings, telemetry=telemetry, alert_sink=sink))
+        runtime = await stack.enter_async_context(
+            open_store(settings, telemetry=telemetry, alert_sink=sink)
+        )
         if (work and settings.auto_migrate) if migrate is None else migrate:
-            await house.migrate()
-        await house.store.use(house.engine.all_kinds, house.engine.all_stages)
+            await runtime.migrate()
+        await runtime.store.use(runtime.engine.all_kinds, runtime.engine.all_stages)
         if work:
-            await house.artifacts.open()
-            stack.push_async_callback(house.artifacts.close)
-            if house.engine.publisher is not None:
-                await house.engine.publisher.open()
-                stack.push_async_callback(house.engine.publisher.close)
-        yield house
+            await runtime.artifacts.open()
+            stack.push_async_callback(runtime.artifacts.close)
+            if runtime.engine.publisher is not None:
+                await runtime.engine.publisher.open()
+                stack.push_async_callback(runtime.engine.publisher.close)
+        yield runtime
 
 
 @asynccontextmanager
-async def open_bare(settings: Settings, *, telemetry: Telemetry | None = None, alert_sink: AlertSink | None = None) -> AsyncIterator[House]:
+async def open_store(
+    settings: Settings, *, telemetry: Telemetry | None = None, alert_sink: AlertSink | None = None
+) -> AsyncIterator[Runtime]:
     """The house on its opened store, whatever the schema; nothing else is opened."""
     from esclusa.artifacts import open_artifacts
     from esclusa.engine.engine import Engine, Options
-    from esclusa.engine.insight import Insight
-    from esclusa.house import House
+    from esclusa.engine.read_model import ReadModel
     from esclusa.publishers import publisher_for
+    from esclusa.runtime import Runtime
 
-    store = open_store(settings)
-    artifacts = open_artifacts(settings.artifacts, public_url=settings.artifacts_public_url, durable=settings.artifacts_durable)
-    options = Options(lease=settings.lease_seconds, poll=settings.poll_seconds, grace=settings.grace_seconds)
+    store = store_for(settings)
+    artifacts = open_artifacts(
+        settings.artifacts,
+        public_url=settings.artifacts_public_url,
+        durable=settings.artifacts_durable,
+    )
+    options = Options(
+        lease=settings.lease_seconds, poll=settings.poll_seconds, grace=settings.grace_seconds
+    )
     publisher = publisher_for(settings.publish, settings.topics)
-    engine = Engine(store, settings.plans, artifacts, telemetry=telemetry, options=options, alert_sink=alert_sink, publisher=publisher)
+    engine = Engine(
+        store,
+        settings.plans,
+        artifacts,
+        telemetry=telemetry,
+        options=options,
+        alert_sink=alert_sink,
+        publisher=publisher,
+    )
     await store.open()
     try:
         await engine.clock.sync()
-        yield House(settings, store, artifacts, engine, Insight(engine))
+        yield Runtime(settings, store, artifacts, engine, ReadModel(engine))
     finally:
         await store.close()
 
 
 async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry, AlertSink | None]:
     """The log, the metrics, the traces and the alerts of this process, closed with the house."""
-    from esclusa.observe import log, traces
-    from esclusa.observe.telemetry import Observer
+    from esclusa.observability import log, traces
+    from esclusa.observability.telemetry import Observer
 
     log.configure(settings.log_format, settings.log_level, project=settings.google_project)
     missing = traces.setup()
@@ -97,8 +120,8 @@ async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry
         observer.event("warning", missing)
     if settings.alert_webhook is None:
         return observer, None
-    from esclusa.observe.alerts import Alerts
-    from esclusa.observe.alerts import AlertSink as Webhook
+    from esclusa.observability.alerts import Alerts
+    from esclusa.observability.alerts import AlertSink as Webhook
 
     bell = Alerts(Webhook(settings.alert_webhook.get_secret_value()))
     stack.push_async_callback(bell.close)
@@ -111,7 +134,9 @@ async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command ``esclusa``."""
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some is to read about every installed package
+    os.environ.setdefault(
+        "PYDANTIC_DISABLE_PLUGINS", "__all__"
+    )  # to look for some is to read about every installed package
     from esclusa.cli import run
 
-    run(argv, open_house=open_house, open_bare=open_bare)
+    run(argv, open_runtime=open_runtime, open_store=open_store)

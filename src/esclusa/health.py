@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from esclusa.artifacts import open_artifacts
-from esclusa.house import Bare, House
 from esclusa.model import duration
 from esclusa.model.errors import EsclusaError, SchemaBehind
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.publishers import publisher_for
+from esclusa.runtime import Runtime, StoreOpener
 from esclusa.settings import Settings, shown
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -36,7 +36,7 @@ class Check:
         return asdict(self)
 
 
-async def examine(settings: Settings, opened: Bare) -> list[Check]:
+async def examine(settings: Settings, opened: StoreOpener) -> list[Check]:
     """Everything, in the order in which a person would mend it. Writes and removes one small artifact; changes nothing else."""
     checks = [*check_settings(settings), *check_pipelines(settings)]
     checks += await _store(opened(settings), shown(settings.store))
@@ -50,10 +50,17 @@ def check_settings(settings: Settings) -> Iterator[Check]:
     given = len(settings.sources)
     yield Check("settings", "ok", f"{where}{given} given, the rest by default")
     for unknown in settings.unknown:
-        yield Check("settings", "warn", unknown, "rename or unset it; docs/reference.md lists all settings")
+        yield Check(
+            "settings", "warn", unknown, "rename or unset it; docs/reference.md lists all settings"
+        )
     for token in settings.api_tokens:
         if len(token.secret.get_secret_value()) < SHORT_TOKEN:
-            yield Check("settings", "warn", f"API token {token.name} is shorter than {SHORT_TOKEN} characters", "use a long random one")
+            yield Check(
+                "settings",
+                "warn",
+                f"API token {token.name} is shorter than {SHORT_TOKEN} characters",
+                "use a long random one",
+            )
     if not settings.api_tokens and not settings.loopback:
         yield Check(
             "settings",
@@ -63,55 +70,94 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         )
     if settings.topics and publisher_for(settings.publish, settings.topics) is None:
         text = f"messages for {', '.join(settings.topics)} will wait in esclusa_outbox: nothing publishes them"
-        yield Check("settings", "warn", text, "install esclusa[google] and set ESCLUSA_PUBLISH=pubsub://project")
+        yield Check(
+            "settings",
+            "warn",
+            text,
+            "install esclusa[google] and set ESCLUSA_PUBLISH=pubsub://project",
+        )
     if settings.clock_offset_seconds:
-        yield Check("settings", "warn", f"the clock is shifted by {settings.clock_offset_seconds:g} s", "unset it outside trials")
+        yield Check(
+            "settings",
+            "warn",
+            f"the clock is shifted by {settings.clock_offset_seconds:g} s",
+            "unset it outside trials",
+        )
 
 
 def check_pipelines(settings: Settings) -> Iterator[Check]:
     """What the pipelines say of their own settings: each text that ``App.checks`` yields is a fault; a pair (verdict, text) says
     how bad it is."""
     if not settings.plans:
-        yield Check("pipelines", "warn", "none is listed", "set ESCLUSA_PIPELINES, for example to examples/hello.py:app")
+        yield Check(
+            "pipelines",
+            "warn",
+            "none is listed",
+            "set ESCLUSA_PIPELINES, for example to examples/hello.py:app",
+        )
     for plan in settings.plans:
-        said: list[str | tuple[Verdict, str]] = list(plan.app.needs_(plan.settings)) if plan.app.needs_ else []
+        said: list[str | tuple[Verdict, str]] = (
+            list(plan.app.needs_(plan.settings)) if plan.app.needs_ else []
+        )
         said += plan.app.checks_(plan.settings) or () if plan.app.checks_ else ()
-        found = [Check(plan.name, "fail", each) if isinstance(each, str) else Check(plan.name, *each) for each in said]
-        yield from found or [Check(plan.name, "ok", f"kinds {len(plan.kinds)}, stages {len(plan.stages)}, cycles {len(plan.cycles)}")]
+        found = [
+            Check(plan.name, "fail", each) if isinstance(each, str) else Check(plan.name, *each)
+            for each in said
+        ]
+        yield from found or [
+            Check(
+                plan.name,
+                "ok",
+                f"kinds {len(plan.kinds)}, stages {len(plan.stages)}, cycles {len(plan.cycles)}",
+            )
+        ]
 
 
-async def _store(opened: AbstractAsyncContextManager[House], url: str) -> list[Check]:
+async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list[Check]:
     try:
-        async with opened as house:
-            return [Check("store", "ok", f"{house.store.url} answers"), await check_schema(house), await check_clock(house)]
+        async with opened as runtime:
+            return [
+                Check("store", "ok", f"{runtime.store.url} answers"),
+                await check_schema(runtime),
+                await check_clock(runtime),
+            ]
     except EsclusaError as error:
         return [Check("store", "fail", _one_line(error), f"is {url} right, and does it run?")]
 
 
-async def check_schema(house: House) -> Check:
+async def check_schema(runtime: Runtime) -> Check:
     """Whether the schema is what this program needs."""
     try:
-        await house.store.use(house.engine.all_kinds, house.engine.all_stages)
+        await runtime.store.use(runtime.engine.all_kinds, runtime.engine.all_stages)
         return Check("schema", "ok", "up to date")
     except SchemaBehind:
-        pending = await house.pending()
+        pending = await runtime.pending()
     except EsclusaError as error:
         return Check("schema", "fail", _one_line(error), "see docs/operations.md, Stores")
-    will = house.settings.auto_migrate
+    will = runtime.settings.auto_migrate
     text = f"{len(pending)} statements behind"
     return Check(
-        "schema", "warn" if will else "fail", text, "run, worker and serve bring it up to date" if will else "run 'esclusa migrate'"
+        "schema",
+        "warn" if will else "fail",
+        text,
+        "run, worker and serve bring it up to date" if will else "run 'esclusa migrate'",
     )
 
 
-async def check_clock(house: House) -> Check:
+async def check_clock(runtime: Runtime) -> Check:
     """How far the store's clock, by which everything is judged, is from this machine's."""
     before = datetime.now(UTC)
-    read = await house.store.now() - timedelta(seconds=house.settings.clock_offset_seconds)
+    read = await runtime.store.now() - timedelta(seconds=runtime.settings.clock_offset_seconds)
     after = datetime.now(UTC)
-    skew = max(before - read, read - after, timedelta(0))  # the round trip is not counted against it
+    skew = max(
+        before - read, read - after, timedelta(0)
+    )  # the round trip is not counted against it
     text = f"the store's clock and this machine's differ by {duration.words(skew.total_seconds())}"
-    return Check("clock", "warn", text, "synchronise both with NTP") if skew > SKEW else Check("clock", "ok", text)
+    return (
+        Check("clock", "warn", text, "synchronise both with NTP")
+        if skew > SKEW
+        else Check("clock", "ok", text)
+    )
 
 
 async def check_artifacts(artifacts: Artifacts) -> Check:
@@ -126,9 +172,16 @@ async def check_artifacts(artifacts: Artifacts) -> Check:
         finally:
             await artifacts.close()
     except EsclusaError as error:
-        return Check("artifacts", "fail", _one_line(error), f"can this user write to {artifacts.url}?")
+        return Check(
+            "artifacts", "fail", _one_line(error), f"can this user write to {artifacts.url}?"
+        )
     if not same:
-        return Check("artifacts", "fail", f"{artifacts.url} gave back another content than was written", "do not use this store")
+        return Check(
+            "artifacts",
+            "fail",
+            f"{artifacts.url} gave back another content than was written",
+            "do not use this store",
+        )
     return Check("artifacts", "ok", f"{artifacts.url} can be written and read")
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
 from esclusa.engine.threads import finished
-from esclusa.guard import Allowed, public
 from esclusa.model.errors import ArtifactError, EsclusaError
 from esclusa.model.value import value
+from esclusa.ssrf import Allowed, public
 
 if TYPE_CHECKING:
     import aiohttp
@@ -41,7 +41,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]*\Z")
 _BEGINNING = re.compile(r"\A[^:/?#@]{0,20}[:/]{0,3}")
 _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9])[0-9a-fx.]*\Z", re.IGNORECASE)
-_ASKED = {"Accept": "image/*,video/*;q=0.9,*/*;q=0.1", "Accept-Encoding": "identity", "User-Agent": "esclusa"}
+_ASKED = {
+    "Accept": "image/*,video/*;q=0.9,*/*;q=0.1",
+    "Accept-Encoding": "identity",
+    "User-Agent": "esclusa",
+}
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _WHOLE = frozenset({200, 201, 202, 203, 204})
 
@@ -66,14 +70,20 @@ class BadAnswer(EsclusaError):
 
 @asynccontextmanager
 async def session(
-    *, total: float | None = 60.0, connect: float | None = 10.0, connections: int = 100, **options: Any
+    *,
+    total: float | None = 60.0,
+    connect: float | None = 10.0,
+    connections: int = 100,
+    **options: Any,
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """An aiohttp session that ignores the environment's proxies and keeps to its time limits."""
     import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
 
     timeout = aiohttp.ClientTimeout(total=total, connect=connect)
     connector = options.pop("connector", None) or aiohttp.TCPConnector(limit=connections)
-    async with aiohttp.ClientSession(timeout=timeout, connector=connector, trust_env=False, **options) as opened:
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=connector, trust_env=False, **options
+    ) as opened:
         yield opened
 
 
@@ -110,7 +120,7 @@ _hop: ContextVar[_Hop | None] = ContextVar("esclusa_hop", default=None)
 
 
 @value
-class Guard:
+class SafeSession:
     """A session for links of strangers. The address of every connection is judged at the moment it is made, so that neither
     a redirect nor a name whose answer changes can lead elsewhere."""
 
@@ -119,14 +129,20 @@ class Guard:
 
 
 @asynccontextmanager
-async def guarded(allowed: Allowed, *, connections: int = 100, **connector: Any) -> AsyncIterator[Guard]:
+async def safe_session(
+    allowed: Allowed, *, connections: int = 100, **connector: Any
+) -> AsyncIterator[SafeSession]:
     """A session whose connections go to public addresses and allowed ones only. It keeps no cookies."""
     import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
 
     def made(info: Any) -> socket.socket:
         family, kind, proto, _, where = info
         hop = _hop.get()
-        if not (hop is not None and hop.free) and not public(where[0]) and not allowed.address(where[0]):
+        if (
+            not (hop is not None and hop.free)
+            and not public(where[0])
+            and not allowed.address(where[0])
+        ):
             if hop is not None:
                 hop.refused = where[0]
             raise PermissionError(f"{where[0]} is not a public address")
@@ -135,9 +151,18 @@ async def guarded(allowed: Allowed, *, connections: int = 100, **connector: Any)
         return socket.socket(family, kind, proto)
 
     tcp = aiohttp.TCPConnector(limit=connections, socket_factory=made, **connector)
-    unlimited: dict[str, Any] = {"total": None, "connect": None}  # the caller's limit is over all of it
-    async with session(connector=tcp, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, headers=_ASKED, **unlimited) as opened:
-        yield Guard(opened, allowed)
+    unlimited: dict[str, Any] = {
+        "total": None,
+        "connect": None,
+    }  # the caller's limit is over all of it
+    async with session(
+        connector=tcp,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        headers=_ASKED,
+        **unlimited,
+    ) as opened:
+        yield SafeSession(opened, allowed)
 
 
 @dataclass
@@ -151,7 +176,7 @@ class Download:
 
 
 def download(
-    guard: Guard,
+    guard: SafeSession,
     url: str,
     *,
     limit: int,
@@ -171,8 +196,16 @@ def download(
 class _Fetch(AbstractAsyncContextManager[Download]):
     """A download, and the file that it may have: a class, since a generator costs as much as all else that is done for a small body."""
 
-    def __init__(self, guard: Guard, url: str, total: float, redirects: int, spool: _Spool) -> None:
-        self._guard, self._url, self._total, self._redirects, self._spool = guard, url, total, redirects, spool
+    def __init__(
+        self, guard: SafeSession, url: str, total: float, redirects: int, spool: _Spool
+    ) -> None:
+        self._guard, self._url, self._total, self._redirects, self._spool = (
+            guard,
+            url,
+            total,
+            redirects,
+            spool,
+        )
 
     async def __aenter__(self) -> Download:
         import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
@@ -205,7 +238,9 @@ class _Fetch(AbstractAsyncContextManager[Download]):
             try:
                 following = await _ask(guard, target, spool)
             except OSError as error:
-                if hop.refused is not None and not hop.called:  # else the one that may be called did not answer, and may do so later
+                if (
+                    hop.refused is not None and not hop.called
+                ):  # else the one that may be called did not answer, and may do so later
                     named = "" if target.host == hop.refused else f" (where {target.host} leads)"
                     raise Forbidden(f"{hop.refused}{named} is not a public address") from None
                 raise BadAnswer(f"{target.host}: {_why(error)}") from None
@@ -218,7 +253,7 @@ class _Fetch(AbstractAsyncContextManager[Download]):
         raise BadAnswer(f"{_site(url)}: more than {self._redirects} redirects")
 
 
-async def _ask(guard: Guard, target: Any, spool: _Spool) -> str | None:
+async def _ask(guard: SafeSession, target: Any, spool: _Spool) -> str | None:
     """Fetch the body, or return where the answer sends us."""
     async with guard.session.get(target, allow_redirects=False) as answer:
         if answer.status in _MOVED:
@@ -232,7 +267,11 @@ async def _ask(guard: Guard, target: Any, spool: _Spool) -> str | None:
         length = answer.content_length
         if unpacker is None and (length or 0) > spool.limit:
             raise TooLarge(f"the body has {length:,} bytes, the limit is {spool.limit:,}")
-        end = _hang_up(answer) if length is None and "Transfer-Encoding" not in answer.headers else None
+        end = (
+            _hang_up(answer)
+            if length is None and "Transfer-Encoding" not in answer.headers
+            else None
+        )
         while chunk := await answer.content.readany():
             for part in (chunk,) if unpacker is None else unpacker.parts(chunk):
                 if spool.take(part):
@@ -252,7 +291,9 @@ def _target(url: str) -> Any:
     text = url.strip()
     scheme = text.partition(":")[0].lower()
     if scheme not in ("http", "https"):
-        raise Forbidden(f"the link must begin with http:// or https://, not {_BEGINNING.findall(text)[0]!r}")
+        raise Forbidden(
+            f"the link must begin with http:// or https://, not {_BEGINNING.findall(text)[0]!r}"
+        )
     plain = _PLAIN.match(text)
     if not plain and _CONTROL.search(text):
         raise Forbidden("the link has a control character in it")
@@ -271,9 +312,13 @@ def _target(url: str) -> Any:
 def _hang_up(answer: Any) -> asyncio.Future[None] | None:
     """Done when the connection is over, with an error if it broke: a body of no told length ends with it, and the library takes any
     end for a good one. None if it is over already."""
-    end: asyncio.Future[None] | None = answer.connection.protocol.closed if answer.connection is not None else None
+    end: asyncio.Future[None] | None = (
+        answer.connection.protocol.closed if answer.connection is not None else None
+    )
     if end is not None:
-        end.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody else may look
+        end.add_done_callback(
+            lambda over: over.cancelled() or over.exception()
+        )  # nobody else may look
     return end
 
 
@@ -331,7 +376,9 @@ class _Unpacker:
                     self._inside = zlib.decompressobj(47)
                 if part := self._inside.decompress(chunk, 1 << 16):
                     yield part
-                chunk = self._inside.unused_data if self._inside.eof else self._inside.unconsumed_tail
+                chunk = (
+                    self._inside.unused_data if self._inside.eof else self._inside.unconsumed_tail
+                )
         except zlib.error as error:
             raise BadAnswer(f"the body cannot be decompressed: {error}") from None
 
@@ -394,7 +441,9 @@ class _Spool:
         try:  # seen to its end: a file that it makes after ``clear`` would stay
             await finished(None, lambda: self._pour(held))
         except OSError as error:
-            raise ArtifactError(f"the body cannot be kept in {tempfile.gettempdir()}: {error.strerror}") from error
+            raise ArtifactError(
+                f"the body cannot be kept in {tempfile.gettempdir()}: {error.strerror}"
+            ) from error
 
     def _pour(self, held: list[bytes]) -> None:
         if self._file is None:
@@ -411,4 +460,15 @@ class _Spool:
             self._path.unlink(missing_ok=True)
 
 
-__all__ = ["Allowed", "BadAnswer", "Download", "Forbidden", "Guard", "TooLarge", "download", "guarded", "retry_after", "session"]
+__all__ = [
+    "Allowed",
+    "BadAnswer",
+    "Download",
+    "Forbidden",
+    "SafeSession",
+    "TooLarge",
+    "download",
+    "retry_after",
+    "safe_session",
+    "session",
+]

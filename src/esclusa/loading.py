@@ -25,20 +25,30 @@ def load_app(name: str) -> App:
     where, _, attribute = name.partition(":")
     if not attribute and not where.endswith(".py"):
         if name not in BUILT_IN:
-            raise NoPipeline(f"{name!r} is none of {', '.join(BUILT_IN)}, nor module:app, nor path/to/file.py:app")
+            raise NoPipeline(
+                f"{name!r} is none of {', '.join(BUILT_IN)}, nor module:app, nor path/to/file.py:app"
+            )
         where = f"esclusa.pipelines.{name}"
     attribute = attribute or "app"
     _see(Path.cwd())  # module:app means a module beside the settings file, too
     try:
-        module = _load_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
+        module = (
+            _load_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
+        )
     except DeclarationError as error:
-        raise NoPipeline(f"{name!r} is declared wrongly: {error.what}: {'; '.join(error.faults)}{_place(error)}") from error
+        raise NoPipeline(
+            f"{name!r} is declared wrongly: {error.what}: {'; '.join(error.faults)}{_place(error)}"
+        ) from error
     except Exception as error:  # a pipeline is somebody's program: whatever it raises is told as a fault of this setting
-        raise NoPipeline(f"{name!r} cannot be loaded: {type(error).__name__}: {error}{_place(error)}") from error
+        raise NoPipeline(
+            f"{name!r} cannot be loaded: {type(error).__name__}: {error}{_place(error)}"
+        ) from error
     found = getattr(module, attribute, None)
     if found is None:
         apps = [f"{where}:{each}" for each, value in vars(module).items() if isinstance(value, App)]
-        raise NoPipeline(f"{name!r}: {where} has no {attribute!r}; {'it has ' + ', '.join(apps) if apps else 'write: app = App(…)'}")
+        raise NoPipeline(
+            f"{name!r}: {where} has no {attribute!r}; {'it has ' + ', '.join(apps) if apps else 'write: app = App(…)'}"
+        )
     if not isinstance(found, App):
         raise NoPipeline(f"{name!r} is of the type {type(found).__name__}, not an App")
     return found

@@ -13,15 +13,23 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, GetPydanticSchema, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetPydanticSchema,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import core_schema
 
 from esclusa.artifacts import open_artifacts
 from esclusa.loading import BUILT_IN, NoPipeline, load_app
-from esclusa.model.books import BOOKS
 from esclusa.model.errors import DeclarationError, SettingsError
 from esclusa.model.options import Option, option, options_of
 from esclusa.model.pipeline import App, Plan
+from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.model.value import value
 
 FILE = "esclusa.toml"
@@ -55,7 +63,9 @@ class Settings(BaseModel):
         help="Where files live: a folder, file:///path, s3://bucket[/prefix], gs://bucket[/prefix] or supabase://bucket.",
     )
     artifacts_public_url: str | None = option(
-        "ESCLUSA_ARTIFACTS_PUBLIC_URL", None, help="The address under which readers find the artifacts."
+        "ESCLUSA_ARTIFACTS_PUBLIC_URL",
+        None,
+        help="The address under which readers find the artifacts.",
     )
     artifacts_durable: bool = option(
         "ESCLUSA_ARTIFACTS_DURABLE", True,
@@ -63,14 +73,22 @@ class Settings(BaseModel):
         " in the half minute that the system takes.",
     )  # fmt: skip
     pipelines: tuple[str, ...] = option(
-        "ESCLUSA_PIPELINES", BUILT_IN, help=f"Which pipelines to load: {', '.join(BUILT_IN)}, module:app or path/to/file.py:app."
+        "ESCLUSA_PIPELINES",
+        BUILT_IN,
+        help=f"Which pipelines to load: {', '.join(BUILT_IN)}, module:app or path/to/file.py:app.",
     )
     api_tokens: Annotated[tuple[ApiToken, ...], _AsIs] = option(
         "ESCLUSA_API_TOKENS", (), secret=True,
         help="Who may call the API: token, token:read or name=token:operate. Without any, the server listens on loopback only.",
     )  # fmt: skip
     host: str = option("ESCLUSA_HOST", "127.0.0.1", help="The address that the server listens on.")
-    port: int = option(("PORT", "ESCLUSA_PORT"), 8082, ge=0, le=65535, help="The port that the server listens on; 0 takes a free one.")
+    port: int = option(
+        ("PORT", "ESCLUSA_PORT"),
+        8082,
+        ge=0,
+        le=65535,
+        help="The port that the server listens on; 0 takes a free one.",
+    )
     proxies: str = option(
         "ESCLUSA_PROXIES", "127.0.0.1,::1",
         help="Whose word is taken on who called and where we are (X-Forwarded-…): addresses and networks with commas, or * where nothing"
@@ -81,41 +99,87 @@ class Settings(BaseModel):
         help="The sub-path that a proxy serves us under, if it does not say so itself (X-Forwarded-Prefix): /esclusa.",
     )  # fmt: skip
     lease_seconds: float = option(
-        "ESCLUSA_LEASE_SECONDS", 60.0, ge=1, help="How long a claim holds without a heartbeat; a crashed worker's records are due then."
+        "ESCLUSA_LEASE_SECONDS",
+        60.0,
+        ge=1,
+        help="How long a claim holds without a heartbeat; a crashed worker's records are due then.",
     )
-    poll_seconds: float = option("ESCLUSA_POLL_SECONDS", 1.0, gt=0, help="How often an idle worker looks, should no wake-up reach it.")
-    grace_seconds: float = option("ESCLUSA_GRACE_SECONDS", 20.0, ge=0, help="How long handlers may go on after a stop signal.")
-    clock_offset_seconds: float = option("ESCLUSA_CLOCK_OFFSET_SECONDS", 0.0, help="Shifts the store's and the engine's now, for trials.")
-    auto_migrate: bool = option("ESCLUSA_AUTO_MIGRATE", True, help="Whether run, worker and serve bring the schema up to date.")
-    alert_webhook: SecretStr | None = option("ESCLUSA_ALERT_WEBHOOK", None, secret=True, help="Alerts are posted to this address, as JSON.")
+    poll_seconds: float = option(
+        "ESCLUSA_POLL_SECONDS",
+        1.0,
+        gt=0,
+        help="How often an idle worker looks, should no wake-up reach it.",
+    )
+    grace_seconds: float = option(
+        "ESCLUSA_GRACE_SECONDS", 20.0, ge=0, help="How long handlers may go on after a stop signal."
+    )
+    clock_offset_seconds: float = option(
+        "ESCLUSA_CLOCK_OFFSET_SECONDS",
+        0.0,
+        help="Shifts the store's and the engine's now, for trials.",
+    )
+    auto_migrate: bool = option(
+        "ESCLUSA_AUTO_MIGRATE",
+        True,
+        help="Whether run, worker and serve bring the schema up to date.",
+    )
+    alert_webhook: SecretStr | None = option(
+        "ESCLUSA_ALERT_WEBHOOK",
+        None,
+        secret=True,
+        help="Alerts are posted to this address, as JSON.",
+    )
     publish: str | None = option(
         "ESCLUSA_PUBLISH", None,
         help="Where messages of the outbox go: pubsub://project. Not set: to Pub/Sub if dead letters have a topic projects/…/topics/…,"
         " else they wait there.",
     )  # fmt: skip
     tick_seconds: float = option(
-        "ESCLUSA_TICK_SECONDS", 50.0, ge=1, le=3500, help="How long POST /tick works at most, where the call does not say."
+        "ESCLUSA_TICK_SECONDS",
+        50.0,
+        ge=1,
+        le=3500,
+        help="How long POST /tick works at most, where the call does not say.",
     )
     tick_service_account: str | None = option(
-        "ESCLUSA_TICK_SERVICE_ACCOUNT", None, help="The service account whose OIDC tokens may call POST /tick; needed with the audience."
+        "ESCLUSA_TICK_SERVICE_ACCOUNT",
+        None,
+        help="The service account whose OIDC tokens may call POST /tick; needed with the audience.",
     )
     tick_audience: tuple[str, ...] = option(
         "ESCLUSA_TICK_AUDIENCE", (),
         help="Audiences of the OIDC tokens with which Cloud Scheduler may call POST /tick, besides API tokens; mostly the service's URL.",
     )  # fmt: skip
     oidc_certs_url: str = option(
-        "ESCLUSA_OIDC_CERTS_URL", "https://www.googleapis.com/oauth2/v3/certs", help="Where the keys of the OIDC tokens' issuer are."
+        "ESCLUSA_OIDC_CERTS_URL",
+        "https://www.googleapis.com/oauth2/v3/certs",
+        help="Where the keys of the OIDC tokens' issuer are.",
     )
     google_project: str | None = option(
-        "ESCLUSA_GOOGLE_PROJECT", None, help="The project in the trace names of log lines, for Cloud Logging (else GOOGLE_CLOUD_PROJECT)."
+        "ESCLUSA_GOOGLE_PROJECT",
+        None,
+        help="The project in the trace names of log lines, for Cloud Logging (else GOOGLE_CLOUD_PROJECT).",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = option("ESCLUSA_LOG_LEVEL", "info", help="The least level that is logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "ESCLUSA_LOG_LEVEL", "info", help="The least level that is logged."
+    )
     log_format: Literal["auto", "json", "text"] = option(
-        "ESCLUSA_LOG_FORMAT", "auto", help="How log lines look; auto is text on a terminal and JSON elsewhere."
+        "ESCLUSA_LOG_FORMAT",
+        "auto",
+        help="How log lines look; auto is text on a terminal and JSON elsewhere.",
     )
-    postgres_pool_size: int = option("ESCLUSA_POSTGRES_POOL_SIZE", 10, ge=2, le=500, help="Connections to PostgreSQL per process.")
+    postgres_pool_size: int = option(
+        "ESCLUSA_POSTGRES_POOL_SIZE",
+        10,
+        ge=2,
+        le=500,
+        help="Connections to PostgreSQL per process.",
+    )
     postgres_statement_cache_size: int = option(
-        "ESCLUSA_POSTGRES_STATEMENT_CACHE_SIZE", 100, ge=0, help="Prepared statements per connection; 0 behind PgBouncer."
+        "ESCLUSA_POSTGRES_STATEMENT_CACHE_SIZE",
+        100,
+        ge=0,
+        help="Prepared statements per connection; 0 behind PgBouncer.",
     )
 
     plans: Annotated[tuple[Plan, ...], _AsIs] = ()
@@ -138,14 +202,24 @@ class Settings(BaseModel):
         if url.startswith("sqlite:"):
             path = url.removeprefix("sqlite:///")
             if path == url or not path or path == "/" or path.startswith(":memory:"):
-                raise ValueError("a SQLite store is sqlite:///relative.db or, with four slashes, sqlite:////absolute/path.db")
+                raise ValueError(
+                    "a SQLite store is sqlite:///relative.db or, with four slashes, sqlite:////absolute/path.db"
+                )
         elif url.startswith("firestore:"):
-            if not re.fullmatch(r"firestore://[a-z][a-z0-9:.-]*[a-z0-9](/(\(default\)|[a-z][a-z0-9-]*)?)?", url):
-                raise ValueError("a Firestore store is firestore://project or firestore://project/database")
+            if not re.fullmatch(
+                r"firestore://[a-z][a-z0-9:.-]*[a-z0-9](/(\(default\)|[a-z][a-z0-9-]*)?)?", url
+            ):
+                raise ValueError(
+                    "a Firestore store is firestore://project or firestore://project/database"
+                )
         elif not url.startswith(("postgresql://", "postgres://")):
-            raise ValueError("a store is sqlite:///path, postgresql://user:password@host/database or firestore://project/database")
+            raise ValueError(
+                "a store is sqlite:///path, postgresql://user:password@host/database or firestore://project/database"
+            )
         elif not urlsplit(url).path.strip("/"):
-            raise ValueError("a PostgreSQL store names its database: postgresql://user:password@host/database")
+            raise ValueError(
+                "a PostgreSQL store names its database: postgresql://user:password@host/database"
+            )
         return url
 
     @field_validator("publish")
@@ -159,7 +233,9 @@ class Settings(BaseModel):
     @classmethod
     def _check_audience(cls, audiences: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if audiences and not info.data.get("tick_service_account"):
-            raise ValueError("set ESCLUSA_TICK_SERVICE_ACCOUNT too: anybody can get a token for an audience")
+            raise ValueError(
+                "set ESCLUSA_TICK_SERVICE_ACCOUNT too: anybody can get a token for an audience"
+            )
         return audiences
 
     @field_validator("alert_webhook")
@@ -175,14 +251,25 @@ class Settings(BaseModel):
         if not isinstance(written, list | tuple) or not all(isinstance(w, str) for w in written):
             raise ValueError("tokens are a list of texts: token, token:read or name=token:operate")
         tokens = tuple(_token(text, number) for number, text in enumerate(written, 1))
-        if len({t.secret.get_secret_value() for t in tokens}) < len(tokens) or len({t.name for t in tokens}) < len(tokens):
+        if len({t.secret.get_secret_value() for t in tokens}) < len(tokens) or len(
+            {t.name for t in tokens}
+        ) < len(tokens):
             raise ValueError("two tokens, or the names of two tokens, are the same")
         return tokens
 
     @property
     def topics(self) -> tuple[str, ...]:
         """Where the pipelines publish their dead letters."""
-        return tuple(sorted({stage.letters_to for plan in self.plans for stage in plan.stages if stage.letters_to}))
+        return tuple(
+            sorted(
+                {
+                    stage.dead_letter_topic
+                    for plan in self.plans
+                    for stage in plan.stages
+                    if stage.dead_letter_topic
+                }
+            )
+        )
 
     @property
     def loopback(self) -> bool:
@@ -195,7 +282,9 @@ def _token(text: str, number: int) -> ApiToken:
     if not rest.strip("="):  # base64 ends with =
         name, rest = f"token-{number}", text
     elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,60}", name):
-        raise ValueError(f"token {number}: its name, before the =, has letters, digits, . _ @ and - only")
+        raise ValueError(
+            f"token {number}: its name, before the =, has letters, digits, . _ @ and - only"
+        )
     token, colon, role = rest.rpartition(":")
     if not colon:
         token, role = rest, "operate"
@@ -243,14 +332,19 @@ def load(
     """
     reader = _Reader(environ, {k: v for k, v in (overrides or {}).items() if v is not None})
     reader.read_file(path)
-    house: Settings = reader.fill(Settings, HOUSE_OPTIONS, reader.file, "")
-    reader.check_artifacts(house)
-    plans = reader.plans(house.pipelines, apps)
+    runtime: Settings = reader.fill(Settings, HOUSE_OPTIONS, reader.file, "")
+    reader.check_artifacts(runtime)
+    plans = reader.plans(runtime.pipelines, apps)
     reader.refuse_unknown_keys(plans)
     if reader.faults:
         raise SettingsError("the settings are wrong:", reader.faults)
-    more = {"plans": plans, "config": reader.path, "sources": reader.sources, "unknown": tuple(reader.unknown_names())}
-    return house.model_copy(update=more)
+    more = {
+        "plans": plans,
+        "config": reader.path,
+        "sources": reader.sources,
+        "unknown": tuple(reader.unknown_names()),
+    }
+    return runtime.model_copy(update=more)
 
 
 @dataclass(slots=True)
@@ -280,11 +374,19 @@ class _Reader:
             self.file = tomllib.loads(chosen.read_text(encoding="utf-8"))
             self.path = chosen
         except (OSError, UnicodeDecodeError) as error:
-            self.faults.append(f"{source}: {str(chosen)!r} cannot be read: {getattr(error, 'strerror', None) or error}")
+            self.faults.append(
+                f"{source}: {str(chosen)!r} cannot be read: {getattr(error, 'strerror', None) or error}"
+            )
         except tomllib.TOMLDecodeError as error:
             self.faults.append(f"{chosen}: this is not TOML: {error}")
 
-    def fill(self, model: type[BaseModel], options: Iterable[Option], table: Mapping[str, Any], prefix: str) -> Any:
+    def fill(
+        self,
+        model: type[BaseModel],
+        options: Iterable[Option],
+        table: Mapping[str, Any],
+        prefix: str,
+    ) -> Any:
         """The model with what was given and is right; the rest are faults. None if a setting that it needs is missing."""
         known, given = {o.field: o for o in options}, {}
         for name, opt in known.items():
@@ -292,7 +394,10 @@ class _Reader:
             if found is not None:
                 given[name] = found
                 self.sources[prefix + name] = found.source
-        values = {name: _split(found.value) if known[name].many else found.value for name, found in given.items()}
+        values = {
+            name: _split(found.value) if known[name].many else found.value
+            for name, found in given.items()
+        }
         try:
             return model.model_validate(values)
         except ValidationError as error:
@@ -301,17 +406,25 @@ class _Reader:
                 self.faults.append(_fault(each, known.get(name), given.get(name), prefix))
                 values.pop(name, None)
         try:
-            return model.model_validate(values)  # so that the faults of what depends on it are found too
+            return model.model_validate(
+                values
+            )  # so that the faults of what depends on it are found too
         except ValidationError:
             return None
 
     def _given(self, opt: Option, table: Mapping[str, Any], prefix: str) -> _Given | None:
         """The value of the highest layer that has one."""
-        found = _Given(f"{self.path}: {prefix}{opt.field}", table[opt.field]) if opt.field in table else None
+        found = (
+            _Given(f"{self.path}: {prefix}{opt.field}", table[opt.field])
+            if opt.field in table
+            else None
+        )
         for name in opt.env:
             self.names |= {name, f"{name}_FILE"}
             text, file = self.environ.get(name), self.environ.get(f"{name}_FILE")
-            text = text.strip() if text and opt.secret else text  # as one from a file is: a blank that was pasted along is no secret
+            text = (
+                text.strip() if text and opt.secret else text
+            )  # as one from a file is: a blank that was pasted along is no secret
             if text and file:
                 self.faults.append(f"{name} and {name}_FILE are both set; keep one of them")
             elif file:
@@ -326,16 +439,20 @@ class _Reader:
         try:
             text = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            self.faults.append(f"{source}: {file!r} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}")
+            self.faults.append(
+                f"{source}: {file!r} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
+            )
             return None
         if not text:
             self.faults.append(f"{source}: {file!r} is empty")
             return None
         return _Given(source, text)
 
-    def check_artifacts(self, house: Settings) -> None:
+    def check_artifacts(self, runtime: Settings) -> None:
         try:
-            open_artifacts(house.artifacts, public_url=house.artifacts_public_url, environ=self.environ)
+            open_artifacts(
+                runtime.artifacts, public_url=runtime.artifacts_public_url, environ=self.environ
+            )
         except SettingsError as error:
             for fault in error.faults:
                 name, _, text = fault.partition(": ")
@@ -345,7 +462,7 @@ class _Reader:
     def plans(self, names: tuple[str, ...], apps: Callable[[str], App]) -> tuple[Plan, ...]:
         source = self.sources.get("pipelines", "ESCLUSA_PIPELINES")
         plans: dict[str, Plan] = {}
-        owners = {book.kind.table.lower(): "the house" for book in BOOKS}
+        owners = {book.kind.table.lower(): "the house" for book in SYSTEM_RECORDS}
         for written in names:
             try:
                 app = apps(written)
@@ -355,7 +472,12 @@ class _Reader:
             if app.name in plans or app.name == "esclusa" or app.name in Settings.model_fields:
                 self.faults.append(f"{source}: {written!r}: the name {app.name} is taken")
                 continue
-            settings = self.fill(app.settings, options_of(app.settings, app.name), self._table(app.name), f"{app.name}.")
+            settings = self.fill(
+                app.settings,
+                options_of(app.settings, app.name),
+                self._table(app.name),
+                f"{app.name}.",
+            )
             if settings is not None:
                 try:
                     plan = plans[app.name] = app.bind(settings)
@@ -366,7 +488,9 @@ class _Reader:
                     ours = kind.table.lower().startswith("esclusa_")
                     owner = owners.setdefault(kind.table.lower(), "the house" if ours else app.name)
                     if owner != app.name:
-                        self.faults.append(f"{source}: {written!r}: record {kind.name}: the table {kind.table} is used by {owner} already")
+                        self.faults.append(
+                            f"{source}: {written!r}: record {kind.name}: the table {kind.table} is used by {owner} already"
+                        )
         return tuple(plans.values())
 
     def _table(self, name: str) -> Mapping[str, Any]:
@@ -377,17 +501,21 @@ class _Reader:
         return {}
 
     def refuse_unknown_keys(self, plans: Iterable[Plan]) -> None:
-        house = {o.field for o in HOUSE_OPTIONS}
+        runtime = {o.field for o in HOUSE_OPTIONS}
         pipelines = {plan.name: set(type(plan.settings).model_fields) for plan in plans}
         for key, found in self.file.items():
-            if key in house:
+            if key in runtime:
                 continue
             if key in pipelines and isinstance(found, dict):
-                self.faults += [_unknown(f"{self.path}: {key}.{k}", k, pipelines[key]) for k in found if k not in pipelines[key]]
+                self.faults += [
+                    _unknown(f"{self.path}: {key}.{k}", k, pipelines[key])
+                    for k in found
+                    if k not in pipelines[key]
+                ]
             elif isinstance(found, dict) and (key in BUILT_IN or self.faults):
                 continue  # a pipeline that is not listed now, or could not be loaded: nobody knows its keys
             else:
-                self.faults.append(_unknown(f"{self.path}: {key}", key, house | set(pipelines)))
+                self.faults.append(_unknown(f"{self.path}: {key}", key, runtime | set(pipelines)))
 
     def unknown_names(self) -> Iterator[str]:
         for name in sorted(self.environ):
@@ -396,7 +524,11 @@ class _Reader:
 
 
 def _split(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    return (
+        [part.strip() for part in value.split(",") if part.strip()]
+        if isinstance(value, str)
+        else value
+    )
 
 
 def _unknown(where: str, name: str, names: Iterable[str]) -> str:
@@ -408,9 +540,15 @@ def _fault(error: Any, opt: Option | None, given: _Given | None, prefix: str) ->
     if given is None or opt is None:
         name = opt.env[-1] if opt else prefix.rstrip(".")
         if error["type"] == "missing" and opt:
-            return f"{name} is not set (in the file: {prefix}{opt.field}): {opt.help or opt.allowed}"
+            return (
+                f"{name} is not set (in the file: {prefix}{opt.field}): {opt.help or opt.allowed}"
+            )
         return f"{name}: {error['msg'].removeprefix('Value error, ')}"
-    value = _MASK if opt.secret else repr(shown(given.value) if isinstance(given.value, str) else given.value)[:120]
+    value = (
+        _MASK
+        if opt.secret
+        else repr(shown(given.value) if isinstance(given.value, str) else given.value)[:120]
+    )
     if error["type"] in ("value_error", "assertion_error"):
         return f"{given.source}: {value}: {error['msg'].split(', ', 1)[1]}"
     return f"{given.source}: {value} is not {opt.allowed}"

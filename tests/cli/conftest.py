@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.command import Answer, Run
 
-from esclusa.app import open_bare, open_house
+from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
 from esclusa.loading import load_app
 
@@ -43,7 +43,7 @@ def esclusa(
 
     def call(*argv: str) -> Answer:
         capsys.readouterr()
-        code = code_of(argv, open_house=open_house, open_bare=open_bare)
+        code = code_of(argv, open_runtime=open_runtime, open_store=open_store)
         captured = capsys.readouterr()
         return Answer(code, captured.out, captured.err)
 
@@ -51,7 +51,9 @@ def esclusa(
         if request.param == "firestore":
             from support.indexes import enforced
 
-            monkeypatch.setenv("ESCLUSA_STORE", asyncio.run(providers("firestore").place(empty=True)).url)
+            monkeypatch.setenv(
+                "ESCLUSA_STORE", asyncio.run(providers("firestore").place(empty=True)).url
+            )
             stack.enter_context(enforced(indexes))
         yield call
 

@@ -19,13 +19,17 @@ def test_run_answers_as_promised(esclusa: Run) -> None:
 def test_tick_runs_what_is_due_and_exits(esclusa: Run) -> None:
     first = esclusa("tick", "--json")
     assert first.code == 5
-    greetings = [run["counters"] for run in first.json["runs"] if run["cycle"] == "hello.greet"]  # on a slow day its next slot comes too
+    greetings = [
+        run["counters"] for run in first.json["runs"] if run["cycle"] == "hello.greet"
+    ]  # on a slow day its next slot comes too
     assert greetings[0] == {"taken": 5, "greeted": 3, "retried": 1, "failed": 1}
     assert first.json["complete"] is True
     assert "nothing more is due" in esclusa("tick", "--seconds", "20").out
 
 
-@pytest.mark.parametrize("command", [["tick", "--seconds", "nan"], ["status", "--watch", "--every", "nan"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["tick", "--seconds", "nan"], ["status", "--watch", "--every", "nan"]], ids=" ".join
+)
 def test_a_time_that_is_no_number_is_wrong_usage(esclusa: Run, command: list[str]) -> None:
     refused = esclusa(*command)
     assert refused.code == 2
@@ -34,7 +38,12 @@ def test_a_time_that_is_no_number_is_wrong_usage(esclusa: Run, command: list[str
 
 def test_status(greeted: Run) -> None:
     answer = greeted("status", "--json").json
-    assert {c["state"]: c["count"] for c in answer["kinds"][0]["counts"]} == {"waiting": 1, "greeting": 0, "greeted": 3, "failed": 1}
+    assert {c["state"]: c["count"] for c in answer["kinds"][0]["counts"]} == {
+        "waiting": 1,
+        "greeting": 0,
+        "greeted": 3,
+        "failed": 1,
+    }
     assert answer["dead_letters"] == 1
     text = greeted("status").out
     assert "greetings" in text
@@ -59,7 +68,10 @@ def test_records_by_filter(greeted: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     assert ids() == ["ada", "alan", "edsger", "grace", "katherine"]
     assert ids("--status", "failed,waiting") == ["alan", "grace"]
     assert ids("--where", "words=null", "--where", "name>=b") == ["grace"]
-    assert ids("--where", "words!=null", "--order", "-name", "--limit", "2") == ["katherine", "edsger"]
+    assert ids("--where", "words!=null", "--order", "-name", "--limit", "2") == [
+        "katherine",
+        "edsger",
+    ]
     first = greeted("records", "greetings", "--json", "--limit", "3").json
     assert ids("--limit", "3", "--after", first["next"]) == ["grace", "katherine"]
     wrong = greeted("records", "greetings", "--where", "colour=red")
@@ -78,7 +90,10 @@ def test_a_question_that_no_index_serves_is_refused_with_what_to_do(greeted: Run
 
 def test_show_and_why(greeted: Run) -> None:
     shown = greeted("show", "greetings", "grace", "--json").json
-    assert [(s["frm"], s["to"]) for s in shown["history"]] == [("waiting", "greeting"), ("greeting", "failed")]
+    assert [(s["frm"], s["to"]) for s in shown["history"]] == [
+        ("waiting", "greeting"),
+        ("greeting", "failed"),
+    ]
     assert shown["record"]["last_error"]["type"] == "moved_away"
     assert shown["why"]["reasons"][0]["code"] == "exhausted"
     assert "moved_away" in greeted("show", "greetings", "grace").out
@@ -115,18 +130,28 @@ def test_an_undeclared_move_moves_nothing(greeted: Run) -> None:
     assert answer.code == 1
     assert "the move greeted -> waiting is not declared" in answer.err
     assert greeted("show", "greetings", "grace", "--json").json["record"]["status"] == "failed"
-    assert greeted("move", "greetings", "grace", "--to", "waiting", "--set", "words=late", "--yes").code == 0
+    assert (
+        greeted(
+            "move", "greetings", "grace", "--to", "waiting", "--set", "words=late", "--yes"
+        ).code
+        == 0
+    )
     assert greeted("show", "greetings", "grace", "--json").json["record"]["words"] == "late"
     assert greeted("move", "greetings", "grace", "--to", "nowhere", "--yes").code == 1
 
 
 def test_dead_letters(greeted: Run) -> None:
     groups = greeted("dead-letters", "--json").json
-    assert [(g["table"], g["error_type"], g["count"]) for g in groups["items"]] == [("greetings", "moved_away", 1)]
+    assert [(g["table"], g["error_type"], g["count"]) for g in groups["items"]] == [
+        ("greetings", "moved_away", 1)
+    ]
     assert "moved_away" in greeted("dead-letters").out
     letter = greeted("dead-letters", "list", "--error", "moved_away", "--json").json["items"][0]
     assert letter["record_id"] == "grace"
-    assert greeted("dead-letters", "redrive", "--error", "moved_away", "--yes", "--json").json["moved"] == 1
+    assert (
+        greeted("dead-letters", "redrive", "--error", "moved_away", "--yes", "--json").json["moved"]
+        == 1
+    )
     assert greeted("show", "greetings", "grace", "--json").json["record"]["status"] == "waiting"
     assert greeted("dead-letters", "list", "--json").json["items"] == []
     assert greeted("run", "hello.greet").code == 5

@@ -24,5 +24,7 @@ def test_every_state_once_and_every_move(pairs: list[tuple[int, int]]) -> None:
     extra = "".join(f"\ns{a} -> s{b}" for a, b in pairs if a != b)
     life = Lifecycle(f"s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> s6{extra}", endless=True)
     lines = draw(life).splitlines()
-    assert sorted(line.split()[-1 if "■" not in line else -2] for line in lines if "↩" not in line) == sorted(life.states)
+    assert sorted(
+        line.split()[-1 if "■" not in line else -2] for line in lines if "↩" not in line
+    ) == sorted(life.states)
     assert len(lines) == 1 + len(life.moves)

@@ -47,11 +47,15 @@ def test_the_commands_beside_the_console(greeted: Run) -> None:
     assert [s["stage"] for s in call("rates")] == ["hello.say-hello"]
     assert call("leases") == []
     assert call("archives") == []
-    assert [(r["table"], r["way"], len(r["items"])) for r in call("related", "greetings", "grace")] == [("dead_letters", "from", 1)]
+    assert [
+        (r["table"], r["way"], len(r["items"])) for r in call("related", "greetings", "grace")
+    ] == [("dead_letters", "from", 1)]
     assert [a["verb"] for a in call("audit")] == ["run"]
 
 
-def test_archives(esclusa: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexes: dict[str, Any]) -> None:
+def test_archives(
+    esclusa: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexes: dict[str, Any]
+) -> None:
     (tmp_path / "old.py").write_text(OLD)
     monkeypatch.setenv("ESCLUSA_PIPELINES", "old.py")
     indexes_of(tmp_path / "old.py", indexes)
@@ -66,13 +70,27 @@ def test_archives(esclusa: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert esclusa("records", "old_notes", "--json").json["items"] == []
     archived = esclusa("records", "old_notes", "--archived", "--json").json["items"]
     assert [r["id"] for r in archived] == ["n1", "n2", "n3"]
-    found = esclusa("records", "old_notes", "--archived", "--where", "archived_at!=null", "--where", "id=n2", "--json").json["items"]
+    found = esclusa(
+        "records",
+        "old_notes",
+        "--archived",
+        "--where",
+        "archived_at!=null",
+        "--where",
+        "id=n2",
+        "--json",
+    ).json["items"]
     assert [r["id"] for r in found] == ["n2"]
     [before] = esclusa("archives", "--json").json["items"]
     assert (before["rows"], before["not_exported"], before["exports"]) == (3, 3, 0)
     assert run("export") == {"rows": 3}
     [after] = esclusa("archives", "--json").json["items"]
-    assert (after["not_exported"], after["exports"], after["exported_rows"], after["unverified"]) == (0, 3, 3, 0)
+    assert (
+        after["not_exported"],
+        after["exports"],
+        after["exported_rows"],
+        after["unverified"],
+    ) == (0, 3, 3, 0)
     assert run("drop") == {"dropped": 3}
     assert esclusa("records", "old_notes", "--archived", "--json").json["items"] == []
     assert len(list(tmp_path.rglob("*.parquet"))) == 3

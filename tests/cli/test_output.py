@@ -12,7 +12,14 @@ from rich.console import Console
 from esclusa.cli.output import FEW, SHORT, rich_table, widths
 
 COLUMNS = (">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "EXAMPLE")
-ROW = ("2", "meta_publicaciones_webhook", "invalid_media", "the body is neither a picture nor a film; it begins with b'<!", "4s ago", "14")
+ROW = (
+    "2",
+    "meta_publicaciones_webhook",
+    "invalid_media",
+    "the body is neither a picture nor a film; it begins with b'<!",
+    "4s ago",
+    "14",
+)
 
 
 def drawn(width: int) -> list[str]:

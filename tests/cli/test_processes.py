@@ -43,13 +43,25 @@ async def all(run: RunContext) -> None:
 
 
 def environ(**more: str) -> dict[str, str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_") and name not in ("PORT", "COLUMNS")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ESCLUSA_") and name not in ("PORT", "COLUMNS")
+    }
     return {**clean, "ESCLUSA_PIPELINES": f"{EXAMPLE}:app", "ESCLUSA_LOG_LEVEL": "error", **more}
 
 
 def call(folder: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "esclusa", *argv]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=environ(**more))
+    return subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environ(**more),
+    )
 
 
 def counts(folder: Path, kind: str, pipelines: str) -> dict[str, int]:
@@ -65,9 +77,26 @@ def test_looking_starts_without_heavy_imports(tmp_path: Path) -> None:
         "print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})), file=sys.stderr)\nsys.exit(code)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True, env=environ()
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=environ(),
     )
-    heavy = {"aiohttp", "fastapi", "uvicorn", "asyncpg", "rich", "structlog", "prometheus_client", "opentelemetry", "obstore", "uvloop"}
+    heavy = {
+        "aiohttp",
+        "fastapi",
+        "uvicorn",
+        "asyncpg",
+        "rich",
+        "structlog",
+        "prometheus_client",
+        "opentelemetry",
+        "obstore",
+        "uvloop",
+    }
     assert not heavy & set(json.loads(done.stderr.splitlines()[-1]))
 
 
@@ -92,12 +121,20 @@ def test_a_run_that_is_stopped_ends_in_order(tmp_path: Path, number: signal.Sign
     assert after["here"] > 0
 
 
-STUCK = SLOW.replace("async def move", "def move").replace("await asyncio.sleep(0.3)", "__import__('time').sleep(600)")
+STUCK = SLOW.replace("async def move", "def move").replace(
+    "await asyncio.sleep(0.3)", "__import__('time').sleep(600)"
+)
 
 
-@pytest.mark.parametrize("command", [["run", "slow.all"], ["worker"], ["tick"], ["serve", "--worker", "--port", "0"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command",
+    [["run", "slow.all"], ["worker"], ["tick"], ["serve", "--worker", "--port", "0"]],
+    ids=" ".join,
+)
 @pytest.mark.promise(9)
-def test_a_handler_that_never_ends_has_the_grace_period_and_no_more(tmp_path: Path, command: list[str]) -> None:
+def test_a_handler_that_never_ends_has_the_grace_period_and_no_more(
+    tmp_path: Path, command: list[str]
+) -> None:
     (tmp_path / "stuck.py").write_text(STUCK)
     process = subprocess.Popen(
         [sys.executable, "-m", "esclusa", *command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -106,7 +143,10 @@ def test_a_handler_that_never_ends_has_the_grace_period_and_no_more(tmp_path: Pa
     try:
         deadline = time.monotonic() + 40
         while time.monotonic() < deadline:
-            if call(tmp_path, "leases", ESCLUSA_PIPELINES="stuck.py").stdout.count("slow.move") == 2:
+            if (
+                call(tmp_path, "leases", ESCLUSA_PIPELINES="stuck.py").stdout.count("slow.move")
+                == 2
+            ):
                 break
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
@@ -114,14 +154,23 @@ def test_a_handler_that_never_ends_has_the_grace_period_and_no_more(tmp_path: Pa
         process.kill()
     assert process.returncode == (130 if command[0] in ("run", "tick") else 0), err
     assert "Traceback" not in err
-    listed = json.loads(call(tmp_path, "records", "stones", "--limit", "1000", "--json", ESCLUSA_PIPELINES="stuck.py").stdout)["items"]
+    listed = json.loads(
+        call(
+            tmp_path, "records", "stones", "--limit", "1000", "--json", ESCLUSA_PIPELINES="stuck.py"
+        ).stdout
+    )["items"]
     assert {(stone["status"], stone["attempts"]) for stone in listed} == {("here", 0)}
 
 
 @pytest.mark.promise(9)
 def test_a_worker_works_until_it_is_stopped(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "esclusa", "worker"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()
+        [sys.executable, "-m", "esclusa", "worker"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ(),
     )
     try:
         deadline = time.monotonic() + 40
@@ -192,7 +241,13 @@ class Terminal:
         self._main, other = pty.openpty()
         command = [sys.executable, "-m", "esclusa", *argv]
         self.process = subprocess.Popen(
-            command, cwd=folder, stdin=other, stdout=other, stderr=other, env=environ(TERM="xterm", COLUMNS="120"), start_new_session=True
+            command,
+            cwd=folder,
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            env=environ(TERM="xterm", COLUMNS="120"),
+            start_new_session=True,
         )
         os.close(other)
         self.seen = ""
@@ -245,7 +300,9 @@ def test_a_bulk_act_does_not_more_than_was_asked_for(tmp_path: Path) -> None:
     asked.type("y\n")
     assert asked.end() == 2
     assert "2 match by now, 1 did when you were asked: nothing was done" in asked.seen
-    failed = json.loads(call(tmp_path, "records", "greetings", "--where", "status=failed", "--json").stdout)
+    failed = json.loads(
+        call(tmp_path, "records", "greetings", "--where", "status=failed", "--json").stdout
+    )
     assert len(failed["items"]) == 2
 
 

@@ -15,7 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 def test_the_page_is_up_to_date() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == replaced(page, tables()), "run: .venv/bin/esclusa reference --write docs/reference.md"
+    assert page == replaced(page, tables()), (
+        "run: .venv/bin/esclusa reference --write docs/reference.md"
+    )
 
 
 def test_every_setting_is_listed() -> None:
@@ -33,6 +35,9 @@ def test_every_command_and_option_has_help() -> None:
         assert command is not None
         assert command.help, name
         assert command.hidden or f"`esclusa {name}" in page
-        for each in [command, *(command.commands.values() if isinstance(command, click.Group) else [])]:
+        for each in [
+            command,
+            *(command.commands.values() if isinstance(command, click.Group) else []),
+        ]:
             for param in each.params:
                 assert not isinstance(param, click.Option) or param.help, f"{name} {param.name}"

@@ -26,5 +26,7 @@ def _indexes_are_enforced() -> Iterator[None]:
 
     from esclusa.stores.firestore import firestore_indexes
 
-    with enforced(firestore_indexes(KINDS, (*STAGES, *NARROW)), OWN, [kind.table for kind in KINDS]):
+    with enforced(
+        firestore_indexes(KINDS, (*STAGES, *NARROW)), OWN, [kind.table for kind in KINDS]
+    ):
         yield

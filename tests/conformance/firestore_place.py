@@ -59,7 +59,13 @@ class FirestorePlace:
     def has_tables(self) -> bool:
         return False
 
-    async def make_table(self, name: str, columns: Mapping[str, ColumnType], key: str, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+    async def make_table(
+        self,
+        name: str,
+        columns: Mapping[str, ColumnType],
+        key: str,
+        rows: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         raise NotImplementedError("Firestore has no tables")
 
     async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
@@ -76,7 +82,9 @@ class FirestorePlace:
         await link.open()
         edited = Document()
         edited.fields["checksum"].string_value = "edited"
-        await link.commit([wire.put(f"{link.root}/esclusa_schema/_store", edited, mask=["checksum"])], "test")
+        await link.commit(
+            [wire.put(f"{link.root}/esclusa_schema/_store", edited, mask=["checksum"])], "test"
+        )
         await link.close()
 
     async def remove(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.query import query
 from esclusa.model.record import Kind, Record, Ref
-from esclusa.model.settlement import Ask, Leased, Lost, Settled, Settlement, Verdict
+from esclusa.model.settlement import ClaimRequest, Leased, Lost, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
 from esclusa.ports.store import Store
 
@@ -22,10 +22,17 @@ NOON = datetime(2030, 6, 12, 12, 0, 30, tzinfo=UTC)
 """A quiet moment: no window of any budget ends soon after it."""
 
 
-def ask(stage: Stage, **options: Any) -> Ask:
+def ask(stage: Stage, **options: Any) -> ClaimRequest:
     """A claim as the engine would make it for this stage."""
-    given = {"take": stage.take, "hold": stage.hold, "where": stage.where, "order": stage.order, "limit": 100, "worker": "w1"} | options
-    return Ask(kind=stage.kind, stage=stage.name, **given)
+    given = {
+        "take": stage.take,
+        "hold": stage.hold,
+        "where": stage.where,
+        "order": stage.order,
+        "limit": 100,
+        "worker": "w1",
+    } | options
+    return ClaimRequest(kind=stage.kind, stage=stage.name, **given)
 
 
 async def take(store: Store, stage: Stage, **options: Any) -> list[Leased]:
@@ -41,13 +48,23 @@ async def take_one(store: Store, stage: Stage, id: str | None = None, **options:
 def ending(lease: Leased, to: str, **options: Any) -> Settlement:
     """The settlement of a lease."""
     return Settlement(
-        ref=lease.ref, to=to, frm=(lease.record.status,), fence=lease.fence, **({"who": "w1", "attempt": lease.attempt} | options)
+        ref=lease.ref,
+        to=to,
+        frm=(lease.record.status,),
+        fence=lease.fence,
+        **({"who": "w1", "attempt": lease.attempt} | options),
     )
 
 
 def moving(ref: Ref, frm: str | tuple[str, ...], to: str, **options: Any) -> Settlement:
     """An operator's move."""
-    return Settlement(ref=ref, to=to, frm=(frm,) if isinstance(frm, str) else frm, fence=None, **({"who": "operator"} | options))
+    return Settlement(
+        ref=ref,
+        to=to,
+        frm=(frm,) if isinstance(frm, str) else frm,
+        fence=None,
+        **({"who": "operator"} | options),
+    )
 
 
 async def settle(store: Store, *settlements: Settlement) -> list[Verdict]:
@@ -98,7 +115,9 @@ async def assert_chain(store: Store, ref: Ref, moves: list[tuple[str, str]] | No
         assert before.to == after.frm, f"the history of {ref} has a gap: {steps}"
         assert before.at <= after.at, f"the history of {ref} goes back in time: {steps}"
     for step in steps:
-        assert step.frm == step.to or ref.kind.lifecycle.allows(step.frm, step.to), f"{step} is not declared"
+        assert step.frm == step.to or ref.kind.lifecycle.allows(step.frm, step.to), (
+            f"{step} is not declared"
+        )
         assert step.at.tzinfo is not None
     if steps:
         assert steps[-1].to == record.status

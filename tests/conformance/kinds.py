@@ -110,7 +110,7 @@ class Level(IntEnum):
     HIGH = 2
 
 
-class Place(BaseModel):
+class PrefixMiddleware(BaseModel):
     city: str
     seen: datetime | None = None
 
@@ -123,8 +123,8 @@ class Typed(Record, table="t_typed", key="name"):
     level: Level = Level.LOW
     size: Literal["s", "m"] = "s"
     token: UUID | None = None
-    place: Place | None = None
-    places: list[Place] = []
+    place: PrefixMiddleware | None = None
+    places: list[PrefixMiddleware] = []
     tags: set[str] = set()
     pair: tuple[int, str] | None = None
     times: dict[str, datetime] = {}
@@ -138,7 +138,13 @@ class Traced(
     table="t_traced",
     key="name",
     attach=False,
-    track=track(leased_at="taken_at", finished_at="ended_at", error_type="error_kind", error_message="error_text", attempts="tries"),
+    track=track(
+        leased_at="taken_at",
+        finished_at="ended_at",
+        error_type="error_kind",
+        error_message="error_text",
+        attempts="tries",
+    ),
 ):
     """Its own table with mapped tracking; it reads what the engine writes for readers."""
 
@@ -152,7 +158,9 @@ class Traced(
 
 def stage(name: str, kind: Kind, **options: Any) -> Stage:
     """A stage whose handler is never called."""
-    defaults: dict[str, Any] = dict.fromkeys(("hold", "retry_to", "exhausted", "where", "retry", "batch", "budget", "timeout", "lease"))
+    defaults: dict[str, Any] = dict.fromkeys(
+        ("hold", "retry_to", "exhausted", "where", "retry", "batch", "budget", "timeout", "lease")
+    )
     defaults |= {"order": (), "concurrency": 1, "cost": 1}
     return make_stage(name, kind, lambda record, at: None, **(defaults | options))
 
@@ -165,5 +173,14 @@ HUSH = stage("hush", Quiet.kind, take="pending", hold="working", exhausted="fail
 AGE = stage("age", Old.kind, take="pending", hold="working", exhausted="failed")
 TRACE = stage("trace", Traced.kind, take="pending", hold="working", exhausted="failed")
 
-KINDS: tuple[Kind, ...] = (Post.kind, Job.kind, Note.kind, Quiet.kind, Old.kind, Sample.kind, Typed.kind, Traced.kind)
+KINDS: tuple[Kind, ...] = (
+    Post.kind,
+    Job.kind,
+    Note.kind,
+    Quiet.kind,
+    Old.kind,
+    Sample.kind,
+    Typed.kind,
+    Traced.kind,
+)
 STAGES: tuple[Stage, ...] = (COLLECT, WORK, READ, HUSH, AGE, TYPE, TRACE)

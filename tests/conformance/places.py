@@ -24,7 +24,7 @@ from esclusa.model.stage import Stage
 from esclusa.ports.store import Store
 
 
-class Place(Protocol):
+class PrefixMiddleware(Protocol):
     """One data set."""
 
     @property
@@ -37,7 +37,13 @@ class Place(Protocol):
     def has_tables(self) -> bool:
         """Whether outsiders can have a table with columns there."""
 
-    async def make_table(self, name: str, columns: Mapping[str, ColumnType], key: str, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+    async def make_table(
+        self,
+        name: str,
+        columns: Mapping[str, ColumnType],
+        key: str,
+        rows: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         """Make a table as an outsider would, and fill it."""
 
     async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
@@ -54,14 +60,19 @@ class Place(Protocol):
 
 
 class Provider(Protocol):
-    async def place(self, *, empty: bool = False) -> Place:
+    async def place(self, *, empty: bool = False) -> PrefixMiddleware:
         """A new place, with the schema of the conformance kinds unless it is to be ``empty``."""
 
     def stop(self) -> None:
         """End what was started."""
 
 
-async def opened(place: Place, kinds: Sequence[Kind] = KINDS, stages: Sequence[Stage] = STAGES, **options: Any) -> Any:
+async def opened(
+    place: PrefixMiddleware,
+    kinds: Sequence[Kind] = KINDS,
+    stages: Sequence[Stage] = STAGES,
+    **options: Any,
+) -> Any:
     """A store that is ready to work, on a place that has its schema."""
     store = place.store(**options)
     await store.open()
@@ -82,7 +93,7 @@ class SqliteProvider:
         self.template: Path | None = None
         self.numbers = itertools.count()
 
-    async def place(self, *, empty: bool = False) -> Place:
+    async def place(self, *, empty: bool = False) -> PrefixMiddleware:
         place = SqlitePlace(self.folder / f"{next(self.numbers)}.db")
         if not empty:
             if self.template is None:
@@ -115,19 +126,35 @@ class SqlitePlace:
     def has_tables(self) -> bool:
         return True
 
-    async def make_table(self, name: str, columns: Mapping[str, ColumnType], key: str, rows: Sequence[Mapping[str, Any]] = ()) -> None:
-        body = ", ".join(f"{quoted(c)} {self.TYPES[t]}{' PRIMARY KEY' if c == key else ''}" for c, t in columns.items())
+    async def make_table(
+        self,
+        name: str,
+        columns: Mapping[str, ColumnType],
+        key: str,
+        rows: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        body = ", ".join(
+            f"{quoted(c)} {self.TYPES[t]}{' PRIMARY KEY' if c == key else ''}"
+            for c, t in columns.items()
+        )
         self._run(f"CREATE TABLE {quoted(name)} ({body})")
         for row in rows:
             names, marks = ", ".join(map(quoted, row)), ", ".join("?" * len(row))
-            self._run(f"INSERT INTO {quoted(name)} ({names}) VALUES ({marks})", *map(_sqlite_value, row.values()))
+            self._run(
+                f"INSERT INTO {quoted(name)} ({names}) VALUES ({marks})",
+                *map(_sqlite_value, row.values()),
+            )
 
     async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
         return self._run(f"SELECT * FROM {quoted(name)} ORDER BY {quoted(order)}")
 
     async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
         sets = ", ".join(f"{quoted(c)} = ?" for c in values)
-        self._run(f"UPDATE {quoted(name)} SET {sets} WHERE {quoted(key)} = ?", *map(_sqlite_value, values.values()), id)
+        self._run(
+            f"UPDATE {quoted(name)} SET {sets} WHERE {quoted(key)} = ?",
+            *map(_sqlite_value, values.values()),
+            id,
+        )
 
     async def edit_migration(self) -> None:
         found = self._run(
@@ -147,7 +174,10 @@ class SqlitePlace:
         try:
             connection.set_busy_timeout(10_000)
             cursor = connection.execute(statement, values)
-            return [dict(zip((d[0] for d in cursor.get_description()), row, strict=True)) for row in cursor]
+            return [
+                dict(zip((d[0] for d in cursor.get_description()), row, strict=True))
+                for row in cursor
+            ]
         finally:
             connection.close()
 
@@ -175,7 +205,7 @@ class PostgresProvider:
         self.free: list[PostgresPlace] = []
         self.numbers = itertools.count()
 
-    async def place(self, *, empty: bool = False) -> Place:
+    async def place(self, *, empty: bool = False) -> PrefixMiddleware:
         if not self.started:
             self.server.start()
             self.started = True
@@ -220,26 +250,47 @@ class PostgresPlace:
     def has_tables(self) -> bool:
         return True
 
-    async def make_table(self, name: str, columns: Mapping[str, ColumnType], key: str, rows: Sequence[Mapping[str, Any]] = ()) -> None:
-        body = ", ".join(f"{quoted(c)} {self.TYPES[t]}{' PRIMARY KEY' if c == key else ''}" for c, t in columns.items())
+    async def make_table(
+        self,
+        name: str,
+        columns: Mapping[str, ColumnType],
+        key: str,
+        rows: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        body = ", ".join(
+            f"{quoted(c)} {self.TYPES[t]}{' PRIMARY KEY' if c == key else ''}"
+            for c, t in columns.items()
+        )
         await self._run(f"CREATE TABLE {quoted(name)} ({body})")
         for row in rows:
-            names, marks = ", ".join(map(quoted, row)), ", ".join(f"${n}" for n in range(1, len(row) + 1))
-            await self._run(f"INSERT INTO {quoted(name)} ({names}) VALUES ({marks})", *map(_postgres_value, row.values()))
+            names, marks = (
+                ", ".join(map(quoted, row)),
+                ", ".join(f"${n}" for n in range(1, len(row) + 1)),
+            )
+            await self._run(
+                f"INSERT INTO {quoted(name)} ({names}) VALUES ({marks})",
+                *map(_postgres_value, row.values()),
+            )
 
     async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
         return await self._run(f"SELECT * FROM {quoted(name)} ORDER BY {quoted(order)}")
 
     async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
         sets = ", ".join(f"{quoted(c)} = ${n}" for n, c in enumerate(values, 2))
-        await self._run(f"UPDATE {quoted(name)} SET {sets} WHERE {quoted(key)} = $1", id, *map(_postgres_value, values.values()))
+        await self._run(
+            f"UPDATE {quoted(name)} SET {sets} WHERE {quoted(key)} = $1",
+            id,
+            *map(_postgres_value, values.values()),
+        )
 
     async def edit_migration(self) -> None:
         found = await self._run(
             "SELECT table_schema, table_name FROM information_schema.columns WHERE column_name = 'checksum' AND table_name LIKE 'esclusa%'"
         )
         assert len(found) == 1
-        await self._run(f"UPDATE {quoted(found[0]['table_schema'])}.{quoted(found[0]['table_name'])} SET checksum = 'edited'")
+        await self._run(
+            f"UPDATE {quoted(found[0]['table_schema'])}.{quoted(found[0]['table_name'])} SET checksum = 'edited'"
+        )
 
     async def remove(self) -> None:
         if self.empty:
@@ -249,7 +300,9 @@ class PostgresPlace:
             "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) AS name FROM pg_tables"
             " WHERE schemaname NOT IN ('pg_catalog', 'information_schema') AND tablename <> 'esclusa_migrations'"
         )
-        await self._run("DO $$ BEGIN " + "".join(f"DELETE FROM {t['name']}; " for t in tables) + "END $$")
+        await self._run(
+            "DO $$ BEGIN " + "".join(f"DELETE FROM {t['name']}; " for t in tables) + "END $$"
+        )
         self.provider.free.append(self)
 
     async def _run(self, statement: str, *values: Any) -> list[dict[str, Any]]:
@@ -260,7 +313,7 @@ def _postgres_value(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict | list) else value
 
 
-async def _migrated(place: Place) -> None:
+async def _migrated(place: PrefixMiddleware) -> None:
     store = place.store()
     await store.open()
     try:
@@ -269,5 +322,9 @@ async def _migrated(place: Place) -> None:
         await store.close()
 
 
-PLACES: dict[str, type[Provider]] = {"sqlite": SqliteProvider, "postgres": PostgresProvider, "firestore": FirestoreProvider}
+PLACES: dict[str, type[Provider]] = {
+    "sqlite": SqliteProvider,
+    "postgres": PostgresProvider,
+    "firestore": FirestoreProvider,
+}
 """The stores that the conformance and property suites run on."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conformance.helpers import ending, everything, look, put, settled, take
 from conformance.kinds import stage
-from conformance.places import Place
+from conformance.places import PrefixMiddleware
 
 from esclusa.model.columns import track
 from esclusa.model.errors import DeclarationError
@@ -43,38 +43,49 @@ class Old(
     lifecycle = Lifecycle(LIFE)
 
 
-WORK = stage("work", Old.kind, take="pending", hold="busy", exhausted="error", where={"link": not_null})
+WORK = stage(
+    "work", Old.kind, take="pending", hold="busy", exhausted="error", where={"link": not_null}
+)
 
 
 @pytest.fixture
-async def table(bare_place: Place) -> Place:
+async def table(bare_place: PrefixMiddleware) -> PrefixMiddleware:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     await bare_place.make_table("viejas", COLUMNS, "id", ROWS)
     return bare_place
 
 
-async def test_rows_that_pass_begin_in_the_state_that_adopt_names(table: Place, bare_store: Any) -> None:
+async def test_rows_that_pass_begin_in_the_state_that_adopt_names(
+    table: PrefixMiddleware, bare_store: Any
+) -> None:
     store = await bare_store()
     assert any("UPDATE" in statement for statement in await store.pending((Old.kind,), (WORK,)))
     done = await store.migrate((Old.kind,), (WORK,))
     assert "adopt rows of viejas as success" in done
     await store.use((Old.kind,), (WORK,))
     found = {r.id: (r.status, r.attempts) for r in await everything(store, Old)}
-    assert found == {"1": ("pending", 0), "2": ("success", 0), "3": ("success", 0), "4": ("error", 0)}
+    assert found == {
+        "1": ("pending", 0),
+        "2": ("success", 0),
+        "3": ("success", 0),
+        "4": ("error", 0),
+    }
     foreign = [{name: row[name] for name in COLUMNS} for row in await table.rows("viejas", "id")]
     assert foreign == ROWS
     assert [x.ref.id for x in await take(store, WORK)] == ["1"]
 
 
-async def test_rows_are_adopted_once(table: Place, bare_store: Any) -> None:
+async def test_rows_are_adopted_once(table: PrefixMiddleware, bare_store: Any) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     await table.write("viejas", "id", 1, kept="file:a")
     assert await store.migrate((Old.kind,), (WORK,)) == []
     assert (await look(store, Old, "1")).status == "pending"
 
 
-async def test_a_table_that_has_the_status_column_is_taken_as_it_is(bare_place: Place, bare_store: Any) -> None:
+async def test_a_table_that_has_the_status_column_is_taken_as_it_is(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     rows = [row | {"x_status": None} for row in ROWS]
@@ -83,7 +94,9 @@ async def test_a_table_that_has_the_status_column_is_taken_as_it_is(bare_place: 
     assert {r.status for r in await everything(store, Old)} == {"pending"}
 
 
-async def test_attempts_that_were_counted_before_are_kept(bare_place: Place, bare_store: Any) -> None:
+async def test_attempts_that_were_counted_before_are_kept(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     rows = [row | {"x_attempts": 3 if row["id"] == 2 else None} for row in ROWS]
@@ -94,7 +107,9 @@ async def test_attempts_that_were_counted_before_are_kept(bare_place: Place, bar
     }  # fmt: skip
 
 
-async def test_the_table_numbers_new_rows_where_it_can(bare_place: Place, bare_store: Any) -> None:
+async def test_the_table_numbers_new_rows_where_it_can(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
     store = await bare_store((Old.kind,), (WORK,))  # the table is made: it numbers its rows
@@ -103,7 +118,9 @@ async def test_the_table_numbers_new_rows_where_it_can(bare_place: Place, bare_s
     assert (await look(store, Old, two.id)).link == "b"
 
 
-async def test_a_table_that_makes_no_ids_gets_new_ones(bare_place: Place, bare_store: Any) -> None:
+async def test_a_table_that_makes_no_ids_gets_new_ones(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     await bare_place.make_table("viejas", COLUMNS | {"id": "text"}, "id")
@@ -142,23 +159,33 @@ async def test_a_summary_counts_and_averages_what_matches_by_state(bare_store: A
     assert sum(s.count * s.average for s in by_name) == 3
 
 
-async def test_a_summary_of_an_attached_table_reads_nulls_as_they_are_meant(table: Place, bare_store: Any) -> None:
+async def test_a_summary_of_an_attached_table_reads_nulls_as_they_are_meant(
+    table: PrefixMiddleware, bare_store: Any
+) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     assert table is not None
     found = await store.summary(query(Old, {"link": not_null}), "attempts")
-    assert found == [StateSummary("error", 1, 0.0), StateSummary("pending", 1, 0.0), StateSummary("success", 1, 0.0)]
+    assert found == [
+        StateSummary("error", 1, 0.0),
+        StateSummary("pending", 1, 0.0),
+        StateSummary("success", 1, 0.0),
+    ]
 
 
 def test_adopt_is_checked_when_it_is_declared() -> None:
     with pytest.raises(DeclarationError, match="lost, which its lifecycle has not"):
 
-        class Wrong(Record, table="w", track=track(prefix="x_"), adopt={"lost": {"link": not_null}}):
+        class Wrong(
+            Record, table="w", track=track(prefix="x_"), adopt={"lost": {"link": not_null}}
+        ):
             link: str | None = None
             lifecycle = Lifecycle(LIFE)
 
     with pytest.raises(DeclarationError, match="has no field nothing"):
 
-        class Wronger(Record, table="w", track=track(prefix="x_"), adopt={"success": {"nothing": not_null}}):
+        class Wronger(
+            Record, table="w", track=track(prefix="x_"), adopt={"success": {"nothing": not_null}}
+        ):
             link: str | None = None
             lifecycle = Lifecycle(LIFE)
 

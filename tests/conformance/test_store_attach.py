@@ -7,9 +7,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from conformance.helpers import advance, ask, assert_chain, ending, everything, look, moving, near, put, set_clock, settled, take, take_one
+from conformance.helpers import (
+    advance,
+    ask,
+    assert_chain,
+    ending,
+    everything,
+    look,
+    moving,
+    near,
+    put,
+    set_clock,
+    settled,
+    take,
+    take_one,
+)
 from conformance.kinds import stage
-from conformance.places import Place
+from conformance.places import PrefixMiddleware
 
 from esclusa.model.columns import track
 from esclusa.model.effects import Create
@@ -17,7 +31,7 @@ from esclusa.model.errors import EsclusaError, SchemaError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null, query
 from esclusa.model.record import Record, Ref
-from esclusa.model.settlement import Inserted, Known, Renewal
+from esclusa.model.settlement import Duplicate, Inserted, Renewal
 
 COLUMNS: dict[str, Any] = {
     "pk": "int",
@@ -29,7 +43,12 @@ COLUMNS: dict[str, Any] = {
     "dueño": "text",
     "likes": "int",
 }
-KEYED = {"id": "pk", "track": track(prefix="media_", created_at="creado", leased_at="media_tomado", error_message="media_error")}
+KEYED = {
+    "id": "pk",
+    "track": track(
+        prefix="media_", created_at="creado", leased_at="media_tomado", error_message="media_error"
+    ),
+}
 
 
 class Media(Record, table="publicaciones", columns={"imagen_url": "imagen"}, **KEYED):
@@ -56,7 +75,14 @@ class Strict(Record, table="publicaciones", columns={"imagen_url": "imagen"}, **
     lifecycle = Media.lifecycle
 
 
-LOAD = stage("load", Media.kind, take="pending", hold="downloading", exhausted="error", where={"imagen_url": not_null})
+LOAD = stage(
+    "load",
+    Media.kind,
+    take="pending",
+    hold="downloading",
+    exhausted="error",
+    where={"imagen_url": not_null},
+)
 STRICT = stage("strict", Strict.kind, take="pending", hold="downloading", exhausted="error")
 WHEN = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -70,7 +96,7 @@ def rows(count: int = 6) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def table(bare_place: Place) -> Place:
+async def table(bare_place: PrefixMiddleware) -> PrefixMiddleware:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     columns = {**COLUMNS, "imagen_local": "text"}
@@ -79,7 +105,7 @@ async def table(bare_place: Place) -> Place:
 
 
 @pytest.fixture
-async def store(table: Place, bare_store: Any) -> Any:
+async def store(table: PrefixMiddleware, bare_store: Any) -> Any:
     assert table is not None
     return await bare_store((Media.kind,), (LOAD,))
 
@@ -90,17 +116,44 @@ def foreign(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 async def test_null_tracking_is_initial_and_due_since_for_ever(store: Any) -> None:
     fresh = await look(store, Media, "20")
-    assert (fresh.id, fresh.status, fresh.attempts, fresh.fence, fresh.imagen_url, fresh.alto) == ("20", "pending", 0, 0, "http://x/2", 2)
+    assert (fresh.id, fresh.status, fresh.attempts, fresh.fence, fresh.imagen_url, fresh.alto) == (
+        "20",
+        "pending",
+        0,
+        0,
+        "http://x/2",
+        2,
+    )
     assert fresh.created_at == WHEN
     backlog = await store.backlog(ask(LOAD))
     assert (backlog.due, backlog.exact) == (5, True)
-    assert {c.state: c.count for c in await store.tally(Media.kind)} == {"pending": 6, "downloading": 0, "success": 0, "error": 0}
-    assert [m.id for m in await everything(store, Media, where={"status": "pending"}, order="id")] == ["10", "20", "30", "40", "50", "60"]
+    assert {c.state: c.count for c in await store.tally(Media.kind)} == {
+        "pending": 6,
+        "downloading": 0,
+        "success": 0,
+        "error": 0,
+    }
+    assert [
+        m.id for m in await everything(store, Media, where={"status": "pending"}, order="id")
+    ] == ["10", "20", "30", "40", "50", "60"]
     [first, second] = await take(store, LOAD, limit=2)
-    assert (first.taken, first.attempt, first.fence, first.record.status) == ("pending", 1, 1, "downloading")
+    assert (first.taken, first.attempt, first.fence, first.record.status) == (
+        "pending",
+        1,
+        1,
+        "downloading",
+    )
     assert {first.ref.id, second.ref.id} == {"10", "20"}
-    await settled(store, ending(first, "success", fields={"imagen_local": "a.jpg"}), ending(second, "pending", delay=60.0))
-    assert {x.ref.id for x in await take(store, LOAD)} == {"40", "50", "60"}  # 30 has no picture, 20 is not due
+    await settled(
+        store,
+        ending(first, "success", fields={"imagen_local": "a.jpg"}),
+        ending(second, "pending", delay=60.0),
+    )
+    assert {x.ref.id for x in await take(store, LOAD)} == {
+        "40",
+        "50",
+        "60",
+    }  # 30 has no picture, 20 is not due
     await assert_chain(store, first.ref, [("pending", "downloading"), ("downloading", "success")])
     await assert_chain(store, second.ref, [("pending", "downloading"), ("downloading", "pending")])
 
@@ -118,19 +171,23 @@ async def test_what_is_due_since_for_ever_comes_first(store: Any) -> None:
     assert [x.ref.id for x in await take(store, LOAD, limit=4)][:3] == ["40", "50", "60"]
 
 
-async def test_nothing_of_others_is_touched(store: Any, table: Place) -> None:
+async def test_nothing_of_others_is_touched(store: Any, table: PrefixMiddleware) -> None:
     before = await table.rows("publicaciones", "pk")
     leases = await take(store, LOAD, limit=3)
     await store.renew([Renewal(leases[2].ref, leases[2].fence, 60.0, {"imagen_local": "half"})])
     await settled(
-        store, ending(leases[0], "success", fields={"imagen_local": "a"}), ending(leases[1], "error", error={"message": "m", "type": "t"})
+        store,
+        ending(leases[0], "success", fields={"imagen_local": "a"}),
+        ending(leases[1], "error", error={"message": "m", "type": "t"}),
     )
     after = await table.rows("publicaciones", "pk")
     assert foreign(after) == foreign(before)
     ours = {x.ref.id for x in leases}
     untouched = [row for row in after if str(row["pk"]) not in ours]
     assert untouched
-    assert all(row["media_status"] in (None, "pending") and not row["media_attempts"] for row in untouched)
+    assert all(
+        row["media_status"] in (None, "pending") and not row["media_attempts"] for row in untouched
+    )
     shown = {str(row["pk"]): row for row in after}
     assert [shown[x.ref.id]["media_status"] for x in leases] == ["success", "error", "downloading"]
     assert [shown[x.ref.id]["imagen_local"] for x in leases] == ["a", None, "half"]
@@ -138,18 +195,28 @@ async def test_nothing_of_others_is_touched(store: Any, table: Place) -> None:
     assert [shown[x.ref.id]["media_tomado"] is None for x in leases] == [True, True, False]
 
 
-async def test_outsiders_write_on_while_we_work(store: Any, table: Place) -> None:
+async def test_outsiders_write_on_while_we_work(store: Any, table: PrefixMiddleware) -> None:
     lease = await take_one(store, LOAD, "10")
     await table.write("publicaciones", "pk", 10, likes=99, imagen="http://x/new")
     await settled(store, ending(lease, "success", fields={"imagen_local": "a"}))
     row = (await table.rows("publicaciones", "pk"))[0]
     assert (row["likes"], row["imagen"], row["media_status"]) == (99, "http://x/new", "success")
-    await table.write("publicaciones", "pk", 10, media_status=None, media_due_at=None, media_attempts=None, media_fence=None)
+    await table.write(
+        "publicaciones",
+        "pk",
+        10,
+        media_status=None,
+        media_due_at=None,
+        media_attempts=None,
+        media_fence=None,
+    )
     again = await take_one(store, LOAD, "10")
     assert (again.attempt, again.fence, again.taken) == (1, 1, "pending")
 
 
-async def test_a_row_that_does_not_fit_is_claimed_with_its_fault(table: Place, bare_store: Any) -> None:
+async def test_a_row_that_does_not_fit_is_claimed_with_its_fault(
+    table: PrefixMiddleware, bare_store: Any
+) -> None:
     store = await bare_store((Strict.kind,), (STRICT,))
     assert table is not None
     leases = {x.ref.id: x for x in await take(store, STRICT)}
@@ -157,7 +224,12 @@ async def test_a_row_that_does_not_fit_is_claimed_with_its_fault(table: Place, b
     assert "imagen_url" in leases["30"].fault
     assert "alto" in leases["40"].fault
     bad = leases["40"]
-    assert (bad.record.imagen_url, bad.record.status, bad.fence, bad.attempt) == ("http://x/4", "downloading", 1, 1)
+    assert (bad.record.imagen_url, bad.record.status, bad.fence, bad.attempt) == (
+        "http://x/4",
+        "downloading",
+        1,
+        1,
+    )
     await settled(store, ending(bad, "error", error={"message": bad.fault, "type": "invalid_data"}))
     lenient = await look(store, Strict, "40")
     assert (lenient.status, lenient.imagen_url, lenient.id) == ("error", "http://x/4", "40")
@@ -165,22 +237,33 @@ async def test_a_row_that_does_not_fit_is_claimed_with_its_fault(table: Place, b
 
 
 async def test_get_find_and_history_speak_of_ids_as_text(store: Any) -> None:
-    assert [r and r.id for r in await store.get(Media.kind, ["60", "nonsense", "10", "61"])] == ["60", None, "10", None]
-    assert [m.id for m in await everything(store, Media, where={"id": ["20", "30"]}, order="id")] == ["20", "30"]
+    assert [r and r.id for r in await store.get(Media.kind, ["60", "nonsense", "10", "61"])] == [
+        "60",
+        None,
+        "10",
+        None,
+    ]
+    assert [
+        m.id for m in await everything(store, Media, where={"id": ["20", "30"]}, order="id")
+    ] == ["20", "30"]
     page = await store.find(query(Media, limit=4))
     rest = await store.find(query(Media, limit=4, after=page.next))
     assert [m.id for m in page.items + rest.items] == ["10", "20", "30", "40", "50", "60"]
     assert await store.history(Ref(Media.kind, "nonsense")) == []
 
 
-async def test_claims_of_an_attached_table_by_two_stores(store: Any, bare_place: Place, bare_store: Any) -> None:
+async def test_claims_of_an_attached_table_by_two_stores(
+    store: Any, bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     other = await bare_store((Media.kind,), (LOAD,))
     batches = await asyncio.gather(*(take(s, LOAD, limit=1) for s in (store, other) * 3))
     taken = [x.ref.id for batch in batches for x in batch]
     assert len(taken) == len(set(taken))
 
 
-async def test_migrate_adds_only_what_is_missing_and_once(table: Place, bare_store: Any) -> None:
+async def test_migrate_adds_only_what_is_missing_and_once(
+    table: PrefixMiddleware, bare_store: Any
+) -> None:
     before = await table.rows("publicaciones", "pk")
     store = await bare_store()
     assert await store.pending((Media.kind,), (LOAD,))
@@ -196,7 +279,9 @@ async def test_migrate_adds_only_what_is_missing_and_once(table: Place, bare_sto
     assert await store.pending((Media.kind,), (LOAD,)) == []
 
 
-async def test_a_missing_business_or_id_column_names_table_and_column(bare_place: Place, bare_store: Any) -> None:
+async def test_a_missing_business_or_id_column_names_table_and_column(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     columns = {n: t for n, t in COLUMNS.items() if n not in ("pk", "imagen")}
@@ -210,22 +295,37 @@ async def test_a_missing_business_or_id_column_names_table_and_column(bare_place
     assert await store.pending((Media.kind,), (LOAD,)) is not None
 
 
-async def test_a_row_without_an_id_is_left_alone(bare_place: Place, bare_store: Any) -> None:
+async def test_a_row_without_an_id_is_left_alone(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     """The table's own key is another: nobody could say which row was meant, and the others do not wait for it."""
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
-    given = [{"other": n, **row, "pk": None if n == 2 else row["pk"]} for n, row in enumerate(rows(), 1)]
-    await bare_place.make_table("publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given)
+    given = [
+        {"other": n, **row, "pk": None if n == 2 else row["pk"]} for n, row in enumerate(rows(), 1)
+    ]
+    await bare_place.make_table(
+        "publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given
+    )
     store = await bare_store((Media.kind,), (LOAD,))
-    assert sorted(lease.ref.id for lease in await store.claim(ask(LOAD))) == ["10", "40", "50", "60"]
+    assert sorted(lease.ref.id for lease in await store.claim(ask(LOAD))) == [
+        "10",
+        "40",
+        "50",
+        "60",
+    ]
     assert await store.claim(ask(LOAD)) == []
 
 
-async def test_ids_that_do_not_tell_rows_apart_are_refused(bare_place: Place, bare_store: Any) -> None:
+async def test_ids_that_do_not_tell_rows_apart_are_refused(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     given = [{"other": n, **row, "pk": 7} for n, row in enumerate(rows(), 1)]
-    await bare_place.make_table("publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given)
+    await bare_place.make_table(
+        "publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given
+    )
     store = await bare_store()
     with pytest.raises(EsclusaError, match="pk"):
         await store.migrate((Media.kind,), (LOAD,))
@@ -253,7 +353,9 @@ class Numbered(Record, table="t_numbered", key="name", database_id=True):
 
 
 @pytest.mark.promise(5)
-async def test_the_store_may_number_the_rows_itself(bare_place: Place, bare_store: Any) -> None:
+async def test_the_store_may_number_the_rows_itself(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
     store = await bare_store((Numbered.kind,), ())
@@ -262,9 +364,12 @@ async def test_the_store_may_number_the_rows_itself(bare_place: Place, bare_stor
     assert one.id != two.id
     answers = await store.insert([Numbered(name="z"), Numbered(name="x"), Numbered(name="z")])
     [z] = await everything(store, Numbered, where={"name": "z"})
-    assert answers == [Inserted(z.id), Known(one.id), Known(z.id)]
+    assert answers == [Inserted(z.id), Duplicate(one.id), Duplicate(z.id)]
     assert (await look(store, Numbered, one.id)).name == "x"
     ref = Ref(Numbered.kind, two.id)
-    await settled(store, moving(ref, "a", "b", effects=(Create(Numbered(name="x")), Create(Numbered(name="new")))))
+    await settled(
+        store,
+        moving(ref, "a", "b", effects=(Create(Numbered(name="x")), Create(Numbered(name="new")))),
+    )
     assert sorted(n.name for n in await everything(store, Numbered)) == ["new", "x", "z", "ñ"]
     await assert_chain(store, ref, [("a", "b")])

@@ -29,7 +29,14 @@ async def used(store: Any, budget: Budget) -> list[int]:
 async def test_a_fresh_budget_is_whole(store: Any) -> None:
     [use] = await store.usage(DAY)
     window = DAY.windows[0]
-    assert (use.budget, use.per, use.limit, use.used, use.left, use.spenders) == ("day", "day", 10, 0, 10, {})
+    assert (use.budget, use.per, use.limit, use.used, use.left, use.spenders) == (
+        "day",
+        "day",
+        10,
+        0,
+        10,
+        {},
+    )
     assert (use.start, use.reset) == (window.start(NOON), window.reset(NOON))
     assert [w.per for w in await store.usage(BOTH)] == ["minute", "month"]
 
@@ -60,7 +67,9 @@ async def test_every_window_must_have_room(store: Any) -> None:
     advance(store, seconds=60)
     assert await store.spend(BOTH, 9, "a") == Granted(2)
     july = datetime(2030, 7, 1, tzinfo=UTC)
-    assert await store.spend(BOTH, 1, "a") == Denied(july)  # the minute has room, the month has none
+    assert await store.spend(BOTH, 1, "a") == Denied(
+        july
+    )  # the minute has room, the month has none
     advance(store, seconds=60)
     assert await used(store, BOTH) == [0, 12]
     await set_clock(store, july + timedelta(seconds=1))
@@ -100,7 +109,9 @@ async def test_refund_gives_back_and_never_goes_below_zero(store: Any) -> None:
     assert await used(store, BOTH) == [0, 0]
     assert await store.spend(BOTH, 9, "a") == Granted(5)
     advance(store, seconds=60)
-    await store.refund(BOTH, 2, "a")  # the minute it was spent in is over: only the month has it back
+    await store.refund(
+        BOTH, 2, "a"
+    )  # the minute it was spent in is over: only the month has it back
     assert await used(store, BOTH) == [0, 3]
     await store.refund(Budget("never seen", Window("day", 1)), 1, "a")
     assert await used(store, Budget("never seen", Window("day", 1))) == [0]
@@ -122,7 +133,10 @@ async def test_a_refund_does_not_reach_a_window_that_began_after_the_grant(store
     advance(store, seconds=60)
     assert await store.spend(BOTH, 5, "a") == Granted(5)
     await store.refund(BOTH, 4, "a", granted.at)
-    assert await used(store, BOTH) == [5, 6]  # the new minute keeps its five; the month has four back
+    assert await used(store, BOTH) == [
+        5,
+        6,
+    ]  # the new minute keeps its five; the month has four back
 
 
 @pytest.mark.usefixtures("clock")

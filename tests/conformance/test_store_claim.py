@@ -41,7 +41,13 @@ async def test_a_claim_holds_the_record(store: Any) -> None:
     assert near(lease.until, now + timedelta(seconds=90))
     stored = await look(store, Job, "j")
     assert lease.record == stored
-    assert (stored.status, stored.leased_by, stored.fence, stored.attempts, stored.lane) == ("working", "w7", 1, 1, "ñ")
+    assert (stored.status, stored.leased_by, stored.fence, stored.attempts, stored.lane) == (
+        "working",
+        "w7",
+        1,
+        1,
+        "ñ",
+    )
     assert stored.due_at == lease.until
     [step] = await store.history(lease.ref)
     assert (step.frm, step.to, step.who, step.run) == ("pending", "working", "w7", "r1")
@@ -50,18 +56,29 @@ async def test_a_claim_holds_the_record(store: Any) -> None:
 async def test_without_a_hold_state_it_is_held_where_it_is(store: Any) -> None:
     await put(store, Note(name="n", url="u"))
     lease = await take_one(store, READ)
-    assert (lease.taken, lease.record.status, lease.fence, lease.record.leased_by) == ("fresh", "fresh", 1, "w1")
+    assert (lease.taken, lease.record.status, lease.fence, lease.record.leased_by) == (
+        "fresh",
+        "fresh",
+        1,
+        "w1",
+    )
     assert await take(store, READ) == []
     assert await store.history(lease.ref) == []
     await settled(store, ending(lease, "read"))
     await assert_chain(store, lease.ref, [("fresh", "read")])
 
 
-async def test_the_oldest_due_comes_first_then_the_id_and_never_more_than_the_limit(store: Any) -> None:
+async def test_the_oldest_due_comes_first_then_the_id_and_never_more_than_the_limit(
+    store: Any,
+) -> None:
     now = await set_clock(store)
     late, early = now - timedelta(hours=1), now - timedelta(hours=2)
     await put(
-        store, Job(id="c", due_at=late), Job(id="b", due_at=early), Job(id="d", due_at=late), Job(id="a", due_at=now + timedelta(hours=1))
+        store,
+        Job(id="c", due_at=late),
+        Job(id="b", due_at=early),
+        Job(id="d", due_at=late),
+        Job(id="a", due_at=now + timedelta(hours=1)),
     )
     assert [lease.ref.id for lease in await take(store, WORK, limit=2)] == ["b", "c"]
     assert [lease.ref.id for lease in await take(store, WORK, limit=2)] == ["d"]
@@ -70,8 +87,13 @@ async def test_the_oldest_due_comes_first_then_the_id_and_never_more_than_the_li
 
 async def test_an_order_of_ones_own(store: Any) -> None:
     await put(store, Job(id="a", rank=1), Job(id="b", rank=3), Job(id="c"), Job(id="d", rank=3))
-    assert [x.ref.id for x in await take(store, WORK, order=(Order("rank", descending=True),), limit=2)] == ["b", "d"]
-    assert [x.ref.id for x in await take(store, WORK, order=(Order("rank"),), limit=2)] == ["c", "a"]
+    assert [
+        x.ref.id for x in await take(store, WORK, order=(Order("rank", descending=True),), limit=2)
+    ] == ["b", "d"]
+    assert [x.ref.id for x in await take(store, WORK, order=(Order("rank"),), limit=2)] == [
+        "c",
+        "a",
+    ]
 
 
 async def test_what_is_not_due_is_not_taken_until_it_is(store: Any) -> None:
@@ -88,11 +110,19 @@ async def test_only_the_stages_states(store: Any) -> None:
     await put(store, Job(id="a", status="done"), Job(id="b", status="failed"), Job(id="c"))
     assert [x.ref.id for x in await take(store, WORK)] == ["c"]
     assert (await look(store, Job, "a")).fence == 0
-    assert [(x.ref.id, x.taken) for x in await take(store, WORK, take=("failed", "pending"), hold=None)] == [("b", "failed")]
+    assert [
+        (x.ref.id, x.taken) for x in await take(store, WORK, take=("failed", "pending"), hold=None)
+    ] == [("b", "failed")]
 
 
 async def test_where_narrows_the_claim_and_nothing_else_changes(store: Any) -> None:
-    await put(store, Job(id="a", lane="x", rank=5), Job(id="b", lane="y", rank=5), Job(id="c", lane="x"), Job(id="d", lane="x", rank=1))
+    await put(
+        store,
+        Job(id="a", lane="x", rank=5),
+        Job(id="b", lane="y", rank=5),
+        Job(id="c", lane="x"),
+        Job(id="d", lane="x", rank=1),
+    )
     was = [await look(store, Job, i) for i in "bcd"]
     where = conditions(Job.kind, {"lane": "x", "rank": above(1)})
     assert [x.ref.id for x in await take(store, WORK, where=where)] == ["a"]
@@ -103,14 +133,23 @@ async def test_where_narrows_the_claim_and_nothing_else_changes(store: Any) -> N
 
 async def test_ids_narrow_the_claim_to_those_that_are_due(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="a"), Job(id="b"), Job(id="c", status="done"), Job(id="d", due_at=now + timedelta(hours=1)))
+    await put(
+        store,
+        Job(id="a"),
+        Job(id="b"),
+        Job(id="c", status="done"),
+        Job(id="d", due_at=now + timedelta(hours=1)),
+    )
     assert [x.ref.id for x in await take(store, WORK, ids=("b", "c", "d", "zz"))] == ["b"]
 
 
 async def test_before_takes_only_what_was_due_at_that_moment(store: Any) -> None:
     now = await set_clock(store)
     await put(
-        store, Job(id="a", due_at=now - timedelta(seconds=5)), Job(id="b", due_at=now + timedelta(seconds=5)), Job(id="c", due_at=now)
+        store,
+        Job(id="a", due_at=now - timedelta(seconds=5)),
+        Job(id="b", due_at=now + timedelta(seconds=5)),
+        Job(id="c", due_at=now),
     )
     advance(store, seconds=60)
     assert [x.ref.id for x in await take(store, WORK, before=now)] == ["a", "c"]
@@ -126,7 +165,12 @@ async def test_before_in_the_future_does_not_make_due(store: Any) -> None:
 
 async def test_an_eager_claim_takes_what_is_not_due_yet_but_never_twice(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="later", due_at=now + timedelta(hours=1)), Job(id="held"), Job(id="done", status="done"))
+    await put(
+        store,
+        Job(id="later", due_at=now + timedelta(hours=1)),
+        Job(id="held"),
+        Job(id="done", status="done"),
+    )
     held = await take_one(store, WORK, "held", lease=600)
     advance(store, seconds=60)
     start = await store.now()
@@ -135,7 +179,9 @@ async def test_an_eager_claim_takes_what_is_not_due_yet_but_never_twice(store: A
     advance(store, seconds=1)
     await settled(store, ending(lease, "pending", delay=3600.0))
     assert await take(store, WORK, before=start, eager=True) == []  # written after the run began
-    assert [x.ref.id for x in await take(store, WORK, before=await store.now(), eager=True)] == ["later"]
+    assert [x.ref.id for x in await take(store, WORK, before=await store.now(), eager=True)] == [
+        "later"
+    ]
     assert (await look(store, Job, "held")).fence == held.fence
 
 
@@ -156,22 +202,51 @@ async def test_an_orphan_becomes_due_by_itself(store: Any) -> None:
     assert await take(store, WORK) == []
     advance(store, seconds=2)
     second = await take_one(store, WORK, worker="heir")
-    assert (second.taken, second.fence, second.attempt, second.record.leased_by) == ("pending", 2, 2, "heir")
+    assert (second.taken, second.fence, second.attempt, second.record.leased_by) == (
+        "pending",
+        2,
+        2,
+        "heir",
+    )
     steps = await store.history(first.ref)
-    assert [(s.frm, s.to, s.who) for s in steps] == [("pending", "working", "dead"), ("working", "working", "heir")]
+    assert [(s.frm, s.to, s.who) for s in steps] == [
+        ("pending", "working", "dead"),
+        ("working", "working", "heir"),
+    ]
     assert steps[1].reason == "lease of dead ran out"
     await lost(store, ending(first, "done"))
     await settled(store, ending(second, "done"))
-    await assert_chain(store, first.ref, [("pending", "working"), ("working", "working"), ("working", "done")])
+    await assert_chain(
+        store, first.ref, [("pending", "working"), ("working", "working"), ("working", "done")]
+    )
 
 
 @pytest.mark.promise(7)
 async def test_no_more_attempts_are_counted_than_there_are_tries(store: Any) -> None:
     """One that had them all, the last cut off by a crash, is taken to be ended, and says so; a table may count to five and no further."""
-    await put(store, Job(id="new"), Job(id="last", attempts=4), Job(id="over", attempts=5), Job(id="far over", attempts=9))
-    taken = {lease.ref.id: (lease.over, lease.attempt, lease.fence) for lease in await take(store, WORK, tries=5)}
-    assert taken == {"new": (False, 1, 1), "last": (False, 5, 1), "over": (True, 5, 1), "far over": (True, 9, 1)}
-    assert {j.id: j.attempts for j in await everything(store, Job)} == {"new": 1, "last": 5, "over": 5, "far over": 9}
+    await put(
+        store,
+        Job(id="new"),
+        Job(id="last", attempts=4),
+        Job(id="over", attempts=5),
+        Job(id="far over", attempts=9),
+    )
+    taken = {
+        lease.ref.id: (lease.over, lease.attempt, lease.fence)
+        for lease in await take(store, WORK, tries=5)
+    }
+    assert taken == {
+        "new": (False, 1, 1),
+        "last": (False, 5, 1),
+        "over": (True, 5, 1),
+        "far over": (True, 9, 1),
+    }
+    assert {j.id: j.attempts for j in await everything(store, Job)} == {
+        "new": 1,
+        "last": 5,
+        "over": 5,
+        "far over": 9,
+    }
 
 
 @pytest.mark.promise(1)
@@ -183,10 +258,17 @@ async def test_an_orphan_without_hold_state(store: Any) -> None:
     second = await take_one(store, READ, worker="heir")
     assert (second.taken, second.fence, second.attempt) == ("fresh", 2, 2)
     [step] = await store.history(first.ref)
-    assert (step.frm, step.to, step.who, step.reason) == ("fresh", "fresh", "heir", "lease of dead ran out")
+    assert (step.frm, step.to, step.who, step.reason) == (
+        "fresh",
+        "fresh",
+        "heir",
+        "lease of dead ran out",
+    )
 
 
-async def test_a_record_that_waits_in_the_hold_state_unheld_is_taken_without_a_word(store: Any) -> None:
+async def test_a_record_that_waits_in_the_hold_state_unheld_is_taken_without_a_word(
+    store: Any,
+) -> None:
     await put(store, Job(id="j", status="working"))
     lease = await take_one(store, WORK)
     assert (lease.taken, lease.record.status) == ("pending", "working")
@@ -197,7 +279,11 @@ async def test_orphans_and_waiting_ones_share_one_order(store: Any) -> None:
     now = await set_clock(store)
     await put(store, Job(id="orphan"))
     await take_one(store, WORK, lease=30)
-    await put(store, Job(id="early", due_at=now - timedelta(seconds=60)), Job(id="late", due_at=now + timedelta(seconds=60)))
+    await put(
+        store,
+        Job(id="early", due_at=now - timedelta(seconds=60)),
+        Job(id="late", due_at=now + timedelta(seconds=60)),
+    )
     advance(store, seconds=120)
     assert [x.ref.id for x in await take(store, WORK)] == ["early", "orphan", "late"]
 
@@ -222,7 +308,9 @@ async def test_no_record_is_claimed_twice_by_eight_claimers(store: Any, new_stor
         got: list[str] = []
         while True:
             leases = await persist(take, stores[n % 2], WORK, limit=7 + n, worker=f"w{n}")
-            if not leases:  # others may hold the rest locked for a moment; what is left is seen here
+            if (
+                not leases
+            ):  # others may hold the rest locked for a moment; what is left is seen here
                 left = await stores[n % 2].count(query(Job, {"status": "pending"}))
                 if left[0] == 0:
                     return got
@@ -231,11 +319,15 @@ async def test_no_record_is_claimed_twice_by_eight_claimers(store: Any, new_stor
 
     taken = [id for ids in await asyncio.gather(*(claimer(n) for n in range(8))) for id in ids]
     assert sorted(taken) == [f"j{n:03}" for n in range(500)]
-    assert {(j.fence, j.attempts, j.status) for j in await everything(store, Job)} == {(1, 1, "working")}
+    assert {(j.fence, j.attempts, j.status) for j in await everything(store, Job)} == {
+        (1, 1, "working")
+    }
 
 
 @pytest.mark.promise(3)
-async def test_claimers_and_settlers_race_and_each_record_ends_once(store: Any, new_store: Any) -> None:
+async def test_claimers_and_settlers_race_and_each_record_ends_once(
+    store: Any, new_store: Any
+) -> None:
     await store.insert([Job(id=f"j{n:03}") for n in range(200)])
     stores = [store, await new_store()]
     ended: Counter[str] = Counter()
@@ -250,7 +342,9 @@ async def test_claimers_and_settlers_race_and_each_record_ends_once(store: Any, 
     await asyncio.gather(*(worker(n) for n in range(6)))
     assert ended == Counter({f"Settled j{n:03}": 1 for n in range(200)})
     for n in range(0, 200, 20):
-        await assert_chain(store, Ref(Job.kind, f"j{n:03}"), [("pending", "working"), ("working", "done")])
+        await assert_chain(
+            store, Ref(Job.kind, f"j{n:03}"), [("pending", "working"), ("working", "done")]
+        )
 
 
 # renew
@@ -269,13 +363,17 @@ async def test_renewing_extends_the_lease(store: Any) -> None:
     advance(store, seconds=50)
     [heir] = await take(store, WORK)
     assert heir.ref == two.ref
-    assert await store.renew([Renewal(one.ref, one.fence, 60.0), Renewal(two.ref, two.fence, 60.0)]) == {one.ref}
+    assert await store.renew(
+        [Renewal(one.ref, one.fence, 60.0), Renewal(two.ref, two.fence, 60.0)]
+    ) == {one.ref}
     await settled(store, ending(one, "done"))
     assert await store.renew([Renewal(one.ref, one.fence, 60.0)]) == set()
     assert await store.renew([]) == set()
 
 
-async def test_a_lease_that_ran_out_but_was_not_taken_may_still_be_renewed_and_settled(store: Any) -> None:
+async def test_a_lease_that_ran_out_but_was_not_taken_may_still_be_renewed_and_settled(
+    store: Any,
+) -> None:
     await set_clock(store)
     await put(store, Job(id="a"))
     lease = await take_one(store, WORK, lease=10)
@@ -286,7 +384,9 @@ async def test_a_lease_that_ran_out_but_was_not_taken_may_still_be_renewed_and_s
     await settled(store, ending(lease, "done"))
 
 
-async def test_fields_are_written_with_a_renewal_that_holds_and_not_with_a_lost_one(store: Any) -> None:
+async def test_fields_are_written_with_a_renewal_that_holds_and_not_with_a_lost_one(
+    store: Any,
+) -> None:
     await set_clock(store)
     await put(store, Job(id="a", result="old"), Job(id="b", result="old"))
     one, two = await take(store, WORK)
@@ -294,7 +394,10 @@ async def test_fields_are_written_with_a_renewal_that_holds_and_not_with_a_lost_
     was = await look(store, Job, "b")
     advance(store, seconds=5)
     held = await store.renew(
-        [Renewal(one.ref, one.fence, 60.0, {"result": "half", "rank": 2}), Renewal(two.ref, two.fence, 60.0, {"result": "no"})]
+        [
+            Renewal(one.ref, one.fence, 60.0, {"result": "half", "rank": 2}),
+            Renewal(two.ref, two.fence, 60.0, {"result": "no"}),
+        ]
     )
     assert held == {one.ref}
     a = await look(store, Job, "a")
@@ -320,7 +423,12 @@ async def test_the_backlog_says_what_a_claim_could_take(store: Any) -> None:
     empty = await store.backlog(ask(WORK))
     assert (empty.due, empty.exact, empty.oldest, empty.next) == (0, True, None, None)
     oldest, soon = now - timedelta(hours=3), now + timedelta(hours=2)
-    await put(store, Job(id="later", due_at=now + timedelta(hours=5)), Job(id="soon", due_at=soon), Job(id="done", status="done"))
+    await put(
+        store,
+        Job(id="later", due_at=now + timedelta(hours=5)),
+        Job(id="soon", due_at=soon),
+        Job(id="done", status="done"),
+    )
     waiting = await store.backlog(ask(WORK))
     assert (waiting.due, waiting.oldest, waiting.next) == (0, None, soon)
     await put(store, Job(id="a", due_at=oldest), Job(id="b", lane="z"), Job(id="c"))
@@ -362,4 +470,10 @@ async def test_extras_tell_readers_of_the_table_about_the_lease(store: Any) -> N
     assert t.last_error == {"message": "no luck", "type": "http_error"}
     await settled(store, moving(t.ref, "failed", "pending", clear_error=True))
     t = await look(store, Traced, "t")
-    assert (t.taken_at, t.ended_at, t.error_kind, t.last_error, t.attempts) == (None, None, None, None, 2)
+    assert (t.taken_at, t.ended_at, t.error_kind, t.last_error, t.attempts) == (
+        None,
+        None,
+        None,
+        None,
+        2,
+    )

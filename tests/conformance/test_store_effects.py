@@ -38,7 +38,13 @@ POST = Ref(Post.kind, "x:1")
 
 def close(post: str = "x:1", to: str = "failed") -> Move:
     """Close the post unless one of its jobs still goes on: the guard that write skew would fool."""
-    return Move(Post, post, to, frm="collecting", unless=Exists(Job, post=post, status=one_of("pending", "working")))
+    return Move(
+        Post,
+        post,
+        to,
+        frm="collecting",
+        unless=Exists(Job, post=post, status=one_of("pending", "working")),
+    )
 
 
 @pytest.fixture
@@ -60,7 +66,14 @@ async def job(store: Any, id: str = "j", **fields: Any) -> Any:
 async def test_create_inserts_a_draft_like_any_other(store: Any, post: Any) -> None:
     lease = await job(store)
     later = await store.now() + timedelta(hours=1)
-    await settled(store, ending(lease, "done", effects=(Create(Note(name="n", text="ñ")), Create(Job(id="k", due_at=later, lane="z")))))
+    await settled(
+        store,
+        ending(
+            lease,
+            "done",
+            effects=(Create(Note(name="n", text="ñ")), Create(Job(id="k", due_at=later, lane="z"))),
+        ),
+    )
     note, child = await look(store, Note, "n"), await look(store, Job, "k")
     assert (note.status, note.text, note.fence, note.attempts) == ("fresh", "ñ", 0, 0)
     assert near(note.due_at, await store.now())
@@ -74,7 +87,13 @@ async def test_create_of_a_known_key_does_nothing(store: Any, post: Any) -> None
     await settled(
         store,
         ending(
-            await job(store), "done", effects=(Create(Note(name="n", text="new")), Create(Note(name="m")), Create(Note(name="m", text="2")))
+            await job(store),
+            "done",
+            effects=(
+                Create(Note(name="n", text="new")),
+                Create(Note(name="m")),
+                Create(Note(name="m", text="2")),
+            ),
         ),
     )
     assert await look(store, Note, "n") == was
@@ -82,7 +101,12 @@ async def test_create_of_a_known_key_does_nothing(store: Any, post: Any) -> None
 
 
 async def test_records_without_a_key_are_created_each_time(store: Any, post: Any) -> None:
-    await settled(store, ending(await job(store), "done", effects=(Create(Job(lane="new")), Create(Job(lane="new")))))
+    await settled(
+        store,
+        ending(
+            await job(store), "done", effects=(Create(Job(lane="new")), Create(Job(lane="new")))
+        ),
+    )
     assert len(await everything(store, Job, where={"lane": "new"})) == 2
 
 
@@ -92,8 +116,12 @@ async def test_two_settlements_create_one_record(store: Any, new_store: Any, pos
     for n in range(8):
         a, b = await job(store, f"a{n}"), await job(store, f"b{n}")
         verdicts = await asyncio.gather(
-            persist(store.settle, [ending(a, "done", effects=(Create(Note(name=f"n{n}", text="a")),))]),
-            persist(other.settle, [ending(b, "done", effects=(Create(Note(name=f"n{n}", text="b")),))]),
+            persist(
+                store.settle, [ending(a, "done", effects=(Create(Note(name=f"n{n}", text="a")),))]
+            ),
+            persist(
+                other.settle, [ending(b, "done", effects=(Create(Note(name=f"n{n}", text="b")),))]
+            ),
         )
         assert verdicts == [[Settled(a.ref)], [Settled(b.ref)]]
     assert len(await everything(store, Note)) == 8
@@ -107,31 +135,53 @@ async def test_move_moves_another_record_and_ends_its_lease(store: Any, post: An
     effect = Move(Post, "x:1", "done", frm="collecting", reason="all jobs are done", note="closed")
     await settled(store, ending(await job(store), "done", effects=(effect,), who="w3", run="r3"))
     moved = await look(store, Post, "x:1")
-    assert (moved.status, moved.note, moved.fence, moved.attempts, moved.leased_by) == ("done", "closed", held.fence + 1, 0, None)
+    assert (moved.status, moved.note, moved.fence, moved.attempts, moved.leased_by) == (
+        "done",
+        "closed",
+        held.fence + 1,
+        0,
+        None,
+    )
     assert near(moved.due_at, await store.now())
     step = (await store.history(POST))[-1]
-    assert (step.frm, step.to, step.who, step.run, step.reason) == ("collecting", "done", "w3", "r3", "all jobs are done")
+    assert (step.frm, step.to, step.who, step.run, step.reason) == (
+        "collecting",
+        "done",
+        "w3",
+        "r3",
+        "all jobs are done",
+    )
     await lost(store, ending(held, "failed"))
     await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "done")])
 
 
 async def test_move_with_frm_does_nothing_elsewhere_or_nowhere(store: Any, post: Any) -> None:
     was = await snapshot(store, POST)
-    effects = (Move(Post, "x:1", "done", frm="collecting"), Move(Post, "none", "done", frm="collecting"))
+    effects = (
+        Move(Post, "x:1", "done", frm="collecting"),
+        Move(Post, "none", "done", frm="collecting"),
+    )
     await settled(store, ending(await job(store), "done", effects=effects))
     assert await snapshot(store, POST) == was
     assert await absent(store, Post, "none")
 
 
 async def test_move_without_frm_from_a_declared_state(store: Any, post: Any) -> None:
-    await settled(store, ending(await job(store), "done", effects=(Move(Post, "x:1", "collecting"),)))
+    await settled(
+        store, ending(await job(store), "done", effects=(Move(Post, "x:1", "collecting"),))
+    )
     await assert_chain(store, POST, [("waiting", "collecting")])
 
 
 @pytest.mark.promise(2)
 @pytest.mark.promise(4)
-@pytest.mark.parametrize("effect", [Move(Post, "x:1", "done"), Move(Post, "none", "collecting"), Add(Post, "none", jobs=1)])
-async def test_a_rejected_settlement_leaves_no_trace_and_the_others_go_through(store: Any, post: Any, effect: Any) -> None:
+@pytest.mark.parametrize(
+    "effect",
+    [Move(Post, "x:1", "done"), Move(Post, "none", "collecting"), Add(Post, "none", jobs=1)],
+)
+async def test_a_rejected_settlement_leaves_no_trace_and_the_others_go_through(
+    store: Any, post: Any, effect: Any
+) -> None:
     await put(store, Post(platform="x", post_id="2"))
     first, bad, last = await job(store, "a"), await job(store, "b"), await job(store, "c")
     was = await snapshot(store, bad.ref, POST)
@@ -139,7 +189,12 @@ async def test_a_rejected_settlement_leaves_no_trace_and_the_others_go_through(s
     verdicts = await settle(
         store,
         ending(first, "done", effects=(Add(Post, "x:2", jobs=1),)),
-        ending(bad, "done", fields={"result": "never"}, effects=(*good, effect, Create(Note(name="bad too")))),
+        ending(
+            bad,
+            "done",
+            fields={"result": "never"},
+            effects=(*good, effect, Create(Note(name="bad too"))),
+        ),
         ending(last, "failed", effects=(Create(Note(name="good")), Add(Post, "x:2", jobs=1))),
     )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
@@ -171,22 +226,32 @@ async def test_a_lost_settlements_effects_do_not_happen(store: Any, post: Any) -
     assert await absent(store, Note, "n")
 
 
-async def test_a_guard_that_is_true_means_nothing_with_and_without_frm(store: Any, post: Any) -> None:
+async def test_a_guard_that_is_true_means_nothing_with_and_without_frm(
+    store: Any, post: Any
+) -> None:
     await take_one(store, COLLECT)
     busy = await job(store, "busy", post="x:1")
     was = await snapshot(store, POST)
     guard = Exists(Job, post="x:1", status=one_of("pending", "working"))
-    effects = (close(), Move(Post, "x:1", "failed", unless=guard), Move(Post, "x:1", "done", unless=Exists(Job, lane="a", rank=None)))
+    effects = (
+        close(),
+        Move(Post, "x:1", "failed", unless=guard),
+        Move(Post, "x:1", "done", unless=Exists(Job, lane="a", rank=None)),
+    )
     await settled(store, ending(await job(store, "other"), "done", effects=effects))
     assert await snapshot(store, POST) == was
     await settled(store, ending(busy, "failed", effects=(close(),)))
     assert (await look(store, Post, "x:1")).status == "failed"
 
 
-async def test_a_guard_sees_the_settlements_own_move_and_those_of_its_call(store: Any, post: Any) -> None:
+async def test_a_guard_sees_the_settlements_own_move_and_those_of_its_call(
+    store: Any, post: Any
+) -> None:
     await take_one(store, COLLECT)
     a, b = await job(store, "a", post="x:1"), await job(store, "b", post="x:1")
-    await settled(store, ending(a, "failed", effects=(close(),)), ending(b, "failed", effects=(close(),)))
+    await settled(
+        store, ending(a, "failed", effects=(close(),)), ending(b, "failed", effects=(close(),))
+    )
     await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "failed")])
 
 
@@ -207,7 +272,9 @@ async def test_effects_happen_in_order_and_see_each_other(store: Any, post: Any)
 
 
 @pytest.mark.promise(4)
-async def test_the_last_two_jobs_fail_at_once_and_exactly_one_closes_the_post(store: Any, new_store: Any) -> None:
+async def test_the_last_two_jobs_fail_at_once_and_exactly_one_closes_the_post(
+    store: Any, new_store: Any
+) -> None:
     other = await new_store()
     for n in range(25):
         await put(store, Post(platform="x", post_id=str(n)))
@@ -215,8 +282,14 @@ async def test_the_last_two_jobs_fail_at_once_and_exactly_one_closes_the_post(st
         await take_one(store, COLLECT, ref.id)
         a, b = await job(store, f"a{n}", post=ref.id), await job(store, f"b{n}", post=ref.id)
         verdicts = await asyncio.gather(
-            persist(store.settle, [ending(a, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1)))]),
-            persist(other.settle, [ending(b, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1)))]),
+            persist(
+                store.settle,
+                [ending(a, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1)))],
+            ),
+            persist(
+                other.settle,
+                [ending(b, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1)))],
+            ),
         )
         assert verdicts == [[Settled(a.ref)], [Settled(b.ref)]]
         got = await look(store, Post, ref.id)
@@ -238,14 +311,18 @@ async def test_crossing_effects_neither_deadlock_nor_get_lost(store: Any, new_st
         assert await persist(stores[n % 2].settle, batch) == [Settled(s.ref) for s in batch]
 
     await asyncio.gather(*(finish(n) for n in range(8)))
-    assert [(p.jobs, p.failures) for p in await everything(store, Post, order="id")] == [(40, 40 * k) for k in range(4)]
+    assert [(p.jobs, p.failures) for p in await everything(store, Post, order="id")] == [
+        (40, 40 * k) for k in range(4)
+    ]
 
 
 # wake, add
 
 
 async def test_wake_makes_a_waiting_record_due_now(store: Any, post: Any) -> None:
-    await settled(store, ending(await take_one(store, COLLECT), "waiting", delay=3600.0, reason="wait"))
+    await settled(
+        store, ending(await take_one(store, COLLECT), "waiting", delay=3600.0, reason="wait")
+    )
     was = await look(store, Post, "x:1")
     await settled(store, ending(await job(store), "done", effects=(Wake(Post, "x:1"),)))
     now = await look(store, Post, "x:1")
@@ -256,8 +333,15 @@ async def test_wake_makes_a_waiting_record_due_now(store: Any, post: Any) -> Non
 
 
 async def test_wake_leaves_what_is_held_due_or_absent(store: Any, post: Any) -> None:
-    await put(store, Post(platform="x", post_id="2", due_at=await store.now() - timedelta(hours=5)), Note(name="n", url="u"))
-    held, noted = await take_one(store, COLLECT, "x:1", lease=600), await take_one(store, READ, lease=600)
+    await put(
+        store,
+        Post(platform="x", post_id="2", due_at=await store.now() - timedelta(hours=5)),
+        Note(name="n", url="u"),
+    )
+    held, noted = (
+        await take_one(store, COLLECT, "x:1", lease=600),
+        await take_one(store, READ, lease=600),
+    )
     was = await snapshot(store, POST, Ref(Post.kind, "x:2"), noted.ref)
     wakes = (Wake(Post, "x:1"), Wake(Post, "x:2"), Wake(Post, "none"), Wake(Note, "n"))
     await settled(store, ending(await job(store), "done", effects=wakes))
@@ -269,10 +353,22 @@ async def test_wake_leaves_what_is_held_due_or_absent(store: Any, post: Any) -> 
 async def test_add_counts_and_null_counts_as_nothing(store: Any, post: Any) -> None:
     held = await take_one(store, COLLECT)
     advance(store, seconds=3)
-    await settled(store, ending(await job(store), "done", effects=(Add(Post, "x:1", jobs=3, failures=2), Add(Post, "x:1", jobs=-1))))
+    await settled(
+        store,
+        ending(
+            await job(store),
+            "done",
+            effects=(Add(Post, "x:1", jobs=3, failures=2), Add(Post, "x:1", jobs=-1)),
+        ),
+    )
     got = await look(store, Post, "x:1")
     assert (got.jobs, got.failures) == (2, 2)
-    assert (got.status, got.fence, got.due_at, got.leased_by) == ("collecting", held.fence, held.until, "w1")
+    assert (got.status, got.fence, got.due_at, got.leased_by) == (
+        "collecting",
+        held.fence,
+        held.until,
+        "w1",
+    )
     assert near(got.updated_at, await store.now(), 2)
     await settled(store, ending(held, "done"))
 
@@ -286,7 +382,15 @@ async def test_an_effect_may_touch_the_settled_record_itself(store: Any, post: A
 
 async def test_an_operators_move_has_effects_too(store: Any, post: Any) -> None:
     await put(store, Job(id="j", status="failed", post="x:1"))
-    await settled(store, moving(Ref(Job.kind, "j"), "failed", "pending", effects=(Move(Post, "x:1", "collecting"), Create(Note(name="n")))))
+    await settled(
+        store,
+        moving(
+            Ref(Job.kind, "j"),
+            "failed",
+            "pending",
+            effects=(Move(Post, "x:1", "collecting"), Create(Note(name="n"))),
+        ),
+    )
     assert (await look(store, Post, "x:1")).status == "collecting"
     assert not await absent(store, Note, "n")
     assert len(await take(store, WORK)) == 1

@@ -13,7 +13,18 @@ from conformance.helpers import ending, everything, put, settled, take
 from conformance.kinds import WORK, Job, Note, Sample
 
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import Cond, above, at_least, at_most, below, matches, not_null, null, one_of, query
+from esclusa.model.query import (
+    Cond,
+    above,
+    at_least,
+    at_most,
+    below,
+    matches,
+    not_null,
+    null,
+    one_of,
+    query,
+)
 
 T0 = datetime(2026, 9, 5, 23, 0, 0, 0, tzinfo=UTC)
 MICRO = timedelta(microseconds=1)
@@ -23,9 +34,24 @@ VALUES: dict[str, list[Any]] = {
     "number": [-(2**62), -1, 0, 1, 2, 10, 2**53 + 1, 2**62],
     "ratio": [-1e300, -0.5, 0.0, 1e-9, 0.1, 1.0, 2.5, 1e300],
     "flag": [False, True],
-    "moment": [T0 - timedelta(days=9000), T0 - MICRO, T0, T0 + MICRO, T0 + timedelta(seconds=1), T0 + timedelta(days=9000)],
+    "moment": [
+        T0 - timedelta(days=9000),
+        T0 - MICRO,
+        T0,
+        T0 + MICRO,
+        T0 + timedelta(seconds=1),
+        T0 + timedelta(days=9000),
+    ],
     "day": [date(1970, 1, 1), date(2024, 2, 29), date(2026, 9, 5), date(2026, 10, 1)],
-    "price": [Decimal(-10), Decimal("-9.99"), Decimal(0), Decimal("0.01"), Decimal("9.99"), Decimal(10), Decimal("100.5")],
+    "price": [
+        Decimal(-10),
+        Decimal("-9.99"),
+        Decimal(0),
+        Decimal("0.01"),
+        Decimal("9.99"),
+        Decimal(10),
+        Decimal("100.5"),
+    ],
 }
 
 
@@ -34,9 +60,19 @@ async def samples(store: Any) -> list[Sample]:
     """Rows with every value of every field twice, and nulls."""
     out = []
     for n in range(28):
-        fields = {name: None if n % 7 == 6 else values[n % len(values)] for name, values in VALUES.items()}
+        fields = {
+            name: None if n % 7 == 6 else values[n % len(values)] for name, values in VALUES.items()
+        }
         data = {"n": n} if n % 2 else None
-        out.append(Sample(name=f"s{n:02}", **fields, data=data, items=None if n % 3 else [n], blob=b"x" if n % 5 else None))
+        out.append(
+            Sample(
+                name=f"s{n:02}",
+                **fields,
+                data=data,
+                items=None if n % 3 else [n],
+                blob=b"x" if n % 5 else None,
+            )
+        )
     await put(store, *out)
     return out
 
@@ -44,7 +80,10 @@ async def samples(store: Any) -> list[Sample]:
 def expected(samples: list[Sample], where: Any, order: tuple[str, ...] = ()) -> list[str]:
     """The pure meaning: matches() and a sort where nulls come first in ascending order."""
     checked = query(Sample, where).where
-    rows = sorted((s for s in samples if matches({"id": s.name, **s.model_dump(exclude={"id"})}, checked)), key=lambda s: s.name)
+    rows = sorted(
+        (s for s in samples if matches({"id": s.name, **s.model_dump(exclude={"id"})}, checked)),
+        key=lambda s: s.name,
+    )
     for name in reversed(order):
         field, down = name.removeprefix("-"), name.startswith("-")
         rows.sort(key=lambda s, f=field: _rank(getattr(s, f)), reverse=down)
@@ -64,7 +103,14 @@ async def ids(store: Any, where: Any, **options: Any) -> list[str]:
 @pytest.mark.parametrize("field", list(VALUES))
 async def test_every_condition_on_every_type(store: Any, samples: list[Sample], field: str) -> None:
     for value in VALUES[field]:
-        for cond in (Cond("eq", value), below(value), at_most(value), above(value), at_least(value), one_of(value, VALUES[field][0])):
+        for cond in (
+            Cond("eq", value),
+            below(value),
+            at_most(value),
+            above(value),
+            at_least(value),
+            one_of(value, VALUES[field][0]),
+        ):
             where = {field: cond}
             assert sorted(await ids(store, where)) == expected(samples, where), (field, cond)
     for where in ({field: null}, {field: not_null}, {field: None}):
@@ -76,13 +122,27 @@ async def test_every_condition_on_every_type(store: Any, samples: list[Sample], 
 async def test_order_and_nulls_on_every_type(store: Any, samples: list[Sample], field: str) -> None:
     up, down = await ids(store, {}, order=field), await ids(store, {}, order="-" + field)
     assert up == expected(samples, {}, (field,))
-    assert [_rank(_value(samples, field, i)) for i in down] == sorted((_rank(getattr(s, field)) for s in samples), reverse=True)
+    assert [_rank(_value(samples, field, i)) for i in down] == sorted(
+        (_rank(getattr(s, field)) for s in samples), reverse=True
+    )
     assert up[0] in {s.name for s in samples if getattr(s, field) is None}
     assert down[-1] in {s.name for s in samples if getattr(s, field) is None}
 
 
-@pytest.mark.parametrize("order", [*VALUES, *("-" + f for f in VALUES), ("-flag", "number"), ("flag", "-text", "price"), (), "created_at"])
-async def test_pages_follow_each_other_without_gap_or_repeat(store: Any, samples: list[Sample], order: Any) -> None:
+@pytest.mark.parametrize(
+    "order",
+    [
+        *VALUES,
+        *("-" + f for f in VALUES),
+        ("-flag", "number"),
+        ("flag", "-text", "price"),
+        (),
+        "created_at",
+    ],
+)
+async def test_pages_follow_each_other_without_gap_or_repeat(
+    store: Any, samples: list[Sample], order: Any
+) -> None:
     whole = await ids(store, {}, order=order)
     assert sorted(whole) == [s.name for s in samples]
     for size in (1, 3, 28, 100):
@@ -106,7 +166,9 @@ async def test_a_page_that_is_just_full_is_the_last(store: Any) -> None:
     assert first.next is not None
 
 
-async def test_a_cursor_keeps_its_place_while_rows_come_and_go(store: Any, samples: list[Sample]) -> None:
+async def test_a_cursor_keeps_its_place_while_rows_come_and_go(
+    store: Any, samples: list[Sample]
+) -> None:
     whole = await ids(store, {}, order="number")
     first = await store.find(query(Sample, order="number", limit=10))
     await store.purge(query(Sample, {"id": whole[9]}))
@@ -129,15 +191,27 @@ async def test_several_conditions_hold_together(store: Any, samples: list[Sample
 
 def expected_tracked(samples: list[Sample], where: Any) -> list[str]:
     rows = {
-        s.name: {**s.model_dump(), "id": s.name, "status": "kept", "created_at": T0, "attempts": 0, "last_error": None} for s in samples
+        s.name: {
+            **s.model_dump(),
+            "id": s.name,
+            "status": "kept",
+            "created_at": T0,
+            "attempts": 0,
+            "last_error": None,
+        }
+        for s in samples
     }
     return sorted(name for name, row in rows.items() if matches(row, query(Sample, where).where))
 
 
 @pytest.mark.parametrize("order", ["id", "-id", ("flag", "-id")])
-async def test_an_order_by_ids_holds_beside_a_range_on_another_field(store: Any, samples: list[Sample], order: Any) -> None:
+async def test_an_order_by_ids_holds_beside_a_range_on_another_field(
+    store: Any, samples: list[Sample], order: Any
+) -> None:
     """The numbers fall while the ids rise: who sorted by them first would be seen."""
-    await put(store, *(Sample(name=f"t{n:03}", number=500 - n, flag=n % 2 == 0) for n in range(230)))
+    await put(
+        store, *(Sample(name=f"t{n:03}", number=500 - n, flag=n % 2 == 0) for n in range(230))
+    )
     where = {"number": above(0), "text": null}
     asked = query(Sample, where, order=order, limit=40)
     found: list[Sample] = []
@@ -147,7 +221,9 @@ async def test_an_order_by_ids_holds_beside_a_range_on_another_field(store: Any,
         if page.next is None:
             break
         asked = asked.but(after=page.next)
-    meant = [f"t{n:03}" for n in range(230)] + [s.name for s in samples if matches(s.__dict__, asked.where)]
+    meant = [f"t{n:03}" for n in range(230)] + [
+        s.name for s in samples if matches(s.__dict__, asked.where)
+    ]
     down = order != "id"
     expected = sorted(meant, reverse=down)
     if order == ("flag", "-id"):
@@ -164,7 +240,15 @@ async def test_json_and_bytes_can_be_asked_for_presence(store: Any, samples: lis
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "x", "####", "bm90IGpzb24", base64.urlsafe_b64encode(b'["a"]').decode(), base64.urlsafe_b64encode(b'{"a": 1}').decode()]
+    "cursor",
+    [
+        "",
+        "x",
+        "####",
+        "bm90IGpzb24",
+        base64.urlsafe_b64encode(b'["a"]').decode(),
+        base64.urlsafe_b64encode(b'{"a": 1}').decode(),
+    ],
 )
 async def test_a_bad_cursor_is_a_bad_query(store: Any, samples: list[Sample], cursor: str) -> None:
     with pytest.raises(BadQuery):
@@ -182,7 +266,9 @@ async def test_another_querys_cursor_is_a_bad_query(store: Any, samples: list[Sa
         await store.find(query(Sample, order="-number", after=page.next))
     with pytest.raises(BadQuery):
         await store.find(query(Sample, order="attempts", after=page.next))  # another number
-    wrong = base64.urlsafe_b64encode(json.dumps(["not a time", "s01"]).encode()).decode().rstrip("=")
+    wrong = (
+        base64.urlsafe_b64encode(json.dumps(["not a time", "s01"]).encode()).decode().rstrip("=")
+    )
     with pytest.raises(BadQuery):
         await store.find(query(Sample, order="moment", after=wrong))
     by_id = await store.find(query(Sample, limit=8))
@@ -190,7 +276,9 @@ async def test_another_querys_cursor_is_a_bad_query(store: Any, samples: list[Sa
         await store.find(query(Job, after=by_id.next))  # an id, but of another table
 
 
-async def test_a_cursor_with_the_wrong_values_is_a_bad_query(store: Any, samples: list[Sample]) -> None:
+async def test_a_cursor_with_the_wrong_values_is_a_bad_query(
+    store: Any, samples: list[Sample]
+) -> None:
     page = await store.find(query(Sample, order="moment", limit=8))
     mark, _, id = json.loads(base64.urlsafe_b64decode(f"{page.next}=="))
     for values in (["not a time", id], [[], id], [{}, id], [7, 8, id], [id]):
@@ -209,29 +297,64 @@ async def test_count_up_to_a_cap(store: Any, samples: list[Sample]) -> None:
 
 
 async def test_tally_counts_each_declared_state(store: Any) -> None:
-    assert {c.state: c.count for c in await store.tally(Job.kind)} == {"pending": 0, "working": 0, "done": 0, "failed": 0}
+    assert {c.state: c.count for c in await store.tally(Job.kind)} == {
+        "pending": 0,
+        "working": 0,
+        "done": 0,
+        "failed": 0,
+    }
     await put(store, *[Job(id=f"j{n}") for n in range(6)], Job(id="f", status="failed"))
     leases = await take(store, WORK, limit=3)
     await settled(store, ending(leases[0], "done"))
     counts = await store.tally(Job.kind)
-    assert {c.state: c.count for c in counts} == {"pending": 3, "working": 2, "done": 1, "failed": 1}
+    assert {c.state: c.count for c in counts} == {
+        "pending": 3,
+        "working": 2,
+        "done": 1,
+        "failed": 1,
+    }
     await store.purge(query(Job, {"status": "pending"}))
-    assert {c.state: c.count for c in await store.tally(Job.kind)} == {"pending": 0, "working": 2, "done": 1, "failed": 1}
+    assert {c.state: c.count for c in await store.tally(Job.kind)} == {
+        "pending": 0,
+        "working": 2,
+        "done": 1,
+        "failed": 1,
+    }
 
 
 async def test_a_short_tally_stops_at_its_cap_and_says_so(store: Any) -> None:
     await put(
-        store, *[Job(id=f"j{n}") for n in range(6)], *[Job(id=f"f{n}", status="failed") for n in range(3)], Job(id="d", status="done")
+        store,
+        *[Job(id=f"j{n}") for n in range(6)],
+        *[Job(id=f"f{n}", status="failed") for n in range(3)],
+        Job(id="d", status="done"),
     )
     told = {c.state: c for c in await store.tally(Job.kind, cap=3)}
-    assert {state: c.exact for state, c in told.items()} == {"pending": False, "working": True, "done": True, "failed": True}
+    assert {state: c.exact for state, c in told.items()} == {
+        "pending": False,
+        "working": True,
+        "done": True,
+        "failed": True,
+    }
     assert (told["working"].count, told["done"].count, told["failed"].count) == (0, 1, 3)
     assert told["pending"].count >= 3  # at least so many, or an estimate
-    assert {c.state: c.count for c in await store.tally(Job.kind, cap=6)} == {"pending": 6, "working": 0, "done": 1, "failed": 3}
+    assert {c.state: c.count for c in await store.tally(Job.kind, cap=6)} == {
+        "pending": 6,
+        "working": 0,
+        "done": 1,
+        "failed": 3,
+    }
 
 
-async def test_scan_gives_all_rows_as_plain_values_in_bounded_pages(store: Any, samples: list[Sample]) -> None:
-    pages = [page async for page in store.scan(query(Sample, {"flag": not_null}, order="-number", limit=1, after="ignored"), size=5)]
+async def test_scan_gives_all_rows_as_plain_values_in_bounded_pages(
+    store: Any, samples: list[Sample]
+) -> None:
+    pages = [
+        page
+        async for page in store.scan(
+            query(Sample, {"flag": not_null}, order="-number", limit=1, after="ignored"), size=5
+        )
+    ]
     assert [len(p) for p in pages] == [5, 5, 5, 5, 4]
     rows = [row for page in pages for row in page]
     assert [r["id"] for r in rows] == await ids(store, {"flag": not_null}, order="-number")

@@ -7,9 +7,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from conformance.helpers import NOON, advance, assert_chain, ending, look, near, put, set_clock, settled, take, take_one
+from conformance.helpers import (
+    NOON,
+    advance,
+    assert_chain,
+    ending,
+    look,
+    near,
+    put,
+    set_clock,
+    settled,
+    take,
+    take_one,
+)
 from conformance.kinds import KINDS, STAGES, STATES, WORK, Job, Note, Post, stage
-from conformance.places import Place
+from conformance.places import PrefixMiddleware
 
 from esclusa.model.errors import MigrationError, SchemaError
 from esclusa.model.lifecycle import Lifecycle
@@ -80,7 +92,10 @@ async def test_use_before_migrate_is_a_schema_error(bare_store: Any) -> None:
 
 
 async def test_a_kind_that_grew_gets_its_columns(bare_store: Any) -> None:
-    work, more = (stage(n, k, take="pending", hold="working", exhausted="failed") for n, k in (("one", First.kind), ("two", Grown.kind)))
+    work, more = (
+        stage(n, k, take="pending", hold="working", exhausted="failed")
+        for n, k in (("one", First.kind), ("two", Grown.kind))
+    )
     store = await bare_store((First.kind,), (work,))
     await put(store, First(name="a"))
     newer = await bare_store()
@@ -111,7 +126,9 @@ async def test_a_field_that_was_dropped_is_in_nobodys_way(bare_store: Any) -> No
     assert (await look(store, Whole, "a")).kinds == ["k"]
 
 
-async def test_an_edited_migration_is_refused(bare_place: Place, bare_store: Any) -> None:
+async def test_an_edited_migration_is_refused(
+    bare_place: PrefixMiddleware, bare_store: Any
+) -> None:
     store = await bare_store(KINDS, STAGES)
     await put(store, Note(name="n"))
     await bare_place.edit_migration()
@@ -135,7 +152,9 @@ async def test_its_url_says_where_it_is(store: Any) -> None:
     assert store.url
 
 
-async def test_closing_twice_is_harmless_and_another_store_goes_on(store: Any, new_store: Any) -> None:
+async def test_closing_twice_is_harmless_and_another_store_goes_on(
+    store: Any, new_store: Any
+) -> None:
     other = await new_store()
     await put(other, Note(name="n"))
     await other.close()
@@ -144,7 +163,9 @@ async def test_closing_twice_is_harmless_and_another_store_goes_on(store: Any, n
 
 
 @pytest.mark.promise(1)
-async def test_what_was_accepted_is_there_for_the_next_process(place: Place, new_store: Any) -> None:
+async def test_what_was_accepted_is_there_for_the_next_process(
+    place: PrefixMiddleware, new_store: Any
+) -> None:
     first = await new_store()
     await put(first, Job(id="j"), Job(id="k"))
     lease = await take_one(first, WORK, "j")
@@ -172,7 +193,9 @@ async def test_the_clock_is_utc_and_close_to_the_real_one(store: Any) -> None:
     assert await store.now() >= now
 
 
-async def test_clock_offset_shifts_everything_that_the_store_writes(store: Any, new_store: Any) -> None:
+async def test_clock_offset_shifts_everything_that_the_store_writes(
+    store: Any, new_store: Any
+) -> None:
     ahead = await new_store(clock_offset=7200.0)
     real = await store.now()
     assert near(await ahead.now(), real + timedelta(hours=2))
@@ -223,7 +246,9 @@ class Ear:
         self.heard.clear()
 
 
-async def test_listeners_hear_of_what_may_be_due_here_and_elsewhere(store: Any, new_store: Any) -> None:
+async def test_listeners_hear_of_what_may_be_due_here_and_elsewhere(
+    store: Any, new_store: Any
+) -> None:
     other = await new_store()
     here, there = Ear(), Ear()
     end_here, end_there = await store.listen(here), await other.listen(there)
@@ -253,9 +278,15 @@ async def test_a_settlement_is_heard(store: Any, new_store: Any) -> None:
     try:
         await settled(store, ending(one, "pending"))
         await ear.hears("t_jobs")
-        await settled(store, ending(two, "done", effects=(Create(Note(name="n")), Move(Post, "x:1", "collecting"))))
+        await settled(
+            store,
+            ending(two, "done", effects=(Create(Note(name="n")), Move(Post, "x:1", "collecting"))),
+        )
         await ear.hears("t_notes")
-        await settled(store, ending(await take_one(store, WORK), "done", effects=(Move(Post, "x:1", "waiting"),)))
+        await settled(
+            store,
+            ending(await take_one(store, WORK), "done", effects=(Move(Post, "x:1", "waiting"),)),
+        )
         await ear.hears("t_posts")
     finally:
         await end()

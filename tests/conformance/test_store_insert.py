@@ -9,13 +9,45 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from conformance.helpers import assert_chain, ending, everything, look, near, persist, put, settle, settled, take, take_one
-from conformance.kinds import READ, TYPE, WORK, Colour, Job, Level, Note, Place, Post, Sample, Typed
+from conformance.helpers import (
+    assert_chain,
+    ending,
+    everything,
+    look,
+    near,
+    persist,
+    put,
+    settle,
+    settled,
+    take,
+    take_one,
+)
+from conformance.kinds import (
+    READ,
+    TYPE,
+    WORK,
+    Colour,
+    Job,
+    Level,
+    Note,
+    Post,
+    PrefixMiddleware,
+    Sample,
+    Typed,
+)
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.keys import key_id, key_ids
 from esclusa.model.record import Ref
-from esclusa.model.settlement import Family, Inserted, Known, Lost, Rejected, Settlement, Spread
+from esclusa.model.settlement import (
+    Duplicate,
+    FanOut,
+    Inserted,
+    Lost,
+    RecordWithChildren,
+    Rejected,
+    Settlement,
+)
 
 
 async def test_a_new_record_is_in_the_initial_state_and_due_now(store: Any) -> None:
@@ -24,7 +56,13 @@ async def test_a_new_record_is_in_the_initial_state_and_due_now(store: Any) -> N
     after = await store.now()
     assert answers == [Inserted(Post.kind.id_of("x", "1"))]
     post = await look(store, Post, answers[0].id)
-    assert (post.platform, post.post_id, post.status, post.attempts, post.fence) == ("x", "1", "waiting", 0, 0)
+    assert (post.platform, post.post_id, post.status, post.attempts, post.fence) == (
+        "x",
+        "1",
+        "waiting",
+        0,
+        0,
+    )
     assert post.leased_by is None
     assert post.last_error is None
     for moment in (post.due_at, post.created_at, post.updated_at):
@@ -44,30 +82,58 @@ async def test_the_key_makes_the_id_and_a_record_without_key_gets_one(store: Any
 async def test_a_known_key_is_left_as_it_is(store: Any) -> None:
     [id] = await put(store, Post(platform="x", post_id="1", note="first", jobs=7))
     was = await look(store, Post, id)
-    assert await store.insert([Post(platform="x", post_id="1", note="second")]) == [Known(id)]
+    assert await store.insert([Post(platform="x", post_id="1", note="second")]) == [Duplicate(id)]
     assert await look(store, Post, id) == was
 
 
 @pytest.mark.promise(5)
 async def test_duplicates_in_one_batch_answer_in_order_and_the_first_wins(store: Any) -> None:
     await put(store, Note(name="old", text="kept"))
-    batch = [Note(name="a", text="1"), Note(name="old", text="2"), Note(name="a", text="3"), Note(name="b"), Note(name="a", text="4")]
+    batch = [
+        Note(name="a", text="1"),
+        Note(name="old", text="2"),
+        Note(name="a", text="3"),
+        Note(name="b"),
+        Note(name="a", text="4"),
+    ]
     answers = await store.insert(batch)
-    assert answers == [Inserted("a"), Known("old"), Known("a"), Inserted("b"), Known("a")]
-    assert [(n.id, n.text) for n in await everything(store, Note, order="id")] == [("a", "1"), ("b", None), ("old", "kept")]
+    assert answers == [
+        Inserted("a"),
+        Duplicate("old"),
+        Duplicate("a"),
+        Inserted("b"),
+        Duplicate("a"),
+    ]
+    assert [(n.id, n.text) for n in await everything(store, Note, order="id")] == [
+        ("a", "1"),
+        ("b", None),
+        ("old", "kept"),
+    ]
 
 
 async def test_kinds_may_be_mixed_and_none_at_all_is_fine(store: Any) -> None:
     assert await store.insert([]) == []
-    answers = await store.insert([Note(name="1"), Post(platform="x", post_id="1"), Note(name="2"), Post(platform="x", post_id="1")])
-    assert answers == [Inserted("1"), Inserted("x:1"), Inserted("2"), Known("x:1")]
+    answers = await store.insert(
+        [
+            Note(name="1"),
+            Post(platform="x", post_id="1"),
+            Note(name="2"),
+            Post(platform="x", post_id="1"),
+        ]
+    )
+    assert answers == [Inserted("1"), Inserted("x:1"), Inserted("2"), Duplicate("x:1")]
 
 
 @pytest.mark.promise(5)
 async def test_one_record_per_key_under_concurrency(store: Any, new_store: Any) -> None:
     stores = [store, await new_store(), await new_store()]
     drafts = [Post(platform="x", post_id=str(n)) for n in range(60)]
-    calls = [persist(stores[n % 3].insert, [d.but(note=str(n)) for d in (drafts if n % 2 else drafts[::-1])]) for n in range(9)]
+    calls = [
+        persist(
+            stores[n % 3].insert, [d.but(note=str(n)) for d in (drafts if n % 2 else drafts[::-1])]
+        )
+        for n in range(9)
+    ]
     answers = [a for batch in await asyncio.gather(*calls) for a in batch]
     inserted = [a.id for a in answers if isinstance(a, Inserted)]
     assert sorted(inserted) == sorted(Post.kind.id_of("x", str(n)) for n in range(60))
@@ -81,7 +147,13 @@ async def test_what_a_draft_says_of_its_tracking_is_kept(store: Any) -> None:
     draft = Job(id="j", status="working", due_at=due, created_at=made, attempts=3, leased_by="w9")
     await put(store, draft)
     job = await look(store, Job, "j")
-    assert (job.status, job.due_at, job.created_at, job.attempts, job.leased_by) == ("working", due, made, 3, "w9")
+    assert (job.status, job.due_at, job.created_at, job.attempts, job.leased_by) == (
+        "working",
+        due,
+        made,
+        3,
+        "w9",
+    )
     assert near(job.updated_at, now)
     assert await take(store, WORK) == []
     store.clock_offset += 3 * 3600 + 10
@@ -115,23 +187,39 @@ async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> 
     """An enum is that enum, a model that model: where it is claimed, got and found."""
     seen = datetime(2026, 4, 5, 23, 59, 59, 5, tzinfo=UTC)
     fields: dict[str, Any] = {
-        "colour": Colour.BLUE, "level": Level.HIGH, "size": "m", "token": UUID(int=7), "place": Place(city="Lota", seen=seen),
-        "places": [Place(city="Penco")], "tags": {"a", "b"}, "pair": (1, "x"), "times": {"first": seen},
+        "colour": Colour.BLUE, "level": Level.HIGH, "size": "m", "token": UUID(int=7), "place": PrefixMiddleware(city="Lota", seen=seen),
+        "places": [PrefixMiddleware(city="Penco")], "tags": {"a", "b"}, "pair": (1, "x"), "times": {"first": seen},
     }  # fmt: skip
     await put(store, Typed(name="full", **fields), Typed(name="none"))
     leased = await take_one(store, TYPE, "full")
-    for got in (leased.record, await look(store, Typed, "full"), (await everything(store, Typed, order="id"))[0]):
+    for got in (
+        leased.record,
+        await look(store, Typed, "full"),
+        (await everything(store, Typed, order="id"))[0],
+    ):
         for name, value in fields.items():
             assert getattr(got, name) == value, name
             assert type(getattr(got, name)) is type(value), name
         got._seen.append(1)
         assert got._seen == [1]
-    other = {"colour": Colour.RED, "level": Level.LOW, "place": None, "tags": set(), "pair": (2, "y")}
+    other = {
+        "colour": Colour.RED,
+        "level": Level.LOW,
+        "place": None,
+        "tags": set(),
+        "pair": (2, "y"),
+    }
     await settled(store, ending(leased, "done", fields=other))
     changed = await look(store, Typed, "full")
     assert {name: getattr(changed, name) for name in other} == other
     none = await look(store, Typed, "none")
-    assert (none.colour, none.level, none.place, none.tags, none.pair) == (None, Level.LOW, None, set(), None)
+    assert (none.colour, none.level, none.place, none.tags, none.pair) == (
+        None,
+        Level.LOW,
+        None,
+        set(),
+        None,
+    )
 
 
 NULL, HALF, LARGE, NO_NUMBER = (
@@ -144,29 +232,45 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "why"), UNFIT, ids=lambda f: ascii(f).replace("\\", "/"))
-async def test_a_value_that_one_store_cannot_hold_is_refused_by_every_store(store: Any, fields: dict[str, Any], why: str) -> None:
+async def test_a_value_that_one_store_cannot_hold_is_refused_by_every_store(
+    store: Any, fields: dict[str, Any], why: str
+) -> None:
     [(name, value)] = fields.items()
     said = f"{Sample.kind.table}.{name} cannot hold {value!r:.80}: {why}"
     with pytest.raises(BadRecord) as caught:
         await store.insert([Sample(name="b"), Sample(name="a", **fields)])
     assert str(caught.value) == said
     with pytest.raises(BadRecord) as caught:
-        await store.insert_if_new([Family(Note(name="n"), [Sample(name="a", **fields)])])
+        await store.insert_if_new(
+            [RecordWithChildren(Note(name="n"), [Sample(name="a", **fields)])]
+        )
     assert str(caught.value) == said
     assert await everything(store, Sample) == []
     assert await everything(store, Note) == []
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-async def test_a_decimal_that_is_no_number_is_refused_by_every_store(store: Any, number: str) -> None:
+async def test_a_decimal_that_is_no_number_is_refused_by_every_store(
+    store: Any, number: str
+) -> None:
     with pytest.raises(BadRecord, match=r"price cannot hold .*: it is not a number"):
-        await store.insert([Sample.model_construct(**{**Sample(name="a").__dict__, "price": Decimal(number)})])
+        await store.insert(
+            [Sample.model_construct(**{**Sample(name="a").__dict__, "price": Decimal(number)})]
+        )
 
 
-async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_go_through(store: Any) -> None:
+async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_go_through(
+    store: Any,
+) -> None:
     await put(store, Note(name="a", url="u"), Note(name="b", url="u"), Note(name="c", url="u"))
     a, b, c = sorted(await take(store, READ), key=lambda lease: lease.ref.id)
-    said = await settle(store, *(ending(x, "read", fields={"text": text}) for x, text in ((a, "\\u0000"), (b, "nul \0"), (c, "\ud800"))))
+    said = await settle(
+        store,
+        *(
+            ending(x, "read", fields={"text": text})
+            for x, text in ((a, "\\u0000"), (b, "nul \0"), (c, "\ud800"))
+        ),
+    )
     assert [type(verdict) for verdict in said[1:]] == [Rejected, Rejected]
     assert [v.why for v in said[1:]] == [
         f"{Note.kind.table}.text cannot hold 'nul \\x00': {NULL}", f"{Note.kind.table}.text cannot hold '\\ud800': {HALF}",
@@ -180,7 +284,10 @@ async def test_numbers_that_json_has_not_are_null_there(store: Any) -> None:
     data = {"a": float("nan"), "b": [float("inf"), 1.5], "c": "\\u0000", "d": "NaN"}
     await put(store, Sample(name="a", data=data, ratio=float("inf")))
     got = await look(store, Sample, "a")
-    assert (got.data, got.ratio) == ({"a": None, "b": [None, 1.5], "c": "\\u0000", "d": "NaN"}, float("inf"))
+    assert (got.data, got.ratio) == (
+        {"a": None, "b": [None, 1.5], "c": "\\u0000", "d": "NaN"},
+        float("inf"),
+    )
 
 
 @pytest.mark.parametrize("kind", [Note, Job], ids=lambda k: k.kind.table)
@@ -226,8 +333,14 @@ def _all(kind: Any) -> Any:
 # a record with all that belongs to it
 
 
-def _family(name: str, *posts: str) -> Family:
-    return Family(Note(name=name), [Job(id=f"job of {name}"), Spread(Post(platform=name, post_id="", note="ñ"), "post_id", posts)])
+def _family(name: str, *posts: str) -> RecordWithChildren:
+    return RecordWithChildren(
+        Note(name=name),
+        [
+            Job(id=f"job of {name}"),
+            FanOut(Post(platform=name, post_id="", note="ñ"), "post_id", posts),
+        ],
+    )
 
 
 async def test_a_record_and_all_that_belongs_to_it_are_new_together(store: Any) -> None:
@@ -235,9 +348,9 @@ async def test_a_record_and_all_that_belongs_to_it_are_new_together(store: Any) 
     assert await store.insert_if_new([_family("a/b", "1", "~", "2", "", "1")]) == [5]
     posts = await everything(store, Post, order="id")
     assert {p.id for p in posts} == {Post.kind.id_of("a/b", n) for n in ("1", "~", "2", "")}
-    assert {(p.platform, p.note, p.status, p.attempts, p.fence, p.jobs, p.leased_by) for p in posts} == {
-        ("a/b", "ñ", "waiting", 0, 0, 0, None)
-    }
+    assert {
+        (p.platform, p.note, p.status, p.attempts, p.fence, p.jobs, p.leased_by) for p in posts
+    } == {("a/b", "ñ", "waiting", 0, 0, 0, None)}
     assert all(before <= moment for p in posts for moment in (p.due_at, p.created_at, p.updated_at))
     assert (await look(store, Job, "job of a/b")).status == "pending"
 
@@ -258,21 +371,39 @@ async def test_a_known_one_of_the_rest_is_left_as_it_is(store: Any) -> None:
 
 
 async def test_a_spread_over_a_field_outside_the_key(store: Any) -> None:
-    assert await store.insert_if_new([Family(Note(name="n"), [Spread(Job(lane="b"), "rank", [1, 2, 3])])]) == [3]
-    assert sorted((j.lane, j.rank) for j in await everything(store, Job)) == [("b", 1), ("b", 2), ("b", 3)]
+    assert await store.insert_if_new(
+        [RecordWithChildren(Note(name="n"), [FanOut(Job(lane="b"), "rank", [1, 2, 3])])]
+    ) == [3]
+    assert sorted((j.lane, j.rank) for j in await everything(store, Job)) == [
+        ("b", 1),
+        ("b", 2),
+        ("b", 3),
+    ]
 
 
 @pytest.mark.promise(5)
 async def test_of_many_who_insert_the_same_one_does_it(new_store: Any) -> None:
     stores = [await new_store() for _ in range(4)]
-    answers = await asyncio.gather(*(s.insert_if_new([_family("n", *(f"{i}-{k}" for k in range(20)))]) for i, s in enumerate(stores)))
+    answers = await asyncio.gather(
+        *(
+            s.insert_if_new([_family("n", *(f"{i}-{k}" for k in range(20)))])
+            for i, s in enumerate(stores)
+        )
+    )
     assert sorted(answers, key=str) == [[21], [None], [None], [None]]
     assert len({p.post_id[0] for p in await everything(stores[0], Post)}) == 1
 
 
 async def test_a_refused_one_of_the_rest_leaves_nothing_behind(store: Any) -> None:
     with pytest.raises(BadRecord):
-        await store.insert_if_new([Family(Note(name="n"), [Job(id="j"), Post(platform="x", post_id="1", status="no such state")])])
+        await store.insert_if_new(
+            [
+                RecordWithChildren(
+                    Note(name="n"),
+                    [Job(id="j"), Post(platform="x", post_id="1", status="no such state")],
+                )
+            ]
+        )
     assert await everything(store, Note) == []
     assert await everything(store, Job) == []
 
@@ -286,24 +417,38 @@ async def test_many_families_at_once(store: Any) -> None:
         _family("a", "1", "2"),
         _family("b", "1", "2", "3"),
         _family("a", "3"),
-        Family(Note(name="c"), [shared]),
-        Family(Note(name="d"), [shared, Job(id="own")]),
-        Family(Note(name="e"), []),
+        RecordWithChildren(Note(name="c"), [shared]),
+        RecordWithChildren(Note(name="d"), [shared, Job(id="own")]),
+        RecordWithChildren(Note(name="e"), []),
     ]
     assert await store.insert_if_new(families) == [None, 3, 3, None, 1, 1, 0]
     assert {n.name for n in await everything(store, Note)} == {"known", "a", "b", "c", "d", "e"}
     assert {j.id for j in await everything(store, Job)} == {"job of a", "job of b", "shared", "own"}
-    assert {p.id for p in await everything(store, Post)} == {Post.kind.id_of(*k) for k in ("a1", "a2", "b1", "b2", "b3")}
+    assert {p.id for p in await everything(store, Post)} == {
+        Post.kind.id_of(*k) for k in ("a1", "a2", "b1", "b2", "b3")
+    }
     assert await store.insert_if_new(families) == [None] * 7
     assert await store.insert_if_new([]) == []
 
 
 async def test_more_families_than_one_write_takes(store: Any) -> None:
-    assert await store.insert_if_new([Family(Note(name=f"{n}"), [Job(id=f"{n}")]) for n in range(700)]) == [1] * 700
+    assert (
+        await store.insert_if_new(
+            [RecordWithChildren(Note(name=f"{n}"), [Job(id=f"{n}")]) for n in range(700)]
+        )
+        == [1] * 700
+    )
     assert len({j.id for j in await everything(store, Job)}) == 700
 
 
 def test_ids_of_a_spread_are_those_of_its_keys() -> None:
     values = ["a", "", ".", "~", None, "ñ:ü", "x" * 400, 3, "y" * 380]
-    for parts, place in ((["k", None], 1), (["a:b", ".", None], 2), ([None], 0), (["z" * 350, 0, "t"], 1)):
-        assert key_ids(parts, place, values) == [key_id([*parts[:place], v, *parts[place + 1 :]]) for v in values]
+    for parts, place in (
+        (["k", None], 1),
+        (["a:b", ".", None], 2),
+        ([None], 0),
+        (["z" * 350, 0, "t"], 1),
+    ):
+        assert key_ids(parts, place, values) == [
+            key_id([*parts[:place], v, *parts[place + 1 :]]) for v in values
+        ]

@@ -7,13 +7,24 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
-from conformance.helpers import advance, assert_chain, ending, everything, look, moving, put, set_clock, settled, take
+from conformance.helpers import (
+    advance,
+    assert_chain,
+    ending,
+    everything,
+    look,
+    moving,
+    put,
+    set_clock,
+    settled,
+    take,
+)
 from conformance.kinds import AGE, KINDS, STAGES, WORK, Job, Note, Old
 
 from esclusa.engine.records import Records
-from esclusa.model.books import Export
 from esclusa.model.query import above, below, not_null, null, query
 from esclusa.model.record import Ref
+from esclusa.model.system_records import Export
 
 
 async def test_purge_deletes_what_matches_up_to_the_limit_with_its_history(store: Any) -> None:
@@ -23,7 +34,14 @@ async def test_purge_deletes_what_matches_up_to_the_limit_with_its_history(store
     assert await store.purge(query(Job, {"status": "done", "rank": above(0)}, limit=2)) == 1
     assert await store.purge(query(Job, {"status": "done", "rank": above(0)}, limit=2)) == 0
     assert [j.id for j in await everything(store, Job, order="id")] == ["j0", "j4", "j5"]
-    assert [len(await store.history(Ref(Job.kind, f"j{n}"))) for n in range(6)] == [2, 0, 0, 0, 0, 0]
+    assert [len(await store.history(Ref(Job.kind, f"j{n}"))) for n in range(6)] == [
+        2,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 async def test_purge_takes_the_first_in_the_querys_order(store: Any) -> None:
@@ -41,8 +59,20 @@ async def test_a_purged_key_may_come_again(store: Any) -> None:
 
 @pytest.mark.promise(1)
 async def test_archive_moves_records_whole_and_keeps_their_history(store: Any) -> None:
-    await put(store, *[Old(name=f"o{n}", size=n, data={"ñ": [n]}, ended_on=date(2026, 1, n + 1)) for n in range(5)])
-    await settled(store, *[ending(x, "failed", error={"message": "m", "type": "t"}) for x in await take(store, AGE, limit=3)])
+    await put(
+        store,
+        *[
+            Old(name=f"o{n}", size=n, data={"ñ": [n]}, ended_on=date(2026, 1, n + 1))
+            for n in range(5)
+        ],
+    )
+    await settled(
+        store,
+        *[
+            ending(x, "failed", error={"message": "m", "type": "t"})
+            for x in await take(store, AGE, limit=3)
+        ],
+    )
     was = {o.id: o for o in await everything(store, Old)}
     done = query(Old, {"status": "failed"}, limit=2)
     assert await store.archive(done) == 2
@@ -52,8 +82,16 @@ async def test_archive_moves_records_whole_and_keeps_their_history(store: Any) -
     kept = await everything(store, Old, archived=True, order="name")
     assert kept == [was[f"o{n}"] for n in range(3)]
     assert await store.get(Old.kind, ["o1"]) == [None]
-    assert [(s.frm, s.to) for s in await store.history(Ref(Old.kind, "o1"))] == [("pending", "working"), ("working", "failed")]
-    assert {c.state: c.count for c in await store.tally(Old.kind)} == {"pending": 2, "working": 0, "done": 0, "failed": 0}
+    assert [(s.frm, s.to) for s in await store.history(Ref(Old.kind, "o1"))] == [
+        ("pending", "working"),
+        ("working", "failed"),
+    ]
+    assert {c.state: c.count for c in await store.tally(Old.kind)} == {
+        "pending": 2,
+        "working": 0,
+        "done": 0,
+        "failed": 0,
+    }
 
 
 async def test_archived_records_answer_queries_of_their_own(store: Any) -> None:
@@ -61,7 +99,9 @@ async def test_archived_records_answer_queries_of_their_own(store: Any) -> None:
     assert await store.archive(query(Old, {"size": above(1)})) == 5
     page = await store.find(query(Old, {"size": above(2)}, order="-size", limit=3, archived=True))
     assert [o.id for o in page.items] == ["o6", "o5", "o4"]
-    rest = await store.find(query(Old, {"size": above(2)}, order="-size", limit=3, archived=True, after=page.next))
+    rest = await store.find(
+        query(Old, {"size": above(2)}, order="-size", limit=3, archived=True, after=page.next)
+    )
     assert [o.id for o in rest.items] == ["o3"]
     assert await store.count(query(Old, archived=True)) == (5, True)
     assert await store.count(query(Old)) == (2, True)
@@ -77,18 +117,47 @@ async def test_the_archive_knows_when_a_row_came_and_to_which_export_it_belongs(
     assert await store.archive(query(Old, {"size": below(3)})) == 3
     advance(store, seconds=3600)
     assert await store.archive(query(Old)) == 3
-    early = query(Old, {"archived_at": below(now + timedelta(minutes=30))}, order="name", archived=True)
+    early = query(
+        Old, {"archived_at": below(now + timedelta(minutes=30))}, order="name", archived=True
+    )
     assert [o.id for o in (await store.find(early)).items] == ["o0", "o1", "o2"]
-    assert await store.assign(query(Old, {"size": below(5)}, order="name", limit=2, archived=True), "e1") == 2
-    assert await store.assign(query(Old, {"size": below(5)}, order="name", limit=2, archived=True), "e2") == 2
-    assert await store.assign(query(Old, {"size": below(5)}, order="name", archived=True), "e3") == 1
+    assert (
+        await store.assign(
+            query(Old, {"size": below(5)}, order="name", limit=2, archived=True), "e1"
+        )
+        == 2
+    )
+    assert (
+        await store.assign(
+            query(Old, {"size": below(5)}, order="name", limit=2, archived=True), "e2"
+        )
+        == 2
+    )
+    assert (
+        await store.assign(query(Old, {"size": below(5)}, order="name", archived=True), "e3") == 1
+    )
     assert await store.assign(query(Old, {"size": below(5)}, archived=True), "e4") == 0
 
     async def of(export: Any) -> list[str]:
-        return [o.id for o in await everything(store, Old, where={"export_id": export}, archived=True, order="name")]
+        return [
+            o.id
+            for o in await everything(
+                store, Old, where={"export_id": export}, archived=True, order="name"
+            )
+        ]
 
-    assert [await of(e) for e in ("e1", "e2", "e3", "e4", null)] == [["o0", "o1"], ["o2", "o3"], ["o4"], [], ["o5"]]
-    rows = [r async for page in store.scan(query(Old, {"export_id": "e2"}, order="name", archived=True)) for r in page]
+    assert [await of(e) for e in ("e1", "e2", "e3", "e4", null)] == [
+        ["o0", "o1"],
+        ["o2", "o3"],
+        ["o4"],
+        [],
+        ["o5"],
+    ]
+    rows = [
+        r
+        async for page in store.scan(query(Old, {"export_id": "e2"}, order="name", archived=True))
+        for r in page
+    ]
     assert [r["id"] for r in rows] == ["o2", "o3"]
     assert await store.count(query(Old, {"export_id": not_null}, archived=True)) == (5, True)
     assert await store.purge(query(Old, {"export_id": "e1"}, archived=True)) == 2
@@ -97,7 +166,12 @@ async def test_the_archive_knows_when_a_row_came_and_to_which_export_it_belongs(
 
 async def test_rows_are_given_to_an_export_on_the_way_while_it_is_filling(store: Any) -> None:
     await store.migrate([*KINDS, Export.kind], STAGES)
-    await put(store, Export(id="e1", table_name="old", month="2026-01", part=1, path="p", row_count=0, checksum=""))
+    await put(
+        store,
+        Export(
+            id="e1", table_name="old", month="2026-01", part=1, path="p", row_count=0, checksum=""
+        ),
+    )
     await put(store, *[Old(name=f"o{n}", size=n) for n in range(4)])
     assert await store.archive(query(Old, {"size": below(2)}), "e1") == 2
     await settled(store, moving(Ref(Export.kind, "e1"), "filling", "written"))
@@ -123,13 +197,19 @@ async def test_what_is_archived_is_neither_claimed_nor_moved(store: Any) -> None
 async def test_remove_deletes_what_belongs_together_with_its_history(store: Any) -> None:
     await put(store, Job(id="a"), Job(id="b"), Note(name="a"), Note(name="b"))
     await settled(store, *[ending(x, "done") for x in await take(store, WORK, limit=2)])
-    assert await store.remove([Ref(Job.kind, "a"), Ref(Note.kind, "a"), Ref(Note.kind, "x"), Ref(Job.kind, "\0")]) == [
+    assert await store.remove(
+        [Ref(Job.kind, "a"), Ref(Note.kind, "a"), Ref(Note.kind, "x"), Ref(Job.kind, "\0")]
+    ) == [
         True,
         True,
         False,
         False,
     ]
-    assert [j.id for j in await everything(store, Job)] == [n.id for n in await everything(store, Note)] == ["b"]
+    assert (
+        [j.id for j in await everything(store, Job)]
+        == [n.id for n in await everything(store, Note)]
+        == ["b"]
+    )
     assert [len(await store.history(Ref(Job.kind, id))) for id in "ab"] == [0, 2]
     assert await store.remove([Ref(Job.kind, "a"), Ref(Note.kind, "a")]) == [False, False]
     assert await store.remove([]) == []
@@ -143,7 +223,10 @@ async def test_what_is_removed_together_is_never_seen_apart(store: Any) -> None:
         calls = [
             f()
             for _ in range(3)
-            for f in (lambda: records.put([Note(name="a"), Job(id="a")], who="me"), lambda: records.remove("a", Job, Note))
+            for f in (
+                lambda: records.put([Note(name="a"), Job(id="a")], who="me"),
+                lambda: records.remove("a", Job, Note),
+            )
         ]
         removed = [answer for answer in await asyncio.gather(*calls) if isinstance(answer[0], bool)]
         assert removed

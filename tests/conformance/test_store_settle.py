@@ -30,7 +30,12 @@ from esclusa.model.query import query
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Lost, Rejected, Settled
 
-BAD = {"message": "Petición rechazada 🚫", "type": "http_error", "attempt": 1, "timestamp": "2026-01-01T00:00:00+00:00"}
+BAD = {
+    "message": "Petición rechazada 🚫",
+    "type": "http_error",
+    "attempt": 1,
+    "timestamp": "2026-01-01T00:00:00+00:00",
+}
 
 
 async def test_a_settlement_moves_and_ends_the_lease(store: Any) -> None:
@@ -38,9 +43,28 @@ async def test_a_settlement_moves_and_ends_the_lease(store: Any) -> None:
     await put(store, Job(id="j", lane="x"))
     lease = await take_one(store, WORK)
     advance(store, seconds=7)
-    await settled(store, ending(lease, "done", fields={"result": "sí", "rank": 3}, who="w1", run="r9", attempt=1, reason="because"))
+    await settled(
+        store,
+        ending(
+            lease,
+            "done",
+            fields={"result": "sí", "rank": 3},
+            who="w1",
+            run="r9",
+            attempt=1,
+            reason="because",
+        ),
+    )
     job = await look(store, Job, "j")
-    assert (job.status, job.result, job.rank, job.lane, job.leased_by, job.fence, job.attempts) == ("done", "sí", 3, "x", None, 1, 1)
+    assert (job.status, job.result, job.rank, job.lane, job.leased_by, job.fence, job.attempts) == (
+        "done",
+        "sí",
+        3,
+        "x",
+        None,
+        1,
+        1,
+    )
     assert near(job.due_at, now + timedelta(seconds=7))
     assert near(job.updated_at, now + timedelta(seconds=7))
     assert job.created_at == lease.record.created_at
@@ -69,8 +93,12 @@ async def test_an_older_fence_changes_nothing_and_is_lost(store: Any) -> None:
     await lost(store, ending(old, "done", fields={"result": "stale"}, error=BAD))
     assert await snapshot(store, old.ref) == was
     await settled(store, ending(new, "failed", error=BAD))
-    await lost(store, ending(old, "done"), ending(new, "done"))  # a settle that is made again is lost, never twice
-    await assert_chain(store, old.ref, [("pending", "working"), ("working", "working"), ("working", "failed")])
+    await lost(
+        store, ending(old, "done"), ending(new, "done")
+    )  # a settle that is made again is lost, never twice
+    await assert_chain(
+        store, old.ref, [("pending", "working"), ("working", "working"), ("working", "failed")]
+    )
 
 
 async def test_lost_when_the_record_is_gone(store: Any) -> None:
@@ -84,14 +112,35 @@ async def test_a_batch_answers_in_order_and_the_lost_ones_do_not_disturb(store: 
     assert await store.settle([]) == []
     await put(store, *[Job(id=f"j{n}") for n in range(5)])
     leases = await take(store, WORK)
-    await settled(store, moving(leases[1].ref, "working", "pending"), moving(leases[3].ref, "working", "failed"))
-    verdicts = await settle(store, *[ending(x, "done", fields={"result": x.ref.id}) for x in leases])
-    assert verdicts == [(Lost if n in (1, 3) else Settled)(Ref(Job.kind, f"j{n}")) for n in range(5)]
-    assert [(await look(store, Job, f"j{n}")).result for n in range(5)] == ["j0", None, "j2", None, "j4"]
+    await settled(
+        store,
+        moving(leases[1].ref, "working", "pending"),
+        moving(leases[3].ref, "working", "failed"),
+    )
+    verdicts = await settle(
+        store, *[ending(x, "done", fields={"result": x.ref.id}) for x in leases]
+    )
+    assert verdicts == [
+        (Lost if n in (1, 3) else Settled)(Ref(Job.kind, f"j{n}")) for n in range(5)
+    ]
+    assert [(await look(store, Job, f"j{n}")).result for n in range(5)] == [
+        "j0",
+        None,
+        "j2",
+        None,
+        "j4",
+    ]
 
 
 async def test_different_kinds_fields_and_shapes_in_one_call(store: Any) -> None:
-    await put(store, Job(id="a"), Job(id="b"), Job(id="c"), Note(name="n", url="u"), Post(platform="x", post_id="1"))
+    await put(
+        store,
+        Job(id="a"),
+        Job(id="b"),
+        Job(id="c"),
+        Note(name="n", url="u"),
+        Post(platform="x", post_id="1"),
+    )
     a, b, c = await take(store, WORK)
     note, post = await take_one(store, READ), await take_one(store, COLLECT)
     await settled(
@@ -118,7 +167,9 @@ async def test_a_retry_is_due_after_its_delay_and_keeps_its_attempts(store: Any)
     now = await set_clock(store)
     await put(store, Job(id="j"))
     lease = await take_one(store, WORK)
-    await settled(store, ending(lease, "pending", delay=90.5, error=BAD, reason="attempt 1/5, will retry"))
+    await settled(
+        store, ending(lease, "pending", delay=90.5, error=BAD, reason="attempt 1/5, will retry")
+    )
     job = await look(store, Job, "j")
     assert (job.status, job.attempts, job.last_error) == ("pending", 1, BAD)
     assert near(job.due_at, now + timedelta(seconds=90.5))
@@ -136,7 +187,12 @@ async def test_a_wait_gives_the_attempt_back_and_lasts_until_its_time(store: Any
     for n in range(3):
         lease = await take_one(store, WORK)
         assert lease.attempt == 1
-        await settled(store, ending(lease, "pending", until=until + timedelta(hours=2 * n), attempts=0, reason="quota"))
+        await settled(
+            store,
+            ending(
+                lease, "pending", until=until + timedelta(hours=2 * n), attempts=0, reason="quota"
+            ),
+        )
         job = await look(store, Job, "j")
         assert (job.attempts, job.due_at) == (0, until + timedelta(hours=2 * n))
         advance(store, seconds=7200 + 5)
@@ -168,8 +224,14 @@ async def test_the_last_error_stays_until_it_is_cleared(store: Any) -> None:
 async def test_a_field_can_be_emptied(store: Any) -> None:
     await put(store, Job(id="j", result="x", rank=1), Job(id="k", result="x", rank=1))
     one, two = await take(store, WORK)
-    await settled(store, ending(one, "done", fields={"result": None}), ending(two, "done", fields={"rank": None}))
-    assert [((await look(store, Job, i)).result, (await look(store, Job, i)).rank) for i in "jk"] == [(None, 1), ("x", None)]
+    await settled(
+        store,
+        ending(one, "done", fields={"result": None}),
+        ending(two, "done", fields={"rank": None}),
+    )
+    assert [
+        ((await look(store, Job, i)).result, (await look(store, Job, i)).rank) for i in "jk"
+    ] == [(None, 1), ("x", None)]
 
 
 async def test_fields_of_every_type_are_settled(store: Any) -> None:
@@ -209,7 +271,10 @@ async def test_an_operators_move_ends_a_lease(store: Any) -> None:
     await set_clock(store)
     await put(store, Job(id="j"))
     lease = await take_one(store, WORK)
-    await settled(store, moving(lease.ref, ("working", "failed"), "pending", attempts=0, reason="again, please"))
+    await settled(
+        store,
+        moving(lease.ref, ("working", "failed"), "pending", attempts=0, reason="again, please"),
+    )
     job = await look(store, Job, "j")
     assert (job.status, job.fence, job.leased_by, job.attempts) == ("pending", 2, None, 0)
     was = await snapshot(store, job.ref)
@@ -224,7 +289,11 @@ async def test_an_operators_move_ends_a_lease(store: Any) -> None:
 async def test_an_operators_move_is_lost_from_another_state(store: Any) -> None:
     await put(store, Job(id="j"))
     was = await snapshot(store, Ref(Job.kind, "j"))
-    await lost(store, moving(Ref(Job.kind, "j"), ("working", "failed"), "pending"), moving(Ref(Job.kind, "none"), "pending", "working"))
+    await lost(
+        store,
+        moving(Ref(Job.kind, "j"), ("working", "failed"), "pending"),
+        moving(Ref(Job.kind, "none"), "pending", "working"),
+    )
     assert await snapshot(store, Ref(Job.kind, "j")) == was
 
 
@@ -233,13 +302,17 @@ async def test_two_operators_move_once(store: Any, new_store: Any) -> None:
     for n in range(10):
         await put(store, Job(id=f"j{n}", status="failed"))
         move = moving(Ref(Job.kind, f"j{n}"), "failed", "pending")
-        verdicts = await asyncio.gather(*(persist(s.settle, [move]) for s in (store, other, store, other)))
+        verdicts = await asyncio.gather(
+            *(persist(s.settle, [move]) for s in (store, other, store, other))
+        )
         assert sorted(type(v[0]).__name__ for v in verdicts) == ["Lost", "Lost", "Lost", "Settled"]
         await assert_chain(store, move.ref, [("failed", "pending")])
 
 
 @pytest.mark.promise(3)
-async def test_a_worker_and_an_operator_race_and_one_of_them_wins(store: Any, new_store: Any) -> None:
+async def test_a_worker_and_an_operator_race_and_one_of_them_wins(
+    store: Any, new_store: Any
+) -> None:
     other = await new_store()
     for n in range(15):
         await put(store, Job(id=f"j{n}"))
@@ -247,7 +320,14 @@ async def test_a_worker_and_an_operator_race_and_one_of_them_wins(store: Any, ne
         work, operate = ending(lease, "done"), moving(lease.ref, "working", "failed")
         a, b = await asyncio.gather(persist(store.settle, [work]), persist(other.settle, [operate]))
         assert sorted(type(v).__name__ for v in (*a, *b)) == ["Lost", "Settled"]
-        await assert_chain(store, lease.ref, [("pending", "working"), ("working", "done" if a == [Settled(lease.ref)] else "failed")])
+        await assert_chain(
+            store,
+            lease.ref,
+            [
+                ("pending", "working"),
+                ("working", "done" if a == [Settled(lease.ref)] else "failed"),
+            ],
+        )
 
 
 @pytest.mark.promise(8)
@@ -277,10 +357,14 @@ async def test_a_large_batch_is_claimed_and_settled_whole(store: Any) -> None:
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("unfit", [{"rank": 2**70}, {"result": "half of a pair: \ud800"}])
-async def test_a_value_that_does_not_fit_rejects_its_own_settlement_alone(store: Any, unfit: Any) -> None:
+async def test_a_value_that_does_not_fit_rejects_its_own_settlement_alone(
+    store: Any, unfit: Any
+) -> None:
     await put(store, *(Job(id=id) for id in "abc"))
     first, bad, last = await take(store, WORK, limit=3)
-    verdicts = await settle(store, ending(first, "done"), ending(bad, "done", fields=unfit), ending(last, "done"))
+    verdicts = await settle(
+        store, ending(first, "done"), ending(bad, "done", fields=unfit), ending(last, "done")
+    )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
     assert verdicts[1].ref == bad.ref
     assert (await look(store, Job, bad.ref.id)).status == "working"

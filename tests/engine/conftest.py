@@ -22,15 +22,30 @@ async def new_engine(bare_place: Any, tmp_path: Path) -> AsyncIterator[NewEngine
     """``await new_engine(app)`` gives a running engine on its own store object; several share the same data."""
     async with AsyncExitStack() as stack:
 
-        async def new(app: App, *, lease: float = 30.0, card: bool = False, offset: float = 0.0, **options: Any) -> Engine:
+        async def new(
+            app: App,
+            *,
+            lease: float = 30.0,
+            card: bool = False,
+            offset: float = 0.0,
+            **options: Any,
+        ) -> Engine:
             store: Any = bare_place.store(clock_offset=offset)
             await store.open()
             stack.push_async_callback(store.close)
             knobs = Options(
-                lease=lease, poll=options.pop("poll", 0.05), grace=options.pop("grace", 5.0), prefetch=options.pop("prefetch", 200)
+                lease=lease,
+                poll=options.pop("poll", 0.05),
+                grace=options.pop("grace", 5.0),
+                prefetch=options.pop("prefetch", 200),
             )
             engine = Engine(
-                store, [app.bind(app.settings())], LocalArtifacts(tmp_path / "artifacts"), options=knobs, rng=Random(1), **options
+                store,
+                [app.bind(app.settings())],
+                LocalArtifacts(tmp_path / "artifacts"),
+                options=knobs,
+                rng=Random(1),
+                **options,
             )
             await store.migrate(engine.all_kinds, engine.all_stages)
             await store.use(engine.all_kinds, engine.all_stages)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from esclusa import App, Backoff, Lifecycle, Permanent, Record, RunContext, To
-from esclusa.engine.operate import Operator
-from esclusa.model.books import Audit, DeadLetter, Message
+from esclusa.engine.operations import Operations
+from esclusa.model.system_records import Audit, DeadLetter, Message
 
 
 class Letter(Record, table="letters", key="name"):
@@ -29,12 +29,28 @@ async def work(letter: Letter, at: Any) -> To:
 
 def pipeline(**options: Any) -> App:
     app = App("mail")
-    app.stage(Letter, take="new", hold="busy", exhausted="bad", retry=Backoff(tries=3, base=0), name="work", every="1h", **options)(work)
+    app.stage(
+        Letter,
+        take="new",
+        hold="busy",
+        exhausted="bad",
+        retry=Backoff(tries=3, base=0),
+        name="work",
+        every="1h",
+        **options,
+    )(work)
     return app
 
 
-async def test_a_dead_letter_says_what_its_stage_says_and_goes_to_its_topic(new_engine: Any) -> None:
-    engine = await new_engine(pipeline(letter=lambda record: {"who": record.name}, letters_to=lambda settings: "topic"))
+async def test_a_dead_letter_says_what_its_stage_says_and_goes_to_its_topic(
+    new_engine: Any,
+) -> None:
+    engine = await new_engine(
+        pipeline(
+            dead_letter=lambda record: {"who": record.name},
+            dead_letter_topic=lambda settings: "topic",
+        )
+    )
     await engine.records.insert([Letter(name="bad"), Letter(name="good")])
     await engine.run_cycle("mail.work")
     letters = (await engine.records.find(DeadLetter)).items
@@ -48,10 +64,14 @@ async def test_a_dead_letter_says_what_its_stage_says_and_goes_to_its_topic(new_
         "timestamp": "",
     }
     messages = (await engine.records.find(Message)).items
-    assert [(m.topic, m.data, m.attributes) for m in messages] == [("topic", payload, {"error_type": "unreadable"})]
+    assert [(m.topic, m.data, m.attributes) for m in messages] == [
+        ("topic", payload, {"error_type": "unreadable"})
+    ]
 
 
-async def test_without_words_of_its_own_a_dead_letter_holds_the_record_and_nothing_is_published(new_engine: Any) -> None:
+async def test_without_words_of_its_own_a_dead_letter_holds_the_record_and_nothing_is_published(
+    new_engine: Any,
+) -> None:
     engine = await new_engine(pipeline())
     await engine.records.insert([Letter(name="bad")])
     await engine.run_cycle("mail.work")
@@ -62,12 +82,16 @@ async def test_without_words_of_its_own_a_dead_letter_holds_the_record_and_nothi
 
 async def test_purge_removes_what_matches_and_nothing_else(new_engine: Any) -> None:
     engine = await new_engine(pipeline())
-    await engine.records.insert([Letter(name=f"n{n:04}", secret="old" if n % 2 else "new") for n in range(2500)])
+    await engine.records.insert(
+        [Letter(name=f"n{n:04}", secret="old" if n % 2 else "new") for n in range(2500)]
+    )
     assert await engine.records.purge(Letter, {"secret": "old"}) == 1250
     assert await engine.records.count(Letter) == (1250, True)
 
 
-async def test_a_function_that_drains_in_a_loop_sees_that_the_process_stops(new_engine: Any) -> None:
+async def test_a_function_that_drains_in_a_loop_sees_that_the_process_stops(
+    new_engine: Any,
+) -> None:
     app = pipeline()
     turns = 0
 
@@ -122,24 +146,30 @@ async def test_a_record_goes_back_to_the_stage_that_gave_it_up(new_engine: Any, 
     await engine.run_cycle("web.fetch")
     await engine.run_cycle("web.parse")
     assert {p.status async for p in engine.records.each(Page)} == {"error"}
-    operator = Operator(engine, "ana")
+    operator = Operations(engine, "ana")
     if verb == "retry":
         acted = await operator.retry("pages", where={"status": "error"}, reason="mended")
     else:
         acted = await operator.redrive(where={"table_name": "pages"}, reason="mended")
     assert (acted.moved, acted.passed) == (2, [])
-    assert {p.name: p.status async for p in engine.records.each(Page)} == {"a": "new", "b": "fetched"}
+    assert {p.name: p.status async for p in engine.records.each(Page)} == {
+        "a": "new",
+        "b": "fetched",
+    }
 
 
 async def test_a_letter_whose_record_went_on_is_passed_over(new_engine: Any) -> None:
     engine = await new_engine(pipeline())
     await engine.records.insert([Letter(name="bad")])
     await engine.run_cycle("mail.work")
-    operator = Operator(engine, "ana")
+    operator = Operations(engine, "ana")
     await operator.retry("letters", ids=["bad"], reason="once more")
     acted = await operator.redrive(where={"record_id": "bad"}, reason="once more")
     assert (acted.matched, acted.moved) == (1, 0)
-    assert acted.passed[0]["why"] == "letters bad is new: it was sent back or moved meanwhile; discard the letter"
+    assert (
+        acted.passed[0]["why"]
+        == "letters bad is new: it was sent back or moved meanwhile; discard the letter"
+    )
     assert [x.status for x in (await engine.records.find(DeadLetter)).items] == ["open"]
 
 
@@ -147,8 +177,13 @@ async def test_more_than_somebody_saw_is_only_counted(new_engine: Any) -> None:
     """Whoever decided for two decided nothing about a third: it is not acted on, and neither are they."""
     engine = await new_engine(pipeline())
     await engine.records.insert([Letter(name=f"l{n}", status="bad") for n in range(3)])
-    operator, open_ones = Operator(engine, "tests"), {"status": "open"}
-    letter = {"table_name": "letters", "state_before": "new", "error_type": "unreadable", "error_message": "m"}
+    operator, open_ones = Operations(engine, "tests"), {"status": "open"}
+    letter = {
+        "table_name": "letters",
+        "state_before": "new",
+        "error_type": "unreadable",
+        "error_message": "m",
+    }
     await engine.records.insert([DeadLetter(record_id=f"l{n}", **letter) for n in range(3)])
     for acted in (
         await operator.retry("letters", reason="x", where={"status": "bad"}, seen=2),

@@ -12,10 +12,25 @@ from typing import Any
 import pytest
 from support.serving import serving
 
-from esclusa import Add, App, Attempt, Backoff, Lifecycle, Move, Outcome, Permanent, Record, Retry, RunContext, To, Wait, Wake
-from esclusa.engine.operate import Operator
-from esclusa.model.books import DeadLetter, Run
+from esclusa import (
+    Add,
+    App,
+    Attempt,
+    Backoff,
+    Lifecycle,
+    Move,
+    Outcome,
+    Permanent,
+    Record,
+    Retry,
+    RunContext,
+    To,
+    Wait,
+    Wake,
+)
+from esclusa.engine.operations import Operations
 from esclusa.model.record import Ref
+from esclusa.model.system_records import DeadLetter, Run
 
 
 class Piece(Record, table="pieces", key="name"):
@@ -36,7 +51,12 @@ class Note(Record, table="notes", key="name"):
 
 def pipeline(handler: Any, **options: Any) -> App:
     app = App("try")
-    options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=2, base=0, jitter=0)} | options
+    options = {
+        "take": "new",
+        "hold": "busy",
+        "exhausted": "bad",
+        "retry": Backoff(tries=2, base=0, jitter=0),
+    } | options
     app.stage(Piece, name="work", **options)(handler)
     return app
 
@@ -67,7 +87,10 @@ ODD: dict[str, tuple[Callable[[], Any], str]] = {
     "exits": (error(SystemExit(3)), "system_exit"),
     "interrupts": (error(KeyboardInterrupt()), "keyboard_interrupt"),
     "stops": (lambda: next(iter(())), "runtime_error"),
-    "groups": (error(BaseExceptionGroup("several", [KeyError("k"), KeyboardInterrupt()])), "base_exception_group"),
+    "groups": (
+        error(BaseExceptionGroup("several", [KeyError("k"), KeyboardInterrupt()])),
+        "base_exception_group",
+    ),
     "one": (error(ExceptionGroup("one", [TimeoutError("slow")])), "timeout"),
     "unstorable": (error(ValueError("nul \0 and half a pair \ud800")), "value_error"),
     "mute": (error(Mute()), "attribute_error"),
@@ -105,7 +128,9 @@ async def test_what_a_failed_handler_had_at_hand_goes_with_it(new_engine: Any) -
 
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
-async def test_whatever_a_handler_raises_is_an_error_of_its_record_alone(new_engine: Any, plain: bool) -> None:
+async def test_whatever_a_handler_raises_is_an_error_of_its_record_alone(
+    new_engine: Any, plain: bool
+) -> None:
     def act(piece: Piece, at: Attempt) -> Outcome:
         if piece.name in ODD:
             ODD[piece.name][0]()
@@ -125,15 +150,19 @@ async def test_whatever_a_handler_raises_is_an_error_of_its_record_alone(new_eng
     assert found.pop("fine").status == "done"
     assert {p.status for p in found.values()} == {"bad"}
     types = {name: p.last_error["type"] for name, p in found.items()}
-    assert types == {name: type for name, (_, type) in ODD.items()} | ({} if plain else {"cancels": "cancelled_error"})
+    assert types == {name: type for name, (_, type) in ODD.items()} | (
+        {} if plain else {"cancels": "cancelled_error"}
+    )
     assert {p.leased_by for p in found.values()} == {None}
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), Apart("out")], ids=repr)
-async def test_a_cycle_that_raises_anything_ends_as_an_error_and_can_run_again(new_engine: Any, raised: BaseException) -> None:
+async def test_a_cycle_that_raises_anything_ends_as_an_error_and_can_run_again(
+    new_engine: Any, raised: BaseException
+) -> None:
     app = App("try", records=[Piece])
 
-    @app.cycle(alone=True)
+    @app.cycle(singleton=True)
     async def look(run: RunContext) -> None:
         raise raised
 
@@ -161,20 +190,28 @@ BAD_ANSWERS: dict[str, Callable[[], Any]] = {
     "an id of nothing": lambda: To("done", also=[Move(Note, None, "busy")]),  # type: ignore[arg-type]
     "a retry of nothing": lambda: Retry(None),  # type: ignore[arg-type]
     "a type that is none": lambda: Retry("x", type=5),  # type: ignore[arg-type]
-    "effects too large": lambda: To("done", also=[Add(Note, "n", seen=2**62), Add(Note, "n", seen=2**62)]),
+    "effects too large": lambda: To(
+        "done", also=[Add(Note, "n", seen=2**62), Add(Note, "n", seen=2**62)]
+    ),
 }
 """What no stage can settle as it is; the same on every store."""
 
 
 async def test_an_answer_that_cannot_be_settled_is_an_error_of_its_record(new_engine: Any) -> None:
     async def act(piece: Piece, at: Attempt) -> Outcome:
-        answer: Outcome = BAD_ANSWERS[piece.name]() if piece.name in BAD_ANSWERS else To("done", also=[Add(Note, "n", seen=1)])
+        answer: Outcome = (
+            BAD_ANSWERS[piece.name]()
+            if piece.name in BAD_ANSWERS
+            else To("done", also=[Add(Note, "n", seen=1)])
+        )
         return answer
 
     app = pipeline(act, retry=Backoff(tries=1), every="1h")
     app.records.append(Note)
     engine = await new_engine(app)
-    await engine.records.insert([Note(name="n"), *(Piece(name=name) for name in (*BAD_ANSWERS, "fine"))])
+    await engine.records.insert(
+        [Note(name="n"), *(Piece(name=name) for name in (*BAD_ANSWERS, "fine"))]
+    )
     await asyncio.wait_for(engine.run_cycle("try.work"), 20)
     found = {p.name: (p.status, p.attempts, p.leased_by) async for p in engine.records.each(Piece)}
     assert found == dict.fromkeys(BAD_ANSWERS, ("bad", 1, None)) | {"fine": ("done", 1, None)}
@@ -229,7 +266,10 @@ async def test_a_plain_handler_uses_the_tools_of_the_house(new_engine: Any) -> N
         await engine.run_cycle("try.work")
     right, other = [await engine.records.get(Note, name) for name in ("right", "wrong")]
     assert (right.status, right.seen, right.url.endswith("right.txt")) == ("done", 3, True)
-    assert (other.status, other.last_error["message"]) == ("new", "this handler is async: await instead of at.wait(…)")
+    assert (other.status, other.last_error["message"]) == (
+        "new",
+        "this handler is async: await instead of at.wait(…)",
+    )
 
 
 async def test_what_a_batch_saves_would_be_lost_and_so_is_refused(new_engine: Any) -> None:
@@ -238,11 +278,16 @@ async def test_what_a_batch_saves_would_be_lost_and_so_is_refused(new_engine: An
         return [To("done") for _ in batch]
 
     app = App("try")
-    app.stage(Note, take="new", hold="busy", exhausted="bad", name="work", every="1h", batch=5)(work)
+    app.stage(Note, take="new", hold="busy", exhausted="bad", name="work", every="1h", batch=5)(
+        work
+    )
     engine = await new_engine(app)
     await engine.records.insert([Note(name=name) for name in "ab"])
     await engine.run_cycle("try.work")
-    assert "save is for a handler of one record" in (await engine.records.get(Note, "a")).last_error["message"]
+    assert (
+        "save is for a handler of one record"
+        in (await engine.records.get(Note, "a")).last_error["message"]
+    )
 
 
 async def test_a_thread_that_hangs_takes_nobodys_place(new_engine: Any) -> None:
@@ -263,7 +308,9 @@ async def test_a_thread_that_hangs_takes_nobodys_place(new_engine: Any) -> None:
     assert found == {"hangs": ("new", 1), "next": ("done", 1), "third": ("done", 1)}
 
 
-async def test_a_lease_of_a_stage_that_is_shorter_than_the_house_is_renewed_in_time(new_engine: Any) -> None:
+async def test_a_lease_of_a_stage_that_is_shorter_than_the_house_is_renewed_in_time(
+    new_engine: Any,
+) -> None:
     async def work(piece: Piece, at: Attempt) -> Outcome:
         await asyncio.sleep(3)
         return To("done")
@@ -290,7 +337,9 @@ ENDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.promise(1, 4)
 @pytest.mark.parametrize("ends", list(ENDS))
-async def test_what_cannot_end_waits_and_its_handler_is_not_called_again(new_engine: Any, ends: str) -> None:
+async def test_what_cannot_end_waits_and_its_handler_is_not_called_again(
+    new_engine: Any, ends: str
+) -> None:
     calls: list[str] = []
 
     async def work(piece: Piece, at: Attempt) -> Outcome:
@@ -302,7 +351,12 @@ async def test_what_cannot_end_waits_and_its_handler_is_not_called_again(new_eng
     await engine.records.insert([Piece(name="a")])
     await asyncio.wait_for(engine.run_cycle("try.work"), 20)
     piece = await engine.records.get(Piece, "a")
-    assert (piece.status, piece.attempts, piece.leased_by, piece.last_error["of"]["type"]) == ("new", 3, None, "refused")
+    assert (piece.status, piece.attempts, piece.leased_by, piece.last_error["of"]["type"]) == (
+        "new",
+        3,
+        None,
+        "refused",
+    )
     assert piece.last_error["type"] == ("rejected" if "rejected" in ends else "zero_division_error")
     step = (await engine.store.history(Ref(Piece.kind, "a")))[-1]
     assert step.reason.startswith("it cannot end, will be tried again: ")
@@ -331,25 +385,29 @@ async def test_a_paused_cycle_claims_nothing_more_however_much_is_due(new_engine
     async with serving(engine):
         while not handled:
             await asyncio.sleep(0.01)
-        await Operator(engine, "ana").pause("try.work", "stop that")
+        await Operations(engine, "ana").pause("try.work", "stop that")
         before = await engine.records.count(Piece, {"status": "new"})
         await engine.records.insert(list(pieces("b")))  # the worker hears it, and goes on resting
         await asyncio.sleep(1)
-        assert (await engine.records.count(Piece, {"status": "new"}))[0] >= 300 + before[0] - 50  # what it had claimed ahead
+        assert (await engine.records.count(Piece, {"status": "new"}))[0] >= 300 + before[
+            0
+        ] - 50  # what it had claimed ahead
         told = len(handled)
         await asyncio.sleep(0.5)
         assert len(handled) == told
-        await Operator(engine, "ana").resume("try.work")
+        await Operations(engine, "ana").resume("try.work")
         while len(handled) == told:
             await asyncio.sleep(0.01)
 
 
-async def test_a_worker_that_starts_while_its_cycle_is_paused_claims_nothing(new_engine: Any) -> None:
+async def test_a_worker_that_starts_while_its_cycle_is_paused_claims_nothing(
+    new_engine: Any,
+) -> None:
     async def work(piece: Piece, at: Attempt) -> Outcome:
         return To("done")
 
     engine = await new_engine(pipeline(work))
-    await Operator(engine, "ana").pause("try.work")
+    await Operations(engine, "ana").pause("try.work")
     await engine.records.insert([Piece(name="a")])
     async with serving(engine):
         await asyncio.sleep(0.5)

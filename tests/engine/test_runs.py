@@ -15,9 +15,9 @@ from esclusa import (
     Backoff,
     Budget,
     Create,
+    Duplicate,
     Failure,
     Inserted,
-    Known,
     Lifecycle,
     Permanent,
     Record,
@@ -29,11 +29,11 @@ from esclusa import (
     Window,
     not_null,
 )  # fmt: skip
-from esclusa.engine.insight import Insight
-from esclusa.engine.operate import Operator
-from esclusa.model.books import Alert, DeadLetter, Run
+from esclusa.engine.operations import Operations
+from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import AlreadyRunning, BadQuery, NotFound, Paused, StoreUnavailable
 from esclusa.model.record import Ref
+from esclusa.model.system_records import Alert, DeadLetter, Run
 
 
 class Item(Record, table="items", key="name"):
@@ -59,7 +59,13 @@ def items(count: int) -> list[Item]:
 def pipeline(handler: Any, **options: Any) -> App:
     app = App("try")
     app.records.append(Child)
-    options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=3, base=0, jitter=0), "every": "1h"} | options
+    options = {
+        "take": "new",
+        "hold": "busy",
+        "exhausted": "bad",
+        "retry": Backoff(tries=3, base=0, jitter=0),
+        "every": "1h",
+    } | options
     app.stage(Item, name="work", **options)(handler)
     return app
 
@@ -126,8 +132,12 @@ async def test_a_batch_handler_answers_one_outcome_each(new_engine: Any) -> None
     assert (run.counters["done"], run.counters["retried"]) == (23, 22)
 
 
-@pytest.mark.parametrize("answer", [None, [], "done", [To("done")] * 7], ids=["none", "empty", "text", "too many"])
-async def test_a_batch_answer_that_does_not_fit_is_an_error_of_each(new_engine: Any, answer: Any) -> None:
+@pytest.mark.parametrize(
+    "answer", [None, [], "done", [To("done")] * 7], ids=["none", "empty", "text", "too many"]
+)
+async def test_a_batch_answer_that_does_not_fit_is_an_error_of_each(
+    new_engine: Any, answer: Any
+) -> None:
     async def work(batch: list[Item], at: Any) -> Any:
         return answer
 
@@ -140,7 +150,9 @@ async def test_a_batch_answer_that_does_not_fit_is_an_error_of_each(new_engine: 
 
 
 @pytest.mark.promise(7)
-async def test_errors_are_typed_counted_and_end_in_the_exhausted_state_with_a_dead_letter(new_engine: Any) -> None:
+async def test_errors_are_typed_counted_and_end_in_the_exhausted_state_with_a_dead_letter(
+    new_engine: Any,
+) -> None:
     async def work(item: Item, at: Any) -> To:
         if item.name == "i0000":
             raise TimeoutError
@@ -153,22 +165,40 @@ async def test_errors_are_typed_counted_and_end_in_the_exhausted_state_with_a_de
     engine = await new_engine(pipeline(work))
     await engine.records.insert(items(4))
     first = await engine.run_cycle("try.work")
-    assert (first.outcome, first.counters["bad"], first.counters["retried"], first.counters["done"]) == ("partial", 1, 2, 1)
+    assert (
+        first.outcome,
+        first.counters["bad"],
+        first.counters["retried"],
+        first.counters["done"],
+    ) == ("partial", 1, 2, 1)
     await engine.run_cycle("try.work")
     await engine.run_cycle("try.work")
-    states = {i.name: (i.status, i.attempts, (i.last_error or {}).get("type")) async for i in engine.records.each(Item)}
-    assert states == {"i0000": ("bad", 3, "timeout"), "i0001": ("bad", 1, "gone"), "i0002": ("done", 3, None), "i0003": ("done", 1, None)}
+    states = {
+        i.name: (i.status, i.attempts, (i.last_error or {}).get("type"))
+        async for i in engine.records.each(Item)
+    }
+    assert states == {
+        "i0000": ("bad", 3, "timeout"),
+        "i0001": ("bad", 1, "gone"),
+        "i0002": ("done", 3, None),
+        "i0003": ("done", 1, None),
+    }
     letters = {d.record_id: d async for d in engine.records.each(DeadLetter)}
     assert {k: (d.error_type, d.attempts, d.table_name, d.status) for k, d in letters.items()} == {
         "i0000": ("timeout", 3, "items", "open"),
         "i0001": ("gone", 1, "items", "open"),
     }
     steps = await engine.store.history(Ref(Item.kind, "i0000"))
-    assert [(s.frm, s.to) for s in steps] == [("new", "busy"), ("busy", "new")] * 2 + [("new", "busy"), ("busy", "bad")]
+    assert [(s.frm, s.to) for s in steps] == [("new", "busy"), ("busy", "new")] * 2 + [
+        ("new", "busy"),
+        ("busy", "bad"),
+    ]
     assert steps[-1].reason == "reached the maximum of attempts (3)"
 
 
-async def test_words_that_no_store_can_hold_are_told_without_what_is_wrong_with_them(new_engine: Any) -> None:
+async def test_words_that_no_store_can_hold_are_told_without_what_is_wrong_with_them(
+    new_engine: Any,
+) -> None:
     """An error, a reason and a run's message may quote the outside: a null character or half a surrogate pair ends nothing."""
     odd = "half \ud800 and null \x00 done"
 
@@ -185,7 +215,9 @@ async def test_words_that_no_store_can_hold_are_told_without_what_is_wrong_with_
     run = await engine.run_cycle("try.work")
     assert (run.counters["retried"], run.counters["waited"], run.counters["done"]) == (2, 1, 1)
     told = "half \ufffd and null \ufffd done"
-    assert [(await engine.records.get(Item, f"i000{n}")).last_error["message"] for n in range(2)] == [told, told]
+    assert [
+        (await engine.records.get(Item, f"i000{n}")).last_error["message"] for n in range(2)
+    ] == [told, told]
     reasons = [(await engine.store.history(Ref(Item.kind, f"i000{n}")))[-1].reason for n in (2, 3)]
     row = await engine.records.get(Run, run.id)
     assert (reasons, row.status, row.message) == ([told, told], "partial", told)
@@ -209,16 +241,28 @@ async def test_waiting_and_throttling_do_not_count_attempts(new_engine: Any) -> 
 
 
 @pytest.mark.promise(2)
-async def test_an_undeclared_answer_is_an_error_of_the_record_and_moves_nothing(new_engine: Any) -> None:
+async def test_an_undeclared_answer_is_an_error_of_the_record_and_moves_nothing(
+    new_engine: Any,
+) -> None:
     async def work(item: Item, at: Any) -> Any:
-        return {"i0000": To("nowhere"), "i0001": To("done", nope=1), "i0002": "what", "i0003": To("done", note=5)}[item.name]
+        return {
+            "i0000": To("nowhere"),
+            "i0001": To("done", nope=1),
+            "i0002": "what",
+            "i0003": To("done", note=5),
+        }[item.name]
 
     engine = await new_engine(pipeline(work))
     await engine.records.insert(items(4))
     run = await engine.run_cycle("try.work")
     assert run.counters["retried"] == 4
     errors = {i.name: i.last_error["type"] async for i in engine.records.each(Item)}
-    assert errors == {"i0000": "undeclared_move", "i0001": "bad_record", "i0002": "type_error", "i0003": "bad_record"}
+    assert errors == {
+        "i0000": "undeclared_move",
+        "i0001": "bad_record",
+        "i0002": "type_error",
+        "i0003": "bad_record",
+    }
 
 
 @pytest.mark.promise(4)
@@ -246,11 +290,16 @@ async def test_a_timeout_of_the_stage_is_a_retry_of_type_timeout(new_engine: Any
     await engine.run_cycle("try.work")
     item = await engine.records.get(Item, "i0000")
     assert (item.status, item.attempts, item.last_error["type"]) == ("new", 1, "timeout")
-    assert item.last_error["message"] == "the handler did not answer within 0.05 seconds, the stage's timeout"
+    assert (
+        item.last_error["message"]
+        == "the handler did not answer within 0.05 seconds, the stage's timeout"
+    )
 
 
 @pytest.mark.promise(6)
-async def test_a_store_that_is_away_while_a_budget_is_asked_ends_no_run(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_is_away_while_a_budget_is_asked_ends_no_run(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def work(item: Item, at: Any) -> To:
         return To("done")
 
@@ -287,7 +336,9 @@ async def test_a_budget_bounds_a_run_and_leaves_the_rest_untouched(new_engine: A
     assert (await engine.store.usage(budget))[0].used == 5
 
 
-async def test_spending_inside_a_handler_waits_for_the_reset_when_it_is_empty(new_engine: Any) -> None:
+async def test_spending_inside_a_handler_waits_for_the_reset_when_it_is_empty(
+    new_engine: Any,
+) -> None:
     budget = Budget("weights", Window("day", 10))
 
     async def work(item: Item, at: Any) -> To:
@@ -327,7 +378,11 @@ async def test_halting_a_run_gives_back_what_was_not_begun(new_engine: Any) -> N
     engine = await new_engine(pipeline(work, concurrency=1))
     await engine.records.insert(items(20))
     run = await engine.run_cycle("try.work")
-    assert (run.outcome, run.message, run.counters["taken"]) == ("blocked", "the provider refused", 1)
+    assert (run.outcome, run.message, run.counters["taken"]) == (
+        "blocked",
+        "the provider refused",
+        1,
+    )
     touched = [i.name async for i in engine.records.each(Item) if i.attempts]
     assert len(touched) == 1
 
@@ -335,7 +390,9 @@ async def test_halting_a_run_gives_back_what_was_not_begun(new_engine: Any) -> N
 async def test_settlements_of_a_crowd_are_gathered_and_nobody_waits_for_more_who_need_not(
     new_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esclusa.engine.settler._GATHER", 3600)  # only who hurries the settler ends this test
+    monkeypatch.setattr(
+        "esclusa.engine.settler._GATHER", 3600
+    )  # only who hurries the settler ends this test
     batches: list[int] = []
 
     async def work(item: Item, at: Any) -> To:
@@ -405,11 +462,13 @@ async def test_a_run_takes_no_record_twice_however_slowly_the_store_tells_the_ti
     assert run.counters["taken"] == 1
 
 
-async def test_a_cycle_never_overlaps_itself_and_an_alone_one_not_even_in_the_cluster(new_engine: Any) -> None:
+async def test_a_cycle_never_overlaps_itself_and_an_alone_one_not_even_in_the_cluster(
+    new_engine: Any,
+) -> None:
     gate = asyncio.Event()
     app = App("try")
 
-    @app.cycle(every="1h", alone=True)
+    @app.cycle(every="1h", singleton=True)
     async def ingest(run: Any) -> None:
         run.count("new", 2)
         await gate.wait()
@@ -456,7 +515,9 @@ async def test_an_error_rate_over_the_threshold_raises_one_alert(new_engine: Any
     await engine.records.insert(items(10))
     await engine.run_cycle("try.work")
     alerts = [a async for a in engine.records.each(Alert)]
-    assert [(a.name, a.details["failed"], a.details["taken"]) for a in alerts] == [("error_rate", 3, 10)]
+    assert [(a.name, a.details["failed"], a.details["taken"]) for a in alerts] == [
+        ("error_rate", 3, 10)
+    ]
     await engine.run_cycle("try.work")
     assert len([a async for a in engine.records.each(Alert)]) == 1
 
@@ -470,29 +531,36 @@ async def test_operator_retry_move_pause_and_redrive(new_engine: Any) -> None:
         return To("done")
 
     engine = await new_engine(pipeline(work))
-    operator, insight = Operator(engine, "ana"), Insight(engine)
+    operator, read_model = Operations(engine, "ana"), ReadModel(engine)
     await engine.records.insert(items(5))
     await engine.run_cycle("try.work")
-    assert (await insight.why("items", "i0000")).reasons[0].code == "exhausted"
+    assert (await read_model.why("items", "i0000")).reasons[0].code == "exhausted"
     preview = await operator.retry("items", where={"status": "bad"}, reason="fixed", dry_run=True)
     assert (preview.matched, preview.moved) == (5, 0)
     broken = False
     assert (await operator.retry("items", ids=["i0000", "i0001"], reason="fixed")).moved == 2
-    assert (await operator.redrive(where={"record_id": "i0002"}, fields={"note": "edited"}, reason="fixed")).moved == 1
+    assert (
+        await operator.redrive(
+            where={"record_id": "i0002"}, fields={"note": "edited"}, reason="fixed"
+        )
+    ).moved == 1
     await operator.pause("try.work", "lunch")
     with pytest.raises(Paused):
         await engine.run_cycle("try.work")
-    assert "paused" in {r.code for r in (await insight.why("items", "i0000")).reasons}
+    assert "paused" in {r.code for r in (await read_model.why("items", "i0000")).reasons}
     await operator.resume("try.work")
     await engine.run_cycle("try.work")
     states = {i.name: (i.status, i.note) async for i in engine.records.each(Item)}
     assert states["i0002"] == ("done", "edited")
     assert [states[n][0] for n in ("i0000", "i0001", "i0003")] == ["done", "done", "bad"]
-    steps = await insight.history("items", "i0002")
+    steps = await read_model.history("items", "i0002")
     assert [(s.frm, s.to, s.who) for s in steps][2] == ("bad", "new", "ana")
-    status = await insight.status()
+    status = await read_model.status()
     assert status["dead_letters"] == 4
-    counts = {kind["table"]: {c["state"]: c["count"] for c in kind["counts"] if c["count"]} for kind in status["kinds"]}
+    counts = {
+        kind["table"]: {c["state"]: c["count"] for c in kind["counts"] if c["count"]}
+        for kind in status["kinds"]
+    }
     assert counts["items"] == {"done": 3, "bad": 2}
 
 
@@ -503,7 +571,9 @@ async def test_an_operator_does_not_move_the_house_s_own_books(new_engine: Any) 
 
     engine = await new_engine(pipeline(work))
     with pytest.raises(BadQuery, match="a book of the house"):
-        await Operator(engine, "ana").move("esclusa_cycles", "running", where={"status": "idle"}, reason="mischief")
+        await Operations(engine, "ana").move(
+            "esclusa_cycles", "running", where={"status": "idle"}, reason="mischief"
+        )
 
 
 async def test_a_cycle_calls_counters_by_its_own_names(new_engine: Any) -> None:
@@ -525,15 +595,25 @@ async def test_a_cycle_calls_counters_by_its_own_names(new_engine: Any) -> None:
 async def test_put_adds_and_replaces(new_engine: Any) -> None:
     class Shelf(Record, table="shelves", key="name"):
         name: str
-        books: list[str] = []
+        system: list[str] = []
 
         lifecycle = Lifecycle("full -> empty -> full", endless=True)
 
     engine = await new_engine(App("put", records=[Shelf]))
-    assert isinstance((await engine.records.put([Shelf(name="a", books=["x"])], who="me"))[0], Inserted)
+    assert isinstance(
+        (await engine.records.put([Shelf(name="a", system=["x"])], who="me"))[0], Inserted
+    )
     for status in ("empty", "full"):
-        assert isinstance((await engine.records.put([Shelf(name="a", books=[status], status=status)], who="me"))[0], Known)
+        assert isinstance(
+            (await engine.records.put([Shelf(name="a", system=[status], status=status)], who="me"))[
+                0
+            ],
+            Duplicate,
+        )
         found = await engine.records.get(Shelf, "a")
         assert found is not None
-        assert (found.status, found.books) == (status, [status])
-    assert [(s.frm, s.to, s.who) for s in await engine.store.history(found.ref)] == [("full", "empty", "me"), ("empty", "full", "me")]
+        assert (found.status, found.system) == (status, [status])
+    assert [(s.frm, s.to, s.who) for s in await engine.store.history(found.ref)] == [
+        ("full", "empty", "me"),
+        ("empty", "full", "me"),
+    ]

@@ -10,10 +10,10 @@ import pytest
 from support.serving import serving
 
 from esclusa import App, Backoff, Lifecycle, Record, To
-from esclusa.engine.insight import Insight
-from esclusa.model.books import Rate, Run, WorkerCard
+from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import StoreUnavailable
 from esclusa.model.record import Ref
+from esclusa.model.system_records import Rate, Run, WorkerRecord
 
 
 class Item(Record, table="items", key="name"):
@@ -27,7 +27,12 @@ class Item(Record, table="items", key="name"):
 
 def pipeline(handler: Any, **options: Any) -> App:
     app = App("try")
-    options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=3, base=0, jitter=0)} | options
+    options = {
+        "take": "new",
+        "hold": "busy",
+        "exhausted": "bad",
+        "retry": Backoff(tries=3, base=0, jitter=0),
+    } | options
     app.stage(Item, name="work", **options)(handler)
     return app
 
@@ -55,7 +60,7 @@ async def test_an_idle_worker_is_woken_by_an_insert_from_another_process(new_eng
         await asyncio.sleep(0.3)
         await other.records.insert([Item(name="a")])
         await until(lambda: _is(other, "a", "done"), 10)  # long before the poll
-        workers = await Insight(other).workers()
+        workers = await ReadModel(other).workers()
         assert [(w["id"], w["alive"]) for w in workers] == [(engine.worker, True)]
     run = await other.records.first(Run, {"cycle": "try.work"})
     assert (run.status, run.counters) == ("ok", {"taken": 1, "done": 1})
@@ -80,7 +85,9 @@ async def test_a_long_handler_keeps_its_lease(new_engine: Any) -> None:
 
 
 @pytest.mark.promise(3)
-async def test_a_lost_lease_cancels_the_work_and_its_outcome_does_not_count(new_engine: Any) -> None:
+async def test_a_lost_lease_cancels_the_work_and_its_outcome_does_not_count(
+    new_engine: Any,
+) -> None:
     cancelled, started = asyncio.Event(), asyncio.Event()
 
     async def work(item: Item, at: Any) -> To:
@@ -93,18 +100,21 @@ async def test_a_lost_lease_cancels_the_work_and_its_outcome_does_not_count(new_
             raise
         return To("done")
 
-    from esclusa.engine.operate import Operator
+    from esclusa.engine.operations import Operations
 
     engine = await new_engine(pipeline(work), lease=1.0)
     await engine.records.insert([Item(name="a")])
     async with serving(engine) as scheduler:
         await started.wait()
-        await Operator(engine, "ana").move("items", "bad", ids=["a"], reason="stop that")
+        await Operations(engine, "ana").move("items", "bad", ids=["a"], reason="stop that")
         await asyncio.wait_for(cancelled.wait(), 10)
         scheduler.stop()
     item = await engine.records.get(Item, "a")
     assert (item.status, item.last_error) == ("bad", None)
-    assert [(s.frm, s.to) for s in await engine.store.history(Ref(Item.kind, "a"))] == [("new", "busy"), ("busy", "bad")]
+    assert [(s.frm, s.to) for s in await engine.store.history(Ref(Item.kind, "a"))] == [
+        ("new", "busy"),
+        ("busy", "bad"),
+    ]
 
 
 @pytest.mark.promise(9)
@@ -149,7 +159,9 @@ async def test_a_second_stop_aborts_and_gives_records_back_at_once(new_engine: A
     assert (item.status, item.attempts, item.leased_by) == ("new", 0, None)
 
 
-async def test_intervals_run_at_start_then_by_the_clock_and_shared_cycles_share(new_engine: Any) -> None:
+async def test_intervals_run_at_start_then_by_the_clock_and_shared_cycles_share(
+    new_engine: Any,
+) -> None:
     async def work(item: Item, at: Any) -> To:
         return To("done")
 
@@ -176,7 +188,7 @@ async def test_an_alone_cycle_runs_once_per_slot_in_the_cluster(new_engine: Any)
     running, most, total = 0, 0, 0
     app = App("try")
 
-    @app.cycle(every="0.3s", alone=True)
+    @app.cycle(every="0.3s", singleton=True)
     async def ingest(run: Any) -> None:
         nonlocal running, most, total
         running, total = running + 1, total + 1
@@ -192,9 +204,16 @@ async def test_an_alone_cycle_runs_once_per_slot_in_the_cluster(new_engine: Any)
     async with serving(first), serving(second), serving(third):
         await until(several)
     assert most == 1
-    slots = sorted([datetime.fromisoformat(run.slot).timestamp() / 0.3 async for run in first.records.each(Run, {"cycle": "try.ingest"})])
+    slots = sorted(
+        [
+            datetime.fromisoformat(run.slot).timestamp() / 0.3
+            async for run in first.records.each(Run, {"cycle": "try.ingest"})
+        ]
+    )
     assert len({round(slot, 2) for slot in slots}) == len(slots) == total
-    assert all(slot == pytest.approx(round(slot), abs=0.01) for slot in slots[1:]), "after the first, which is at once, all share the slots"
+    assert all(slot == pytest.approx(round(slot), abs=0.01) for slot in slots[1:]), (
+        "after the first, which is at once, all share the slots"
+    )
 
 
 async def test_runs_and_workers_that_died_are_ended(new_engine: Any) -> None:
@@ -206,13 +225,13 @@ async def test_runs_and_workers_that_died_are_ended(new_engine: Any) -> None:
     gone = {"leased_by": "gone", "due_at": now}
     await engine.store.insert([
         Run(cycle="try.work", slot="1", worker="gone", started_at=now, **gone),
-        WorkerCard(id="gone", host="h", pid=1, version="0", started_at=now, **gone),
+        WorkerRecord(id="gone", host="h", pid=1, version="0", started_at=now, **gone),
     ])  # fmt: skip
     await engine.run_cycle("esclusa.end-dead-runs")
     await engine.run_cycle("esclusa.end-dead-workers")
     run = await engine.records.first(Run, {"cycle": "try.work"})
     assert (run.status, run.message) == ("error", "its worker gone stopped without finishing it")
-    assert (await engine.records.get(WorkerCard, "gone")).status == "lost"
+    assert (await engine.records.get(WorkerRecord, "gone")).status == "lost"
 
 
 async def test_rates_are_kept_by_minute(new_engine: Any) -> None:
@@ -260,7 +279,9 @@ async def test_a_handler_that_is_slow_to_stop_does_not_hold_up_the_end(new_engin
 
 @pytest.mark.promise(9)
 @pytest.mark.parametrize("stops", [1, 2])
-async def test_a_store_that_is_away_does_not_hold_up_the_end(new_engine: Any, monkeypatch: Any, stops: int) -> None:
+async def test_a_store_that_is_away_does_not_hold_up_the_end(
+    new_engine: Any, monkeypatch: Any, stops: int
+) -> None:
     """Outcomes that cannot be written within the grace period are left to their leases: the records are handled again."""
     begun, end = asyncio.Event(), asyncio.Event()
 
@@ -301,7 +322,11 @@ async def test_an_end_that_cannot_be_decided_is_told_and_tried_again(new_engine:
     def effects(item: Item) -> list[Any]:
         raise KeyError("price")
 
-    engine = await new_engine(pipeline(work, every="1h", concurrency=1, retry=Backoff(tries=1, base=60), on_exhausted=effects))
+    engine = await new_engine(
+        pipeline(
+            work, every="1h", concurrency=1, retry=Backoff(tries=1, base=60), on_exhausted=effects
+        )
+    )
     await engine.records.insert([Item(name="a"), Item(name="b")])
     async with asyncio.timeout(20):
         run = await engine.run_cycle("try.work")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from esclusa import App, Backoff, Create, Lifecycle, Record, RunContext, To
-from esclusa.engine.operate import Operator
+from esclusa.engine.operations import Operations
 from esclusa.engine.tick import tick
-from esclusa.model.books import CycleCard, Run
 from esclusa.model.schedule import cron
+from esclusa.model.system_records import CycleRecord, Run
 
 
 class Item(Record, table="items", key="name"):
@@ -31,11 +31,18 @@ class Part(Record, table="parts", key="name"):
     """)
 
 
-OPTIONS: dict[str, Any] = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=3, base=0, jitter=0)}
+OPTIONS: dict[str, Any] = {
+    "take": "new",
+    "hold": "busy",
+    "exhausted": "bad",
+    "retry": Backoff(tries=3, base=0, jitter=0),
+}
 
 
 def names(ticked: Any) -> list[str]:
-    return sorted(run.cycle.name for run in ticked.runs if not run.cycle.name.startswith("esclusa."))
+    return sorted(
+        run.cycle.name for run in ticked.runs if not run.cycle.name.startswith("esclusa.")
+    )
 
 
 async def states(engine: Any, kind: type[Record]) -> dict[str, int]:
@@ -56,7 +63,10 @@ async def test_what_is_due_runs_and_what_follows_from_it_too(new_engine: Any) ->
     assert ticked.seconds < 30
     assert sum(run.counters["taken"] for run in ticked.runs if run.cycle.name == "try.finish") == 40
     again = await tick(engine, 60)
-    assert (again.answer()["runs"], again.complete) == ([], True)  # nothing was due: nothing is written
+    assert (again.answer()["runs"], again.complete) == (
+        [],
+        True,
+    )  # nothing was due: nothing is written
 
 
 async def _split(item: Item, at: Any) -> To:
@@ -67,16 +77,18 @@ async def _finish(part: Part, at: Any) -> To:
     return To("done")
 
 
-async def test_slots_that_have_come_run_once_and_missed_ones_are_not_made_up_for(new_engine: Any) -> None:
+async def test_slots_that_have_come_run_once_and_missed_ones_are_not_made_up_for(
+    new_engine: Any,
+) -> None:
     app, ran = App("try"), []
 
     @app.cycle(every="1h")
     async def hourly(run: RunContext) -> None:
         ran.append("hourly")
 
-    @app.cycle(every="1h", alone=True)
-    async def alone(run: RunContext) -> None:
-        ran.append("alone")
+    @app.cycle(every="1h", singleton=True)
+    async def singleton(run: RunContext) -> None:
+        ran.append("singleton")
 
     @app.cycle(every=cron("0 3 1 1 *"))
     async def yearly(run: RunContext) -> None:
@@ -89,11 +101,11 @@ async def test_slots_that_have_come_run_once_and_missed_ones_are_not_made_up_for
     engine = await new_engine(app)
     await tick(engine, 30)
     await tick(engine, 30)
-    assert sorted(ran) == ["alone", "hourly"]
+    assert sorted(ran) == ["singleton", "hourly"]
     later = await new_engine(app, offset=3 * 3600 + 300)
     await tick(later, 30)
     await tick(later, 30)
-    assert sorted(ran) == ["alone", "alone", "hourly", "hourly"]
+    assert sorted(ran) == ["singleton", "singleton", "hourly", "hourly"]
     runs = [r async for r in engine.records.each(Run, {"cycle": "try.hourly"})]
     assert [r.status for r in runs] == ["ok", "ok"]
 
@@ -103,7 +115,7 @@ async def test_a_paused_cycle_does_not_run(new_engine: Any) -> None:
     app.stage(Item, name="split", **OPTIONS)(_split)
     engine = await new_engine(app)
     await engine.records.insert([Item(name="a")])
-    await Operator(engine, "me").pause("try.split", "wait")
+    await Operations(engine, "me").pause("try.split", "wait")
     ticked = await tick(engine, 30)
     assert (names(ticked), await states(engine, Item)) == ([], {"new": 1})
 
@@ -126,7 +138,9 @@ async def test_time_is_kept_and_nothing_stays_held(new_engine: Any) -> None:
     after = await states(engine, Item)
     assert "busy" not in after  # given back at once, not when the lease ends
     assert after["done"] == len(begun) - 2
-    assert [item.attempts async for item in engine.records.each(Item, {"status": "new"})] == [0] * after["new"]
+    assert [item.attempts async for item in engine.records.each(Item, {"status": "new"})] == [
+        0
+    ] * after["new"]
     run = await engine.records.first(Run, {"cycle": "try.slow"})
     assert run.counters["taken"] == after["done"]
 
@@ -134,7 +148,7 @@ async def test_time_is_kept_and_nothing_stays_held(new_engine: Any) -> None:
 async def test_a_function_that_does_not_end_is_ended(new_engine: Any) -> None:
     app = App("try")
 
-    @app.cycle(every="1h", alone=True)
+    @app.cycle(every="1h", singleton=True)
     async def stuck(run: RunContext) -> None:
         await asyncio.Event().wait()
 
@@ -144,7 +158,7 @@ async def test_a_function_that_does_not_end_is_ended(new_engine: Any) -> None:
     assert time.monotonic() - start < 6
     run = await engine.records.first(Run, {"cycle": "try.stuck"})
     assert (run.status, run.message) == ("error", "stopped before it ended")
-    card = await engine.records.get(CycleCard, CycleCard.kind.id_of("try.stuck"))
+    card = await engine.records.get(CycleRecord, CycleRecord.kind.id_of("try.stuck"))
     assert card.status == "idle"
 
 

@@ -9,9 +9,24 @@ from typing import Any
 
 import pytest
 
-from esclusa import Add, App, Attempt, Backoff, Budget, Lifecycle, Move, Outcome, Record, Retry, RunContext, To, Wait, Window
-from esclusa.engine.insight import Insight
-from esclusa.engine.operate import Operator
+from esclusa import (
+    Add,
+    App,
+    Attempt,
+    Backoff,
+    Budget,
+    Lifecycle,
+    Move,
+    Outcome,
+    Record,
+    Retry,
+    RunContext,
+    To,
+    Wait,
+    Window,
+)
+from esclusa.engine.operations import Operations
+from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import AlreadyRunning, ArtifactError, SettingsError, StoreUnavailable
 
 BUDGET = Budget("calls", Window("day", 10))
@@ -39,7 +54,12 @@ def freed(child: Child) -> list[Any]:
 
 def pipeline(handler: Any, **options: Any) -> App:
     app = App("try", records=[Parent])
-    options = {"take": "new", "hold": "busy", "exhausted": "bad", "retry": Backoff(tries=2, base=0, jitter=0)} | options
+    options = {
+        "take": "new",
+        "hold": "busy",
+        "exhausted": "bad",
+        "retry": Backoff(tries=2, base=0, jitter=0),
+    } | options
     app.stage(Child, name="work", on_exhausted=freed, **options)(handler)
     return app
 
@@ -49,10 +69,17 @@ async def test_effects_of_the_exhausted_state_come_however_it_is_reached(new_eng
         raise ValueError("no")
 
     engine = await new_engine(pipeline(work, every="1h"))
-    await engine.records.insert([Parent(name="p", status="working"), Parent(name="q", status="working")])
-    await engine.records.insert([Child(name="tried", parent="p"), Child(name="crashed", parent="q", attempts=2)])
+    await engine.records.insert(
+        [Parent(name="p", status="working"), Parent(name="q", status="working")]
+    )
+    await engine.records.insert(
+        [Child(name="tried", parent="p"), Child(name="crashed", parent="q", attempts=2)]
+    )
     await engine.run_cycle("try.work")
-    assert ((await engine.records.get(Parent, "q")).status, (await engine.records.get(Parent, "p")).status) == ("waiting", "working")
+    assert (
+        (await engine.records.get(Parent, "q")).status,
+        (await engine.records.get(Parent, "p")).status,
+    ) == ("waiting", "working")
     await engine.run_cycle("try.work")
     parents = [await engine.records.get(Parent, name) for name in "pq"]
     assert [(p.status, p.lost) for p in parents] == [("waiting", 1), ("waiting", 1)]
@@ -66,12 +93,18 @@ async def test_why_says_what_it_waits_for(new_engine: Any) -> None:
     engine = await new_engine(pipeline(work, every="1h", budget=BUDGET))
     await engine.records.insert([Child(name="waits", parent="p"), Child(name="spends", parent="p")])
     await engine.run_cycle("try.work")
-    insight = Insight(engine)
-    said = {name: (await insight.why("offspring", name)).reasons[0].text for name in ("waits", "spends")}
+    read_model = ReadModel(engine)
+    said = {
+        name: (await read_model.why("offspring", name)).reasons[0].text
+        for name in ("waits", "spends")
+    }
     assert said["waits"].endswith(": it is published on Thursday")
     assert ": budget calls is empty until " in said["spends"]
     await engine.store.observe(BUDGET, "day", until=engine.clock.now() + timedelta(minutes=5))
-    assert any("gives nothing before" in r.text for r in (await insight.why("offspring", "waits")).reasons)
+    assert any(
+        "gives nothing before" in r.text
+        for r in (await read_model.why("offspring", "waits")).reasons
+    )
 
 
 async def test_a_pipeline_that_lacks_a_setting_does_not_run(new_engine: Any) -> None:
@@ -96,7 +129,10 @@ async def test_a_run_that_drains_what_is_no_stage_is_told_which_there_are(new_en
         await run.drain("wrok")
 
     run = await (await new_engine(app)).run_cycle("try.go")
-    assert (run.outcome, run.message) == ("error", "NotFound: there is no stage 'wrok' to drain; there are: try.work")
+    assert (run.outcome, run.message) == (
+        "error",
+        "NotFound: there is no stage 'wrok' to drain; there are: try.work",
+    )
 
 
 async def test_a_lifespan_may_be_a_function_that_yields(new_engine: Any) -> None:
@@ -118,7 +154,9 @@ async def test_a_lifespan_may_be_a_function_that_yields(new_engine: Any) -> None
     assert said == ["a session"]
 
 
-async def test_a_cycle_does_not_overlap_itself_even_if_called_at_the_same_moment(new_engine: Any) -> None:
+async def test_a_cycle_does_not_overlap_itself_even_if_called_at_the_same_moment(
+    new_engine: Any,
+) -> None:
     others_refused = asyncio.Event()
 
     async def work(child: Child, at: Attempt) -> Outcome:
@@ -142,18 +180,26 @@ async def test_an_operator_acts_record_by_record(new_engine: Any) -> None:
 
     engine = await new_engine(pipeline(work, every="1h"))
     await engine.records.insert([Parent(name="p")])
-    await engine.records.insert([Child(name=f"c{n}", parent="p", status="bad", attempts=2) for n in range(4)])
+    await engine.records.insert(
+        [Child(name=f"c{n}", parent="p", status="bad", attempts=2) for n in range(4)]
+    )
     await engine.records.insert([Child(name="fine", parent="p", status="bad")])
 
     async def choose(child: Child) -> To | str:
-        return "it is fine" if child.name == "fine" else To("new", note="again", also=[Add(Parent, child.parent, lost=1)])
+        return (
+            "it is fine"
+            if child.name == "fine"
+            else To("new", note="again", also=[Add(Parent, child.parent, lost=1)])
+        )
 
-    operator = Operator(engine, "ada")
+    operator = Operations(engine, "ada")
     dry = await operator.apply("rescue", "offspring", choose, where={"status": "bad"}, dry_run=True)
     assert (dry.matched, dry.moved) == (5, 0)
     acted = await operator.apply("rescue", "offspring", choose, where={"status": "bad"}, limit=3)
     assert (acted.matched, acted.moved) == (5, 3)
-    acted = await operator.apply("rescue", "offspring", choose, where={"status": "bad"}, reason="because")
+    acted = await operator.apply(
+        "rescue", "offspring", choose, where={"status": "bad"}, reason="because"
+    )
     assert (acted.moved, acted.passed) == (1, [{"id": "fine", "why": "it is fine"}])
     child = await engine.records.get(Child, "c3")
     assert (child.status, child.note, child.attempts) == ("new", "again", 0)
@@ -183,7 +229,9 @@ async def test_a_run_learns_and_drains_from_a_moment_of_its_own(new_engine: Any)
 
     engine = await new_engine(app)
     later = await engine.store.now() + timedelta(hours=1)
-    await engine.records.insert([Child(name="due", parent="p"), Child(name="later", parent="p", due_at=later)])
+    await engine.records.insert(
+        [Child(name="due", parent="p"), Child(name="later", parent="p", due_at=later)]
+    )
     await engine.run_cycle("try.look")
     assert (told, seen) == ([(4, 6, 2)], ["due", "later"])
 
@@ -251,7 +299,9 @@ async def test_a_load_that_breaks_keeps_what_was_written(new_engine: Any) -> Non
     assert (await engine.records.count(Child))[0] == 200
 
 
-async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
 
     async def work(child: Child, at: Attempt) -> Outcome:
@@ -271,7 +321,11 @@ async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(new_engine
         said.append("safe")
 
     async def settled(settlements: Any) -> Any:
-        said.extend(f"settled {settlement.ref.id}" for settlement in settlements if settlement.ref.kind.table == "offspring")
+        said.extend(
+            f"settled {settlement.ref.id}"
+            for settlement in settlements
+            if settlement.ref.kind.table == "offspring"
+        )
         return await settle(settlements)
 
     async def renewed(renewals: Any) -> Any:
@@ -291,10 +345,15 @@ async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(new_engine
         await engine.run_cycle("try.work")
         assert said == expected
         child = await engine.records.get(Child, name)
-        assert (child.status, child.note) == ("done", None if name == "bare" else engine.artifacts.public_url(f"files/{name}"))
+        assert (child.status, child.note) == (
+            "done",
+            None if name == "bare" else engine.artifacts.public_url(f"files/{name}"),
+        )
 
 
-async def test_a_file_that_is_not_safe_is_an_error_of_its_record_alone(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_is_not_safe_is_an_error_of_its_record_alone(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = True
 
     async def keep(child: Child, at: Attempt) -> Outcome:
@@ -314,17 +373,33 @@ async def test_a_file_that_is_not_safe_is_an_error_of_its_record_alone(new_engin
             draft.error = ArtifactError(f"{draft.path}: the disk lost it")
 
     monkeypatch.setattr(engine.artifacts, "sync", bad)
-    await engine.records.insert([Child(name=name, parent="-") for name in ("a", "none", "b", "failed")])
+    await engine.records.insert(
+        [Child(name=name, parent="-") for name in ("a", "none", "b", "failed")]
+    )
     await engine.run_cycle("try.work")
-    children = {name: await engine.records.get(Child, name) for name in ("a", "none", "b", "failed")}
-    assert {name: child.status for name, child in children.items()} == {"a": "new", "none": "done", "b": "new", "failed": "new"}
-    assert (children["a"].last_error["type"], children["a"].last_error["message"]) == ("storage_error", "a: the disk lost it")
+    children = {
+        name: await engine.records.get(Child, name) for name in ("a", "none", "b", "failed")
+    }
+    assert {name: child.status for name, child in children.items()} == {
+        "a": "new",
+        "none": "done",
+        "b": "new",
+        "failed": "new",
+    }
+    assert (children["a"].last_error["type"], children["a"].last_error["message"]) == (
+        "storage_error",
+        "a: the disk lost it",
+    )
     assert children["failed"].last_error["message"] == "no"
     assert children["a"].note is None
     broken = False
     await engine.run_cycle("try.work")
     child = await engine.records.get(Child, "a")
-    assert (child.status, child.note, child.attempts) == ("done", engine.artifacts.public_url("a"), 2)
+    assert (child.status, child.note, child.attempts) == (
+        "done",
+        engine.artifacts.public_url("a"),
+        2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -356,7 +431,9 @@ async def test_whatever_the_answer_its_fields_name_only_files_that_are_safe(
     assert (await engine.records.get(Child, "a")).note == engine.artifacts.public_url("a")
 
 
-async def test_a_settler_that_gives_up_beside_a_lost_file_ends(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_settler_that_gives_up_beside_a_lost_file_ends(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was told already is not waited for again."""
     away, both = asyncio.Event(), asyncio.Barrier(2)
 
@@ -384,7 +461,9 @@ async def test_a_settler_that_gives_up_beside_a_lost_file_ends(new_engine: Any, 
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_store_of_files_that_breaks_its_word_does_not_stop_the_settler(new_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_of_files_that_breaks_its_word_does_not_stop_the_settler(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def keep(child: Child, at: Attempt) -> Outcome:
         return To("done", note=await at.keep(child.name, b"x") if child.name == "kept" else None)
 

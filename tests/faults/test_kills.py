@@ -20,7 +20,9 @@ POINTS = [
 
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("point", POINTS)
-async def test_killed_at_every_point_between_claim_and_settle(bare_place: Any, tmp_path: Path, point: str) -> None:
+async def test_killed_at_every_point_between_claim_and_settle(
+    bare_place: Any, tmp_path: Path, point: str
+) -> None:
     async with yard(bare_place, tmp_path, 120) as here:
         slow = {"HANDLER_SECONDS": "1.2"} if "renew" in point else {}
         count = {"handler begins": 30, "handler ends": 30}.get(point, 2)
@@ -28,7 +30,9 @@ async def test_killed_at_every_point_between_claim_and_settle(bare_place: Any, t
         here.start()
         await here.until_sent(120)
         seen = await here.check(120)
-        assert max(seen.values()) <= 2  # at most the one attempt that was cut off, and the one that was not
+        assert (
+            max(seen.values()) <= 2
+        )  # at most the one attempt that was cut off, and the one that was not
 
 
 @pytest.mark.promise(1)
@@ -48,7 +52,9 @@ async def test_workers_killed_at_random_moments(bare_place: Any, tmp_path: Path)
 
 
 @pytest.mark.promise(6)
-async def test_a_budget_is_never_overspent_by_workers_that_die(bare_place: Any, tmp_path: Path) -> None:
+async def test_a_budget_is_never_overspent_by_workers_that_die(
+    bare_place: Any, tmp_path: Path
+) -> None:
     async with yard(bare_place, tmp_path, 300) as here:
         await died(here.start("handler begins:20", BUDGET="100"))
         team = [here.start(BUDGET="100") for _ in range(3)]
@@ -65,7 +71,9 @@ async def test_a_budget_is_never_overspent_by_workers_that_die(bare_place: Any, 
 
 
 @pytest.mark.promise(3)
-async def test_a_worker_that_outlives_its_lease_does_not_overwrite_its_successor(bare_place: Any, tmp_path: Path) -> None:
+async def test_a_worker_that_outlives_its_lease_does_not_overwrite_its_successor(
+    bare_place: Any, tmp_path: Path
+) -> None:
     async with yard(bare_place, tmp_path, 40) as here:
         frozen = here.start("handler ends", KILL_WITH="SIGSTOP", HANDLER_SECONDS="0.5")
         await asyncio.to_thread(os.waitpid, frozen.pid, os.WUNTRACED)
@@ -86,9 +94,14 @@ async def test_sigterm_gives_everything_back_at_once(bare_place: Any, tmp_path: 
                 await asyncio.sleep(0.02)
         process.terminate()
         assert await asyncio.to_thread(process.wait, 30) == 0
-        left = [p async for p in here.records.each(here.engine.kind("parcels").model, {"status": "ready"})]
+        left = [
+            p
+            async for p in here.records.each(here.engine.kind("parcels").model, {"status": "ready"})
+        ]
         assert left
         assert all(p.leased_by is None and p.attempts == 0 for p in left)
-        here.start(LEASE_SECONDS="600")  # a lease of ten minutes: only what was given back can be taken now
+        here.start(
+            LEASE_SECONDS="600"
+        )  # a lease of ten minutes: only what was given back can be taken now
         await here.until_sent(400, 30)
         await here.check(400)

@@ -12,7 +12,10 @@ import pytest
 from conformance.places import PostgresProvider
 from faults.yard import Yard, yard
 
-PACE = {"HANDLER_SECONDS": "0.05", "LEASE_SECONDS": "5"}  # 20 handlers of 50 ms: 400 parcels a second, whatever the machine
+PACE = {
+    "HANDLER_SECONDS": "0.05",
+    "LEASE_SECONDS": "5",
+}  # 20 handlers of 50 ms: 400 parcels a second, whatever the machine
 
 
 @pytest.fixture
@@ -42,7 +45,9 @@ async def _patient(here: Yard) -> int:
 
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("fault", ["restart", "crash", "backends killed"])
-async def test_the_pace_comes_back_without_a_restart_of_the_worker(server: PostgresProvider, tmp_path: Path, fault: str) -> None:
+async def test_the_pace_comes_back_without_a_restart_of_the_worker(
+    server: PostgresProvider, tmp_path: Path, fault: str
+) -> None:
     count = 6000
     place: Any = await server.place(empty=True)
     async with yard(place, tmp_path, count) as here:

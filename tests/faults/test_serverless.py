@@ -68,10 +68,24 @@ class Instance:
     """A server process of its own, killed without a word at the end."""
 
     def __init__(self, folder: Path, **more: str) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_") and name != "PORT"}
-        environ = clean | {"ESCLUSA_PIPELINES": "scan.py", "ESCLUSA_LOG_LEVEL": "error", "ESCLUSA_LEASE_SECONDS": "1"} | more
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("ESCLUSA_") and name != "PORT"
+        }
+        environ = (
+            clean
+            | {
+                "ESCLUSA_PIPELINES": "scan.py",
+                "ESCLUSA_LOG_LEVEL": "error",
+                "ESCLUSA_LEASE_SECONDS": "1",
+            }
+            | more
+        )
         command = [sys.executable, "-m", "esclusa", "serve", "--port", "0"]
-        self.process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environ)
+        self.process = subprocess.Popen(
+            command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environ
+        )
         assert self.process.stderr is not None
         told = self.process.stderr.readline()
         assert "listens on http://" in told, told
@@ -83,7 +97,11 @@ class Instance:
             return json.load(answer)
 
     def counts(self, table: str) -> dict[str, int]:
-        return {c["state"]: c["count"] for c in self.call("GET", f"/api/kinds/{table}")["counts"] if c["count"]}
+        return {
+            c["state"]: c["count"]
+            for c in self.call("GET", f"/api/kinds/{table}")["counts"]
+            if c["count"]
+        }
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -122,7 +140,11 @@ def test_an_instance_killed_within_a_tick_leaves_nothing_stuck(tmp_path: Path) -
     try:
         first.call("POST", "/event?name=a")
         ticking = subprocess.Popen(
-            [sys.executable, "-c", f"import urllib.request as u; u.urlopen(u.Request('{first.address}/tick?seconds=60', method='POST'))"],
+            [
+                sys.executable,
+                "-c",
+                f"import urllib.request as u; u.urlopen(u.Request('{first.address}/tick?seconds=60', method='POST'))",
+            ],
             stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 30
@@ -136,7 +158,9 @@ def test_an_instance_killed_within_a_tick_leaves_nothing_stuck(tmp_path: Path) -
     second = Instance(tmp_path)
     try:
         deadline = time.monotonic() + 30
-        while second.counts("pages") != {"read": 20}:  # the orphans are due when their leases end, a second later
+        while second.counts("pages") != {
+            "read": 20
+        }:  # the orphans are due when their leases end, a second later
             assert time.monotonic() < deadline, second.counts("pages")
             second.call("POST", "/tick?seconds=5")
             time.sleep(0.2)

@@ -60,7 +60,13 @@ app.records += [Receipt, Ledger]
 
 
 @app.stage(
-    Parcel, take="ready", hold="packing", exhausted="damaged", retry=Backoff(tries=50, base=0.05, cap=0.2), concurrency=20, budget=BUDGET
+    Parcel,
+    take="ready",
+    hold="packing",
+    exhausted="damaged",
+    retry=Backoff(tries=50, base=0.05, cap=0.2),
+    concurrency=20,
+    budget=BUDGET,
 )
 async def send(parcel: Parcel, at: Attempt) -> To:
     reached("handler begins")
@@ -96,7 +102,7 @@ class Watched:
         return call
 
 
-def open_store(url: str) -> Any:
+def store_for(url: str) -> Any:
     if url.startswith("sqlite:///"):
         from esclusa.stores.sqlite.store import SqliteStore
 
@@ -111,9 +117,12 @@ def open_store(url: str) -> Any:
 
 
 async def main(url: str) -> None:
-    store: Any = Watched(open_store(url))
+    store: Any = Watched(store_for(url))
     engine = Engine(
-        store, [app.bind(app.settings())], LocalArtifacts(Path(tempfile.gettempdir())), options=Options(lease=LEASE, poll=0.1, grace=5.0)
+        store,
+        [app.bind(app.settings())],
+        LocalArtifacts(Path(tempfile.gettempdir())),
+        options=Options(lease=LEASE, poll=0.1, grace=5.0),
     )
     await store.open()
     await store.use(engine.all_kinds, engine.all_stages)

@@ -41,9 +41,18 @@ class Yard:
         await self.store.insert([post.Ledger(name="total"), *parcels])
 
     def start(self, kill_at: str = "", **environment: str) -> subprocess.Popen[bytes]:
-        env = os.environ | {"KILL_AT": kill_at, "OUTSIDE": str(self.outside), "PYTHONPATH": str(TESTS)} | environment
+        env = (
+            os.environ
+            | {"KILL_AT": kill_at, "OUTSIDE": str(self.outside), "PYTHONPATH": str(TESTS)}
+            | environment
+        )
         with self.log.open("ab") as log:
-            process = subprocess.Popen([sys.executable, str(TESTS / "faults" / "worker.py"), self.url], env=env, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [sys.executable, str(TESTS / "faults" / "worker.py"), self.url],
+                env=env,
+                stdout=log,
+                stderr=log,
+            )
         self.processes.append(process)
         return process
 

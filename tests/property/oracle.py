@@ -15,7 +15,7 @@ from esclusa.model.budget import Budget, Denied, Granted
 from esclusa.model.effects import Add, Create, Move, Wake
 from esclusa.model.query import Query, matches
 from esclusa.model.record import Kind, Record
-from esclusa.model.settlement import Ask, Renewal, Settlement
+from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 
 UNIT = 1000.0
 Moment = tuple[float, int]
@@ -40,7 +40,13 @@ class Row:
         return self.fence == fence and self.leased_by is not None
 
     def values(self) -> dict[str, Any]:
-        return {"id": self.id, "status": self.status, "attempts": self.attempts, "leased_by": self.leased_by, **self.fields}
+        return {
+            "id": self.id,
+            "status": self.status,
+            "attempts": self.attempts,
+            "leased_by": self.leased_by,
+            **self.fields,
+        }
 
 
 @dataclass
@@ -93,7 +99,17 @@ class Oracle:
             return False
         due = now if draft.due_at is None else self.moment(draft.due_at)
         fields = {f.name: getattr(draft, f.name) for f in kind.fields}
-        self.rows[kind.table, id] = Row(kind, id, draft.status or kind.initial, due, now, fields, draft.attempts, 0, draft.leased_by)
+        self.rows[kind.table, id] = Row(
+            kind,
+            id,
+            draft.status or kind.initial,
+            due,
+            now,
+            fields,
+            draft.attempts,
+            0,
+            draft.leased_by,
+        )
         return True
 
     def find(self, query: Query) -> list[str]:
@@ -105,22 +121,35 @@ class Oracle:
 
     # claim and settle
 
-    def claim(self, ask: Ask, before: Moment | None = None) -> list[Held]:
+    def claim(self, ask: ClaimRequest, before: Moment | None = None) -> list[Held]:
         now = self.tick()
-        found = sorted((row for row in self.of(ask.kind) if self._candidate(row, ask, now, before)), key=lambda row: (row.due, row.id))
+        found = sorted(
+            (row for row in self.of(ask.kind) if self._candidate(row, ask, now, before)),
+            key=lambda row: (row.due, row.id),
+        )
         return [self._hold(row, ask, now) for row in found[: ask.limit]]
 
     @staticmethod
-    def _candidate(row: Row, ask: Ask, now: Moment, before: Moment | None) -> bool:
+    def _candidate(row: Row, ask: ClaimRequest, now: Moment, before: Moment | None) -> bool:
         states = ask.take if ask.hold is None else (*ask.take, ask.hold)
-        if row.status not in states or not matches(row.values(), ask.where) or (ask.ids and row.id not in ask.ids):
+        if (
+            row.status not in states
+            or not matches(row.values(), ask.where)
+            or (ask.ids and row.id not in ask.ids)
+        ):
             return False
         if row.due <= (now if before is None else min(now, before)):
             return True
-        return ask.eager and before is not None and row.status in ask.take and row.leased_by is None and row.updated <= before
+        return (
+            ask.eager
+            and before is not None
+            and row.status in ask.take
+            and row.leased_by is None
+            and row.updated <= before
+        )
 
     @staticmethod
-    def _hold(row: Row, ask: Ask, now: Moment) -> Held:
+    def _hold(row: Row, ask: ClaimRequest, now: Moment) -> Held:
         before, state = row.status, ask.hold or row.status
         if state != before or row.leased_by is not None:
             row.history.append((before, state))
@@ -130,7 +159,7 @@ class Oracle:
         row.due, row.updated = (now[0] + ask.lease / UNIT, now[1]), now
         return Held(row.id, ask.take[0] if before == ask.hold else before, row.fence, row.attempts)
 
-    def backlog(self, ask: Ask) -> int:
+    def backlog(self, ask: ClaimRequest) -> int:
         now = self.tick()
         return sum(self._candidate(row, ask, now, None) for row in self.of(ask.kind))
 
@@ -158,7 +187,11 @@ class Oracle:
 
     def _judge(self, settlement: Settlement) -> str:
         row = self.row(settlement.ref.kind, settlement.ref.id)
-        if row is None or (row.status not in settlement.frm if settlement.fence is None else not row.held(settlement.fence)):
+        if row is None or (
+            row.status not in settlement.frm
+            if settlement.fence is None
+            else not row.held(settlement.fence)
+        ):
             return "Lost"
         for effect in settlement.effects:
             match effect:
@@ -201,10 +234,18 @@ class Oracle:
                 if row.leased_by is None and row.due > now:
                     row.due = row.updated = now
             case Move():
-                if (effect.frm and row.status not in effect.frm) or (effect.unless is not None and self._exists(effect.unless)):
+                if (effect.frm and row.status not in effect.frm) or (
+                    effect.unless is not None and self._exists(effect.unless)
+                ):
                     return
                 row.history.append((row.status, effect.to))
-                row.status, row.leased_by, row.attempts, row.due, row.updated = effect.to, None, 0, now, now
+                row.status, row.leased_by, row.attempts, row.due, row.updated = (
+                    effect.to,
+                    None,
+                    0,
+                    now,
+                    now,
+                )
                 row.fence += 1
                 row.fields |= effect.fields
 
@@ -224,7 +265,13 @@ class Oracle:
         grant = min(units, *room)
         if grant < least:
             now = self.real()
-            return Denied(max(w.reset(now) for w, left in zip(budget.windows, room, strict=True) if left < least))
+            return Denied(
+                max(
+                    w.reset(now)
+                    for w, left in zip(budget.windows, room, strict=True)
+                    if left < least
+                )
+            )
         for use in uses:
             use["used"] += grant
             use["spenders"][spender] = use["spenders"].get(spender, 0) + grant

@@ -14,14 +14,21 @@ from conformance.kinds import COLLECT, READ, WORK, Job, Note, Post
 from conformance.places import Provider, opened
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from property.oracle import UNIT, Oracle, Row
 
 from esclusa.model.budget import Budget, Denied, Window
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.query import above, conditions, not_null, null, one_of, query
 from esclusa.model.record import Record, Ref
-from esclusa.model.settlement import Ask, Inserted, Leased, Renewal, Settlement
+from esclusa.model.settlement import ClaimRequest, Inserted, Leased, Renewal, Settlement
 
 JOBS = [f"j{n}" for n in range(6)]
 POSTS = ["x:1", "x:2", "x:3"]
@@ -99,8 +106,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert [isinstance(a, Inserted) for a in answers] == self.oracle.insert(drafts)
 
     @rule(id=jobs, post=st.none() | posts, lane=lanes, rank=st.none() | numbers, later=units)
-    def insert_job(self, id: str, post: str | None, lane: str, rank: int | None, later: int) -> None:
-        due = None if later == 0 else self.oracle.start + timedelta(seconds=UNIT * (self.oracle.units + later))
+    def insert_job(
+        self, id: str, post: str | None, lane: str, rank: int | None, later: int
+    ) -> None:
+        due = (
+            None
+            if later == 0
+            else self.oracle.start + timedelta(seconds=UNIT * (self.oracle.units + later))
+        )
         self.insert([Job(id=id, post=post, lane=lane, rank=rank, due_at=due)])
 
     @rule(ids=st.lists(posts, min_size=1, max_size=3), note=lanes)
@@ -113,10 +126,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     # claim
 
-    def claim(self, asked: Ask, before: Any = None) -> None:
+    def claim(self, asked: ClaimRequest, before: Any = None) -> None:
         leases = self.run(self.store.claim(asked))
         held = self.oracle.claim(asked, before)
-        assert [(x.ref.id, x.taken, x.fence, x.attempt) for x in leases] == [(h.id, h.taken, h.fence, h.attempt) for h in held]
+        assert [(x.ref.id, x.taken, x.fence, x.attempt) for x in leases] == [
+            (h.id, h.taken, h.fence, h.attempt) for h in held
+        ]
         self.leases += leases
 
     @rule(stage=stages, limit=limits, length=lengths, worker=spenders)
@@ -162,7 +177,15 @@ class StoreMachine(RuleBasedStateMachine):
         lease = self.lease(pick)
         targets = self.targets(lease)
         fields = {"result": result} if lease.ref.kind == Job.kind else {}
-        self.settle(ending(lease, targets[which % len(targets)], fields=fields, delay=later * UNIT, clear_error=True))
+        self.settle(
+            ending(
+                lease,
+                targets[which % len(targets)],
+                fields=fields,
+                delay=later * UNIT,
+                clear_error=True,
+            )
+        )
 
     @precondition(lambda self: self.leases)
     @rule(pick=picks, later=units)
@@ -183,7 +206,15 @@ class StoreMachine(RuleBasedStateMachine):
         lease = self.leases[pick % len(self.leases)]
         row = self.oracle.row(lease.ref.kind, lease.ref.id)
         if row is None or not row.held(lease.fence):
-            self.settle(ending(lease, self.targets(lease)[0], fields={}, error=BAD, effects=(Create(Note(name="stale")),)))
+            self.settle(
+                ending(
+                    lease,
+                    self.targets(lease)[0],
+                    fields={},
+                    error=BAD,
+                    effects=(Create(Note(name="stale")),),
+                )
+            )
 
     @precondition(lambda self: self.leases)
     @rule(later=units)
@@ -225,12 +256,28 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.leases)
     @rule(pick=picks, post=posts, move=st.sampled_from(sorted(Post.lifecycle.moves)))
     def effect_move(self, pick: int, post: str, move: tuple[str, str]) -> None:
-        self.settle_with(pick, Move(Post, post, move[1], frm=move[0], note="moved"), Wake(Post, post))
+        self.settle_with(
+            pick, Move(Post, post, move[1], frm=move[0], note="moved"), Wake(Post, post)
+        )
 
     @precondition(lambda self: self.leases)
-    @rule(pick=picks, post=posts, to=st.sampled_from(["done", "failed"]), states=st.sampled_from([("pending",), ("pending", "working")]))
+    @rule(
+        pick=picks,
+        post=posts,
+        to=st.sampled_from(["done", "failed"]),
+        states=st.sampled_from([("pending",), ("pending", "working")]),
+    )
     def effect_guarded_move(self, pick: int, post: str, to: str, states: tuple[str, ...]) -> None:
-        self.settle_with(pick, Move(Post, post, to, frm="collecting", unless=Exists(Job, post=post, status=one_of(*states))))
+        self.settle_with(
+            pick,
+            Move(
+                Post,
+                post,
+                to,
+                frm="collecting",
+                unless=Exists(Job, post=post, status=one_of(*states)),
+            ),
+        )
 
     @precondition(lambda self: self.leases)
     @rule(pick=picks, post=posts, to=st.sampled_from(Post.lifecycle.states), note=notes)
@@ -295,7 +342,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.store.refund(BUDGET, amount, spender))
         self.oracle.refund(BUDGET, amount, spender)
 
-    @rule(per=st.sampled_from(["day", "month"]), used=st.none() | st.integers(0, 12), limit=st.none() | st.integers(0, 30))
+    @rule(
+        per=st.sampled_from(["day", "month"]),
+        used=st.none() | st.integers(0, 12),
+        limit=st.none() | st.integers(0, 30),
+    )
     def observe(self, per: str, used: int | None, limit: int | None) -> None:
         self.run(self.store.observe(BUDGET, per, used=used, limit=limit))
         self.oracle.observe(BUDGET, per, used, limit)
@@ -320,10 +371,16 @@ class StoreMachine(RuleBasedStateMachine):
         for n, use in enumerate(uses):
             said = self.oracle.window(BUDGET, n)
             assert (use.used, use.limit) == (said["used"], said["limit"])
-            assert {k: v for k, v in use.spenders.items() if v} == {k: v for k, v in said["spenders"].items() if v}
+            assert {k: v for k, v in use.spenders.items() if v} == {
+                k: v for k, v in said["spenders"].items() if v
+            }
 
     def _check_row(self, row: Row, record: Any) -> None:
-        assert (record.status, record.attempts, record.fence) == (row.status, row.attempts, row.fence), row
+        assert (record.status, record.attempts, record.fence) == (
+            row.status,
+            row.attempts,
+            row.fence,
+        ), row
         assert (record.leased_by, record.last_error) == (row.leased_by, row.error), row
         assert {name: getattr(record, name) for name in row.fields} == row.fields
         late = (record.due_at - self.oracle.start).total_seconds() - row.due[0] * UNIT
@@ -342,5 +399,10 @@ class StoreMachine(RuleBasedStateMachine):
 @pytest.mark.promise(3)
 @pytest.mark.promise(8)
 def test_a_store_does_what_the_oracle_does(provider: Provider) -> None:
-    few = settings(max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+    few = settings(
+        max_examples=20,
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
     run_state_machine_as_test(lambda: StoreMachine(provider), settings=few)

@@ -70,8 +70,18 @@ class Emulator:
         port = free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the emulator
         jars = f"{program}/*" if program is not None and program.is_dir() else str(program)
-        command = ["java", f"-Xmx{self.HEAP}", "-cp", jars, *self.MAIN, "--host=127.0.0.1", f"--port={port}"]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT)
+        command = [
+            "java",
+            f"-Xmx{self.HEAP}",
+            "-cp",
+            jars,
+            *self.MAIN,
+            "--host=127.0.0.1",
+            f"--port={port}",
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT
+        )
         self.host = f"127.0.0.1:{port}"
         self._await_answer(port)
 
@@ -93,7 +103,12 @@ class Emulator:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def answers(self, port: int) -> bool:

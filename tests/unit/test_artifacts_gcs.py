@@ -41,15 +41,23 @@ async def test_the_version_is_the_generation(kept: GcsArtifacts, server: GcsServ
 
 
 @pytest.mark.parametrize("size", [10, PART + 1, 2 * PART])
-async def test_a_create_whose_answer_is_lost_succeeds_once(kept: GcsArtifacts, server: GcsServer, size: int) -> None:
+async def test_a_create_whose_answer_is_lost_succeeds_once(
+    kept: GcsArtifacts, server: GcsServer, size: int
+) -> None:
     server.faults(lose=1)
-    await kept.put("x", b"1" * size, create=True)  # written, answered by nothing, sent again, refused because of itself
+    await kept.put(
+        "x", b"1" * size, create=True
+    )  # written, answered by nothing, sent again, refused because of itself
     assert await kept.get("x") == b"1" * size
     with pytest.raises(ArtifactExists):
-        await kept.put("x", b"1" * size, create=True)  # the same content is no proof: only one may create
+        await kept.put(
+            "x", b"1" * size, create=True
+        )  # the same content is no proof: only one may create
 
 
-async def test_a_lost_answer_does_not_make_a_loser_win(kept: GcsArtifacts, server: GcsServer) -> None:
+async def test_a_lost_answer_does_not_make_a_loser_win(
+    kept: GcsArtifacts, server: GcsServer
+) -> None:
     await kept.put("x", b"first", create=True)
     server.faults(lose=1)
     with pytest.raises(ArtifactExists):
@@ -57,7 +65,9 @@ async def test_a_lost_answer_does_not_make_a_loser_win(kept: GcsArtifacts, serve
     assert await kept.get("x") == b"first"
 
 
-async def test_a_write_without_precondition_is_sent_again_only_when_nothing_was_done(kept: GcsArtifacts, server: GcsServer) -> None:
+async def test_a_write_without_precondition_is_sent_again_only_when_nothing_was_done(
+    kept: GcsArtifacts, server: GcsServer
+) -> None:
     server.faults(refuse=2, status=503)
     await kept.put("x", b"as it is")
     server.faults(refuse=2, status=429)
@@ -82,7 +92,12 @@ async def test_reads_are_sent_again(kept: GcsArtifacts, server: GcsServer) -> No
 
 
 async def test_what_is_refused_says_so(kept: GcsArtifacts, server: GcsServer) -> None:
-    for verb in (lambda: kept.put("x", b"1"), lambda: kept.put("x", b"1", create=True), lambda: kept.get("x"), lambda: kept.delete("x")):
+    for verb in (
+        lambda: kept.put("x", b"1"),
+        lambda: kept.put("x", b"1", create=True),
+        lambda: kept.get("x"),
+        lambda: kept.delete("x"),
+    ):
         server.faults(refuse=1, status=403)
         with pytest.raises(ArtifactError, match=r"x: cannot .* it: 403 refused to order") as caught:
             await verb()
@@ -98,7 +113,9 @@ async def test_a_long_object_replaced_while_it_is_read_is_never_mixed(kept: GcsA
         await anext(reading)
 
 
-async def test_a_bucket_that_cannot_be_used(server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bucket_that_cannot_be_used(
+    server: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ArtifactError, match="ESCLUSA_ARTIFACTS: there is no bucket no-such"):
         await GcsArtifacts("no-such", endpoint=server.endpoint).open()
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")

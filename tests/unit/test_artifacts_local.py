@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from esclusa.app import open_bare
+from esclusa.app import open_store
 from esclusa.artifacts import disk
 from esclusa.artifacts.batches import Batches
 from esclusa.artifacts.local import LocalArtifacts
@@ -101,7 +101,9 @@ async def test_a_root_that_is_a_link_itself(tmp_path: Path) -> None:
 
 async def test_a_root_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ArtifactError, match=r"ESCLUSA_ARTIFACTS: the folder .*file/kept cannot be made or written"):
+    with pytest.raises(
+        ArtifactError, match=r"ESCLUSA_ARTIFACTS: the folder .*file/kept cannot be made or written"
+    ):
         await LocalArtifacts(tmp_path / "file" / "kept").open()
     with pytest.raises(ArtifactError, match="ESCLUSA_ARTIFACTS"):
         await LocalArtifacts("/proc/kept").open()
@@ -109,7 +111,9 @@ async def test_a_root_that_cannot_be_made(tmp_path: Path) -> None:
 
 def unfinished(kept: LocalArtifacts) -> list[str]:
     """Files that are not objects yet."""
-    return sorted(found.name for found in (kept.root / f"{RESERVED}making").rglob("*") if found.is_file())
+    return sorted(
+        found.name for found in (kept.root / f"{RESERVED}making").rglob("*") if found.is_file()
+    )
 
 
 async def test_put_works_when_the_folder_was_taken_away(kept: LocalArtifacts) -> None:
@@ -129,7 +133,9 @@ async def test_a_file_is_no_folder(kept: LocalArtifacts) -> None:
     assert [info.path async for info in kept.list()] == ["a", "d/x"]
 
 
-async def test_what_a_killed_writer_left_is_hidden_and_swept_after_a_day(kept: LocalArtifacts) -> None:
+async def test_what_a_killed_writer_left_is_hidden_and_swept_after_a_day(
+    kept: LocalArtifacts,
+) -> None:
     making = kept.root / f"{RESERVED}making"
     for name, age in (("old", 90_000), ("young", 60)):
         (making / name).write_bytes(b"half")
@@ -166,24 +172,39 @@ async def test_many_objects_are_listed_page_by_page(kept: LocalArtifacts) -> Non
     assert found == sorted(found)
 
 
-async def test_of_many_that_are_made_together_each_has_its_own_fate(kept: LocalArtifacts, tmp_path: Path) -> None:
+async def test_of_many_that_are_made_together_each_has_its_own_fate(
+    kept: LocalArtifacts, tmp_path: Path
+) -> None:
     (tmp_path / "outside").mkdir()
     (kept.root / "way").symlink_to(tmp_path / "outside")
     (kept.root / "file").write_bytes(b"in the way")
-    good = {f"{folder}/{number}": f"{folder} {number}".encode() for folder in ("a", "b/c/d") for number in range(50)}
-    bad = {"way/x": "leads outside", "file/x": "file/x: cannot write it: Not a directory", "once": "an object of that name already"}
+    good = {
+        f"{folder}/{number}": f"{folder} {number}".encode()
+        for folder in ("a", "b/c/d")
+        for number in range(50)
+    }
+    bad = {
+        "way/x": "leads outside",
+        "file/x": "file/x: cannot write it: Not a directory",
+        "once": "an object of that name already",
+    }
     await kept.put("once", b"first")
     puts = [kept.put(path, content) for path, content in good.items()]
     puts[50:50] = [kept.put(path, b"x", create=path == "once") for path in bad]
     answers = await asyncio.gather(*puts, return_exceptions=True)
     failed = [answer for answer in answers if isinstance(answer, BaseException)]
-    assert all(isinstance(answer, ArtifactError) and why in str(answer) for answer, why in zip(failed, bad.values(), strict=True))
+    assert all(
+        isinstance(answer, ArtifactError) and why in str(answer)
+        for answer, why in zip(failed, bad.values(), strict=True)
+    )
     assert {path: await kept.get(path) for path in good} == good
     assert await kept.get("once") == b"first"
     assert unfinished(kept) == os.listdir(tmp_path / "outside") == []
 
 
-async def test_the_disk_has_content_then_name_before_anybody_hears_of_it(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_disk_has_content_then_name_before_anybody_hears_of_it(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[tuple[str, str]] = []
     fsync, replace = os.fsync, os.replace
 
@@ -193,7 +214,9 @@ async def test_the_disk_has_content_then_name_before_anybody_hears_of_it(kept: L
 
     def moved(hidden: str, target: str) -> None:
         replace(hidden, target)
-        said.append((f"move {hidden.removeprefix(f'{kept.root}/')}", target.removeprefix(f"{kept.root}/")))
+        said.append(
+            (f"move {hidden.removeprefix(f'{kept.root}/')}", target.removeprefix(f"{kept.root}/"))
+        )
 
     monkeypatch.setattr(os, "fsync", named)
     monkeypatch.setattr(os, "replace", moved)
@@ -205,35 +228,56 @@ async def test_the_disk_has_content_then_name_before_anybody_hears_of_it(kept: L
     paths = [f"new/deep/{number}" for number in range(40)]
     await asyncio.gather(*(put(path) for path in paths))
     for path in paths:
-        [at] = [n for n, (_, where) in enumerate(said) if where == path and said[n][0].startswith("move ")]
+        [at] = [
+            n
+            for n, (_, where) in enumerate(said)
+            if where == path and said[n][0].startswith("move ")
+        ]
         heard = said.index(("heard", path))
         assert ("sync", said[at][0].removeprefix("move ")) in said[:at]
         assert ("sync", "new/deep") in said[at:heard]
     first = said.index(("heard", "new/deep/0"))
-    assert {("sync", "new"), ("sync", str(kept.root))} <= set(said[:first])  # the folders were new as well
+    assert {("sync", "new"), ("sync", str(kept.root))} <= set(
+        said[:first]
+    )  # the folders were new as well
     assert said.count(("sync", "new/deep")) < len(paths)  # and what waits together shares it
 
 
-async def test_a_folder_that_need_not_outlive_a_power_cut_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environ = {"ESCLUSA_STORE": f"sqlite:////{tmp_path}/x.db", "ESCLUSA_ARTIFACTS": str(tmp_path / "files"), "ESCLUSA_PIPELINES": "media"}
+async def test_a_folder_that_need_not_outlive_a_power_cut_waits_for_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = {
+        "ESCLUSA_STORE": f"sqlite:////{tmp_path}/x.db",
+        "ESCLUSA_ARTIFACTS": str(tmp_path / "files"),
+        "ESCLUSA_PIPELINES": "media",
+    }
     settings = load(environ=environ | {"ESCLUSA_ARTIFACTS_DURABLE": "no"})
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    async with open_bare(settings) as house:
+    async with open_store(settings) as runtime:
         bodies: list[Any] = [b"x" * 5000, Path(__file__), blocks(3)]
         for number, body in enumerate(bodies):
-            await house.artifacts.put(f"deep/{number}", body)
-        assert [info.size async for info in house.artifacts.list()] == [5000, Path(__file__).stat().st_size, 3 << 20]
+            await runtime.artifacts.put(f"deep/{number}", body)
+        assert [info.size async for info in runtime.artifacts.list()] == [
+            5000,
+            Path(__file__).stat().st_size,
+            3 << 20,
+        ]
     assert synced == []
     assert load(environ=environ).artifacts_durable  # unless told otherwise
 
 
-async def test_what_the_disk_does_not_take_is_told(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_disk_does_not_take_is_told(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fsync = os.fsync
 
     def break_at(parent: str, depth: int = 1) -> None:
         def broken(handle: int) -> None:
-            if parent in [folder.name for folder in Path(os.readlink(f"/proc/self/fd/{handle}")).parents[:depth]]:
+            if parent in [
+                folder.name
+                for folder in Path(os.readlink(f"/proc/self/fd/{handle}")).parents[:depth]
+            ]:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             fsync(handle)
 
@@ -253,7 +297,9 @@ async def test_what_the_disk_does_not_take_is_told(kept: LocalArtifacts, monkeyp
 
 
 @pytest.mark.parametrize("count", [1, 3, 40])
-async def test_the_disk_has_what_was_kept_once_it_is_synced(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+async def test_the_disk_has_what_was_kept_once_it_is_synced(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     """A few are synced each, a crowd by one call for the whole file system."""
     synced: list[str] = []
     monkeypatch.setattr(disk, "_LIBRARY", Library())
@@ -273,7 +319,9 @@ async def test_the_disk_has_what_was_kept_once_it_is_synced(kept: LocalArtifacts
     found = await asyncio.gather(*(kept.keep(path, b"x" * 5000) for path in paths))
     assert synced == []
     await kept.sync(found)
-    assert set(synced) == ({*paths, "new/deep", "new", str(kept.root)} if count < 8 else {str(kept.root)})
+    assert set(synced) == (
+        {*paths, "new/deep", "new", str(kept.root)} if count < 8 else {str(kept.root)}
+    )
     assert [each.error for each in found] == [None] * count
 
 
@@ -291,7 +339,9 @@ async def test_a_crowd_is_synced_one_by_one_where_the_system_cannot_sync_as_a_wh
 
 
 @pytest.mark.parametrize("count", [2, 40])
-async def test_what_the_disk_lost_has_its_error(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+async def test_what_the_disk_lost_has_its_error(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     fsync = os.fsync
 
     def broken(handle: int) -> None:
@@ -305,7 +355,9 @@ async def test_what_the_disk_lost_has_its_error(kept: LocalArtifacts, monkeypatc
     await kept.sync(found)
     # Of a few the disk says which; of a crowd that something is lost.
     lost = 1 if count < 8 else count
-    assert [str(each.error) for each in found[:lost]] == [f"a/{number}: cannot write it: Input/output error" for number in range(lost)]
+    assert [str(each.error) for each in found[:lost]] == [
+        f"a/{number}: cannot write it: Input/output error" for number in range(lost)
+    ]
     assert [each.error for each in found[lost:]] == [None] * (count - lost)
 
 
@@ -325,11 +377,18 @@ async def test_what_is_kept_while_the_disk_loses_something_may_be_what_it_lost(
     library.says = 0
     after = [await kept.keep(f"c/{number}", b"x") for number in range(8)]
     await kept.sync([*meanwhile, *after])
-    assert [str(each.error) for each in meanwhile] == [f"b/{number}: cannot write it: Input/output error" for number in range(8)]
-    assert (None in [each.error for each in before], {each.error for each in after}) == (False, {None})
+    assert [str(each.error) for each in meanwhile] == [
+        f"b/{number}: cannot write it: Input/output error" for number in range(8)
+    ]
+    assert (None in [each.error for each in before], {each.error for each in after}) == (
+        False,
+        {None},
+    )
 
 
-async def test_a_file_system_that_has_given_up_is_asked_once_more(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_system_that_has_given_up_is_asked_once_more(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ext4 without its journal answers a sync of the whole as if there were nothing to write."""
     monkeypatch.setattr(disk, "_LIBRARY", Library())
     found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
@@ -339,22 +398,32 @@ async def test_a_file_system_that_has_given_up_is_asked_once_more(kept: LocalArt
 
     monkeypatch.setattr(os, "fsync", read_only)
     await kept.sync(found)
-    assert [str(each.error) for each in found] == [f"a/{number}: cannot write it: Read-only file system" for number in range(8)]
+    assert [str(each.error) for each in found] == [
+        f"a/{number}: cannot write it: Read-only file system" for number in range(8)
+    ]
 
 
-async def test_the_system_is_listened_to_from_before_the_first_write(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_system_is_listened_to_from_before_the_first_write(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It says what it lost to those who had it open: another program that syncs it first must not be the only one to hear."""
     monkeypatch.setattr(disk, "_LIBRARY", Library())
     opened: list[str] = []
     real = os.open
-    monkeypatch.setattr(os, "open", lambda path, *more, **named: opened.append(str(path)) or real(path, *more, **named))
+    monkeypatch.setattr(
+        os,
+        "open",
+        lambda path, *more, **named: opened.append(str(path)) or real(path, *more, **named),
+    )
     found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
     await kept.sync(found)
     assert (opened[0], opened.count(str(kept.root))) == (str(kept.root), 1)
     assert {each.error for each in found} == {None}
 
 
-async def test_content_that_takes_the_place_of_another_is_on_the_disk_first(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_content_that_takes_the_place_of_another_is_on_the_disk_first(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The object that is there may be named by a record, whose it stays whatever becomes of the new one."""
     said: list[str] = []
     fsync, replace = os.fsync, os.replace
@@ -366,7 +435,9 @@ async def test_content_that_takes_the_place_of_another_is_on_the_disk_first(kept
     assert said == ["move", "sync", "move"]
 
 
-async def test_what_a_sync_did_not_see_to_its_end_is_still_not_safe(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_sync_did_not_see_to_its_end_is_still_not_safe(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = [await kept.keep(f"a/{number}", b"x") for number in range(8)]
 
     def broken() -> bool:
@@ -381,7 +452,9 @@ async def test_what_a_sync_did_not_see_to_its_end_is_still_not_safe(kept: LocalA
     assert None not in [each.error for each in found]
 
 
-async def test_work_in_a_thread_is_waited_for_however_often_it_is_cancelled(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_in_a_thread_is_waited_for_however_often_it_is_cancelled(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server cancels again and again until it is heard; a file must not be closed while a thread reads it, nor a sync be taken
     for done that is not."""
     library = Library(held=True)
@@ -422,7 +495,9 @@ def held(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> Held:
     return Held(kept, monkeypatch)
 
 
-async def test_who_keeps_a_small_file_goes_on_while_it_is_written(kept: LocalArtifacts, held: Held) -> None:
+async def test_who_keeps_a_small_file_goes_on_while_it_is_written(
+    kept: LocalArtifacts, held: Held
+) -> None:
     found = [await kept.keep(f"a/{number}", b"x") for number in range(40)]
     assert held.written == []
     synced = asyncio.create_task(kept.sync(found))
@@ -447,7 +522,9 @@ async def test_who_keeps_a_small_file_goes_on_while_it_is_written(kept: LocalArt
         lambda kept: kept.close(),
     ],
 )
-async def test_whoever_asks_for_what_was_kept_waits_until_it_is_there(kept: LocalArtifacts, held: Held, ask: Any) -> None:
+async def test_whoever_asks_for_what_was_kept_waits_until_it_is_there(
+    kept: LocalArtifacts, held: Held, ask: Any
+) -> None:
     await kept.keep("a", b"x")
     asked = asyncio.ensure_future(ask(kept))
     await asyncio.sleep(0.05)
@@ -469,7 +546,9 @@ async def test_two_of_one_name_come_in_their_order(kept: LocalArtifacts, held: H
     assert await kept.info("a") is None
 
 
-async def test_who_brings_much_waits_until_it_is_written(kept: LocalArtifacts, held: Held, tmp_path: Path) -> None:
+async def test_who_brings_much_waits_until_it_is_written(
+    kept: LocalArtifacts, held: Held, tmp_path: Path
+) -> None:
     """What waits to be written is in memory, and that is bounded."""
     (tmp_path / "file").write_bytes(b"x")
     many = [asyncio.create_task(kept.keep(f"a/{number}", b"x")) for number in range(100)]
@@ -490,7 +569,9 @@ async def test_what_cannot_be_written_has_its_error_when_it_is_synced(kept: Loca
     bad, good = await kept.keep("a/b", b"x"), await kept.keep("b", b"x")
     await kept.sync([bad, good])
     assert (str(bad.error), good.error) == ("a/b: cannot write it: Not a directory", None)
-    with pytest.raises(ArtifactError, match="a/b: cannot write it: Not a directory"):  # who waits hears it at once
+    with pytest.raises(
+        ArtifactError, match="a/b: cannot write it: Not a directory"
+    ):  # who waits hears it at once
         await kept.keep("a/b", bytes(1 << 19))
     with pytest.raises(ArtifactError, match="bad artifact path"):
         await kept.keep("../b", b"x")
@@ -509,18 +590,24 @@ async def test_a_system_without_threads_is_told_and_the_next_ones_are_written(
         patch.setattr(kept._threads, "submit", none_left)
         few = [await kept.keep(f"a/{number}", b"x") for number in range(3)]
         for call in (kept.keep("large", bytes(1 << 19)), kept.put("put", b"x")):
-            with pytest.raises(ArtifactError, match="cannot begin to write: can't start new thread"):
+            with pytest.raises(
+                ArtifactError, match="cannot begin to write: can't start new thread"
+            ):
                 await call
     good = await kept.keep("b", b"x")
     async with asyncio.timeout(20):
         await kept.sync([*few, good])
         await kept.put("put", b"x")
         await kept.sync([await kept.keep("a/0", b"x")])
-    assert [str(each.error) for each in [*few, good]] == ["cannot begin to write: can't start new thread"] * 3 + ["None"]
+    assert [str(each.error) for each in [*few, good]] == [
+        "cannot begin to write: can't start new thread"
+    ] * 3 + ["None"]
     assert [info.path async for info in kept.list()] == ["a/0", "b", "put"]
 
 
-async def test_what_the_disk_has_takes_no_memory(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_disk_has_takes_no_memory(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run over a million files leaves the memory of the machine to those who read."""
     said: list[str] = []
 
@@ -549,7 +636,9 @@ async def test_a_folder_that_cannot_be_opened_for_want_of_handles_is_not_safe(
         await kept.put("a/x", b"x")
 
 
-async def test_a_disk_that_takes_little_at_a_time(kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_takes_little_at_a_time(
+    kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[:1000]))
     await kept.put("x", bytes(range(250)) * 41)
@@ -581,22 +670,26 @@ async def blocks(count: int, then: asyncio.Event | None = None) -> AsyncIterator
         await then.wait()
 
 
-async def test_what_waits_behind_a_batch_is_told_too_that_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_behind_a_batch_is_told_too_that_no_thread_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gate = Event()
 
     def none_left(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     with ThreadPoolExecutor(1) as threads:
-        batches = Batches(threads, lambda items: None if gate.wait(30) else items.clear(), most=2, at_once=1)
+        batches = Batches(
+            threads, lambda items: None if gate.wait(30) else items.clear(), most=2, at_once=1
+        )
         first, *waiting = [batches.post("it") for _ in range(6)]
         monkeypatch.setattr(threads, "submit", none_left)
         gate.set()
         async with asyncio.timeout(20):
             await first
-            assert {str(error) for error in await asyncio.gather(*waiting, return_exceptions=True)} == {
-                "cannot begin to write: can't start new thread"
-            }
+            assert {
+                str(error) for error in await asyncio.gather(*waiting, return_exceptions=True)
+            } == {"cannot begin to write: can't start new thread"}
 
 
 @pytest.mark.parametrize("first", ["the work ends", "it is called off"])
@@ -604,7 +697,9 @@ async def test_who_is_called_off_as_its_batch_ends_does_not_wait_for_ever(first:
     gate = Event()
     ended: list[str] = []
     with ThreadPoolExecutor(1) as threads:
-        batches = Batches(threads, lambda items: ended.extend(items) if gate.wait(30) else None, most=1, at_once=1)
+        batches = Batches(
+            threads, lambda items: ended.extend(items) if gate.wait(30) else None, most=1, at_once=1
+        )
         task = asyncio.create_task(batches.add("it"))
         await asyncio.sleep(0)
         if first == "it is called off":

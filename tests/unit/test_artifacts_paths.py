@@ -12,7 +12,18 @@ from support.paths import BAD_PATHS
 from esclusa.artifacts.paths import clean, clean_prefix, segment
 from esclusa.model.errors import ArtifactError
 
-GOOD = ["a", "a/b.txt", "año/ñandú (1).pdf", "日本/🙂.jpg", "%empty", "a/..b", "a/b..c", "...", "media/2026-11-16/x+y&z.jpg", "ab:c"]
+GOOD = [
+    "a",
+    "a/b.txt",
+    "año/ñandú (1).pdf",
+    "日本/🙂.jpg",
+    "%empty",
+    "a/..b",
+    "a/b..c",
+    "...",
+    "media/2026-11-16/x+y&z.jpg",
+    "ab:c",
+]
 
 
 @pytest.mark.parametrize("path", GOOD)
@@ -70,7 +81,11 @@ def test_only_text_and_whole_numbers_become_segments(value: object) -> None:
         segment(value)  # type: ignore[arg-type]
 
 
-TEXT = st.text(st.characters(), max_size=80) | st.text("./%~\\\0 aA0eEmpty2", max_size=12) | st.text("%./", min_size=100, max_size=200)
+TEXT = (
+    st.text(st.characters(), max_size=80)
+    | st.text("./%~\\\0 aA0eEmpty2", max_size=12)
+    | st.text("%./", min_size=100, max_size=200)
+)
 
 
 @given(TEXT)

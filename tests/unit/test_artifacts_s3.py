@@ -88,7 +88,10 @@ async def test_no_part_of_a_failed_or_cancelled_upload_stays(server: S3Server) -
 
 async def test_a_bucket_that_is_not_there(server: S3Server) -> None:
     store = open_artifacts("s3://esclusa-none", environ=server.environ)
-    with pytest.raises(ArtifactError, match=r"ESCLUSA_ARTIFACTS: the bucket esclusa-none cannot be used: 404.*NoSuchBucket") as caught:
+    with pytest.raises(
+        ArtifactError,
+        match=r"ESCLUSA_ARTIFACTS: the bucket esclusa-none cannot be used: 404.*NoSuchBucket",
+    ) as caught:
         await store.open()
     assert not isinstance(caught.value, ArtifactMissing)
     with pytest.raises(ArtifactError, match="cannot list"):
@@ -96,7 +99,10 @@ async def test_a_bucket_that_is_not_there(server: S3Server) -> None:
 
 
 async def test_a_wrong_key_is_refused_and_not_shown(seaweed: S3Server) -> None:
-    store = open_artifacts(f"s3://{BUCKET}", environ=seaweed.environ | {"AWS_SECRET_ACCESS_KEY": "not-the-right-secret"})
+    store = open_artifacts(
+        f"s3://{BUCKET}",
+        environ=seaweed.environ | {"AWS_SECRET_ACCESS_KEY": "not-the-right-secret"},
+    )
     for trial in (store.open(), store.put("x", b"x"), store.get("x"), store.delete("x")):
         with pytest.raises(ArtifactError, match="403") as caught:
             await trial
@@ -105,21 +111,34 @@ async def test_a_wrong_key_is_refused_and_not_shown(seaweed: S3Server) -> None:
         assert not isinstance(caught.value, ArtifactMissing)
 
 
-async def test_without_keys_the_settings_are_named(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_keys_the_settings_are_named(
+    moto: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
     # Keys are then asked of the instance; here of a port where nobody listens, never of the machine that runs the tests.
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     store = open_artifacts(f"s3://{BUCKET}", environ={"AWS_ENDPOINT_URL": moto.endpoint})
-    with pytest.raises(ArtifactError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"):
+    with pytest.raises(
+        ArtifactError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
+    ):
         await store.open()
 
 
 async def test_an_endpoint_that_does_not_answer(seaweed: S3Server) -> None:
     port = free_port()
-    store = open_artifacts(f"s3://{BUCKET}", environ=seaweed.environ | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"})
+    store = open_artifacts(
+        f"s3://{BUCKET}", environ=seaweed.environ | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+    )
     begun = time.monotonic()
-    for trial in (store.open(), store.put("x", b"x"), store.put("x", pieces(12)), store.get("x"), store.info("x"), store.delete("x")):
+    for trial in (
+        store.open(),
+        store.put("x", b"x"),
+        store.put("x", pieces(12)),
+        store.get("x"),
+        store.info("x"),
+        store.delete("x"),
+    ):
         with pytest.raises(ArtifactError, match=f"127.0.0.1:{port}") as caught:
             await trial
         assert SECRET_KEY not in str(caught.value)
@@ -139,9 +158,17 @@ async def test_a_stream_never_mixes_two_versions(server: S3Server) -> None:
 
 async def test_a_server_that_lists_in_order_is_not_sorted_again(moto: S3Server) -> None:
     store = S3Artifacts(
-        BUCKET, "ordered", endpoint=moto.endpoint, region=REGION, access_key=ACCESS_KEY, secret_key=SECRET_KEY, ordered=True
+        BUCKET,
+        "ordered",
+        endpoint=moto.endpoint,
+        region=REGION,
+        access_key=ACCESS_KEY,
+        secret_key=SECRET_KEY,
+        ordered=True,
     )
     names = ["a", "a-b/c", "a/b", "a/b-c", "a/b.txt", "ab", "b/1", "b/10", "b/2"]
     await asyncio.gather(*(store.put(name, b"x") for name in names))
     for prefix in ("", "a", "a/", "a/b", "b/1", "ab", "none", "b/3", "a/b."):
-        assert [info.path async for info in store.list(prefix)] == [name for name in names if name.startswith(prefix)]
+        assert [info.path async for info in store.list(prefix)] == [
+            name for name in names if name.startswith(prefix)
+        ]

@@ -13,7 +13,12 @@ from esclusa.artifacts.local import LocalArtifacts
 from esclusa.artifacts.s3 import S3Artifacts
 from esclusa.model.errors import SettingsError
 
-KEYS = {"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_SESSION_TOKEN": "a-token", "AWS_REGION": "sa-east-1"}
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "an-id",
+    "AWS_SECRET_ACCESS_KEY": "a-secret",
+    "AWS_SESSION_TOKEN": "a-token",
+    "AWS_REGION": "sa-east-1",
+}
 
 
 def test_a_folder_by_path_or_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,8 +42,13 @@ def test_a_bucket_with_and_without_prefix() -> None:
     store = open_artifacts("s3://bucket/some/prefix/", environ=KEYS)
     assert isinstance(store, S3Artifacts)
     assert store.url == "s3://bucket/some/prefix"
-    assert store.public_url("a b.txt") == "https://bucket.s3.sa-east-1.amazonaws.com/some/prefix/a%20b.txt"
-    store = open_artifacts("s3://bucket", environ=KEYS | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000/"})
+    assert (
+        store.public_url("a b.txt")
+        == "https://bucket.s3.sa-east-1.amazonaws.com/some/prefix/a%20b.txt"
+    )
+    store = open_artifacts(
+        "s3://bucket", environ=KEYS | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000/"}
+    )
     assert (store.url, store.public_url("x")) == ("s3://bucket", "http://127.0.0.1:9000/bucket/x")
     store = open_artifacts("s3://bucket/p", environ=KEYS, public_url="https://cdn.example/media/")
     assert store.public_url("x/ñ") == "https://cdn.example/media/x/%C3%B1"
@@ -46,7 +56,9 @@ def test_a_bucket_with_and_without_prefix() -> None:
 
 def test_secrets_are_never_shown() -> None:
     store = open_artifacts("s3://bucket", environ=KEYS)
-    assert not any(secret in f"{store!r} {store.url} {store}" for secret in ("an-id", "a-secret", "a-token"))
+    assert not any(
+        secret in f"{store!r} {store.url} {store}" for secret in ("an-id", "a-secret", "a-token")
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +89,7 @@ def test_a_wrong_url_is_told_by_name(url: str, told: str) -> None:
     [
         ({"AWS_ENDPOINT_URL": "127.0.0.1:9000"}, "AWS_ENDPOINT_URL"),
         ({"AWS_ENDPOINT_URL": "http://me:hidden@host"}, "AWS_ENDPOINT_URL"),
-        ({"AWS_ACCESS_KEY_ID": "alone"}, "AWS_SECRET_ACCESS_KEY"),
+        ({"AWS_ACCESS_KEY_ID": "singleton"}, "AWS_SECRET_ACCESS_KEY"),
     ],
 )
 def test_a_wrong_environment_is_told_by_name(environ: dict[str, str], name: str) -> None:

@@ -39,7 +39,9 @@ def moto() -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def seaweed() -> Iterator[S3Server]:
     with seaweed_server() as server:
-        server.client().create_bucket(Bucket=BUCKET)  # one for all tests: each bucket takes several of its volumes
+        server.client().create_bucket(
+            Bucket=BUCKET
+        )  # one for all tests: each bucket takes several of its volumes
         yield server
 
 
@@ -55,11 +57,11 @@ def gcs() -> Iterator[GcsServer]:
         yield server
 
 
-Opener = Callable[[], Awaitable[Artifacts]]
+RuntimeOpener = Callable[[], Awaitable[Artifacts]]
 
 
 @pytest.fixture(params=["local", "moto", "seaweed", "gcs", "supabase"])
-async def another(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
+async def another(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RuntimeOpener]:
     """Opens the same place again, as another worker would."""
     if request.param == "local":
         url, environ = (tmp_path / "kept").as_uri(), {}
@@ -86,7 +88,7 @@ async def another(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.fixture
-async def kept(another: Opener) -> Artifacts:
+async def kept(another: RuntimeOpener) -> Artifacts:
     return await another()
 
 
@@ -121,7 +123,11 @@ async def test_every_kind_of_body(kept: Artifacts, tmp_path: Path, create: bool)
     await kept.put("bytes", b"from memory", create=create)
     await kept.put("path", file, create=create)
     await kept.put("pieces", pieces(b"from ", b"", b"pieces"), create=create)
-    assert [await kept.get(path) for path in ("bytes", "path", "pieces")] == [b"from memory", b"from a file", b"from pieces"]
+    assert [await kept.get(path) for path in ("bytes", "path", "pieces")] == [
+        b"from memory",
+        b"from a file",
+        b"from pieces",
+    ]
     assert file.exists()
 
 
@@ -168,7 +174,11 @@ async def test_what_is_kept_is_there_and_safe_after_a_sync(kept: Artifacts, tmp_
         await kept.keep("a/1", tmp_path / "body"),
         await kept.keep("b/2", parts(), content_type="text/plain"),
     ]
-    assert [await kept.get(path) for path in ("a/0", "a/1", "b/2")] == [b"bytes", b"a file", b"two parts"]
+    assert [await kept.get(path) for path in ("a/0", "a/1", "b/2")] == [
+        b"bytes",
+        b"a file",
+        b"two parts",
+    ]
     assert [each.url for each in found] == [kept.public_url(path) for path in ("a/0", "a/1", "b/2")]
     await asyncio.gather(kept.sync(found), kept.sync(found))
     await kept.sync([])
@@ -186,16 +196,24 @@ async def test_create_refuses_what_is_there(kept: Artifacts) -> None:
     assert await kept.get("x") == b"first"
 
 
-async def test_one_of_many_racers_creates(another: Opener) -> None:
+async def test_one_of_many_racers_creates(another: RuntimeOpener) -> None:
     stores = [await another() for _ in range(4)]
     for turn in range(2):
         bodies = [f"racer {number}".encode() for number in range(8)]
         done = await asyncio.gather(
-            *(stores[number % 4].put(f"race/{turn}", body, create=True) for number, body in enumerate(bodies)), return_exceptions=True
+            *(
+                stores[number % 4].put(f"race/{turn}", body, create=True)
+                for number, body in enumerate(bodies)
+            ),
+            return_exceptions=True,
         )
         winners = [number for number, result in enumerate(done) if isinstance(result, str)]
         assert len(winners) == 1
-        assert all(isinstance(result, ArtifactExists) for number, result in enumerate(done) if number not in winners)
+        assert all(
+            isinstance(result, ArtifactExists)
+            for number, result in enumerate(done)
+            if number not in winners
+        )
         assert await stores[0].get(f"race/{turn}") == bodies[winners[0]]
 
 
@@ -245,7 +263,9 @@ async def test_names_are_kept_to_the_letter(kept: Artifacts) -> None:
         address = await kept.put(name, name.encode())
         assert address.isascii()
         read = unquote(urlsplit(address).path)
-        assert read.endswith("/" + name) or path_of(read).endswith("/" + name)  # a server may not take every character
+        assert read.endswith("/" + name) or path_of(read).endswith(
+            "/" + name
+        )  # a server may not take every character
     for name in NAMES:
         assert await kept.get(name) == name.encode()
     assert await paths(kept) == sorted(NAMES)
@@ -270,7 +290,22 @@ async def test_bad_paths_are_refused_by_every_verb(kept: Artifacts, path: str) -
 
 
 async def test_lists_are_in_order_of_the_whole_path(kept: Artifacts) -> None:
-    names = ["a/b", "a-b/c", "a.txt", "a/b.txt", "ab", "a/b-c", "a/c/d", "A", "b/1", "b/10", "b/2", "ñ", "z", "🙂"]
+    names = [
+        "a/b",
+        "a-b/c",
+        "a.txt",
+        "a/b.txt",
+        "ab",
+        "a/b-c",
+        "a/c/d",
+        "A",
+        "b/1",
+        "b/10",
+        "b/2",
+        "ñ",
+        "z",
+        "🙂",
+    ]
     await asyncio.gather(*(kept.put(name, b"x") for name in names))
     assert await paths(kept) == sorted(names)
     assert await paths(kept, "a") == sorted(name for name in names if name.startswith("a"))
@@ -283,14 +318,18 @@ async def test_lists_are_in_order_of_the_whole_path(kept: Artifacts) -> None:
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 20])
-async def test_a_source_that_fails_leaves_nothing_and_keeps_its_own_error(kept: Artifacts, blocks: int) -> None:
+async def test_a_source_that_fails_leaves_nothing_and_keeps_its_own_error(
+    kept: Artifacts, blocks: int
+) -> None:
     await kept.put("before", b"as it was")
     for path in ("new", "before"):
         for create in (False, True):
             # That there is one already may be told as soon as it is known, or at the end.
             told = (TimeoutError, ArtifactExists) if create and path == "before" else TimeoutError
             with pytest.raises(told, match=r"midway|already"):
-                await kept.put(path, pieces(*[b"x" * MB] * blocks, then=TimeoutError("midway")), create=create)
+                await kept.put(
+                    path, pieces(*[b"x" * MB] * blocks, then=TimeoutError("midway")), create=create
+                )
     assert await kept.get("before") == b"as it was"
     assert await paths(kept) == ["before"]
 
@@ -352,7 +391,9 @@ def own_memory() -> int:
 
 
 @pytest.mark.parametrize("kind", ["pieces", "path", "create"])
-async def test_fifty_megabytes_pass_with_bounded_memory(kept: Artifacts, tmp_path: Path, kind: str) -> None:
+async def test_fifty_megabytes_pass_with_bounded_memory(
+    kept: Artifacts, tmp_path: Path, kind: str
+) -> None:
     big = Big()
     file = tmp_path / "big"
     if kind == "path":

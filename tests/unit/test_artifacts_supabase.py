@@ -28,7 +28,10 @@ async def simulator() -> AsyncIterator[tuple[Supabase, str]]:
 
 @pytest.fixture
 async def kept(simulator: tuple[Supabase, str]) -> AsyncIterator[Any]:
-    store = open_artifacts("supabase://media", environ={"SUPABASE_URL": simulator[1], "SUPABASE_SERVICE_KEY": SERVICE_KEY})
+    store = open_artifacts(
+        "supabase://media",
+        environ={"SUPABASE_URL": simulator[1], "SUPABASE_SERVICE_KEY": SERVICE_KEY},
+    )
     await store.open()
     yield store
     await store.close()
@@ -40,10 +43,14 @@ def played() -> Iterator[Played]:
         yield server
 
 
-@pytest.mark.parametrize("path", ["a/b.jpg", "x!y", "x!21y", "año/ñ.jpg", "50%.png", "#~[]", "!", "a b&c", "日本"])
+@pytest.mark.parametrize(
+    "path", ["a/b.jpg", "x!y", "x!21y", "año/ñ.jpg", "50%.png", "#~[]", "!", "a b&c", "日本"]
+)
 def test_keys_hold_only_what_supabase_takes_and_lead_back(path: str) -> None:
     key = key_of(path)
-    assert set(key) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/!.*'()&$=@;:+,?- ")
+    assert set(key) <= set(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/!.*'()&$=@;:+,?- "
+    )
     assert path_of(key) == path
 
 
@@ -56,13 +63,19 @@ def test_different_paths_have_different_keys_and_beginnings_stay_beginnings() ->
 async def test_the_public_address_is_one_that_a_reader_without_a_key_can_use(kept: Any) -> None:
     address = await kept.put("media/1-456_789%2F.jpg", b"picture", content_type="image/jpeg")
     async with session() as http, http.get(address) as answer:
-        assert (answer.status, answer.content_type, await answer.read()) == (200, "image/jpeg", b"picture")
+        assert (answer.status, answer.content_type, await answer.read()) == (
+            200,
+            "image/jpeg",
+            b"picture",
+        )
     async with session() as http, http.get(kept.public_url("none.jpg")) as answer:
         assert answer.status == 400  # as Supabase does
         assert (await answer.json())["statusCode"] == "404"
 
 
-async def test_what_the_server_says_in_the_body_is_what_is_told(simulator: tuple[Supabase, str], kept: Any) -> None:
+async def test_what_the_server_says_in_the_body_is_what_is_told(
+    simulator: tuple[Supabase, str], kept: Any
+) -> None:
     server, _ = simulator
     bucket = server.buckets["media"]
     with pytest.raises(ArtifactMissing, match="Object not found"):
@@ -71,7 +84,9 @@ async def test_what_the_server_says_in_the_body_is_what_is_told(simulator: tuple
     with pytest.raises(ArtifactExists):
         await kept.put("x", b"2", create=True)
     bucket.file_size_limit = 10
-    with pytest.raises(ArtifactError, match=r"413.*EntityTooLarge.*exceeded the maximum allowed size"):
+    with pytest.raises(
+        ArtifactError, match=r"413.*EntityTooLarge.*exceeded the maximum allowed size"
+    ):
         await kept.put("big", b"x" * 11)
     bucket.file_size_limit, bucket.allowed_mime_types = None, ["image/*"]
     with pytest.raises(ArtifactError, match="mime type text/html is not supported"):
@@ -79,11 +94,28 @@ async def test_what_the_server_says_in_the_body_is_what_is_told(simulator: tuple
     await kept.put("picture", b"x", content_type="image/png")
     for fault, words in (
         (
-            {"status": 429, "body": {"statusCode": "429", "error": "too_many_connections", "code": "SlowDown", "message": "Too many"}},
+            {
+                "status": 429,
+                "body": {
+                    "statusCode": "429",
+                    "error": "too_many_connections",
+                    "code": "SlowDown",
+                    "message": "Too many",
+                },
+            },
             "SlowDown",
         ),
-        ({"status": 544, "body": {"statusCode": "544", "code": "DatabaseTimeout", "message": "timed out"}}, "DatabaseTimeout"),
-        ({"status": 500, "body": {"statusCode": "500", "error": "Internal", "message": "broke"}}, "broke"),
+        (
+            {
+                "status": 544,
+                "body": {"statusCode": "544", "code": "DatabaseTimeout", "message": "timed out"},
+            },
+            "DatabaseTimeout",
+        ),
+        (
+            {"status": 500, "body": {"statusCode": "500", "error": "Internal", "message": "broke"}},
+            "broke",
+        ),
         ({"fault": "html"}, "HTTP 502"),
         ({"fault": "cut"}, "read it"),
     ):
@@ -102,7 +134,9 @@ async def test_what_the_server_says_in_the_body_is_what_is_told(simulator: tuple
     ["<html>Log in</html>", "", "null", "[]", "{}", '{"half": ', "\x00"],
     ids=["page", "nothing", "null", "list", "bare", "half", "zero"],
 )
-async def test_an_answer_that_is_not_supabases_is_no_success(simulator: tuple[Supabase, str], kept: Any, body: str) -> None:
+async def test_an_answer_that_is_not_supabases_is_no_success(
+    simulator: tuple[Supabase, str], kept: Any, body: str
+) -> None:
     """A gateway's login page comes with 200, too: the record would name a file that nobody has."""
     server, url = simulator
     for call in (
@@ -110,15 +144,21 @@ async def test_an_answer_that_is_not_supabases_is_no_success(simulator: tuple[Su
         lambda: kept.keep("x", b"x"),
         lambda: kept.info("x"),
         lambda: anext(kept.list()),
-        lambda: open_artifacts("supabase://media", environ={"SUPABASE_URL": url, "SUPABASE_SERVICE_KEY": SERVICE_KEY}).open(),
+        lambda: open_artifacts(
+            "supabase://media", environ={"SUPABASE_URL": url, "SUPABASE_SERVICE_KEY": SERVICE_KEY}
+        ).open(),
     ):
         server.order("/", status=200, body=body)
-        with pytest.raises(ArtifactError, match="does not answer as Supabase does; is SUPABASE_URL right"):
+        with pytest.raises(
+            ArtifactError, match="does not answer as Supabase does; is SUPABASE_URL right"
+        ):
             await call()
     assert [info async for info in kept.list()] == []
 
 
-async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "film").write_bytes(bytes(64 << 20))
     monkeypatch.setattr("esclusa.artifacts.supabase._PATIENCE", 0.2)
     monkeypatch.setattr("esclusa.artifacts.supabase._SLOWEST", 1 << 30)
@@ -126,7 +166,9 @@ async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(tmp_path: P
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET "):
-            writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 16\r\nConnection: close\r\n\r\n{"name":"media"}')
+            writer.write(
+                b'HTTP/1.1 200 OK\r\nContent-Length: 16\r\nConnection: close\r\n\r\n{"name":"media"}'
+            )
         else:
             await over.wait()
         writer.close()
@@ -134,7 +176,10 @@ async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(tmp_path: P
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        store = open_artifacts("supabase://media", environ={"SUPABASE_URL": address, "SUPABASE_SERVICE_KEY": SERVICE_KEY})
+        store = open_artifacts(
+            "supabase://media",
+            environ={"SUPABASE_URL": address, "SUPABASE_SERVICE_KEY": SERVICE_KEY},
+        )
         await store.open()
         async with asyncio.timeout(20):
             with pytest.raises(ArtifactError, match=r"x: cannot write it: .*it took too long"):
@@ -143,7 +188,9 @@ async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(tmp_path: P
         over.set()
 
 
-async def test_a_wrong_key_a_missing_bucket_and_a_silent_server_are_told_when_it_opens(simulator: tuple[Supabase, str]) -> None:
+async def test_a_wrong_key_a_missing_bucket_and_a_silent_server_are_told_when_it_opens(
+    simulator: tuple[Supabase, str],
+) -> None:
     _, url = simulator
     for store, words in (
         (SupabaseArtifacts("media", address=url, key="wrong-and-secret"), "Invalid Compact JWS"),
@@ -162,18 +209,42 @@ async def test_a_wrong_key_a_missing_bucket_and_a_silent_server_are_told_when_it
     ("url", "environ", "named"),
     [
         ("supabase://media", {}, "SUPABASE_URL"),
-        ("supabase://media", {"SUPABASE_URL": "x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "SUPABASE_URL"),
-        ("supabase://media", {"SUPABASE_URL": "https://key@x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "SUPABASE_URL"),
+        (
+            "supabase://media",
+            {"SUPABASE_URL": "x.supabase.co", "SUPABASE_SERVICE_KEY": "k"},
+            "SUPABASE_URL",
+        ),
+        (
+            "supabase://media",
+            {"SUPABASE_URL": "https://key@x.supabase.co", "SUPABASE_SERVICE_KEY": "k"},
+            "SUPABASE_URL",
+        ),
         ("supabase://media", {"SUPABASE_URL": "https://x.supabase.co"}, "SUPABASE_SERVICE_KEY"),
-        ("supabase://media", {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "a\nb"}, "SUPABASE_SERVICE_KEY"),
+        (
+            "supabase://media",
+            {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "a\nb"},
+            "SUPABASE_SERVICE_KEY",
+        ),
         (
             "supabase://media",
             {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY_FILE": "/none/at/all"},
             "SUPABASE_SERVICE_KEY_FILE",
         ),
-        ("supabase://", {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "ESCLUSA_ARTIFACTS"),
-        ("supabase://media/prefix", {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "ESCLUSA_ARTIFACTS"),
-        ("supabase://key@media", {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"}, "SUPABASE_SERVICE_KEY"),
+        (
+            "supabase://",
+            {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"},
+            "ESCLUSA_ARTIFACTS",
+        ),
+        (
+            "supabase://media/prefix",
+            {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"},
+            "ESCLUSA_ARTIFACTS",
+        ),
+        (
+            "supabase://key@media",
+            {"SUPABASE_URL": "https://x.supabase.co", "SUPABASE_SERVICE_KEY": "k"},
+            "SUPABASE_SERVICE_KEY",
+        ),
     ],
 )
 def test_settings_that_are_wrong_are_named(url: str, environ: dict[str, str], named: str) -> None:
@@ -186,11 +257,15 @@ def test_the_public_address_may_be_another_one() -> None:
     assert open_artifacts("supabase://media", environ=environ).public_url("a/ñ.jpg") == (
         "https://x.supabase.co/storage/v1/object/public/media/a/%21C3%21B1.jpg"
     )
-    store = open_artifacts("supabase://media", environ=environ, public_url="https://cdn.example/media")
+    store = open_artifacts(
+        "supabase://media", environ=environ, public_url="https://cdn.example/media"
+    )
     assert store.public_url("a.jpg") == "https://cdn.example/media/a.jpg"
 
 
-async def test_supabases_own_client_sees_what_ours_wrote_and_the_other_way_round(played: Played) -> None:
+async def test_supabases_own_client_sees_what_ours_wrote_and_the_other_way_round(
+    played: Played,
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import storage3
@@ -200,7 +275,9 @@ async def test_supabases_own_client_sees_what_ours_wrote_and_the_other_way_round
     name = url.removeprefix("supabase://")
     store = open_artifacts(url, environ=environ)
     await store.open()
-    client = storage3.create_client(f"{played.url}/storage/v1/", {"Authorization": f"Bearer {SERVICE_KEY}"}, is_async=True)
+    client = storage3.create_client(
+        f"{played.url}/storage/v1/", {"Authorization": f"Bearer {SERVICE_KEY}"}, is_async=True
+    )
     theirs = client.from_(name)
     await store.put("a/b c.jpg", b"ours", content_type="image/jpeg")
     assert await theirs.download("a/b c.jpg") == b"ours"

@@ -18,7 +18,19 @@ from esclusa.settings import HOUSE_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 CLOUDRUN = ROOT / "deploy" / "cloudrun"
-INSTRUCTIONS = {"FROM", "ARG", "ENV", "RUN", "COPY", "WORKDIR", "USER", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+INSTRUCTIONS = {
+    "FROM",
+    "ARG",
+    "ENV",
+    "RUN",
+    "COPY",
+    "WORKDIR",
+    "USER",
+    "EXPOSE",
+    "STOPSIGNAL",
+    "ENTRYPOINT",
+    "CMD",
+}
 Stage = list[tuple[str, str]]
 
 
@@ -52,7 +64,9 @@ def test_the_image_is_small_and_runs_as_nobody() -> None:
     build, final = stages()
     for stage in (build, final):
         image = stage[0][1].split()[0]
-        assert re.fullmatch(r"python:3\.\d+-slim", image)  # no registry of anybody's, no moving name
+        assert re.fullmatch(
+            r"python:3\.\d+-slim", image
+        )  # no registry of anybody's, no moving name
     said = dict(final)
     assert said["USER"].isdigit()
     assert int(said["USER"]) > 0
@@ -63,13 +77,28 @@ def test_the_image_is_small_and_runs_as_nobody() -> None:
 
 
 def test_what_is_copied_is_let_through_and_nothing_else() -> None:
-    ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    ignored = [
+        line
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
     assert ignored[0] == "*"
     let_through = {line[1:] for line in ignored if line.startswith("!")}
-    copied = {name for stage in stages() for what, said in stage if what == "COPY" and "--from" not in said for name in said.split()[:-1]}
+    copied = {
+        name
+        for stage in stages()
+        for what, said in stage
+        if what == "COPY" and "--from" not in said
+        for name in said.split()[:-1]
+    }
     assert copied == let_through
-    assert all((ROOT / name).exists() for name in copied - {"requirements.lock"})  # that one is made by `make lock`
-    assert any(fnmatch.fnmatch("src/esclusa/__pycache__", f"*{line.removeprefix('**')}") for line in ignored)
+    assert all(
+        (ROOT / name).exists() for name in copied - {"requirements.lock"}
+    )  # that one is made by `make lock`
+    assert any(
+        fnmatch.fnmatch("src/esclusa/__pycache__", f"*{line.removeprefix('**')}")
+        for line in ignored
+    )
 
 
 def test_every_setting_that_the_image_and_the_service_set_exists() -> None:
@@ -81,23 +110,35 @@ def test_every_setting_that_the_image_and_the_service_set_exists() -> None:
     [container] = service["spec"]["template"]["spec"]["containers"]
     told = {each["name"] for each in container["env"]}
     assert told <= names, told - names
-    assert {"ESCLUSA_STORE", "ESCLUSA_API_TOKENS", "ESCLUSA_TICK_AUDIENCE", "ESCLUSA_TICK_SERVICE_ACCOUNT"} <= told
+    assert {
+        "ESCLUSA_STORE",
+        "ESCLUSA_API_TOKENS",
+        "ESCLUSA_TICK_AUDIENCE",
+        "ESCLUSA_TICK_SERVICE_ACCOUNT",
+    } <= told
     assert container["ports"][0]["containerPort"] == int(re.search(r"PORT=(\d+)", environment)[1])  # type: ignore[index]
     page = (CLOUDRUN / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"ESCLUSA_[A-Z_]+", page)) <= names
 
 
 def test_what_the_service_file_leaves_open_is_said_in_the_page() -> None:
-    open_names = set(re.findall(r"\$\{([A-Z]+)\}", (CLOUDRUN / "service.yaml").read_text(encoding="utf-8")))
+    open_names = set(
+        re.findall(r"\$\{([A-Z]+)\}", (CLOUDRUN / "service.yaml").read_text(encoding="utf-8"))
+    )
     page = (CLOUDRUN / "README.md").read_text(encoding="utf-8")
     assert all(re.search(rf"(export|\s){name}=", page) for name in open_names)
     assert all(pipeline in page for pipeline in BUILT_IN)
 
 
 @pytest.mark.parametrize("pipelines", ["examples/hello.py:app"])
-def test_the_indexes_of_firestore_are_printed_without_a_connection(pipelines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_indexes_of_firestore_are_printed_without_a_connection(
+    pipelines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ESCLUSA_STORE", "firestore://nowhere")
     monkeypatch.setenv("ESCLUSA_PIPELINES", pipelines)
     command = [sys.executable, str(CLOUDRUN / "indexes.py")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    assert {index["collectionGroup"] for index in json.loads(done.stdout)["indexes"]} >= {"greetings", "worker_runs"}
+    assert {index["collectionGroup"] for index in json.loads(done.stdout)["indexes"]} >= {
+        "greetings",
+        "worker_runs",
+    }

@@ -22,7 +22,9 @@ class Folio(Record, table="folios", key=("bucket", "prefix")):
     lifecycle = Lifecycle("a -> b")
 
 
-class Documento(Record, table="documentos", key=("folio_id", "uri"), within="folio_id", parent=Folio):
+class Documento(
+    Record, table="documentos", key=("folio_id", "uri"), within="folio_id", parent=Folio
+):
     folio_id: str
     uri: str
     lifecycle = Lifecycle("a -> b")
@@ -43,7 +45,7 @@ def test_a_record_within_another_lives_below_its_document() -> None:
     assert names.id_at(Documento.kind, "folios/b:f/documentos/a.pdf") == documento
 
 
-@pytest.mark.parametrize("id", ["alone", "other:x", ":x", "b%3Af:"])
+@pytest.mark.parametrize("id", ["singleton", "other:x", ":x", "b%3Af:"])
 def test_an_id_that_does_not_begin_with_its_parents_is_refused(id: str) -> None:
     with pytest.raises(BadRecord, match="begins with its parent's id"):
         names.identify(Documento.kind, Documento(id=id, folio_id="b:f", uri="u"), str)
@@ -93,7 +95,9 @@ def test_an_id_that_no_document_can_have(id: str) -> None:
     assert names.path(Folio.kind, id) is None
 
 
-numbers = st.decimals(allow_nan=False, allow_infinity=False, min_value=Decimal("-1e30"), max_value=Decimal("1e30"))
+numbers = st.decimals(
+    allow_nan=False, allow_infinity=False, min_value=Decimal("-1e30"), max_value=Decimal("1e30")
+)
 
 
 @given(numbers, numbers)
@@ -110,9 +114,19 @@ def test_a_decimal_that_cannot_be_sorted_is_refused(value: Decimal) -> None:
         decimal_order(value)
 
 
-leaves = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8)
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+)
 trees = st.recursive(
-    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3), max_leaves=12
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=12,
 )
 
 
@@ -121,7 +135,9 @@ def test_json_comes_back_as_it_went_in(value: Any) -> None:
     assert decode("json", encode("json", value)) == value
 
 
-@pytest.mark.parametrize("value", [[[1]], {"": 1}, {"__x__": 1}, {"_json": "x"}, [2**64], {"a": [[1], [2]]}])
+@pytest.mark.parametrize(
+    "value", [[[1]], {"": 1}, {"__x__": 1}, {"_json": "x"}, [2**64], {"a": [[1], [2]]}]
+)
 def test_json_that_firestore_cannot_hold_is_marked_text(value: Any) -> None:
     written = encode_json(value)
     assert list(written.map_value.fields) == ["_json"]
@@ -145,18 +161,30 @@ def test_what_has_no_place_in_a_document_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("url", "shown"),
-    [("firestore://my-project", "firestore://my-project/(default)"), ("firestore://my-project/other", "firestore://my-project/other")],
+    [
+        ("firestore://my-project", "firestore://my-project/(default)"),
+        ("firestore://my-project/other", "firestore://my-project/other"),
+    ],
 )
 def test_a_store_is_opened_by_its_url(url: str, shown: str) -> None:
-    from esclusa.app import open_store
+    from esclusa.app import store_for
     from esclusa.settings import Settings
 
-    store = open_store(Settings(store=url, clock_offset_seconds=5.0))
+    store = store_for(Settings(store=url, clock_offset_seconds=5.0))
     assert store.url == shown
     assert store.clock_offset == 5.0  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("url", ["firestore:", "firestore://", "firestore:///db", "firestore://My Project", "firestore://p/d/e"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "firestore:",
+        "firestore://",
+        "firestore:///db",
+        "firestore://My Project",
+        "firestore://p/d/e",
+    ],
+)
 def test_a_wrong_url_is_said_to_be_wrong(url: str) -> None:
     from esclusa.settings import Settings
 
@@ -164,13 +192,15 @@ def test_a_wrong_url_is_said_to_be_wrong(url: str) -> None:
         Settings(store=url)
 
 
-def test_without_the_extra_the_settings_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_settings_say_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import sys
 
-    from esclusa.app import open_store
+    from esclusa.app import store_for
     from esclusa.model.errors import SettingsError
     from esclusa.settings import Settings
 
     monkeypatch.setitem(sys.modules, "esclusa.stores.firestore.store", None)
     with pytest.raises(SettingsError, match=r"esclusa\[google\]"):
-        open_store(Settings(store="firestore://p1"))
+        store_for(Settings(store="firestore://p1"))

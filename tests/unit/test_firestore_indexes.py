@@ -39,9 +39,18 @@ class Part(Record, table="parts", key=("item", "name"), within="item", parent=It
 
 def file(*fields: tuple[str, ...], group: bool = False) -> dict[str, Any]:
     """An index file with these composite indexes of items; ``-`` before a field: descending."""
-    made = [[{"fieldPath": f.removeprefix("-"), "order": DOWN if f.startswith("-") else UP} for f in one] for one in fields]
+    made = [
+        [
+            {"fieldPath": f.removeprefix("-"), "order": DOWN if f.startswith("-") else UP}
+            for f in one
+        ]
+        for one in fields
+    ]
     scope = "COLLECTION_GROUP" if group else "COLLECTION"
-    return {"indexes": [{"collectionGroup": "items", "queryScope": scope, "fields": f} for f in made], "fieldOverrides": []}
+    return {
+        "indexes": [{"collectionGroup": "items", "queryScope": scope, "fields": f} for f in made],
+        "fieldOverrides": [],
+    }
 
 
 def served(asked: Query, having: dict[str, Any], average: str | None = None) -> bool:
@@ -58,8 +67,14 @@ def served(asked: Query, having: dict[str, Any], average: str | None = None) -> 
         (query(Item, {"shop": "a"}, order="size"), [("shop", "size")]),
         (query(Item, {"shop": "a"}, order="-size"), [("shop", "size")]),  # read backwards
         (query(Item, {"shop": "a", "size": above(1)}), [("shop", "size")]),
-        (query(Item, {"shop": "a", "url": None}, order="size"), [("url", "shop", "size")]),  # equality in any order
-        (query(Item, {"shop": "a", "url": None}, order="size"), [("url", "size"), ("shop", "size")]),  # merged
+        (
+            query(Item, {"shop": "a", "url": None}, order="size"),
+            [("url", "shop", "size")],
+        ),  # equality in any order
+        (
+            query(Item, {"shop": "a", "url": None}, order="size"),
+            [("url", "size"), ("shop", "size")],
+        ),  # merged
         (query(Item, order=("shop", "-size")), [("-shop", "size")]),
         (query(Item, {"shop": one_of("a", "b")}, order="shop"), []),
     ],
@@ -74,10 +89,16 @@ def test_what_firestore_serves(asked: Query, having: list[tuple[str, ...]]) -> N
         (query(Item, {"shop": "a"}, order="size"), []),
         (query(Item, {"shop": "a", "size": above(1)}), [("size", "shop")]),
         (query(Item, {"shop": "a", "url": not_null}), []),  # "not null" is a range
-        (query(Item, {"shop": "a", "url": None, "size": above(1)}), [("url", "size"), ("shop", "size")]),  # ranges are not merged
+        (
+            query(Item, {"shop": "a", "url": None, "size": above(1)}),
+            [("url", "size"), ("shop", "size")],
+        ),  # ranges are not merged
         (query(Item, {"shop": "a"}, order="size"), [("shop", "url", "size")]),
         (query(Item, order=("shop", "-size")), [("shop", "size")]),
-        (query(Item, {"shop": "a"}, order=("size", "-id")), [("shop", "size")]),  # the name goes the other way
+        (
+            query(Item, {"shop": "a"}, order=("size", "-id")),
+            [("shop", "size")],
+        ),  # the name goes the other way
         (query(Item, order="-id"), []),
     ],
 )
@@ -94,7 +115,11 @@ def test_a_summary_needs_the_field_of_its_mean_in_the_index() -> None:
     app = App("shop", records=[Item])
     app.asks(Item, {"url": not_null}, average="attempts")
     made = indexes_for([app.bind(NoSettings())])
-    fields = [[f["fieldPath"] for f in i["fields"]] for i in made["indexes"] if i["collectionGroup"] == "items"]
+    fields = [
+        [f["fieldPath"] for f in i["fields"]]
+        for i in made["indexes"]
+        if i["collectionGroup"] == "items"
+    ]
     assert ["status", "url", "attempts"] in fields
     assert served(asked, made, average="attempts")
 

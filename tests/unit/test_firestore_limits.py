@@ -12,14 +12,17 @@ from conformance.kinds import WORK, Job, Note, Post, Sample
 from esclusa.model.effects import Add, Create
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Ref
-from esclusa.model.settlement import Known, Rejected, Settled
+from esclusa.model.settlement import Duplicate, Rejected, Settled
 from esclusa.stores.firestore.codec import Document, encode_json, stored_size
 
 pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 
 
 async def test_a_record_over_the_limit_is_refused_by_name_and_size(store: Any) -> None:
-    with pytest.raises(BadRecord, match=r"t_jobs big: it would take 1,1\d\d,\d\d\d bytes; a Firestore document holds 1,048,576"):
+    with pytest.raises(
+        BadRecord,
+        match=r"t_jobs big: it would take 1,1\d\d,\d\d\d bytes; a Firestore document holds 1,048,576",
+    ):
         await store.insert([Job(id="small"), Job(id="big", result="x" * 1_100_000)])
     assert await everything(store, Job) == []
 
@@ -28,31 +31,58 @@ async def test_the_size_is_counted_as_firestore_counts_it(store: Any) -> None:
     """Whole numbers take 8 bytes each, however small they are: a message half as long is too large a document."""
     with pytest.raises(BadRecord, match="t_samples numbers: it would take 1,1"):
         await store.insert([Sample(name="numbers", items=[1] * 140_000)])
-    await put(store, Sample(name="numbers", items=[1] * 120_000), Sample(name="text", text="x" * 1_000_000))
+    await put(
+        store,
+        Sample(name="numbers", items=[1] * 120_000),
+        Sample(name="text", text="x" * 1_000_000),
+    )
 
 
-async def test_a_settlement_that_makes_a_record_too_large_is_rejected_and_the_others_go_through(store: Any) -> None:
+async def test_a_settlement_that_makes_a_record_too_large_is_rejected_and_the_others_go_through(
+    store: Any,
+) -> None:
     await put(store, *[Job(id=f"j{n}", lane="x" * 900_000 if n == 1 else "a") for n in range(3)])
     leases = sorted(await take(store, WORK), key=lambda lease: lease.ref.id)
-    verdicts = await store.settle([ending(lease, "done", fields={"result": "x" * 200_000}) for lease in leases])
+    verdicts = await store.settle(
+        [ending(lease, "done", fields={"result": "x" * 200_000}) for lease in leases]
+    )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
     assert "t_jobs j1: it would take 1,1" in verdicts[1].why
     await assert_chain(store, leases[1].ref, [("pending", "working")])
     await settled(store, ending(leases[1], "failed"))
 
 
-async def test_a_value_that_firestore_cannot_hold_rejects_its_own_settlement_only(store: Any) -> None:
+async def test_a_value_that_firestore_cannot_hold_rejects_its_own_settlement_only(
+    store: Any,
+) -> None:
     await put(store, Post(platform="x", post_id="1"), *[Job(id=f"j{n}") for n in range(4)])
     leases = sorted(await take(store, WORK), key=lambda lease: lease.ref.id)
     fields = [{"rank": 1}, {"rank": 2**70}, {"result": "half \ud800"}, {}]
-    effects = [(), (Add(Post, "x:1", jobs=1),), (), (Add(Post, "x:1", jobs=1), Create(Job(id="n" * 1500)))]
-    verdicts = await store.settle([ending(x, "done", fields=f, effects=e) for x, f, e in zip(leases, fields, effects, strict=True)])
+    effects = [
+        (),
+        (Add(Post, "x:1", jobs=1),),
+        (),
+        (Add(Post, "x:1", jobs=1), Create(Job(id="n" * 1500))),
+    ]
+    verdicts = await store.settle(
+        [
+            ending(x, "done", fields=f, effects=e)
+            for x, f, e in zip(leases, fields, effects, strict=True)
+        ]
+    )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Rejected, Rejected]
     assert (await look(store, Post, "x:1")).jobs == 0
-    assert [(await look(store, Job, x.ref.id)).status for x in leases] == ["done", "working", "working", "working"]
+    assert [(await look(store, Job, x.ref.id)).status for x in leases] == [
+        "done",
+        "working",
+        "working",
+        "working",
+    ]
 
 
-async def test_a_commit_carries_500_writes_and_four_megabytes_at_most(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_carries_500_writes_and_four_megabytes_at_most(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: list[tuple[int, int]] = []
     commit = store._wire.commit
 
@@ -69,16 +99,37 @@ async def test_a_commit_carries_500_writes_and_four_megabytes_at_most(store: Any
     await put(store, *[Job(id=f"large{n}", result="x" * 900_000) for n in range(9)])
     assert max(size for _, size in sizes) < 4_000_000
     leases = await take(store, WORK)
-    await settled(store, *[ending(lease, "done", fields={"result": "y" * 900_000}) for lease in leases])
+    await settled(
+        store, *[ending(lease, "done", fields={"result": "y" * 900_000}) for lease in leases]
+    )
 
 
 @pytest.mark.parametrize(
-    "id", ["a/b", "/", "//", ".", "..", "__x__", "____", "％", "％S", "a b\tc\n", "ñ€😀", "x" * 1400, "#?&=+%", " ", "\x01", "-", "0"]
+    "id",
+    [
+        "a/b",
+        "/",
+        "//",
+        ".",
+        "..",
+        "__x__",
+        "____",
+        "％",
+        "％S",
+        "a b\tc\n",
+        "ñ€😀",
+        "x" * 1400,
+        "#?&=+%",
+        " ",
+        "\x01",
+        "-",
+        "0",
+    ],
 )
 async def test_an_id_of_any_kind_works_all_the_way(store: Any, id: str) -> None:
     await put(store, Job(id=id, post="p/1"), Note(name=id, url="u"))
-    assert await store.insert([Job(id=id)]) == [Known(id)]
-    assert await store.insert([Note(name=id)]) == [Known(Note.kind.id_of(id))]
+    assert await store.insert([Job(id=id)]) == [Duplicate(id)]
+    assert await store.insert([Note(name=id)]) == [Duplicate(Note.kind.id_of(id))]
     [lease] = await take(store, WORK)
     assert lease.ref.id == id
     await settled(store, ending(lease, "done"))
@@ -88,7 +139,7 @@ async def test_an_id_of_any_kind_works_all_the_way(store: Any, id: str) -> None:
 
 async def test_a_key_may_be_longer_than_a_document_name(store: Any) -> None:
     await put(store, Note(name="n" * 5000), Note(name="n" * 5001))
-    assert await store.insert([Note(name="n" * 5000)]) == [Known(Note.kind.id_of("n" * 5000))]
+    assert await store.insert([Note(name="n" * 5000)]) == [Duplicate(Note.kind.id_of("n" * 5000))]
 
 
 @pytest.mark.parametrize("id", ["x" * 1500, "ñ" * 751, "/" * 400])
@@ -143,7 +194,15 @@ async def test_empty_text_and_numbers_that_are_none(store: Any) -> None:
 
 def test_a_size_is_what_firestores_own_example_says(provider: Any) -> None:
     document = Document()
-    task = {"type": "Personal", "done": False, "priority": 1, "description": "Learn Cloud Firestore"}
+    task = {
+        "type": "Personal",
+        "done": False,
+        "priority": 1,
+        "description": "Learn Cloud Firestore",
+    }
     for name, value in task.items():
         document.fields[name].CopyFrom(encode_json(value))
-    assert stored_size("projects/p/databases/d/documents/users/jeff/tasks/my_task_id", document.fields) == 147
+    assert (
+        stored_size("projects/p/databases/d/documents/users/jeff/tasks/my_task_id", document.fields)
+        == 147
+    )

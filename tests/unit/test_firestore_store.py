@@ -7,18 +7,31 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from conformance.helpers import advance, ask, assert_chain, ending, everything, look, moving, persist, put, set_clock, settled, take
+from conformance.helpers import (
+    advance,
+    ask,
+    assert_chain,
+    ending,
+    everything,
+    look,
+    moving,
+    persist,
+    put,
+    set_clock,
+    settled,
+    take,
+)
 from conformance.kinds import AGE, COLLECT, KINDS, READ, STAGES, WORK, Job, Note, Old, Post, Sample
 from conformance.places import opened
 
-from esclusa.engine.housekeeping import KEEP
-from esclusa.model.books import BOOKS, DeadLetter
+from esclusa.engine.system_pipeline import KEEP
 from esclusa.model.effects import Add, Create, Exists, Move
 from esclusa.model.errors import BadRecord, SchemaError, StoreUnavailable
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import above, below, not_null, one_of, query
 from esclusa.model.record import Record, Ref
-from esclusa.model.settlement import Inserted, Known, Lost, Settled
+from esclusa.model.settlement import Duplicate, Inserted, Lost, Settled
+from esclusa.model.system_records import SYSTEM_RECORDS, DeadLetter
 
 pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 
@@ -29,14 +42,18 @@ class Folio(Record, table="folios", key="name"):
     lifecycle = Lifecycle("open -> closed")
 
 
-class Documento(Record, table="documentos", key=("folio_id", "uri"), within="folio_id", parent=Folio):
+class Documento(
+    Record, table="documentos", key=("folio_id", "uri"), within="folio_id", parent=Folio
+):
     folio_id: str
     uri: str
     pages: int = 0
     lifecycle = Lifecycle("waiting -> working -> done\nworking -> waiting")
 
 
-class Extraccion(Record, table="extracciones", within="documento_id", parent=Documento, history=False):
+class Extraccion(
+    Record, table="extracciones", within="documento_id", parent=Documento, history=False
+):
     documento_id: str
     value: str = ""
     lifecycle = Lifecycle("kept")
@@ -74,7 +91,9 @@ async def test_a_moved_record_costs_at_most_three_reads_and_three_writes(store: 
     await assert_chain(store, Ref(Job.kind, "j7"), [("pending", "working"), ("working", "done")])
 
 
-async def test_a_settlement_by_another_process_costs_one_read_more(store: Any, new_store: Any) -> None:
+async def test_a_settlement_by_another_process_costs_one_read_more(
+    store: Any, new_store: Any
+) -> None:
     other = await new_store()
     await put(store, Job(id="j"))
     [lease] = await take(store, WORK)
@@ -96,13 +115,21 @@ async def test_additions_of_one_call_are_one_write_of_the_target(store: Any) -> 
 
 async def test_records_live_below_their_parents_and_are_found_across_them(nested: Any) -> None:
     await put(nested, Folio(name="f1"), Folio(name="f2"))
-    ids = await put(nested, *[Documento(folio_id=f, uri=f"{n}.pdf", pages=n) for f in ("f1", "f2") for n in range(3)])
+    ids = await put(
+        nested,
+        *[Documento(folio_id=f, uri=f"{n}.pdf", pages=n) for f in ("f1", "f2") for n in range(3)],
+    )
     [value] = await put(nested, Extraccion(documento_id=ids[0], value="7"))
     assert (await look(nested, Extraccion, value)).documento_id == ids[0]
     assert sorted(d.id for d in await everything(nested, Documento)) == sorted(ids)
-    assert [d.pages for d in await everything(nested, Documento, where={"folio_id": "f2"}, order="-pages")] == [2, 1, 0]
-    assert await nested.insert([Documento(folio_id="f1", uri="0.pdf")]) == [Known(ids[0])]
-    assert [r and r.id for r in await nested.get(Documento.kind, [ids[5], "f1", "f1:none", "nowhere"])] == [ids[5], None, None, None]
+    assert [
+        d.pages
+        for d in await everything(nested, Documento, where={"folio_id": "f2"}, order="-pages")
+    ] == [2, 1, 0]
+    assert await nested.insert([Documento(folio_id="f1", uri="0.pdf")]) == [Duplicate(ids[0])]
+    assert [
+        r and r.id for r in await nested.get(Documento.kind, [ids[5], "f1", "f1:none", "nowhere"])
+    ] == [ids[5], None, None, None]
     assert await nested.count(query(Documento, {"id": one_of(ids[0], "x")})) == (1, True)
     walked, after = [], None
     while True:
@@ -119,7 +146,13 @@ async def test_nested_records_are_claimed_settled_and_closed_like_any_other(nest
     ids = await put(nested, *[Documento(folio_id="f", uri=f"{n}.pdf") for n in range(4)])
     leases = await take(nested, documents_stage())
     assert sorted(x.ref.id for x in leases) == sorted(ids)
-    close = Move(Folio, "f", "closed", frm="open", unless=Exists(Documento, folio_id="f", status=one_of("waiting", "working")))
+    close = Move(
+        Folio,
+        "f",
+        "closed",
+        frm="open",
+        unless=Exists(Documento, folio_id="f", status=one_of("waiting", "working")),
+    )
     for lease in leases:
         effects = (Create(Extraccion(documento_id=lease.ref.id)), Add(Folio, "f", total=1), close)
         await settled(nested, ending(lease, "done", effects=effects))
@@ -130,9 +163,13 @@ async def test_nested_records_are_claimed_settled_and_closed_like_any_other(nest
     assert await nested.purge(query(Documento)) == 4
 
 
-async def test_a_wrong_id_within_a_parent_is_refused_before_anything_is_written(nested: Any) -> None:
+async def test_a_wrong_id_within_a_parent_is_refused_before_anything_is_written(
+    nested: Any,
+) -> None:
     with pytest.raises(BadRecord, match="begins with its parent's id"):
-        await nested.insert([Documento(folio_id="f", uri="ok"), Documento(id="loose", folio_id="f", uri="u")])
+        await nested.insert(
+            [Documento(folio_id="f", uri="ok"), Documento(id="loose", folio_id="f", uri="u")]
+        )
     assert await everything(nested, Documento) == []
 
 
@@ -168,7 +205,9 @@ async def test_more_values_than_one_query_takes(store: Any) -> None:
     assert [s.number for s in found] == list(range(98, -1, -2))
     assert await store.count(query(Sample, {"number": wanted, "text": None})) == (50, True)
     page = await store.find(query(Sample, {"number": wanted}, order="number", limit=30))
-    rest = await store.find(query(Sample, {"number": wanted}, order="number", limit=30, after=page.next))
+    rest = await store.find(
+        query(Sample, {"number": wanted}, order="number", limit=30, after=page.next)
+    )
     assert [s.number for s in (*page.items, *rest.items)] == list(range(0, 100, 2))
 
 
@@ -188,7 +227,9 @@ async def test_a_record_that_is_claimed_again_and_again_keeps_its_whole_history(
     assert await store.history(ref) == []
 
 
-async def test_one_that_changes_meanwhile_costs_itself_and_not_the_batch(store: Any, new_store: Any) -> None:
+async def test_one_that_changes_meanwhile_costs_itself_and_not_the_batch(
+    store: Any, new_store: Any
+) -> None:
     other = await new_store()
     await put(store, *[Job(id=f"j{n}") for n in range(10)])
     leases = await take(store, WORK)
@@ -214,7 +255,9 @@ async def test_eight_workers_settle_five_hundred_records_once_each(workers: list
         mine = workers[n]
         while (await mine.count(query(Job, {"status": ("pending", "working")})))[0]:
             leases = await persist(take, mine, WORK, limit=20, worker=f"w{n}", lease=300)
-            for verdict in await persist(mine.settle, [ending(x, "done", who=f"w{n}") for x in leases]):
+            for verdict in await persist(
+                mine.settle, [ending(x, "done", who=f"w{n}") for x in leases]
+            ):
                 ended[f"{type(verdict).__name__} {verdict.ref.id}"] += 1
 
     await asyncio.gather(*(work(n) for n in range(8)))
@@ -226,7 +269,9 @@ async def test_eight_workers_settle_five_hundred_records_once_each(workers: list
     assert reads <= 3 * 500
     assert writes <= 3 * 500
     for n in range(0, 500, 25):
-        await assert_chain(workers[0], Ref(Job.kind, f"j{n:03}"), [("pending", "working"), ("working", "done")])
+        await assert_chain(
+            workers[0], Ref(Job.kind, f"j{n:03}"), [("pending", "working"), ("working", "done")]
+        )
 
 
 @pytest.mark.promise(1)
@@ -251,13 +296,18 @@ async def test_what_a_vanished_worker_held_is_taken_over_after_its_lease(new_sto
 # the index file
 
 
-async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(bare_store: Any) -> None:
+async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(
+    bare_store: Any,
+) -> None:
     from esclusa.stores.firestore import firestore_indexes, uncovered
 
-    books = tuple(book.kind for book in BOOKS)
-    kinds = (*KINDS, *NESTED, *books)
+    system = tuple(book.kind for book in SYSTEM_RECORDS)
+    kinds = (*KINDS, *NESTED, *system)
     stages = (*STAGES, documents_stage())
-    own = [query(Sample, {"flag": True, "number": above(1)}, order="-moment"), query(Documento, {"pages": not_null}, order="-pages")]
+    own = [
+        query(Sample, {"flag": True, "number": above(1)}, order="-moment"),
+        query(Documento, {"pages": not_null}, order="-pages"),
+    ]
     file = firestore_indexes(kinds, stages, own)
     store = await bare_store(kinds, stages)
     shapes: dict[Any, str] = {}
@@ -265,7 +315,9 @@ async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(ba
     start = await store.now()
     for stage in stages:
         for options in ({}, {"before": start, "eager": True}):
-            store._claimer.crowded[stage.kind.table] = 1.0  # as if others had taken all candidates of the claim before
+            store._claimer.crowded[stage.kind.table] = (
+                1.0  # as if others had taken all candidates of the claim before
+            )
             await store.claim(ask(stage, **options))
             await store.backlog(ask(stage, **options))
     for kind in kinds:
@@ -279,8 +331,12 @@ async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(ba
             where: dict[str, Any] = dict.fromkeys(first)
             await store.find(query(kind, where, order=fields[-1]))
             await store.find(query(kind, {**where, last: None}))
-    await store.find(query(Old, {"export_id": None, "ended_on": not_null}, order="ended_on", archived=True))
-    await store.assign(query(Old, {"created_at": above(start)}, order="created_at", archived=True), "e")
+    await store.find(
+        query(Old, {"export_id": None, "ended_on": not_null}, order="ended_on", archived=True)
+    )
+    await store.assign(
+        query(Old, {"created_at": above(start)}, order="created_at", archived=True), "e"
+    )
     await store.history(Ref(Job.kind, "j"))
     for record, field, _ in KEEP:  # the housekeeping's, as it makes them
         where = {field: below(start)}
@@ -295,18 +351,29 @@ async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(ba
     assert uncovered(shapes, file) == ["collection t_jobs: where lane; order rank ASCENDING"]
 
 
-async def test_effects_guards_ask_only_by_equality_and_need_no_index_of_their_own(store: Any) -> None:
+async def test_effects_guards_ask_only_by_equality_and_need_no_index_of_their_own(
+    store: Any,
+) -> None:
     from esclusa.stores.firestore import firestore_indexes, uncovered
 
     shapes: list[Any] = []
     store.watch_queries(lambda _, shape: shapes.append(shape))
-    await put(store, Post(platform="x", post_id="1"), Job(id="j", post="x:1"), Note(name="n", url="u"), Old(name="o"))
+    await put(
+        store,
+        Post(platform="x", post_id="1"),
+        Job(id="j", post="x:1"),
+        Note(name="n", url="u"),
+        Old(name="o"),
+    )
     await take(store, COLLECT)
     await take(store, READ)
     await take(store, AGE)
     [lease] = await take(store, WORK)
     guard = Exists(Job, post="x:1", status=one_of("pending", "working"))
-    await settled(store, ending(lease, "done", effects=(Move(Post, "x:1", "done", frm="collecting", unless=guard),)))
+    await settled(
+        store,
+        ending(lease, "done", effects=(Move(Post, "x:1", "done", frm="collecting", unless=guard),)),
+    )
     assert uncovered(shapes, firestore_indexes(KINDS, STAGES)) == []
 
 
@@ -314,14 +381,28 @@ async def test_large_fields_are_kept_out_of_the_automatic_indexes(provider: Any)
     from esclusa.stores.firestore import firestore_indexes
 
     file = firestore_indexes((*KINDS, *NESTED), STAGES)
-    off = {(o["collectionGroup"], o["fieldPath"]) for o in file["fieldOverrides"] if not o["indexes"]}
-    assert {("t_old", "data"), ("archive_t_old", "data"), ("t_samples", "blob"), ("t_jobs", "_steps"), ("esclusa_history", "*")} <= off
+    off = {
+        (o["collectionGroup"], o["fieldPath"]) for o in file["fieldOverrides"] if not o["indexes"]
+    }
+    assert {
+        ("t_old", "data"),
+        ("archive_t_old", "data"),
+        ("t_samples", "blob"),
+        ("t_jobs", "_steps"),
+        ("esclusa_history", "*"),
+    } <= off
     assert all(2 <= len(i["fields"]) <= 100 for i in file["indexes"])
-    grouped = {o["fieldPath"] for o in file["fieldOverrides"] if o["collectionGroup"] == "documentos" and o["indexes"]}
+    grouped = {
+        o["fieldPath"]
+        for o in file["fieldOverrides"]
+        if o["collectionGroup"] == "documentos" and o["indexes"]
+    }
     assert "status" in grouped
 
 
-async def test_a_new_record_of_a_grown_kind_and_an_old_one_are_both_found_by_the_new_field(bare_place: Any, bare_store: Any) -> None:
+async def test_a_new_record_of_a_grown_kind_and_an_old_one_are_both_found_by_the_new_field(
+    bare_place: Any, bare_store: Any
+) -> None:
     class First(Record, table="growing", key="name"):
         name: str
         lifecycle = Lifecycle("a -> b")

@@ -17,11 +17,11 @@ from urllib.parse import quote
 import pytest
 from aiohttp.abc import AbstractResolver
 
-from esclusa.guard import Allowed, public
-from esclusa.http import BadAnswer, Forbidden, TooLarge, _Spool, download, guarded, retry_after
+from esclusa.http import BadAnswer, Forbidden, TooLarge, _Spool, download, retry_after, safe_session
 from esclusa.model.errors import ArtifactError
 from esclusa.simulators import Played
 from esclusa.simulators.media_cdn import MediaCdn, content, sign
+from esclusa.ssrf import Allowed, public
 
 MB = 1 << 20
 
@@ -37,7 +37,10 @@ async def fetch(url: str, *allow: str, **options: Any) -> bytes:
     """The body behind a link, as a pipeline would get it."""
     connector = options.pop("connector", {})
     options = {"limit": 10 * MB, "total": 10.0} | options
-    async with guarded(Allowed.parse(allow), **connector) as guard, download(guard, url, **options) as got:
+    async with (
+        safe_session(Allowed.parse(allow), **connector) as guard,
+        download(guard, url, **options) as got,
+    ):
         return got.body if isinstance(got.body, bytes) else got.body.read_bytes()
 
 
@@ -47,14 +50,16 @@ LOOPBACK = "127.0.0.1"
 async def test_a_body_comes_whole_from_memory_or_from_a_file(cdn: tuple[MediaCdn, str]) -> None:
     _, url = cdn
     assert await fetch(f"{url}/m/jpg/5000/a", LOOPBACK) == content("jpg", 5000, "a")
-    async with guarded(Allowed.parse([LOOPBACK])) as guard:
+    async with safe_session(Allowed.parse([LOOPBACK])) as guard:
         async with download(guard, f"{url}/m/mp4/{3 * MB}/b", limit=4 * MB, total=10) as got:
             assert isinstance(got.body, Path)
             assert (got.size, got.body.stat().st_size) == (3 * MB, 3 * MB)
             assert got.body.read_bytes() == content("mp4", 3 * MB, "b")
             kept = got.body
         assert not kept.exists()
-        async with download(guard, f"{url}/chunked/{3 * MB}", limit=4 * MB, total=10, keep=8 * MB) as got:
+        async with download(
+            guard, f"{url}/chunked/{3 * MB}", limit=4 * MB, total=10, keep=8 * MB
+        ) as got:
             assert isinstance(got.body, bytes)
             assert len(got.body) == 3 * MB
 
@@ -65,7 +70,9 @@ async def test_every_error_status_is_a_bad_answer(cdn: tuple[MediaCdn, str], sta
         await fetch(f"{cdn[1]}/gone/{status}?secret=1", LOOPBACK)
 
 
-async def test_a_signed_link_is_asked_to_the_letter_and_its_death_is_told(cdn: tuple[MediaCdn, str]) -> None:
+async def test_a_signed_link_is_asked_to_the_letter_and_its_death_is_told(
+    cdn: tuple[MediaCdn, str],
+) -> None:
     _, url = cdn
     good = sign("/m/jpg/100/x_%2B%20y.jpg")
     assert await fetch(url + good, LOOPBACK) == content("jpg", 100, "x_+ y.jpg")
@@ -117,7 +124,9 @@ async def answering(answer: bytes, *, reset: bool = False) -> AsyncIterator[str]
         await writer.drain()
         if reset:
             await asyncio.sleep(0.05)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -125,8 +134,12 @@ async def answering(answer: bytes, *, reset: bool = False) -> AsyncIterator[str]
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
 
 
-@pytest.mark.parametrize("head", [b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"])
-async def test_a_body_of_no_told_length_ends_when_the_server_hangs_up_and_not_when_it_breaks(head: bytes) -> None:
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"]
+)
+async def test_a_body_of_no_told_length_ends_when_the_server_hangs_up_and_not_when_it_breaks(
+    head: bytes,
+) -> None:
     async with answering(head + b"x" * 5000) as url:
         assert await fetch(url, LOOPBACK) == b"x" * 5000
     async with answering(head + b"x" * 5000, reset=True) as url:
@@ -134,7 +147,9 @@ async def test_a_body_of_no_told_length_ends_when_the_server_hangs_up_and_not_wh
             await fetch(url, LOOPBACK)
 
 
-async def test_a_connection_that_goes_on_is_not_listened_to(cdn: tuple[MediaCdn, str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_goes_on_is_not_listened_to(
+    cdn: tuple[MediaCdn, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would gather listeners with every body that comes over it."""
     monkeypatch.setattr("esclusa.http._hang_up", None)
     for path in ("/chunked/5000", "/m/jpg/5000/a", "/gzip/5000"):
@@ -154,12 +169,16 @@ async def test_an_answer_that_is_framed_wrongly_is_told_in_one_line(answer: byte
             await fetch(url, LOOPBACK)
 
 
-async def test_an_error_that_does_not_end_is_still_that_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_that_does_not_end_is_still_that_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("esclusa.http._PATIENCE", 0.05)
 
     async def stalling(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
-        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 500\r\n\r\nno")
+        writer.write(
+            b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 500\r\n\r\nno"
+        )
         await reader.read()
         writer.close()
         hung_up.set()
@@ -168,7 +187,9 @@ async def test_an_error_that_does_not_end_is_still_that_error(monkeypatch: pytes
     server = await asyncio.start_server(stalling, "127.0.0.1", 0)
     async with server:
         with pytest.raises(BadAnswer, match="HTTP 404"):
-            await fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", LOOPBACK, total=30.0)
+            await fetch(
+                f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", LOOPBACK, total=30.0
+            )
         await hung_up.wait()
 
 
@@ -192,7 +213,9 @@ async def test_the_time_limit_is_over_all_of_it(cdn: tuple[MediaCdn, str]) -> No
         await fetch(f"{url}/hops/1?url=/drip/0.3", LOOPBACK, total=0.4)
 
 
-async def test_too_large_is_told_by_length_by_count_and_after_decompression(cdn: tuple[MediaCdn, str]) -> None:
+async def test_too_large_is_told_by_length_by_count_and_after_decompression(
+    cdn: tuple[MediaCdn, str],
+) -> None:
     _, url = cdn
     assert len(await fetch(f"{url}/m/jpg/1000/a", LOOPBACK, limit=1000)) == 1000
     for path in ("/m/jpg/1001/a", f"/chunked/{5 * MB}", f"/bomb/{20 * MB}"):
@@ -233,7 +256,16 @@ def test_addresses_that_are_not_public(address: str) -> None:
     assert not public(address)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "157.240.22.35", "2a03:2880:f12f:83:face:b00c:0:25de", "2606:4700:4700::1111"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "8.8.8.8",
+        "1.1.1.1",
+        "157.240.22.35",
+        "2a03:2880:f12f:83:face:b00c:0:25de",
+        "2606:4700:4700::1111",
+    ],
+)
 def test_addresses_that_are(address: str) -> None:
     assert public(address)
 
@@ -315,15 +347,23 @@ class Changing(AbstractResolver):
         return
 
 
-async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_called(silent: int, cdn: tuple[MediaCdn, str]) -> None:
+async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_called(
+    silent: int, cdn: tuple[MediaCdn, str]
+) -> None:
     # a check before the call would see the first answer, the call itself the second
     resolver = Changing(["127.0.0.1"])
     with pytest.raises(Forbidden, match=r"127\.0\.0\.1 \(where rebind\.example leads\)"):
-        await fetch(f"http://rebind.example:{silent}/", connector={"resolver": resolver, "use_dns_cache": False})
+        await fetch(
+            f"http://rebind.example:{silent}/",
+            connector={"resolver": resolver, "use_dns_cache": False},
+        )
     assert resolver.asked == 1
     several = Changing(["10.0.0.1", "127.0.0.1", "::1"])
     with pytest.raises(Forbidden):
-        await fetch(f"http://rebind.example:{silent}/", connector={"resolver": several, "use_dns_cache": False})
+        await fetch(
+            f"http://rebind.example:{silent}/",
+            connector={"resolver": several, "use_dns_cache": False},
+        )
     # allowed by name on the first hop, and by nothing on the second
     port = cdn[1].rpartition(":")[2]
     moved = Changing(["127.0.0.1"])
@@ -332,16 +372,30 @@ async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_call
         await fetch(link, "good.example", connector={"resolver": moved, "use_dns_cache": False})
 
 
-@pytest.mark.parametrize("answer", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["64:ff9b::7f00:1", "127.0.0.1"]])
-async def test_a_name_that_has_an_address_which_may_be_called_is_not_forbidden(cdn: tuple[MediaCdn, str], answer: list[str]) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["64:ff9b::7f00:1", "127.0.0.1"]],
+)
+async def test_a_name_that_has_an_address_which_may_be_called_is_not_forbidden(
+    cdn: tuple[MediaCdn, str], answer: list[str]
+) -> None:
     """That one may answer another time: a network's own translation gives every name a second address."""
     connector: Any = {"resolver": Changing(answer), "use_dns_cache": False}
     port = cdn[1].rpartition(":")[2]
-    assert await fetch(f"http://both.example:{port}/m/jpg/10/a", "127.0.0.0/8", connector=connector) == content("jpg", 10, "a")
+    assert await fetch(
+        f"http://both.example:{port}/m/jpg/10/a", "127.0.0.0/8", connector=connector
+    ) == content("jpg", 10, "a")
     with pytest.raises(BadAnswer, match="cannot connect"):
-        await fetch("http://both.example:9/m/jpg/10/a", "127.0.0.0/8", connector={**connector, "resolver": Changing(answer)})
+        await fetch(
+            "http://both.example:9/m/jpg/10/a",
+            "127.0.0.0/8",
+            connector={**connector, "resolver": Changing(answer)},
+        )
     with pytest.raises(Forbidden):
-        await fetch(f"http://both.example:{port}/m/jpg/10/a", connector={**connector, "resolver": Changing(answer)})
+        await fetch(
+            f"http://both.example:{port}/m/jpg/10/a",
+            connector={**connector, "resolver": Changing(answer)},
+        )
 
 
 async def test_a_name_server_that_is_away_is_told() -> None:
@@ -366,7 +420,23 @@ async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["10.0.0.0/99", "http://x", "a b", "x:99999", "x:y", ":80", "user@x", "", "*", "*.internal", "'x'", '"x:80"', "a;b", "x\\y"]
+    "wrong",
+    [
+        "10.0.0.0/99",
+        "http://x",
+        "a b",
+        "x:99999",
+        "x:y",
+        ":80",
+        "user@x",
+        "",
+        "*",
+        "*.internal",
+        "'x'",
+        '"x:80"',
+        "a;b",
+        "x\\y",
+    ],
 )
 def test_exceptions_that_are_none_are_named(wrong: str) -> None:
     with pytest.raises(ValueError, match="is n"):
@@ -392,9 +462,13 @@ async def test_a_file_that_is_begun_as_the_time_runs_out_is_not_left(
     assert not list(tmp_path.iterdir())
 
 
-async def test_a_full_disk_is_told_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_told_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "body").touch()
-    monkeypatch.setattr(tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), str(tmp_path / "body")))
+    monkeypatch.setattr(
+        tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), str(tmp_path / "body"))
+    )
     spool = _Spool(1000, 10 * MB, None)
     spool.take(b"x" * 2000)
     with pytest.raises(ArtifactError, match=r"cannot be kept in .*: No space left on device"):
@@ -408,11 +482,15 @@ async def test_a_full_disk_is_told_and_leaves_no_file(tmp_path: Path, monkeypatc
 
 def own_memory() -> int:
     status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon"))
+    return next(
+        int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon")
+    )
 
 
 @pytest.mark.parametrize("path", ["/chunked/{}", "/m/mp4/{}/film", "/bomb/{}"])
-async def test_two_gigabytes_are_refused_at_the_limit_with_flat_memory(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_gigabytes_are_refused_at_the_limit_with_flat_memory(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Played("media_cdn") as server:
         await fetch(f"{server.url}/m/jpg/{3 * MB}/warm", LOOPBACK)

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from esclusa.intake import BadFile, Row, read_file
+from esclusa.imports import BadFile, Row, read_file
 
 
 def rows(folder: Path, name: str, content: bytes) -> list[Row]:
@@ -27,22 +27,34 @@ def rows(folder: Path, name: str, content: bytes) -> list[Row]:
 )
 def test_csv_as_spreadsheets_write_it(tmp_path: Path, content: bytes) -> None:
     """A spreadsheet in Spanish separates by semicolons."""
-    assert rows(tmp_path, "a.csv", content) == [Row(1, {"post_id": "a", "url": "https://x/1;2"}), Row(2, {"post_id": "b", "url": None})]
+    assert rows(tmp_path, "a.csv", content) == [
+        Row(1, {"post_id": "a", "url": "https://x/1;2"}),
+        Row(2, {"post_id": "b", "url": None}),
+    ]
 
 
-@pytest.mark.parametrize(("head", "why"), [(b"", "name every column"), (b"a,,b\n", "name every column"), (b"a,b, a\n1,2,3\n", "a twice")])
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [(b"", "name every column"), (b"a,,b\n", "name every column"), (b"a,b, a\n1,2,3\n", "a twice")],
+)
 def test_a_header_that_is_none(tmp_path: Path, head: bytes, why: str) -> None:
     with pytest.raises(BadFile, match=why):
         rows(tmp_path, "a.csv", head)
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
-def test_a_file_that_is_no_text_further_down_says_in_which_line_and_what_was_before_it(tmp_path: Path, form: str) -> None:
+def test_a_file_that_is_no_text_further_down_says_in_which_line_and_what_was_before_it(
+    tmp_path: Path, form: str
+) -> None:
     """The place was counted from the beginning of a buffer, and the rows before it were not told of."""
     many = 3000
     line = b'{"id": "%d"}\n' if form == "ndjson" else b"row %d\n"
     head = b"" if form == "ndjson" else b"id\n"
-    *read, last = rows(tmp_path, f"a.{form}", head + b"".join(line % n for n in range(many)) + "caña\n".encode("latin-1"))
+    *read, last = rows(
+        tmp_path,
+        f"a.{form}",
+        head + b"".join(line % n for n in range(many)) + "caña\n".encode("latin-1"),
+    )
     assert 0 < len(read) <= many
     assert all(row.values is not None for row in read)
     assert (last.number, last.values) == (read[-1].number + 1, None)
@@ -69,5 +81,7 @@ def test_a_quote_that_is_never_closed_ends_the_file_after_what_was_read(tmp_path
 def test_a_header_with_a_column_that_is_none_is_told_once(tmp_path: Path) -> None:
     """A million rows said each that it was not there."""
     (tmp_path / "a.csv").write_text("post_id;imagen_ulr\na;b\n")
-    with pytest.raises(BadFile, match="imagen_ulr: there is no such column; there are post_id, imagen_url"):
+    with pytest.raises(
+        BadFile, match="imagen_ulr: there is no such column; there are post_id, imagen_url"
+    ):
         list(read_file(tmp_path / "a.csv", ("post_id", "imagen_url")))

@@ -14,46 +14,79 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from esclusa import Lifecycle, Record, publish
-from esclusa.model.books import DeadLetter, Message
 from esclusa.model.budget import BudgetEmpty
-from esclusa.model.decide import Ending, GivenBack, OverLimit, Raised, Unended, decide
+from esclusa.model.decide import ExhaustionPostponed, GivenBack, OverLimit, Raised, Result, decide
 from esclusa.model.effects import Add, Create, Exists, Move, Wake
-from esclusa.model.errors import ArtifactError, BadRecord, DeclarationError, Failure, Permanent, Throttled, UndeclaredMove
+from esclusa.model.errors import (
+    ArtifactError,
+    BadRecord,
+    DeclarationError,
+    Failure,
+    Permanent,
+    Throttled,
+    UndeclaredMove,
+)
 from esclusa.model.outcome import Retry, To, Wait
 from esclusa.model.record import Ref
 from esclusa.model.retry import Backoff, error_message, error_type
 from esclusa.model.settlement import Leased, Settlement
+from esclusa.model.system_records import DeadLetter, Message
 
 NOW = datetime(2026, 5, 5, 12, tzinfo=UTC)
 PLAIN = Backoff(tries=3, base=10, factor=2, cap=60, jitter=0)
 STAGE = replace(WORK, retry=PLAIN)
 
 
-def leased(attempt: int = 1, status: str = "working", taken: str = "pending", **fields: Any) -> Leased:
-    return Leased(Job(id="j", status=status, attempts=attempt, fence=7, **fields), taken, NOW + timedelta(minutes=1))
+def leased(
+    attempt: int = 1, status: str = "working", taken: str = "pending", **fields: Any
+) -> Leased:
+    return Leased(
+        Job(id="j", status=status, attempts=attempt, fence=7, **fields),
+        taken,
+        NOW + timedelta(minutes=1),
+    )
 
 
-def decided(ending: Ending, attempt: int = 1, stage: Any = STAGE, lease: Leased | None = None, rng: Random | None = None) -> Settlement:
-    return decide(ending, lease or leased(attempt), stage, now=NOW, rng=rng or Random(1), who="w1", run="r1")
+def decided(
+    ending: Result,
+    attempt: int = 1,
+    stage: Any = STAGE,
+    lease: Leased | None = None,
+    rng: Random | None = None,
+) -> Settlement:
+    return decide(
+        ending, lease or leased(attempt), stage, now=NOW, rng=rng or Random(1), who="w1", run="r1"
+    )
 
 
 def dead_letters(settlement: Settlement) -> list[DeadLetter]:
-    return [e.record for e in settlement.effects if isinstance(e, Create) and isinstance(e.record, DeadLetter)]
+    return [
+        e.record
+        for e in settlement.effects
+        if isinstance(e, Create) and isinstance(e.record, DeadLetter)
+    ]
 
 
 def test_every_settlement_is_fenced_and_signed() -> None:
-    endings: list[Ending] = [
+    results: list[Result] = [
         To("done"),
         Retry("x"),
         Wait(5, "x"),
         Raised(ValueError("x")),
         GivenBack("stop"),
         OverLimit(),
-        Unended({"type": "x", "message": "x"}, "broken", "it broke"),
+        ExhaustionPostponed({"type": "x", "message": "x"}, "broken", "it broke"),
     ]
-    for ending in endings:
+    for ending in results:
         made = decided(ending, attempt=2)
-        assert (made.ref.id, made.fence, made.frm, made.who, made.run, made.attempt) == ("j", 7, ("working",), "w1", "r1", 2)
+        assert (made.ref.id, made.fence, made.frm, made.who, made.run, made.attempt) == (
+            "j",
+            7,
+            ("working",),
+            "w1",
+            "r1",
+            2,
+        )
 
 
 # To
@@ -107,7 +140,14 @@ def test_to_the_state_it_is_in_is_no_move() -> None:
 
 def test_a_wait_gives_the_attempt_back() -> None:
     made = decided(Wait("10m", "quota", rank=2), attempt=3)
-    assert (made.to, made.attempts, made.delay, made.until, made.reason, made.fields) == ("pending", 2, 600.0, None, "quota", {"rank": 2})
+    assert (made.to, made.attempts, made.delay, made.until, made.reason, made.fields) == (
+        "pending",
+        2,
+        600.0,
+        None,
+        "quota",
+        {"rank": 2},
+    )
     assert made.error is None
     assert not made.clear_error
     until = NOW + timedelta(days=1)
@@ -150,30 +190,52 @@ def test_what_is_given_back_is_as_if_it_had_not_been_claimed() -> None:
     both = replace(STAGE, take=("pending", "failed"))
     assert decided(GivenBack("stop"), stage=both, lease=leased(taken="failed")).to == "failed"
     unheld = replace(STAGE, hold=None, take=("pending", "failed"))
-    assert decided(GivenBack("stop"), stage=unheld, lease=leased(status="failed", taken="failed")).to == "failed"
+    assert (
+        decided(GivenBack("stop"), stage=unheld, lease=leased(status="failed", taken="failed")).to
+        == "failed"
+    )
 
 
 # Retry
 
 
 @pytest.mark.parametrize("ending", [Retry("boom"), Raised(ValueError("boom"))])
-def test_an_error_is_retried_with_backoff_and_remembered(ending: Ending) -> None:
+def test_an_error_is_retried_with_backoff_and_remembered(ending: Result) -> None:
     for attempt, delay in ((1, 10.0), (2, 20.0)):
         made = decided(ending, attempt)
-        assert (made.to, made.delay, made.attempts, made.clear_error) == ("pending", delay, None, False)
+        assert (made.to, made.delay, made.attempts, made.clear_error) == (
+            "pending",
+            delay,
+            None,
+            False,
+        )
         assert made.error is not None
-        assert (made.error["message"], made.error["attempt"], made.error["timestamp"]) == ("boom", attempt, NOW.isoformat())
+        assert (made.error["message"], made.error["attempt"], made.error["timestamp"]) == (
+            "boom",
+            attempt,
+            NOW.isoformat(),
+        )
         assert made.reason == f"attempt {attempt}/3, will retry"
         assert dead_letters(made) == []
 
 
 @pytest.mark.parametrize("ending", [Retry("boom"), Raised(ValueError("boom"))])
-def test_the_last_attempt_exhausts_with_a_dead_letter(ending: Ending) -> None:
+def test_the_last_attempt_exhausts_with_a_dead_letter(ending: Result) -> None:
     for attempt in (3, 4):
         made = decided(ending, lease=leased(attempt, lane="ñ"))
-        assert (made.to, made.delay, made.reason) == ("failed", 0.0, "reached the maximum of attempts (3)")
+        assert (made.to, made.delay, made.reason) == (
+            "failed",
+            0.0,
+            "reached the maximum of attempts (3)",
+        )
         [letter] = dead_letters(made)
-        assert (letter.table_name, letter.record_id, letter.state_before, letter.error_message, letter.attempts) == (
+        assert (
+            letter.table_name,
+            letter.record_id,
+            letter.state_before,
+            letter.error_message,
+            letter.attempts,
+        ) == (
             "t_jobs",
             "j",
             "pending",
@@ -198,7 +260,9 @@ def test_permanent_errors_end_at_once() -> None:
 
 
 def test_a_type_may_have_a_policy_of_its_own() -> None:
-    policy = replace(PLAIN, by_type={"timeout": Backoff(tries=10, base=1, jitter=0), "rare": Backoff(tries=1)})
+    policy = replace(
+        PLAIN, by_type={"timeout": Backoff(tries=10, base=1, jitter=0), "rare": Backoff(tries=1)}
+    )
     using = replace(STAGE, retry=policy)
     assert decided(Raised(TimeoutError()), 5, using).delay == 16.0
     assert decided(Raised(TimeoutError()), 5, using).to == "pending"
@@ -240,7 +304,9 @@ def test_one_that_was_claimed_past_its_limit_is_a_crash() -> None:
 
 def test_one_over_its_limit_ends_with_the_error_that_its_last_attempt_left() -> None:
     left = {"type": "timeout", "message": "slow", "attempt": 4, "timestamp": NOW.isoformat()}
-    made = decided(OverLimit(), lease=leased(4, last_error=left))  # fewer tries than before: nothing crashed
+    made = decided(
+        OverLimit(), lease=leased(4, last_error=left)
+    )  # fewer tries than before: nothing crashed
     assert made.error is not None
     assert (made.to, made.error["type"], made.error["message"]) == ("failed", "timeout", "slow")
     older = decided(OverLimit(), lease=leased(4, last_error=left | {"attempt": 2}))
@@ -294,8 +360,17 @@ def test_messages_are_bounded_and_never_empty() -> None:
     assert len(made.error["message"]) == 2000
 
 
-@given(st.integers(1, 10_000), st.floats(0, 1), st.floats(0, 1e5), st.floats(1, 10), st.floats(0, 1e6), st.randoms(use_true_random=False))
-def test_backoff_stays_within_its_bounds(attempt: int, jitter: float, base: float, factor: float, cap: float, rng: Random) -> None:
+@given(
+    st.integers(1, 10_000),
+    st.floats(0, 1),
+    st.floats(0, 1e5),
+    st.floats(1, 10),
+    st.floats(0, 1e6),
+    st.randoms(use_true_random=False),
+)
+def test_backoff_stays_within_its_bounds(
+    attempt: int, jitter: float, base: float, factor: float, cap: float, rng: Random
+) -> None:
     policy = Backoff(base=base, factor=factor, cap=cap, jitter=jitter)
     full = min(cap, base * factor ** min(attempt - 1, 64))
     assert full * (1 - jitter) - 1e-6 <= policy.delay(attempt, rng) <= full
@@ -304,7 +379,16 @@ def test_backoff_stays_within_its_bounds(attempt: int, jitter: float, base: floa
 def test_backoff_is_the_same_for_the_same_randomness() -> None:
     policy = Backoff(base="1m", cap="1h", jitter=0.5)
     assert policy.delay(3, Random(4)) == policy.delay(3, Random(4))
-    assert [Backoff(base=60, cap=3600, jitter=0).delay(n, Random()) for n in range(1, 9)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert [Backoff(base=60, cap=3600, jitter=0).delay(n, Random()) for n in range(1, 9)] == [
+        60,
+        120,
+        240,
+        480,
+        960,
+        1920,
+        3600,
+        3600,
+    ]
 
 
 def test_all_faults_of_a_backoff_are_told() -> None:
@@ -320,7 +404,11 @@ def test_publish_is_a_message_in_the_outbox() -> None:
     made = publish("deliveries", {"id": 5}, kind="ñ")
     assert isinstance(made, Create)
     assert isinstance(made.record, Message)
-    assert (made.record.topic, made.record.data, made.record.attributes) == ("deliveries", {"id": 5}, {"kind": "ñ"})
+    assert (made.record.topic, made.record.data, made.record.attributes) == (
+        "deliveries",
+        {"id": 5},
+        {"kind": "ñ"},
+    )
     assert Message.kind.initial == "waiting"
 
 
@@ -348,7 +436,12 @@ def test_effects_know_their_kind_by_class_or_kind() -> None:
 def test_to_may_keep_a_fault_as_the_last_error() -> None:
     made = decided(To("failed", fault=Failure("the device is gone", type="device_gone")), attempt=2)
     assert made.error is not None
-    assert (made.to, made.error["type"], made.error["message"], made.clear_error) == ("failed", "device_gone", "the device is gone", False)
+    assert (made.to, made.error["type"], made.error["message"], made.clear_error) == (
+        "failed",
+        "device_gone",
+        "the device is gone",
+        False,
+    )
     assert made.reason == "device_gone"
     assert dead_letters(made) == []
 

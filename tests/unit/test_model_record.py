@@ -34,7 +34,9 @@ class Inner(BaseModel):
     a: int
 
 
-class Sheet(Record, table="sheets", key=("org", "year"), index=[("org", "-year"), ("status", "due_at")]):
+class Sheet(
+    Record, table="sheets", key=("org", "year"), index=[("org", "-year"), ("status", "due_at")]
+):
     org: str
     year: int
     total: Decimal | None = None
@@ -96,7 +98,9 @@ def test_tracking_under_a_prefix_or_by_name() -> None:
     assert under["status"] == "media_status"
     assert under.get("created_at") is None
     assert track(prefix="m_", created_at="creado")["created_at"] == "creado"
-    named = track(attempts="attempt_count", leased_by="locked_by", created_at=None, finished_at="ended")
+    named = track(
+        attempts="attempt_count", leased_by="locked_by", created_at=None, finished_at="ended"
+    )
     assert (named["attempts"], named["leased_by"], named["finished_at"], named["due_at"]) == (
         "attempt_count",
         "locked_by",
@@ -111,7 +115,11 @@ def test_tracking_under_a_prefix_or_by_name() -> None:
 
     kind = Media.kind
     assert kind.attached
-    assert (kind.columns["picture"], kind.columns["status"], kind.columns["id"]) == ("imagen", "media_status", "pk")
+    assert (kind.columns["picture"], kind.columns["status"], kind.columns["id"]) == (
+        "imagen",
+        "media_status",
+        "pk",
+    )
     assert "created_at" not in kind.types
 
 
@@ -134,7 +142,9 @@ def test_a_wrong_column_map_is_refused(options: dict[str, Any], fault: str) -> N
 
 
 def declare(body: dict[str, Any], **options: Any) -> type[Record]:
-    annotations = {n: v for n, v in body.items() if n != "lifecycle" and n not in body.get("__values__", {})}
+    annotations = {
+        n: v for n, v in body.items() if n != "lifecycle" and n not in body.get("__values__", {})
+    }
     space = {"__annotations__": annotations, "__module__": __name__, **body.get("__values__", {})}
     if "lifecycle" in body:
         space["lifecycle"] = body["lifecycle"]
@@ -157,16 +167,26 @@ def declare(body: dict[str, Any], **options: Any) -> type[Record]:
         ({"a": time, "lifecycle": LIFE}, {}, "a column cannot hold"),
         ({"a": datetime | int, "lifecycle": LIFE}, {}, "a column cannot hold"),
         ({"status": str, "lifecycle": LIFE}, {}, "field status belongs to the tracking"),
-        ({"media_status": str, "lifecycle": LIFE}, {"track": track(prefix="media_")}, "column media_status is both"),
+        (
+            {"media_status": str, "lifecycle": LIFE},
+            {"track": track(prefix="media_")},
+            "column media_status is both",
+        ),
         ({"a": str, "lifecycle": LIFE}, {"columns": {"a": "due_at"}}, "column due_at is both"),
         ({"a": str, "b": str, "lifecycle": LIFE}, {"columns": {"b": "a"}}, "column a"),
         ({"a": str, "A": str, "lifecycle": LIFE}, {}, "column A is named for two of its fields"),
         ({"kind": str, "lifecycle": LIFE}, {}, "field kind belongs to every record"),
         ({"a": str, "lifecycle": LIFE}, {"tabel": "x"}, "tabel= is no option of a record"),
-        ({"a": str, "lifecycle": LIFE}, {"table": None, "tabel": "x"}, "tabel= is no option of a record"),
+        (
+            {"a": str, "lifecycle": LIFE},
+            {"table": None, "tabel": "x"},
+            "tabel= is no option of a record",
+        ),
     ],
 )
-def test_a_wrong_record_is_refused_where_it_is_declared(body: dict[str, Any], options: dict[str, Any], fault: str) -> None:
+def test_a_wrong_record_is_refused_where_it_is_declared(
+    body: dict[str, Any], options: dict[str, Any], fault: str
+) -> None:
     with pytest.raises(DeclarationError, match="record Wrong") as caught:
         declare(body, **options)
     assert any(fault in f for f in caught.value.faults), caught.value.faults
@@ -197,7 +217,10 @@ def test_a_wrong_type_in_a_record_names_every_field() -> None:
 def test_fields_are_checked_before_they_are_written() -> None:
     kind = Sheet.kind
     assert kind.check_fields({}) == {}
-    assert kind.check_fields({"total": "1.50", "flag": True}) == {"total": Decimal("1.50"), "flag": True}
+    assert kind.check_fields({"total": "1.50", "flag": True}) == {
+        "total": Decimal("1.50"),
+        "flag": True,
+    }
     for fields, word in (
         ({"nope": 1}, "no field nope"),
         ({"org": "y"}, "part of the key"),
@@ -215,7 +238,9 @@ def test_a_records_json_shows_mapped_names_and_no_inner_workings() -> None:
         size: int = 1
         lifecycle = LIFE
 
-    shown = Mapped.kind.as_json(Mapped(id="a", status="new", attempts=2, due_at=datetime(2026, 1, 1, tzinfo=UTC)))
+    shown = Mapped.kind.as_json(
+        Mapped(id="a", status="new", attempts=2, due_at=datetime(2026, 1, 1, tzinfo=UTC))
+    )
     assert (shown["tries"], shown["attempts"], shown["size"], shown["id"]) == (2, 2, 1, "a")
     assert "fence" not in shown
     assert "leased_by" not in shown
@@ -248,7 +273,9 @@ part = st.one_of(
 @example(["x" * 500], ["x" * 499])
 @example(["~"], ["%7E"])
 def test_two_keys_never_share_an_id(one: list[Any], two: list[Any]) -> None:
-    assume([None if p is None else str(p) for p in one] != [None if p is None else str(p) for p in two])
+    assume(
+        [None if p is None else str(p) for p in one] != [None if p is None else str(p) for p in two]
+    )
     assert key_id(one) != key_id(two)
 
 
@@ -280,7 +307,9 @@ def test_ids_stay_readable() -> None:
         (("feed", "guid"), "a b", "a%20b"),
     ],
 )  # fmt: skip
-def test_who_asks_by_a_key_in_plain_words_is_told_its_id(key: str | tuple[str, ...], said: str, meant: str) -> None:
+def test_who_asks_by_a_key_in_plain_words_is_told_its_id(
+    key: str | tuple[str, ...], said: str, meant: str
+) -> None:
     class Thing(Record, table="things", key=key):
         line: str = ""
         feed: str = ""
@@ -288,4 +317,6 @@ def test_who_asks_by_a_key_in_plain_words_is_told_its_id(key: str | tuple[str, .
         lifecycle = Lifecycle("new -> done")
 
     told = str(Thing.kind.absent(said))
-    assert told == f"there is no record {said!r} in things" + (f"; an id is made of its key: {meant}" if meant else "")
+    assert told == f"there is no record {said!r} in things" + (
+        f"; an id is made of its key: {meant}" if meant else ""
+    )

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from esclusa import App, Backoff, Budget, Lifecycle, Record, To, Window, not_null
 from esclusa.model.errors import DeclarationError
-from esclusa.model.schedule import Always, Every, OnCall
+from esclusa.model.schedule import Always, Every, Manual
 
 
 async def handler(record: Any, at: Any) -> None:
@@ -27,9 +27,15 @@ async def handler(record: Any, at: Any) -> None:
         ({"retry_to": "nope"}, "retry_to='nope' is not a state"),
         ({"take": "pending", "hold": "done"}, "the move pending -> done is not declared"),
         ({"take": ("pending", "working")}, "hold='working' is one of the states it takes"),
-        ({"retry_to": "failed", "exhausted": "pending"}, "exhausted='pending' is one of the states it takes"),
+        (
+            {"retry_to": "failed", "exhausted": "pending"},
+            "exhausted='pending' is one of the states it takes",
+        ),
         ({"exhausted": None}, "it has no exhausted state"),
-        ({"hold": None, "exhausted": "failed"}, "needs the move pending -> failed, which is not declared"),
+        (
+            {"hold": None, "exhausted": "failed"},
+            "needs the move pending -> failed, which is not declared",
+        ),
         ({"concurrency": 0}, "concurrency"),
         ({"concurrency": "3"}, "concurrency must be a whole number, 1 or more, not '3'"),
         ({"batch": 0}, "batch"),
@@ -39,10 +45,10 @@ async def handler(record: Any, at: Any) -> None:
         ({"budget": "calls"}, "budget must be a Budget"),
         ({"take": None}, "it takes no state"),
         ({"take": 5}, "take=5 is not a state"),
-        ({"letter": "x"}, "letter must be a function of the record, not 'x'"),
-        ({"letter": lambda: None}, "letter must be a function of the record"),
+        ({"dead_letter": "x"}, "dead_letter must be a function of the record, not 'x'"),
+        ({"letter": lambda: None}, "dead_letter must be a function of the record"),
         ({"on_exhausted": [1]}, "on_exhausted must be a function of the record, not [1]"),
-        ({"letters_to": 5}, "letters_to must be the name of a topic, not 5"),
+        ({"dead_letter_topic": 5}, "dead_letter_topic must be the name of a topic, not 5"),
         ({"timeout": 0}, "timeout must be more than 0"),
         ({"lease": 0}, "lease must be more than 0"),
         ({"timeout": "soon"}, "timeout"),
@@ -60,9 +66,22 @@ def test_a_wrong_stage_is_refused(options: dict[str, Any], fault: str) -> None:
 
 def test_a_right_stage() -> None:
     made = stage(
-        "x", Job.kind, take="pending", hold="working", exhausted="failed", lease="2m", timeout=5, order="-rank", where={"lane": not_null}
+        "x",
+        Job.kind,
+        take="pending",
+        hold="working",
+        exhausted="failed",
+        lease="2m",
+        timeout=5,
+        order="-rank",
+        where={"lane": not_null},
     )
-    assert (made.states, made.retry_to, made.lease, made.timeout) == (("pending", "working"), "pending", 120.0, 5.0)
+    assert (made.states, made.retry_to, made.lease, made.timeout) == (
+        ("pending", "working"),
+        "pending",
+        120.0,
+        5.0,
+    )
     assert stage("y", Note.kind, take="fresh", retry=Backoff(tries=None)).states == ("fresh",)
 
 
@@ -75,7 +94,15 @@ def test_a_pipeline_is_bound_to_its_settings() -> None:
     app = App("pipes", settings=Knobs)
     quota = Budget("q", Window("day", 5))
 
-    @app.stage(Job, take="pending", hold="working", exhausted="failed", concurrency=lambda s: s.wide, every=lambda s: s.pace, budget=quota)
+    @app.stage(
+        Job,
+        take="pending",
+        hold="working",
+        exhausted="failed",
+        concurrency=lambda s: s.wide,
+        every=lambda s: s.pace,
+        budget=quota,
+    )
     async def do_work(record: Any, at: Any) -> None:
         """Never called."""
 
@@ -83,7 +110,7 @@ def test_a_pipeline_is_bound_to_its_settings() -> None:
     async def mend(record: Any, at: Any) -> None:
         """Never called."""
 
-    @app.cycle(stages=["mend"], alone=True)
+    @app.cycle(stages=["mend"], singleton=True)
     async def tidy(run: Any) -> None:
         """Never called."""
 
@@ -92,8 +119,8 @@ def test_a_pipeline_is_bound_to_its_settings() -> None:
     assert [c.name for c in plan.cycles] == ["pipes.do-work", "pipes.tidy"]
     assert plan.stages[0].concurrency == 9
     assert plan.cycles[0].schedule == Every(300)
-    assert plan.cycles[1].schedule == OnCall()
-    assert plan.cycles[1].alone
+    assert plan.cycles[1].schedule == Manual()
+    assert plan.cycles[1].singleton
     assert plan.kinds == (Job.kind,)
     assert plan.budgets == (quota,)
     assert "failed" in plan.stages[0].resets
@@ -115,7 +142,9 @@ def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
         app.stage(Job, take="nope", exhausted="failed")(handler)
     with pytest.raises(DeclarationError, match="takes the record"):
         app.stage(Job, take="pending", hold="working", exhausted="failed")(lambda record: None)
-    app.stage(Job, take="pending", hold="working", exhausted="failed", concurrency=lambda s: s.wide - 3)(handler)
+    app.stage(
+        Job, take="pending", hold="working", exhausted="failed", concurrency=lambda s: s.wide - 3
+    )(handler)
     app.cycle(stages=["absent"], name="late")(handler)
     app.cycle(every=lambda s: "soon", name="odd")(handler)
     with pytest.raises(DeclarationError) as caught:
@@ -130,14 +159,20 @@ def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
         twice.bind(twice.settings())
     with pytest.raises(DeclarationError, match="'a/b' is not the name of a cycle"):
         App("x").cycle(name="a/b")(handler)
-    with pytest.raises(DeclarationError, match=r"'<lambda>' is not the name of a stage .*; say name="):
-        App("x").stage(Job, take="pending", hold="working", exhausted="failed")(lambda record, at: None)
+    with pytest.raises(
+        DeclarationError, match=r"'<lambda>' is not the name of a stage .*; say name="
+    ):
+        App("x").stage(Job, take="pending", hold="working", exhausted="failed")(
+            lambda record, at: None
+        )
 
 
 def test_every_fault_of_a_cycle_is_told_at_once() -> None:
     app = App("try")
 
-    @app.cycle(every="soon", stages=["nothing"], alert_rate="often", alert_min=1.5, counters=["taken"])  # type: ignore[arg-type]
+    @app.cycle(
+        every="soon", stages=["nothing"], alert_rate="often", alert_min=1.5, counters=["taken"]
+    )  # type: ignore[arg-type]
     def ingest(run: Any) -> None:
         """Not async: what it did would be done, and the run an error."""
 
@@ -161,19 +196,36 @@ def test_every_fault_of_a_cycle_is_told_at_once() -> None:
 
 def test_an_option_that_the_settings_do_not_give_is_told_with_its_name() -> None:
     app = App("x", settings=Knobs)
-    app.stage(Job, take="pending", hold="working", exhausted="failed", every=lambda s: s.often, batch=lambda s: 1 // 0)(handler)
+    app.stage(
+        Job,
+        take="pending",
+        hold="working",
+        exhausted="failed",
+        every=lambda s: s.often,
+        batch=lambda s: 1 // 0,
+    )(handler)
     with pytest.raises(DeclarationError) as caught:
         app.bind(Knobs())
-    assert caught.value.faults[0].startswith("stage x.handler: batch is a function of the settings that raised ZeroDivisionError")
-    assert caught.value.faults[-1].startswith("cycle handler: every is a function of the settings that raised AttributeError: ")
+    assert caught.value.faults[0].startswith(
+        "stage x.handler: batch is a function of the settings that raised ZeroDivisionError"
+    )
+    assert caught.value.faults[-1].startswith(
+        "cycle handler: every is a function of the settings that raised AttributeError: "
+    )
 
 
 @pytest.mark.parametrize("said", [dict, Record, "jobs"])
 def test_stages_and_views_are_of_records_with_a_table(said: Any) -> None:
     app = App("x")
-    with pytest.raises(DeclarationError, match=r"stage x.handler\s+- .* is no record with a table; write: class Order"):
+    with pytest.raises(
+        DeclarationError,
+        match=r"stage x.handler\s+- .* is no record with a table; write: class Order",
+    ):
         app.stage(said, take="pending", exhausted="failed")(handler)
-    with pytest.raises(DeclarationError, match=r"view x.handler\s+- .* is no record with a table; write: class Order"):
+    with pytest.raises(
+        DeclarationError,
+        match=r"view x.handler\s+- .* is no record with a table; write: class Order",
+    ):
         app.view("Jobs", of=said)(handler)  # type: ignore[arg-type]
 
 
@@ -192,6 +244,8 @@ def test_a_field_that_a_handler_could_not_set_is_refused() -> None:
         state: str = ""
         lifecycle = Lifecycle("new -> done")
 
-    with pytest.raises(DeclarationError, match=r"field reason: To\(…, reason=…\) means something else"):
+    with pytest.raises(
+        DeclarationError, match=r"field reason: To\(…, reason=…\) means something else"
+    ):
         App("x").stage(Why, take="new", retry=Backoff(tries=None))(handler)
     assert To("done", state="CA").fields == {"state": "CA"}

@@ -31,7 +31,23 @@ def test_durations_as_people_write_them(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "  ", "soon", "5 minutes", "-5m", "5x", "m", "1h and", -1, True, float("nan"), float("inf"), 1e11, timedelta(-1)]
+    "bad",
+    [
+        "",
+        "  ",
+        "soon",
+        "5 minutes",
+        "-5m",
+        "5x",
+        "m",
+        "1h and",
+        -1,
+        True,
+        float("nan"),
+        float("inf"),
+        1e11,
+        timedelta(-1),
+    ],
 )
 def test_what_is_no_duration_says_what_one_looks_like(bad: object) -> None:
     with pytest.raises(ValueError, match="a duration such as 30s"):
@@ -39,7 +55,16 @@ def test_what_is_no_duration_says_what_one_looks_like(bad: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.012, "12ms"), (3.2, "3.2s"), (5, "5s"), (65, "1m 5s"), (3900, "1h 5m"), (90061, "1d 1h"), (60, "1m")]
+    ("seconds", "words"),
+    [
+        (0.012, "12ms"),
+        (3.2, "3.2s"),
+        (5, "5s"),
+        (65, "1m 5s"),
+        (3900, "1h 5m"),
+        (90061, "1d 1h"),
+        (60, "1m"),
+    ],
 )
 def test_durations_for_people(seconds: float, words: str) -> None:
     assert duration.words(seconds) == words
@@ -57,10 +82,25 @@ def slots(line: schedule.Schedule, start: datetime, end: datetime) -> list[datet
     return out
 
 
-@pytest.mark.parametrize("line", ["30 23 * * *", "0 0 * * *", "15 0 * * *", "30 1 * * *", "59 23 * * *", "17 3 * * *"])
-@pytest.mark.parametrize("around", [datetime(2026, 4, 4, tzinfo=UTC), datetime(2026, 9, 5, tzinfo=UTC), datetime(2027, 4, 3, tzinfo=UTC)])
-def test_a_daily_line_fires_once_a_day_around_both_clock_changes(line: str, around: datetime) -> None:
-    fired = slots(schedule.cron(line, "America/Santiago"), around - timedelta(days=3), around + timedelta(days=4))
+@pytest.mark.parametrize(
+    "line", ["30 23 * * *", "0 0 * * *", "15 0 * * *", "30 1 * * *", "59 23 * * *", "17 3 * * *"]
+)
+@pytest.mark.parametrize(
+    "around",
+    [
+        datetime(2026, 4, 4, tzinfo=UTC),
+        datetime(2026, 9, 5, tzinfo=UTC),
+        datetime(2027, 4, 3, tzinfo=UTC),
+    ],
+)
+def test_a_daily_line_fires_once_a_day_around_both_clock_changes(
+    line: str, around: datetime
+) -> None:
+    fired = slots(
+        schedule.cron(line, "America/Santiago"),
+        around - timedelta(days=3),
+        around + timedelta(days=4),
+    )
     days = [slot.astimezone(SANTIAGO).date() for slot in fired]
     assert len(days) == len(set(days))
     assert all(b - a == timedelta(days=1) for a, b in pairwise(days))
@@ -71,7 +111,9 @@ def test_a_daily_line_fires_once_a_day_around_both_clock_changes(line: str, arou
 
 def test_an_hourly_line_goes_on_through_a_clock_change() -> None:
     fired = slots(
-        schedule.cron("5 * * * *", "America/Santiago"), datetime(2026, 9, 5, 20, tzinfo=UTC), datetime(2026, 9, 6, 12, tzinfo=UTC)
+        schedule.cron("5 * * * *", "America/Santiago"),
+        datetime(2026, 9, 5, 20, tzinfo=UTC),
+        datetime(2026, 9, 6, 12, tzinfo=UTC),
     )
     assert all(b - a == timedelta(hours=1) for a, b in pairwise(fired))
 
@@ -83,7 +125,16 @@ CHANGES = [datetime(2026, 4, 4, 15, tzinfo=UTC), datetime(2026, 10, 3, 15, 30, t
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
-    "line", ["*/15 * * * *", "*/15 3 * * *", "*/15 0 * * *", "10 * * * *", "*/20 1-3 * * *", "* 2 * * *", "0 0 3 * * *"]
+    "line",
+    [
+        "*/15 * * * *",
+        "*/15 3 * * *",
+        "*/15 0 * * *",
+        "10 * * * *",
+        "*/20 1-3 * * *",
+        "* 2 * * *",
+        "0 0 3 * * *",
+    ],
 )
 def test_a_line_with_a_star_fires_in_every_minute_that_matches(line: str, change: datetime) -> None:
     start, end = change - timedelta(hours=30), change + timedelta(hours=30)
@@ -104,7 +155,18 @@ def _matches(said: list[str], local: datetime) -> bool:
 
 
 @pytest.mark.parametrize("zone", [LORD_HOWE, "America/Santiago", "Europe/Madrid"])
-@pytest.mark.parametrize("line", ["45 1 * * *", "15 2 * * *", "40 1,2 * * *", "15 0 * * *", "50 23 * * *", "30 2 * * *", "0 30 2 * * *"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "45 1 * * *",
+        "15 2 * * *",
+        "40 1,2 * * *",
+        "15 0 * * *",
+        "50 23 * * *",
+        "30 2 * * *",
+        "0 30 2 * * *",
+    ],
+)
 def test_a_daily_line_comes_once_a_day_whenever_it_is_asked_for(line: str, zone: str) -> None:
     """As one who starts at any moment sees it: a process that starts in the hour that comes twice, too."""
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
@@ -134,10 +196,14 @@ def test_a_missed_slot_is_not_replayed_in_a_burst() -> None:
 
 
 @given(
-    st.datetimes(min_value=datetime(2000, 1, 1), max_value=datetime(2090, 1, 1), timezones=st.just(UTC)),
+    st.datetimes(
+        min_value=datetime(2000, 1, 1), max_value=datetime(2090, 1, 1), timezones=st.just(UTC)
+    ),
     st.sampled_from([0.1, 1, 7, 30, 60, 300, 3600, 86400]),
 )
-def test_the_slots_of_an_interval_are_the_same_for_everyone(moment: datetime, seconds: float) -> None:
+def test_the_slots_of_an_interval_are_the_same_for_everyone(
+    moment: datetime, seconds: float
+) -> None:
     line = schedule.every(seconds)
     slot = line.next_after(moment)
     assert moment < slot <= moment + timedelta(seconds=seconds * 1.001)
@@ -152,7 +218,9 @@ def test_the_zone_of_the_question_does_not_matter() -> None:
     moment = datetime(2026, 5, 5, 12, tzinfo=UTC)
     for line in (schedule.every("1h"), schedule.cron("0 9 * * *", "America/Santiago")):
         assert line.next_after(moment) == line.next_after(moment.astimezone(ZoneInfo("Asia/Tokyo")))
-    assert schedule.cron("0 9 * * *", "America/Santiago").next_after(moment) == datetime(2026, 5, 5, 13, tzinfo=UTC)
+    assert schedule.cron("0 9 * * *", "America/Santiago").next_after(moment) == datetime(
+        2026, 5, 5, 13, tzinfo=UTC
+    )
 
 
 def test_what_a_declaration_may_say() -> None:
@@ -160,9 +228,9 @@ def test_what_a_declaration_may_say() -> None:
     assert schedule.parse(30) == schedule.Every(30)
     assert schedule.parse(timedelta(hours=1)) == schedule.Every(3600)
     assert schedule.parse(None) == schedule.Always()
-    assert schedule.parse(schedule.OnCall()).next_after(datetime.now(UTC)) is None
+    assert schedule.parse(schedule.Manual()).next_after(datetime.now(UTC)) is None
     assert schedule.Always().next_after(datetime.now(UTC)) is None
-    assert [str(s) for s in (schedule.every("5m"), schedule.cron("0 3 * * *"), schedule.OnCall(), schedule.Always())] == [
+    assert [str(s) for s in (schedule.every("5m"), schedule.cron("0 3 * * *"), schedule.Manual(), schedule.Always())] == [
         "every 5m", "cron 0 3 * * * (UTC)", "on call", "always",
     ]  # fmt: skip
 
@@ -204,7 +272,9 @@ def test_a_wrong_cron_line_and_zone_are_told_together() -> None:
         ("month", "America/Santiago", "2026-04-20T00:00:00+00:00", "2026-04-01T03:00:00+00:00", "2026-05-01T04:00:00+00:00"),
     ],
 )  # fmt: skip
-def test_where_a_window_begins_and_ends(per: str, zone: str, now: str, start: str, reset: str) -> None:
+def test_where_a_window_begins_and_ends(
+    per: str, zone: str, now: str, start: str, reset: str
+) -> None:
     window = Window(per, 1, zone)  # type: ignore[arg-type]
     moment = datetime.fromisoformat(now)
     assert window.start(moment) == datetime.fromisoformat(start)
@@ -212,12 +282,22 @@ def test_where_a_window_begins_and_ends(per: str, zone: str, now: str, start: st
 
 
 zones = st.sampled_from(
-    ["UTC", "America/Santiago", "America/Los_Angeles", "Asia/Kolkata", "Australia/Lord_Howe", "Europe/Madrid", "Africa/Cairo"]
+    [
+        "UTC",
+        "America/Santiago",
+        "America/Los_Angeles",
+        "Asia/Kolkata",
+        "Australia/Lord_Howe",
+        "Europe/Madrid",
+        "Africa/Cairo",
+    ]
 )
 
 
 @given(
-    st.datetimes(min_value=datetime(2020, 1, 1), max_value=datetime(2040, 1, 1), timezones=st.just(UTC)),
+    st.datetimes(
+        min_value=datetime(2020, 1, 1), max_value=datetime(2040, 1, 1), timezones=st.just(UTC)
+    ),
     zones,
     st.sampled_from(["second", "minute", "hour", "day", "month"]),
 )
@@ -272,4 +352,6 @@ def test_what_is_left_and_what_is_said_when_nothing_is() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert WindowUse("b", "day", 5, 3, now, now, {}).left == 2
     assert WindowUse("b", "day", 5, 9, now, now, {}).left == 0
-    assert str(BudgetEmpty("tracer", now)) == "budget tracer is empty until 2026-01-01T00:00:00+00:00"
+    assert (
+        str(BudgetEmpty("tracer", now)) == "budget tracer is empty until 2026-01-01T00:00:00+00:00"
+    )

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 from support.loopback import free_port
 
-from esclusa.observe import log
-from esclusa.observe.alerts import Alerts, AlertSink
+from esclusa.observability import log
+from esclusa.observability.alerts import Alerts, AlertSink
 
 
 class Hook:
@@ -35,7 +35,9 @@ class Hook:
             await self.hold.wait()
         status = self.answers.pop(0) if self.answers else 204
         self.got.append({"status": status, **body})
-        return web.Response(status=status, headers={"Location": "/elsewhere"} if status == 302 else {})
+        return web.Response(
+            status=status, headers={"Location": "/elsewhere"} if status == 302 else {}
+        )
 
 
 @pytest.fixture
@@ -71,7 +73,12 @@ def told(lines: io.StringIO) -> list[dict[str, Any]]:
 async def test_an_alert_reaches_the_log_and_the_webhook(hook: Hook, lines: io.StringIO) -> None:
     alerts = Alerts(AlertSink(hook.url))
     assert alerts.raise_(
-        "error_rate", "media.download", "31 % of 200 ended in error", rate=0.31, api_token="hidden", url="https://x?ticket=hidden"
+        "error_rate",
+        "media.download",
+        "31 % of 200 ended in error",
+        rate=0.31,
+        api_token="hidden",
+        url="https://x?ticket=hidden",
     )
     await alerts.close()
     [got] = hook.got
@@ -116,14 +123,20 @@ async def test_a_webhook_that_stumbles_is_tried_again(hook: Hook, lines: io.Stri
 
 
 @pytest.mark.parametrize(("answers", "tries"), [([500] * 9, 4), ([404], 1), ([302], 1)])
-async def test_it_gives_up_in_the_end_and_says_so(hook: Hook, lines: io.StringIO, answers: list[int], tries: int) -> None:
+async def test_it_gives_up_in_the_end_and_says_so(
+    hook: Hook, lines: io.StringIO, answers: list[int], tries: int
+) -> None:
     hook.answers = list(answers)
     alerts = Alerts(AlertSink(hook.url, backoff=0.001))
     alerts.raise_("x", "y", "z")
     await alerts.close()
     assert len(hook.got) == tries
     last = told(lines)[-1]
-    assert (last["message"], last["why"], last["webhook"]) == ("an alert was not delivered", f"HTTP {answers[0]}", "127.0.0.1")
+    assert (last["message"], last["why"], last["webhook"]) == (
+        "an alert was not delivered",
+        f"HTTP {answers[0]}",
+        "127.0.0.1",
+    )
     assert "T0P-SECRET" not in lines.getvalue()
 
 
@@ -144,7 +157,11 @@ async def test_a_webhook_that_hangs_holds_nobody_up(hook: Hook, lines: io.String
     assert time.perf_counter() - begun < 1.0
     await hook.came.wait()
     await alerts.close(grace=0.01)
-    lost = [line for line in told(lines) if line["message"].startswith("an alert was not delivered: too many")]
+    lost = [
+        line
+        for line in told(lines)
+        if line["message"].startswith("an alert was not delivered: too many")
+    ]
     assert len(lost) == 50
     assert told(lines)[-1]["count"] == 100
     hook.hold.set()

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esclusa.observe import log, redact
+from esclusa.observability import log, redact
 
 
 class Lines(io.StringIO):
@@ -47,7 +47,12 @@ def stream() -> Iterator[Lines]:
 def test_a_line_is_json_with_cloud_loggings_names(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
     log.get("esclusa.worker").warning(
-        "two words\nñ", count=3, stage="the pipeline's own", ratio=0.5, when=datetime(2026, 11, 16), none=None
+        "two words\nñ",
+        count=3,
+        stage="the pipeline's own",
+        ratio=0.5,
+        when=datetime(2026, 11, 16),
+        none=None,
     )
     [line] = stream.told
     assert line.pop("time").endswith("Z")
@@ -65,17 +70,24 @@ def test_a_line_is_json_with_cloud_loggings_names(stream: Lines) -> None:
     assert stream.flushes >= 1
 
 
-@pytest.mark.parametrize(("level", "severities"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1), ("critical", 0)])
+@pytest.mark.parametrize(
+    ("level", "severities"),
+    [("debug", 4), ("info", 3), ("warning", 2), ("error", 1), ("critical", 0)],
+)
 def test_levels(stream: Lines, level: str, severities: int) -> None:
     log.configure("json", level, stream=stream)
     logger = log.get("x")
     for method in (logger.debug, logger.info, logger.warning, logger.error):
         method("told")
-    assert [line["severity"] for line in stream.told] == ["DEBUG", "INFO", "WARNING", "ERROR"][4 - severities :]
+    assert [line["severity"] for line in stream.told] == ["DEBUG", "INFO", "WARNING", "ERROR"][
+        4 - severities :
+    ]
     assert log.enabled("info") == (level in {"debug", "info"})
 
 
-def test_auto_is_text_on_a_terminal_and_json_elsewhere(stream: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_text_on_a_terminal_and_json_elsewhere(
+    stream: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     log.configure("auto", "info", stream=stream)
     log.get("x").info("plain")
@@ -93,11 +105,24 @@ def test_auto_is_text_on_a_terminal_and_json_elsewhere(stream: Lines, monkeypatc
 def test_names_that_are_taken_get_an_underscore(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
     log.get("x").write(
-        "info", "said", {"message": "theirs", "time": 1, "severity": "LOW", "event": "e", "logging.googleapis.com/trace": "t"}
+        "info",
+        "said",
+        {
+            "message": "theirs",
+            "time": 1,
+            "severity": "LOW",
+            "event": "e",
+            "logging.googleapis.com/trace": "t",
+        },
     )
     [line] = stream.told
     assert (line["message"], line["severity"]) == ("said", "INFO")
-    assert (line["message_"], line["time_"], line["severity_"], line["event_"]) == ("theirs", 1, "LOW", "e")
+    assert (line["message_"], line["time_"], line["severity_"], line["event_"]) == (
+        "theirs",
+        1,
+        "LOW",
+        "e",
+    )
     assert "logging.googleapis.com/trace" not in line
 
 
@@ -119,7 +144,11 @@ def test_what_libraries_log_comes_through(stream: Lines) -> None:
     logging.getLogger("some.library").info('%s - "GET /x?token=%s"', "127.0.0.1", "s3cr3t")
     logging.getLogger("aiohttp").debug("unheard")
     [line] = stream.told
-    assert (line["severity"], line["logger"], line["message"]) == ("INFO", "some.library", '127.0.0.1 - "GET /x?token=***"')
+    assert (line["severity"], line["logger"], line["message"]) == (
+        "INFO",
+        "some.library",
+        '127.0.0.1 - "GET /x?token=***"',
+    )
 
 
 def test_values_that_json_cannot_hold(stream: Lines) -> None:
@@ -128,9 +157,21 @@ def test_values_that_json_cannot_hold(stream: Lines) -> None:
             raise RuntimeError("no text")
 
     log.configure("json", "info", stream=stream)
-    log.get("x").info("odd \ud800", nan=float("nan"), inf=float("inf"), broken=Broken(), deep={"a": {1: {(1, 2): b"\xff"}}}, many={3})
+    log.get("x").info(
+        "odd \ud800",
+        nan=float("nan"),
+        inf=float("inf"),
+        broken=Broken(),
+        deep={"a": {1: {(1, 2): b"\xff"}}},
+        many={3},
+    )
     [line] = stream.told
-    assert (line["nan"], line["inf"], line["broken"], line["many"]) == ("nan", "inf", "<Broken>", [3])
+    assert (line["nan"], line["inf"], line["broken"], line["many"]) == (
+        "nan",
+        "inf",
+        "<Broken>",
+        [3],
+    )
 
 
 def test_a_stream_that_is_gone_does_no_harm(stream: Lines) -> None:
@@ -155,7 +196,7 @@ def test_bound_fields_are_on_every_line(stream: Lines) -> None:
 
 def test_silence_loads_no_library() -> None:
     code = (
-        "import sys, esclusa; from esclusa.observe import log, metrics, telemetry, alerts; log.configure('json', 'error');"
+        "import sys, esclusa; from esclusa.observability import log, metrics, telemetry, alerts; log.configure('json', 'error');"
         "o = telemetry.Observer(); o.settled('s', 'moved', [0.1], lambda n: {}); o.event('info', 'x');"
         "print([m for m in ('structlog', 'prometheus_client', 'opentelemetry', 'aiohttp', 'rich') if m in sys.modules])"
     )
@@ -217,7 +258,18 @@ def test_what_is_no_secret_stays(plain: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["token", "apiToken", "API_KEY", "x-api-key", "password", "client_secret", "Authorization", "ticket", "accessKeyId", "Set-Cookie"],
+    [
+        "token",
+        "apiToken",
+        "API_KEY",
+        "x-api-key",
+        "password",
+        "client_secret",
+        "Authorization",
+        "ticket",
+        "accessKeyId",
+        "Set-Cookie",
+    ],
 )
 def test_secrets_are_known_by_their_name(name: str) -> None:
     assert redact.fields({name: SECRET}) == {name: "***"}
@@ -225,7 +277,14 @@ def test_secrets_are_known_by_their_name(name: str) -> None:
 
 
 def test_numbers_and_row_keys_stay() -> None:
-    told = {"tokens": 12, "record_key": "post-1", "provider_ticket_id": "6fa8", "keyboard": "qwerty", "tickets": None, "secretary": "Ana"}
+    told = {
+        "tokens": 12,
+        "record_key": "post-1",
+        "provider_ticket_id": "6fa8",
+        "keyboard": "qwerty",
+        "tickets": None,
+        "secretary": "Ana",
+    }
     assert redact.fields(told) == told
 
 
@@ -233,6 +292,11 @@ def test_long_text_is_cut() -> None:
     assert len(redact.text("x" * 1_000_000)) < 17_000
 
 
-@given(st.dictionaries(st.text(max_size=10), st.recursive(st.text() | st.floats() | st.binary() | st.none(), st.lists, max_leaves=5)))
+@given(
+    st.dictionaries(
+        st.text(max_size=10),
+        st.recursive(st.text() | st.floats() | st.binary() | st.none(), st.lists, max_leaves=5),
+    )
+)
 def test_anything_becomes_json(values: dict[str, Any]) -> None:
     json.dumps(redact.fields(values), allow_nan=False)

@@ -19,9 +19,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from esclusa.observe import log, traces
-from esclusa.observe.metrics import BUCKETS, Metrics
-from esclusa.observe.telemetry import Observer
+from esclusa.observability import log, traces
+from esclusa.observability.metrics import BUCKETS, Metrics
+from esclusa.observability.telemetry import Observer
 from esclusa.ports.telemetry import Telemetry
 
 
@@ -91,19 +91,25 @@ def test_a_bound_belongs_to_its_bucket() -> None:
     for bound in BUCKETS:
         metrics.settled("s", "moved", [bound])
     told = samples(metrics)
-    assert [told["esclusa_handle_seconds_bucket", (("le", str(bound)), ("stage", "s"))] for bound in BUCKETS] == list(
-        range(1, len(BUCKETS) + 1)
-    )
+    assert [
+        told["esclusa_handle_seconds_bucket", (("le", str(bound)), ("stage", "s"))]
+        for bound in BUCKETS
+    ] == list(range(1, len(BUCKETS) + 1))
 
 
 def test_threads_lose_no_count() -> None:
     metrics = Metrics()
-    threads = [threading.Thread(target=lambda: [metrics.settled("s", "moved", [0.1]) for _ in range(5000)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [metrics.settled("s", "moved", [0.1]) for _ in range(5000)])
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert samples(metrics)["esclusa_settled_total", (("result", "moved"), ("stage", "s"))] == 20_000
+    assert (
+        samples(metrics)["esclusa_settled_total", (("result", "moved"), ("stage", "s"))] == 20_000
+    )
 
 
 def test_a_settlement_that_is_not_logged_is_nearly_free(lines: io.StringIO) -> None:
@@ -122,7 +128,12 @@ def test_a_settlement_that_is_not_logged_is_nearly_free(lines: io.StringIO) -> N
 
 def test_one_event_per_settlement(lines: io.StringIO) -> None:
     observer: Telemetry = Observer()
-    observer.settled("media.download", "moved", [0.25], lambda n: {"id": "7", "stage": "theirs", "api_token": "hidden"})
+    observer.settled(
+        "media.download",
+        "moved",
+        [0.25],
+        lambda n: {"id": "7", "stage": "theirs", "api_token": "hidden"},
+    )
     observer.settled("media.download", "exhausted", [0.5], lambda n: {"error_type": "timeout"})
     observer.settled("media.download", "rejected", [0.5], lambda n: {})
     observer.claimed("media.download", 3, 0.1)
@@ -130,9 +141,21 @@ def test_one_event_per_settlement(lines: io.StringIO) -> None:
     observer.event("error", "the store is away", message_="x", seconds=3)
     observer.event("loud", "an unknown level")
     told = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert [line["severity"] for line in told] == ["INFO", "WARNING", "ERROR", "WARNING", "ERROR", "INFO"]
+    assert [line["severity"] for line in told] == [
+        "INFO",
+        "WARNING",
+        "ERROR",
+        "WARNING",
+        "ERROR",
+        "INFO",
+    ]
     first = told[0]
-    assert (first["engine_stage"], first["stage"], first["result"], first["seconds"]) == ("media.download", "theirs", "moved", 0.25)
+    assert (first["engine_stage"], first["stage"], first["result"], first["seconds"]) == (
+        "media.download",
+        "theirs",
+        "moved",
+        0.25,
+    )
     assert first["api_token"] == "***"
     assert told[3]["counters"] == {"moved": 3}
 
@@ -142,7 +165,17 @@ def test_spans_of_what_has_ended(lines: io.StringIO) -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
     observer = Observer(tracer=provider.get_tracer("test"))
-    observer.settled("s", "moved", [2.0], lambda n: {"id": "7", "token": "hidden", "url": "https://x?key=hidden", "more": {"not": "told"}})
+    observer.settled(
+        "s",
+        "moved",
+        [2.0],
+        lambda n: {
+            "id": "7",
+            "token": "hidden",
+            "url": "https://x?key=hidden",
+            "more": {"not": "told"},
+        },
+    )
     observer.settled("s", "exhausted", [0.0], lambda n: {})
     observer.claimed("s", 5, 0.1)
     observer.claimed("s", 0, 0.1)
@@ -163,7 +196,9 @@ def test_spans_of_what_has_ended(lines: io.StringIO) -> None:
     with provider.get_tracer("test").start_as_current_span("outer") as outer:
         observer.event("info", "inside")
     line = json.loads(lines.getvalue().splitlines()[-1])
-    assert line["logging.googleapis.com/trace"].endswith(f"{outer.get_span_context().trace_id:032x}")
+    assert line["logging.googleapis.com/trace"].endswith(
+        f"{outer.get_span_context().trace_id:032x}"
+    )
     assert line["logging.googleapis.com/spanId"] == f"{outer.get_span_context().span_id:016x}"
     assert line["logging.googleapis.com/trace_sampled"] is True
 
@@ -187,7 +222,10 @@ async def test_spans_go_where_the_otel_settings_say() -> None:
 
     async def answer(request: web.Request) -> web.Response:
         paths.append(request.path)
-        return web.Response(content_type="application/x-protobuf", body=b"" if b"settle s" in await request.read() else b"?")
+        return web.Response(
+            content_type="application/x-protobuf",
+            body=b"" if b"settle s" in await request.read() else b"?",
+        )
 
     app = web.Application()
     app.router.add_post("/v1/traces", answer)
@@ -195,10 +233,14 @@ async def test_spans_go_where_the_otel_settings_say() -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     code = (
-        "from esclusa.observe import traces, telemetry, log; log.configure('json', 'error'); assert traces.setup() is None;"
+        "from esclusa.observability import traces, telemetry, log; log.configure('json', 'error'); assert traces.setup() is None;"
         "telemetry.Observer().settled('s', 'moved', [0.1], lambda n: {}); traces.flush()"
     )
-    environ = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{runner.addresses[0][1]}", "NO_PROXY": "127.0.0.1"}
+    environ = {
+        **os.environ,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{runner.addresses[0][1]}",
+        "NO_PROXY": "127.0.0.1",
+    }
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=environ)
     assert await process.wait() == 0
     await runner.cleanup()

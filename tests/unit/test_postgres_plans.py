@@ -39,8 +39,18 @@ class Guest(Record, table="guest", track=track(prefix="x_")):
     lifecycle = Lifecycle(STATES)
 
 
-OWN = stage("own", Own.kind, take="pending", hold="working", exhausted="failed", where={"url": not_null})
-RANKED = stage("ranked", Own.kind, take="pending", hold="working", exhausted="failed", where={"url": not_null}, order="-rank")
+OWN = stage(
+    "own", Own.kind, take="pending", hold="working", exhausted="failed", where={"url": not_null}
+)
+RANKED = stage(
+    "ranked",
+    Own.kind,
+    take="pending",
+    hold="working",
+    exhausted="failed",
+    where={"url": not_null},
+    order="-rank",
+)
 GUEST = stage("guest", Guest.kind, take="pending", hold="working", exhausted="failed")
 
 
@@ -59,24 +69,34 @@ async def store(server: PostgresServer) -> AsyncIterator[PostgresStore]:
     await store.open()
     if await store.migrate((Own.kind, Guest.kind), (OWN, RANKED, GUEST)):
         fetch = store._connections.fetch
-        await fetch(f"INSERT INTO own (id, name, status, url) SELECT 'o' || n, 'o' || n, 'done', 'u' FROM generate_series(1, {SETTLED}) n")
-        await fetch(f"INSERT INTO guest (url, x_status) SELECT 'u', 'done' FROM generate_series(1, {SETTLED}) n")
+        await fetch(
+            f"INSERT INTO own (id, name, status, url) SELECT 'o' || n, 'o' || n, 'done', 'u' FROM generate_series(1, {SETTLED}) n"
+        )
+        await fetch(
+            f"INSERT INTO guest (url, x_status) SELECT 'u', 'done' FROM generate_series(1, {SETTLED}) n"
+        )
         await fetch("ANALYZE own")
         await fetch("ANALYZE guest")
         # statistics are behind a queue: they saw nothing in the states that have the work now
-        await fetch("INSERT INTO own (id, name, url, rank) SELECT 'p' || n, 'p' || n, 'u', n FROM generate_series(1, 5000) n")
+        await fetch(
+            "INSERT INTO own (id, name, url, rank) SELECT 'p' || n, 'p' || n, 'u', n FROM generate_series(1, 5000) n"
+        )
         await fetch("INSERT INTO guest (url) SELECT 'u' FROM generate_series(1, 5000) n")
     yield store
     await store.close()
 
 
-async def nodes(store: PostgresStore, text: str, values: Any, *, once: bool = False) -> list[dict[str, Any]]:
+async def nodes(
+    store: PostgresStore, text: str, values: Any, *, once: bool = False
+) -> list[dict[str, Any]]:
     """The nodes of the plan that touch tables or sort; ``once``: of the one that a connection for claims makes for any values."""
     if once:
         async with store._connections.connection("claims") as connection:
             await connection.execute(f"PREPARE asked AS {text}")
             try:
-                rows = await connection.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE asked({', '.join(['NULL'] * len(values))})")
+                rows = await connection.fetch(
+                    f"EXPLAIN (FORMAT JSON) EXECUTE asked({', '.join(['NULL'] * len(values))})"
+                )
             finally:
                 await connection.execute("DEALLOCATE asked")
     else:
@@ -93,12 +113,18 @@ async def nodes(store: PostgresStore, text: str, values: Any, *, once: bool = Fa
 
 
 def scans(plan: list[dict[str, Any]], table: str) -> set[str]:
-    return {n.get("Index Name", n["Node Type"]) for n in plan if n.get("Relation Name") == table and n["Node Type"] != "ModifyTable"}
+    return {
+        n.get("Index Name", n["Node Type"])
+        for n in plan
+        if n.get("Relation Name") == table and n["Node Type"] != "ModifyTable"
+    }
 
 
 @pytest.mark.parametrize(("work", "purpose"), [(OWN, "claim"), (GUEST, "claim"), (RANKED, "order")])
 @pytest.mark.parametrize("limit", [None, 1, 500, 5000])
-async def test_a_claim_reads_its_partial_index_in_order(store: PostgresStore, work: Any, purpose: str, limit: int | None) -> None:
+async def test_a_claim_reads_its_partial_index_in_order(
+    store: PostgresStore, work: Any, purpose: str, limit: int | None
+) -> None:
     name = work.kind.table
     claim = statements.claim(store._table(work.kind), ask(work, limit=limit or 1), store._offset)
     plan = await nodes(store, *claim, once=limit is None)
@@ -107,7 +133,9 @@ async def test_a_claim_reads_its_partial_index_in_order(store: PostgresStore, wo
     assert any(u.startswith(f"{name}_{purpose}_") for u in used), used
     assert "Tid Scan" in used, used
     locks = next(n for n in plan if n["Node Type"] == "LockRows")
-    assert locks["Plans"][0]["Node Type"] == "Index Scan", "what is due is read in order, not sorted"
+    assert locks["Plans"][0]["Node Type"] == "Index Scan", (
+        "what is due is read in order, not sorted"
+    )
 
 
 async def test_no_statement_is_compiled(store: PostgresStore) -> None:
@@ -126,14 +154,23 @@ async def test_no_statement_is_compiled(store: PostgresStore) -> None:
 async def test_backlog_reads_the_claims_index(store: PostgresStore, once: bool) -> None:
     for work in (OWN, GUEST):
         name = work.kind.table
-        plan = await nodes(store, *statements.backlog(store._table(work.kind), ask(work), 10_000, store._offset), once=once)
+        plan = await nodes(
+            store,
+            *statements.backlog(store._table(work.kind), ask(work), 10_000, store._offset),
+            once=once,
+        )
         assert all(u.startswith(f"{name}_claim_") for u in scans(plan, name)), scans(plan, name)
 
 
 @pytest.mark.parametrize("alike", [True, False], ids=["one fence for all", "a fence each"])
-async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(store: PostgresStore, alike: bool) -> None:
+async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(
+    store: PostgresStore, alike: bool
+) -> None:
     leases = await store.claim(ask(OWN, limit=500))
-    rows = [settle.Row(n, Settlement(x.ref, "done", ("working",), x.fence if alike else n, who="w")) for n, x in enumerate(leases)]
+    rows = [
+        settle.Row(n, Settlement(x.ref, "done", ("working",), x.fence if alike else n, who="w"))
+        for n, x in enumerate(leases)
+    ]
     seen: list[set[str]] = []
     looped: list[dict[str, Any]] = []
 
@@ -141,7 +178,9 @@ async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(store: Postgres
         plan = await nodes(store, text, values)
         seen.append(scans(plan, "own"))
         inner = [node["Plans"][1] for node in plan if node["Node Type"] == "Nested Loop"]
-        looped.extend(node for node in inner if node["Node Type"] == "Function Scan")  # all that is settled, again for each record
+        looped.extend(
+            node for node in inner if node["Node Type"] == "Function Scan"
+        )  # all that is settled, again for each record
         return [(0, None)]
 
     for key, group in settle.grouped(rows).items():
@@ -161,7 +200,9 @@ async def test_counts_and_lists_by_state_read_the_state_index(store: PostgresSto
             assert all(u.startswith(f"{kind.table}_") and "Seq" not in u for u in used), used
 
 
-async def test_a_tally_beyond_the_cap_is_an_estimate_and_says_so(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tally_beyond_the_cap_is_an_estimate_and_says_so(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(keep, "TALLY_CAP", 10_000)
     for kind in (Own.kind, Guest.kind):
         counts = {c.state: c for c in await store.tally(kind)}

@@ -19,7 +19,7 @@ from esclusa.model.errors import BadQuery, BadRecord, MigrationError, SchemaErro
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import at_least, query
 from esclusa.model.record import Record, Ref
-from esclusa.model.settlement import Inserted, Known, Lost, Rejected, Settled
+from esclusa.model.settlement import Duplicate, Inserted, Lost, Rejected, Settled
 from esclusa.stores.postgres import PostgresStore
 from esclusa.stores.postgres.connection import Connection
 
@@ -68,7 +68,9 @@ async def test_a_dsn_that_does_not_answer_is_named_without_its_password() -> Non
 
 
 @pytest.mark.parametrize("immediate", [True, False])
-async def test_the_pool_recovers_from_a_restart(server: PostgresServer, store: PostgresStore, immediate: bool) -> None:
+async def test_the_pool_recovers_from_a_restart(
+    server: PostgresServer, store: PostgresStore, immediate: bool
+) -> None:
     await store.insert([Job(id="j")])
     await asyncio.gather(*(store.now() for _ in range(8)))
     await asyncio.to_thread(server.restart, immediate)
@@ -83,7 +85,7 @@ async def test_the_pool_recovers_from_a_restart(server: PostgresServer, store: P
 
 async def test_the_pool_recovers_from_terminated_backends(store: PostgresStore) -> None:
     await asyncio.gather(*(store.now() for _ in range(8)))
-    admin = await store._connections.alone()
+    admin = await store._connections.singleton()
     await admin.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
@@ -107,12 +109,17 @@ async def test_a_closed_store_says_so(url: str) -> None:
 # waking
 
 
-async def test_a_listener_comes_back_and_says_that_anything_may_be_due(store: PostgresStore) -> None:
+async def test_a_listener_comes_back_and_says_that_anything_may_be_due(
+    store: PostgresStore,
+) -> None:
     heard: list[str] = []
     end = await store.listen(heard.append)
     await store.insert([Job(id="a")])
     await until(lambda: heard == ["t_jobs"])
-    await run(store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+    await run(
+        store,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()",
+    )
     await until(lambda: "*" in heard)
     await store.insert([Job(id="b")])
     await until(lambda: heard[-1] == "t_jobs" and len(heard) == 3)
@@ -136,16 +143,23 @@ async def test_a_settlement_that_leaves_nothing_due_is_not_told(store: PostgresS
 # values that do not fit
 
 
-async def test_a_value_that_postgres_cannot_hold_rejects_its_settlement_alone(store: PostgresStore) -> None:
+async def test_a_value_that_postgres_cannot_hold_rejects_its_settlement_alone(
+    store: PostgresStore,
+) -> None:
     await store.insert([Job(id=f"j{n}") for n in range(5)])
     leases = await store.claim(ask(WORK))
-    made = [ending(x, "done", fields={"result": "a\0b" if n == 2 else "fine"}) for n, x in enumerate(leases)]
+    made = [
+        ending(x, "done", fields={"result": "a\0b" if n == 2 else "fine"})
+        for n, x in enumerate(leases)
+    ]
     verdicts = await store.settle(made)
     assert [type(v) for v in verdicts] == [Settled, Settled, Rejected, Settled, Settled]
     assert (await store.get(Job.kind, ["j2"]))[0].status == "working"  # type: ignore[union-attr]
 
 
-async def test_a_draft_that_postgres_cannot_hold_is_a_bad_record_and_nothing_is_written(store: PostgresStore) -> None:
+async def test_a_draft_that_postgres_cannot_hold_is_a_bad_record_and_nothing_is_written(
+    store: PostgresStore,
+) -> None:
     with pytest.raises(BadRecord, match="t_notes"):
         await store.insert([Job(id="j"), Note(name="good"), Note(name="n", text="a\0b")])
     assert await store.count(query(Note)) == (0, True)
@@ -157,8 +171,12 @@ async def test_a_state_that_is_not_declared_cannot_be_inserted(store: PostgresSt
         await store.insert([Job(id="j", status="nowhere")])
 
 
-async def test_many_settlements_on_one_target_fold_into_few_statements(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store.insert([Post(platform="x", post_id="1"), *[Job(id=f"j{n}", post="x:1") for n in range(200)]])
+async def test_many_settlements_on_one_target_fold_into_few_statements(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.insert(
+        [Post(platform="x", post_id="1"), *[Job(id=f"j{n}", post="x:1") for n in range(200)]]
+    )
     leases = await store.claim(ask(WORK, limit=200))
     calls = count()
     fetch = Connection.fetch
@@ -168,7 +186,11 @@ async def test_many_settlements_on_one_target_fold_into_few_statements(store: Po
         return await fetch(self, *args, **options)
 
     monkeypatch.setattr(Connection, "fetch", counted)
-    effects = (Add(Post, "x:1", jobs=1), Move(Post, "x:1", "collecting", frm="waiting"), Create(Note(name="same")))
+    effects = (
+        Add(Post, "x:1", jobs=1),
+        Move(Post, "x:1", "collecting", frm="waiting"),
+        Create(Note(name="same")),
+    )
     verdicts = await store.settle([ending(x, "done", effects=effects) for x in leases])
     assert next(calls) < 10
     assert {type(v) for v in verdicts} == {Settled}
@@ -186,7 +208,9 @@ async def test_opposite_orders_do_not_end_in_a_deadlock(url: str, store: Postgre
     await store.insert([Job(id=i, status="failed") for i in ids])
     there = [moving(Ref(Job.kind, i), ("failed", "pending"), "pending") for i in ids]
     back = [moving(Ref(Job.kind, i), ("failed", "pending"), "pending") for i in reversed(ids)]
-    for verdicts in await asyncio.gather(*(s.settle(b) for _ in range(5) for s, b in ((store, there), (other, back)))):
+    for verdicts in await asyncio.gather(
+        *(s.settle(b) for _ in range(5) for s, b in ((store, there), (other, back)))
+    ):
         assert {type(v) for v in verdicts} <= {Settled, Lost}
     await other.close()
 
@@ -195,7 +219,11 @@ async def test_opposite_orders_do_not_end_in_a_deadlock(url: str, store: Postgre
 
 
 class Foreign(
-    Record, table="foreign_rows", track=track(prefix="t_", due_at="next_try", status="estado", attempts="intentos"), id="uid", key="code"
+    Record,
+    table="foreign_rows",
+    track=track(prefix="t_", due_at="next_try", status="estado", attempts="intentos"),
+    id="uid",
+    key="code",
 ):
     code: str
     size: int | None = None
@@ -227,7 +255,7 @@ FIRST = "00000000-0000-0000-0000-000000000001"
 async def test_a_table_of_other_types_is_read_claimed_settled_and_filtered(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
-    connection = await store._connections.alone()
+    connection = await store._connections.singleton()
     await connection.execute(DDL)
     await connection.close()
     await store.migrate((Foreign.kind,), (FOREIGN,))
@@ -236,11 +264,18 @@ async def test_a_table_of_other_types_is_read_claimed_settled_and_filtered(url: 
     assert [x.ref.id for x in leases] == [FIRST, FIRST[:-1] + "2"]
     first: Any = leases[0].record
     assert leases[0].fault is None
-    assert (first.size, first.seen, first.tags, first.info) == (1, datetime(2026, 1, 1, 12, tzinfo=UTC), ["x", "y"], {"k": 1})
+    assert (first.size, first.seen, first.tags, first.info) == (
+        1,
+        datetime(2026, 1, 1, 12, tzinfo=UTC),
+        ["x", "y"],
+        {"k": 1},
+    )
     assert first.other.endswith("a")
     moment = datetime(2026, 5, 5, 5, tzinfo=UTC)
     fields = {"size": 7, "seen": moment, "tags": ["z"], "info": {"ñ": [1]}, "other": FIRST}
-    assert await store.settle([ending(leases[0], "nuevo", fields=fields, until=moment, error={"type": "t"})]) == [Settled(leases[0].ref)]
+    assert await store.settle(
+        [ending(leases[0], "nuevo", fields=fields, until=moment, error={"type": "t"})]
+    ) == [Settled(leases[0].ref)]
     [got] = await store.get(Foreign.kind, [FIRST])
     assert got is not None
     assert {n: getattr(got, n) for n in fields} == fields
@@ -258,10 +293,14 @@ async def test_a_table_of_other_types_is_read_claimed_settled_and_filtered(url: 
     assert await store.get(Foreign.kind, ["no uuid"]) == [None]
     with pytest.raises(BadQuery):
         await store.find(query(Foreign, {"other": "no uuid"}))
-    assert await store.settle([moving(Ref(Foreign.kind, "no uuid"), "nuevo", "tomado")]) == [Lost(Ref(Foreign.kind, "no uuid"))]
+    assert await store.settle([moving(Ref(Foreign.kind, "no uuid"), "nuevo", "tomado")]) == [
+        Lost(Ref(Foreign.kind, "no uuid"))
+    ]
     page = await store.find(query(Foreign, order="-seen", limit=1))
     assert page.next is not None
-    assert len((await store.find(query(Foreign, order="-seen", limit=5, after=page.next))).items) == 1
+    assert (
+        len((await store.find(query(Foreign, order="-seen", limit=5, after=page.next))).items) == 1
+    )
     await store.close()
 
 
@@ -276,7 +315,7 @@ PARTED = stage("parted", Parted.kind, take="new", exhausted="bad")
 async def test_the_rows_of_a_table_in_parts_are_each_claimed_once(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
-    connection = await store._connections.alone()
+    connection = await store._connections.singleton()
     await connection.execute("""
         CREATE TABLE parted (id bigint PRIMARY KEY, note text) PARTITION BY RANGE (id);
         CREATE TABLE parted_low PARTITION OF parted FOR VALUES FROM (0) TO (100);
@@ -303,9 +342,9 @@ async def test_the_database_makes_the_id_and_the_key_stays_unique(url: str) -> N
     await store.open()
     await store.migrate((Numbered.kind,), ())
     answers = await store.insert([Numbered(code="x"), Numbered(code="y"), Numbered(code="x")])
-    assert answers == [Inserted("1"), Inserted("2"), Known("1")]
+    assert answers == [Inserted("1"), Inserted("2"), Duplicate("1")]
     [again, new] = await store.insert([Numbered(code="y"), Numbered(code="z")])
-    assert (again, type(new)) == (Known("2"), Inserted)
+    assert (again, type(new)) == (Duplicate("2"), Inserted)
     await store.close()
 
 
@@ -326,7 +365,10 @@ async def test_a_tracking_column_of_a_wrong_type_is_named(url: str) -> None:
 
 
 async def test_a_schema_of_a_newer_program_is_refused(store: PostgresStore) -> None:
-    await run(store, "INSERT INTO esclusa_migrations (number, name, checksum) VALUES (9999, '9999_future.sql', 'x')")
+    await run(
+        store,
+        "INSERT INTO esclusa_migrations (number, name, checksum) VALUES (9999, '9999_future.sql', 'x')",
+    )
     with pytest.raises(MigrationError, match="9999_future"):
         await store.migrate(KINDS, STAGES)
 
@@ -341,7 +383,7 @@ async def test_what_is_pending_is_exactly_what_migrate_runs(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
     pending = await store.pending(KINDS, STAGES)
-    connection = await store._connections.alone()
+    connection = await store._connections.singleton()
     for statement in pending:
         await connection.execute(statement)
     await connection.close()
@@ -363,7 +405,10 @@ async def test_tables_go_to_the_first_schema_of_the_search_path(url: str) -> Non
     await store.open()
     await run(store, "CREATE SCHEMA mine")
     await store.migrate(KINDS, STAGES)
-    rows = await run(store, "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 't\\_%' OR tablename LIKE 'esclusa%'")
+    rows = await run(
+        store,
+        "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 't\\_%' OR tablename LIKE 'esclusa%'",
+    )
     assert {r[0] for r in rows} == {"mine", "archive"}
     assert await store.insert([Job(id="j")]) == [Inserted("j")]
     await store.close()

@@ -15,15 +15,17 @@ from esclusa import App, Backoff, Lifecycle, Permanent, Record, To
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.engine.engine import Engine, Options
 from esclusa.health import check_settings
-from esclusa.model.books import DeadLetter, Message
-from esclusa.model.books import publish as effect
 from esclusa.model.errors import SettingsError
+from esclusa.model.system_records import DeadLetter, Message
+from esclusa.model.system_records import publish as effect
 from esclusa.publishers import open_publisher, publisher_for
 from esclusa.publishers.pubsub import PubSubPublisher
 from esclusa.settings import load
 from esclusa.stores.sqlite import SqliteStore
 
-pytestmark = pytest.mark.skipif(PubSubEmulator.missing() is not None, reason=PubSubEmulator.missing() or "")
+pytestmark = pytest.mark.skipif(
+    PubSubEmulator.missing() is not None, reason=PubSubEmulator.missing() or ""
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +60,22 @@ async def read(topic: Topic, count: int) -> list[tuple[int, dict[str, str]]]:
 
 async def test_messages_arrive_with_their_own_ids(publisher: PubSubPublisher, topic: Topic) -> None:
     short = topic.name.rpartition("/")[2]
-    answers = await publisher.publish([message(topic.name, 1, error_type="timeout"), message(short, 2)])
+    answers = await publisher.publish(
+        [message(topic.name, 1, error_type="timeout"), message(short, 2)]
+    )
     assert answers == [None, None]
-    assert await read(topic, 2) == [(1, {"event_id": "m1", "error_type": "timeout"}), (2, {"event_id": "m2"})]
+    assert await read(topic, 2) == [
+        (1, {"event_id": "m1", "error_type": "timeout"}),
+        (2, {"event_id": "m2"}),
+    ]
 
 
 async def test_more_than_one_request_holds(publisher: PubSubPublisher, topic: Topic) -> None:
     many = [message(topic.name, n) for n in range(1200)]
-    large = [Message(id=f"l{n}", topic=topic.name, data={"número": 5000 + n, "x": "ñ" * 1_500_000}) for n in range(4)]
+    large = [
+        Message(id=f"l{n}", topic=topic.name, data={"número": 5000 + n, "x": "ñ" * 1_500_000})
+        for n in range(4)
+    ]
     assert await publisher.publish([*many, *large]) == [None] * 1204
     assert [number for number, _ in await read(topic, 1204)] == [*range(1200), *range(5000, 5004)]
 
@@ -102,7 +112,9 @@ class Parcel(Record, table="parcels", key="number"):
     lifecycle = Lifecycle("packed -> sent")
 
 
-async def test_the_outbox_publishes_what_settlements_wrote(publisher: PubSubPublisher, topic: Topic, tmp_path: Path) -> None:
+async def test_the_outbox_publishes_what_settlements_wrote(
+    publisher: PubSubPublisher, topic: Topic, tmp_path: Path
+) -> None:
     app = App("post")
 
     @app.stage(Parcel, take="packed", retry=Backoff(tries=None))
@@ -113,7 +125,14 @@ async def test_the_outbox_publishes_what_settlements_wrote(publisher: PubSubPubl
     store = SqliteStore(str(tmp_path / "post.db"))
     await store.open()
     plan = app.bind(app.settings())
-    engine = Engine(store, [plan], LocalArtifacts(tmp_path / "a"), options=Options(), rng=Random(1), publisher=publisher)
+    engine = Engine(
+        store,
+        [plan],
+        LocalArtifacts(tmp_path / "a"),
+        options=Options(),
+        rng=Random(1),
+        publisher=publisher,
+    )
     await store.migrate(engine.all_kinds, engine.all_stages)
     await store.use(engine.all_kinds, engine.all_stages)
     try:
@@ -121,7 +140,11 @@ async def test_the_outbox_publishes_what_settlements_wrote(publisher: PubSubPubl
             await engine.records.insert([Parcel(number=n) for n in range(250)])
             await engine.run_cycle("post.send")
             run = await engine.run_cycle("esclusa.publish")
-            assert (run.outcome, run.counters["published"], run.counters["failed"]) == ("partial", 249, 1)
+            assert (run.outcome, run.counters["published"], run.counters["failed"]) == (
+                "partial",
+                249,
+                1,
+            )
             letter = await engine.records.first(DeadLetter, {"table_name": "esclusa_outbox"})
             assert letter is not None
             assert letter.error_type == "topic_not_found"
@@ -136,20 +159,27 @@ def test_a_full_topic_says_all_there_is_to_say() -> None:
     def said(topic: str, **environ: str) -> tuple[str, list[str]]:
         app = App("post")
 
-        @app.stage(Parcel, take="packed", retry=Backoff(tries=None), letters_to=topic)
+        @app.stage(Parcel, take="packed", retry=Backoff(tries=None), dead_letter_topic=topic)
         async def send(parcel: Parcel, at: object) -> To:
             return To("sent")
 
         settings = load(environ={"ESCLUSA_PIPELINES": "post", **environ}, apps=lambda _: app)
-        warnings = [check.do for check in check_settings(settings) if "esclusa_outbox" in check.text]
+        warnings = [
+            check.do for check in check_settings(settings) if "esclusa_outbox" in check.text
+        ]
         return repr(publisher_for(settings.publish, settings.topics, environ={})), warnings
 
     assert said("projects/my-project/topics/dlq") == ("PubSubPublisher('my-project')", [])
     assert said("dlq", ESCLUSA_PUBLISH="pubsub://another") == ("PubSubPublisher('another')", [])
-    assert said("dlq") == ("None", ["install esclusa[google] and set ESCLUSA_PUBLISH=pubsub://project"])
+    assert said("dlq") == (
+        "None",
+        ["install esclusa[google] and set ESCLUSA_PUBLISH=pubsub://project"],
+    )
 
 
-async def test_a_lazy_publisher_without_credentials_says_so_in_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lazy_publisher_without_credentials_says_so_in_its_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
     publisher = publisher_for(None, ["projects/my-project/topics/dlq"], environ={})
     assert publisher is not None

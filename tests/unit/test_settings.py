@@ -65,16 +65,35 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_defaults() -> None:
     settings = load(environ={})
-    assert (settings.store, settings.port, settings.host, settings.lease_seconds) == ("sqlite:///esclusa.db", 8082, "127.0.0.1", 60)
+    assert (settings.store, settings.port, settings.host, settings.lease_seconds) == (
+        "sqlite:///esclusa.db",
+        8082,
+        "127.0.0.1",
+        60,
+    )
     assert [plan.name for plan in settings.plans] == ["replies", "tenders", "media", "documents"]
     assert settings.auto_migrate
 
 
 def test_file_then_environment_then_flags(empty_folder: Path) -> None:
-    (empty_folder / "esclusa.toml").write_text('port = 1001\nlog_level = "debug"\ngrace_seconds = 3\n')
-    settings = load(environ={"PORT": "1002", "ESCLUSA_LOG_LEVEL": "WARNING"}, overrides={"port": 1003, "host": None})
-    assert (settings.port, settings.log_level, settings.grace_seconds, settings.host) == (1003, "warning", 3, "127.0.0.1")
-    assert settings.sources == {"port": "--port", "log_level": "ESCLUSA_LOG_LEVEL", "grace_seconds": "esclusa.toml: grace_seconds"}
+    (empty_folder / "esclusa.toml").write_text(
+        'port = 1001\nlog_level = "debug"\ngrace_seconds = 3\n'
+    )
+    settings = load(
+        environ={"PORT": "1002", "ESCLUSA_LOG_LEVEL": "WARNING"},
+        overrides={"port": 1003, "host": None},
+    )
+    assert (settings.port, settings.log_level, settings.grace_seconds, settings.host) == (
+        1003,
+        "warning",
+        3,
+        "127.0.0.1",
+    )
+    assert settings.sources == {
+        "port": "--port",
+        "log_level": "ESCLUSA_LOG_LEVEL",
+        "grace_seconds": "esclusa.toml: grace_seconds",
+    }
     assert settings.config == Path("esclusa.toml")
 
 
@@ -87,7 +106,9 @@ def test_a_file_named_by_the_environment_or_a_flag(empty_folder: Path) -> None:
     (empty_folder / "b.toml").write_text("port = 2")
     assert load(environ={"ESCLUSA_CONFIG": "a.toml"}).port == 1
     assert load(environ={"ESCLUSA_CONFIG": "a.toml"}, path="b.toml").port == 2
-    assert faults_of(environ={}, path="c.toml") == ["--config: 'c.toml' cannot be read: No such file or directory"]
+    assert faults_of(environ={}, path="c.toml") == [
+        "--config: 'c.toml' cannot be read: No such file or directory"
+    ]
 
 
 def test_settings_are_frozen() -> None:
@@ -96,7 +117,9 @@ def test_settings_are_frozen() -> None:
 
 
 def test_every_fault_is_reported_at_once_by_the_name_that_was_written(empty_folder: Path) -> None:
-    (empty_folder / "esclusa.toml").write_text('poll_seconds = "soon"\nstoer = "x"\n[medai]\nx = 1\n')
+    (empty_folder / "esclusa.toml").write_text(
+        'poll_seconds = "soon"\nstoer = "x"\n[medai]\nx = 1\n'
+    )
     faults = faults_of(
         environ={
             "PORT": "70000", "ESCLUSA_STORE": "mysql://u:hunter2@h/x", "ESCLUSA_AUTO_MIGRATE": "maybe", "ESCLUSA_LEASE_SECONDS": "inf",
@@ -118,11 +141,15 @@ def test_every_fault_is_reported_at_once_by_the_name_that_was_written(empty_fold
     assert "hunter2" not in text
 
 
-def test_an_unknown_table_is_a_fault_unless_it_is_a_pipeline_that_is_not_listed_now(empty_folder: Path) -> None:
+def test_an_unknown_table_is_a_fault_unless_it_is_a_pipeline_that_is_not_listed_now(
+    empty_folder: Path,
+) -> None:
     (empty_folder / "esclusa.toml").write_text("[medai]\nx = 1\n")
     assert faults_of(environ={}) == ["esclusa.toml: medai is no setting; did you mean media?"]
     (empty_folder / "esclusa.toml").write_text("[media]\nx = 1\n")
-    assert [plan.name for plan in load(environ={"ESCLUSA_PIPELINES": "replies"}).plans] == ["replies"]
+    assert [plan.name for plan in load(environ={"ESCLUSA_PIPELINES": "replies"}).plans] == [
+        "replies"
+    ]
 
 
 def test_broken_toml_is_a_fault_that_says_where(empty_folder: Path) -> None:
@@ -132,13 +159,26 @@ def test_broken_toml_is_a_fault_that_says_where(empty_folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["sqlite://x.db", "sqlite:x.db", "sqlite:///", "sqlite:////", "sqlite:///:memory:", "postgresql://host", "redis://x/1", "", "x"]
+    "url",
+    [
+        "sqlite://x.db",
+        "sqlite:x.db",
+        "sqlite:///",
+        "sqlite:////",
+        "sqlite:///:memory:",
+        "postgresql://host",
+        "redis://x/1",
+        "",
+        "x",
+    ],
 )
 def test_store_urls_that_are_refused(url: str) -> None:
     assert faults_of(environ={}, overrides={"store": url})[0].startswith("--store: ")
 
 
-@pytest.mark.parametrize("url", ["sqlite:///a.db", "sqlite:////var/a.db", "postgresql://u:p@h:5432/d", "postgres:///d"])
+@pytest.mark.parametrize(
+    "url", ["sqlite:///a.db", "sqlite:////var/a.db", "postgresql://u:p@h:5432/d", "postgres:///d"]
+)
 def test_store_urls(url: str) -> None:
     assert load(environ={"ESCLUSA_STORE": url}).store == url
 
@@ -153,9 +193,13 @@ def test_secrets_from_mounted_files(empty_folder: Path) -> None:
         "ESCLUSA_ALERT_WEBHOOK_FILE: 'none' cannot be read: No such file or directory"
     ]
     (empty_folder / "empty").write_text("\n")
-    assert faults_of(environ={"ESCLUSA_ALERT_WEBHOOK_FILE": "empty"}) == ["ESCLUSA_ALERT_WEBHOOK_FILE: 'empty' is empty"]
+    assert faults_of(environ={"ESCLUSA_ALERT_WEBHOOK_FILE": "empty"}) == [
+        "ESCLUSA_ALERT_WEBHOOK_FILE: 'empty' is empty"
+    ]
     both = {"ESCLUSA_ALERT_WEBHOOK_FILE": "hook", "ESCLUSA_ALERT_WEBHOOK": "https://x.example"}
-    assert faults_of(environ=both) == ["ESCLUSA_ALERT_WEBHOOK and ESCLUSA_ALERT_WEBHOOK_FILE are both set; keep one of them"]
+    assert faults_of(environ=both) == [
+        "ESCLUSA_ALERT_WEBHOOK and ESCLUSA_ALERT_WEBHOOK_FILE are both set; keep one of them"
+    ]
 
 
 def test_an_empty_environment_value_is_not_set() -> None:
@@ -163,7 +207,9 @@ def test_an_empty_environment_value_is_not_set() -> None:
 
 
 def test_api_tokens() -> None:
-    tokens = load(environ={"ESCLUSA_API_TOKENS": "plain, r3ad:read,ana=abc:operate,base64==,bob=YWJj=="}).api_tokens
+    tokens = load(
+        environ={"ESCLUSA_API_TOKENS": "plain, r3ad:read,ana=abc:operate,base64==,bob=YWJj=="}
+    ).api_tokens
     assert [(t.name, t.secret.get_secret_value(), t.role) for t in tokens] == [
         ("token-1", "plain", "operate"), ("token-2", "r3ad", "read"), ("ana", "abc", "operate"), ("token-4", "base64==", "operate"),
         ("bob", "YWJj==", "operate"),
@@ -182,21 +228,33 @@ def test_unknown_names_in_the_environment_are_told_not_refused() -> None:
 
 
 def test_a_pipelines_own_settings(empty_folder: Path) -> None:
-    (empty_folder / "esclusa.toml").write_text('pipelines = ["post"]\n[post]\ncity = "Arica"\nper_day = 2\nunnamed = true\n')
-    settings = load(environ={"POST_PER_DAY": "7", "POST_ROUTES": "a, b", "POST_KEY": "s3cret"}, apps=only_post)
+    (empty_folder / "esclusa.toml").write_text(
+        'pipelines = ["post"]\n[post]\ncity = "Arica"\nper_day = 2\nunnamed = true\n'
+    )
+    settings = load(
+        environ={"POST_PER_DAY": "7", "POST_ROUTES": "a, b", "POST_KEY": "s3cret"}, apps=only_post
+    )
     own = settings.plans[0].settings
     assert isinstance(own, PostSettings)
     assert (own.city, own.per_day, own.routes, own.unnamed) == ("Arica", 7, ["a", "b"], True)
     assert settings.plans[0].stages[0].concurrency == 7
     assert settings.sources["post.per_day"] == "POST_PER_DAY"
-    assert load(environ={"POST_UNNAMED": "true", "ESCLUSA_PIPELINES": "post"}, apps=only_post).plans[0].settings.unnamed  # type: ignore[attr-defined]
+    assert (
+        load(environ={"POST_UNNAMED": "true", "ESCLUSA_PIPELINES": "post"}, apps=only_post)
+        .plans[0]
+        .settings.unnamed
+    )  # type: ignore[attr-defined]
 
 
 def test_faults_in_a_pipelines_own_settings(empty_folder: Path) -> None:
     (empty_folder / "esclusa.toml").write_text('pipelines = ["post"]\n[post]\ncitty = "Arica"\n')
-    assert faults_of(environ={}, apps=only_post) == ["esclusa.toml: post.citty is no setting; did you mean city?"]
+    assert faults_of(environ={}, apps=only_post) == [
+        "esclusa.toml: post.citty is no setting; did you mean city?"
+    ]
     (empty_folder / "esclusa.toml").write_text('pipelines = ["post"]\npost = 3\n')
-    assert faults_of(environ={}, apps=only_post)[0] == "esclusa.toml: post: it must be a table, [post]"
+    assert (
+        faults_of(environ={}, apps=only_post)[0] == "esclusa.toml: post: it must be a table, [post]"
+    )
 
 
 def test_a_setting_that_a_pipeline_needs() -> None:
@@ -212,12 +270,18 @@ def test_two_pipelines_of_one_name() -> None:
     assert faults == ["ESCLUSA_PIPELINES: 'post': the name post is taken"]
 
 
-def test_a_file_sees_the_modules_beside_it(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_sees_the_modules_beside_it(
+    empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.path", [*sys.path])
     (empty_folder / "pipes").mkdir()
     (empty_folder / "pipes" / "beside_the_pipe.py").write_text("NAME = 'aside'\n")
-    (empty_folder / "pipes" / "aside.py").write_text("from beside_the_pipe import NAME\nfrom esclusa import App\napp = App(NAME)\n")
-    assert [plan.name for plan in load(environ={"ESCLUSA_PIPELINES": "pipes/aside.py"}).plans] == ["aside"]
+    (empty_folder / "pipes" / "aside.py").write_text(
+        "from beside_the_pipe import NAME\nfrom esclusa import App\napp = App(NAME)\n"
+    )
+    assert [plan.name for plan in load(environ={"ESCLUSA_PIPELINES": "pipes/aside.py"}).plans] == [
+        "aside"
+    ]
 
 
 SHARED = """
@@ -229,8 +293,14 @@ app = App("{pipeline}", records=[{name}])
 
 
 def test_a_table_belongs_to_one_pipeline(empty_folder: Path) -> None:
-    for name, table, pipeline in (("One", "people", "first"), ("Two", "People", "second"), ("Three", "worker_runs", "third")):
-        (empty_folder / f"{pipeline}.py").write_text(SHARED.format(name=name, table=table, pipeline=pipeline))
+    for name, table, pipeline in (
+        ("One", "people", "first"),
+        ("Two", "People", "second"),
+        ("Three", "worker_runs", "third"),
+    ):
+        (empty_folder / f"{pipeline}.py").write_text(
+            SHARED.format(name=name, table=table, pipeline=pipeline)
+        )
     assert faults_of(environ={"ESCLUSA_PIPELINES": "first.py,second.py,third.py"}) == [
         "ESCLUSA_PIPELINES: 'second.py': record Two: the table People is used by first already",
         "ESCLUSA_PIPELINES: 'third.py': record Three: the table worker_runs is used by the house already",
@@ -250,12 +320,19 @@ def test_pipelines_that_cannot_be_loaded(empty_folder: Path, name: str, why: str
     (empty_folder / "broken.py").write_text("import json\n1 / 0\n")
     (empty_folder / "helped.py").write_text("import broken\n")
     (empty_folder / "other.py").write_text("from esclusa import App\nmine = App('other')\n")
-    (empty_folder / "wrong.py").write_text("from esclusa import Lifecycle\nLifecycle('a -> b\\nc -> b')\n")
+    (empty_folder / "wrong.py").write_text(
+        "from esclusa import Lifecycle\nLifecycle('a -> b\\nc -> b')\n"
+    )
     assert why in faults_of(environ={"ESCLUSA_PIPELINES": name})[0]
 
 
 def test_every_setting_says_what_it_is_for() -> None:
-    assert {o.field for o in HOUSE_OPTIONS} == set(Settings.model_fields) - {"plans", "config", "sources", "unknown"}
+    assert {o.field for o in HOUSE_OPTIONS} == set(Settings.model_fields) - {
+        "plans",
+        "config",
+        "sources",
+        "unknown",
+    }
     for each in HOUSE_OPTIONS:
         assert each.help.endswith("."), each.field
         assert all(name == "PORT" or name.startswith("ESCLUSA_") for name in each.env)
@@ -270,7 +347,15 @@ def test_options_know_their_words() -> None:
 
 @pytest.mark.parametrize(
     ("host", "own"),
-    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("LOCALHOST", True), ("0.0.0.0", False), ("::", False), ("x.y", False)],
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("LOCALHOST", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("x.y", False),
+    ],
 )
 def test_loopback(host: str, own: bool) -> None:
     assert is_loopback(host) is own

@@ -74,7 +74,9 @@ async def _as_the_write_ends_afterwards(settler: Settler, store: Slow) -> None:
 
 @pytest.mark.parametrize("stubborn", [False, True])
 @pytest.mark.parametrize("give_up", [_at_once, _as_the_write_ends, _as_the_write_ends_afterwards])
-async def test_every_outcome_is_told_once_when_the_settler_gives_up(give_up: Steps, stubborn: bool) -> None:
+async def test_every_outcome_is_told_once_when_the_settler_gives_up(
+    give_up: Steps, stubborn: bool
+) -> None:
     store, ears = Slow(stubborn=stubborn), Ears()
     settler = Settler(store, Files(), Silence(), batch=2)  # type: ignore[arg-type]
     settler.start()

@@ -18,7 +18,7 @@ from esclusa.model.errors import BadRecord, MigrationError, SchemaError, StoreUn
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import above, not_null, query
 from esclusa.model.record import Kind, Record
-from esclusa.model.settlement import Ask, Settled, Settlement
+from esclusa.model.settlement import ClaimRequest, Settled, Settlement
 from esclusa.model.stage import Stage, make_stage
 from esclusa.stores.sqlite import SqliteStore, schema, statements
 from esclusa.stores.sqlite import records as shelf
@@ -35,7 +35,15 @@ class Own(Record, table="own", key="name", index=[("place", "-weight")]):
     lifecycle = LIFE
 
 
-class Attached(Record, table="theirs", track=track(prefix="x_"), id="pk", database_id=True, key="name", archive=True):
+class Attached(
+    Record,
+    table="theirs",
+    track=track(prefix="x_"),
+    id="pk",
+    database_id=True,
+    key="name",
+    archive=True,
+):
     name: str
     place: str | None = None
     lifecycle = LIFE
@@ -53,8 +61,16 @@ STAGES = (a_stage(Own.kind), a_stage(Attached.kind))
 KINDS = (Own.kind, Attached.kind)
 
 
-def ask(stage: Stage, **options: Any) -> Ask:
-    return Ask(stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order, **({"limit": 10, "worker": "w"} | options))
+def ask(stage: Stage, **options: Any) -> ClaimRequest:
+    return ClaimRequest(
+        stage.kind,
+        stage.name,
+        stage.take,
+        stage.hold,
+        stage.where,
+        stage.order,
+        **({"limit": 10, "worker": "w"} | options),
+    )
 
 
 @pytest.fixture
@@ -70,27 +86,39 @@ def plan(store: SqliteStore, statement: str, values: list[Any]) -> str:
     connection = apsw.Connection(str(store.path))
     connection.create_collation(statements.DECIMAL, compare_decimals)
     try:
-        return "\n".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values))
+        return "\n".join(
+            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+        )
     finally:
         connection.close()
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.kind.table)
-async def test_a_claim_walks_its_own_index_and_sorts_nothing(store: SqliteStore, stage: Stage) -> None:
+async def test_a_claim_walks_its_own_index_and_sorts_nothing(
+    store: SqliteStore, stage: Stage
+) -> None:
     name, _ = statements.claim_index(stage.kind, stage.states, stage.where)
-    told = plan(store, *statements.claimable(ask(stage), encode_time(await store.now()), store._indexes))
+    told = plan(
+        store, *statements.claimable(ask(stage), encode_time(await store.now()), store._indexes)
+    )
     assert f"USING INDEX {name} (" in told
     assert "TEMP B-TREE" not in told
     eager = ask(stage, before=await store.now(), eager=True)
-    assert f"USING INDEX {name}" in plan(store, *statements.claimable(eager, encode_time(await store.now()), store._indexes))
+    assert f"USING INDEX {name}" in plan(
+        store, *statements.claimable(eager, encode_time(await store.now()), store._indexes)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.table)
-async def test_counts_and_lists_by_state_use_the_index_on_the_state(store: SqliteStore, kind: Kind) -> None:
+async def test_counts_and_lists_by_state_use_the_index_on_the_state(
+    store: SqliteStore, kind: Kind
+) -> None:
     told = plan(store, *statements.tallied(kind, 1000))
     assert "TEMP B-TREE" not in told
     assert told.count(f"esclusa_{kind.table}_status_") == 3, told
-    listed = plan(store, *statements.page(query(kind, {"status": "done"}, order="-updated_at"), 100, None))
+    listed = plan(
+        store, *statements.page(query(kind, {"status": "done"}, order="-updated_at"), 100, None)
+    )
     assert f"INDEX esclusa_{kind.table}_status_" in listed
 
 
@@ -118,7 +146,11 @@ async def test_an_index_dropped_by_hand_is_missed_clearly(store: SqliteStore) ->
 def schema_of(path: Path) -> list[tuple[Any, ...]]:
     connection = apsw.Connection(str(path))
     try:
-        return sorted(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"))
+        return sorted(
+            connection.execute(
+                "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"
+            )
+        )
     finally:
         connection.close()
 
@@ -151,11 +183,15 @@ async def test_an_edited_or_unknown_migration_is_refused(store: SqliteStore) -> 
     assert schema_of(store.path) == before
 
 
-async def test_a_key_that_is_there_twice_is_told_and_nothing_is_half_written(tmp_path: Path) -> None:
+async def test_a_key_that_is_there_twice_is_told_and_nothing_is_half_written(
+    tmp_path: Path,
+) -> None:
     store = SqliteStore(tmp_path / "x.db")
     await store.open()
     outsider = apsw.Connection(str(store.path))
-    outsider.execute("CREATE TABLE theirs (pk INTEGER PRIMARY KEY, name TEXT, place TEXT); INSERT INTO theirs (name) VALUES ('a'), ('a')")
+    outsider.execute(
+        "CREATE TABLE theirs (pk INTEGER PRIMARY KEY, name TEXT, place TEXT); INSERT INTO theirs (name) VALUES ('a'), ('a')"
+    )
     before = schema_of(store.path)
     with pytest.raises(SchemaError, match="esclusa_theirs_key"):
         await store.migrate(KINDS, STAGES)
@@ -178,13 +214,17 @@ async def test_outsiders_times_are_read_and_are_due(store: SqliteStore) -> None:
     leases = await store.claim(ask(STAGES[1]))
     assert {lease.record.name for lease in leases} == {"a", "b", "c"}  # type: ignore[attr-defined]
     assert all(lease.fault is None for lease in leases)
-    verdicts = await store.settle([Settlement(x.ref, "done", ("working",), x.fence, who="w") for x in leases])
+    verdicts = await store.settle(
+        [Settlement(x.ref, "done", ("working",), x.fence, who="w") for x in leases]
+    )
     assert all(isinstance(v, Settled) for v in verdicts)
 
 
 async def test_an_outsiders_new_column_is_not_lost_in_the_archive(store: SqliteStore) -> None:
     outsider = apsw.Connection(str(store.path))
-    outsider.execute("ALTER TABLE theirs ADD COLUMN note TEXT; INSERT INTO theirs (name, note) VALUES ('a', 'keep me')")
+    outsider.execute(
+        "ALTER TABLE theirs ADD COLUMN note TEXT; INSERT INTO theirs (name, note) VALUES ('a', 'keep me')"
+    )
     with pytest.raises(SchemaError, match="note"):
         await store.archive(query(Attached))
     await store.migrate(KINDS, STAGES)
@@ -248,7 +288,10 @@ async def test_processes_share_the_file_and_no_record_is_taken_twice(store: Sqli
     await store.insert([Own(name=f"r{i:03d}", place="p") for i in range(300)])
     tests = str(Path(__file__).parent.parent)
     programs = [CLAIMER.format(tests=tests, path=str(store.path), worker=f"w{i}") for i in range(3)]
-    running = [subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) for text in programs]
+    running = [
+        subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+        for text in programs
+    ]
     taken = [id for process in running for id in process.communicate(timeout=60)[0].split()]
     assert [process.returncode for process in running] == [0, 0, 0]
     assert sorted(taken) == [f"r{i:03d}" for i in range(300)]
@@ -258,7 +301,11 @@ async def test_processes_share_the_file_and_no_record_is_taken_twice(store: Sqli
 @pytest.mark.parametrize(("short", "long"), [(1000, 1000), (40, 1000), (5, 1000), (5, 60), (1, 5)])
 @pytest.mark.parametrize("kind", [Own, Attached])
 async def test_large_states_are_counted_by_what_the_others_leave(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, kind: type[Own] | type[Attached], short: int, long: int
+    store: SqliteStore,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Own] | type[Attached],
+    short: int,
+    long: int,
 ) -> None:
     monkeypatch.setattr(shelf, "_SHORT", short)
     monkeypatch.setattr(shelf, "_LONG", long)
@@ -266,18 +313,37 @@ async def test_large_states_are_counted_by_what_the_others_leave(
     await store.insert([kind(name=f"r{n}", status=state) for n, state in enumerate(states)])
     told = {c.state: (c.count, c.exact) for c in await store.tally(kind.kind)}
     if long == 5:  # several are beyond it: nobody knows how many each has
-        assert told == {"pending": (5, False), "working": (3, True), "done": (5, False), "failed": (5, False)}
+        assert told == {
+            "pending": (5, False),
+            "working": (3, True),
+            "done": (5, False),
+            "failed": (5, False),
+        }
     else:
-        assert told == {"pending": (7, True), "working": (3, True), "done": (90, True), "failed": (50, True)}
+        assert told == {
+            "pending": (7, True),
+            "working": (3, True),
+            "done": (90, True),
+            "failed": (50, True),
+        }
 
 
 async def test_decimals_are_compared_as_numbers(store: SqliteStore) -> None:
-    prices = ["9", "10", "1.50", "-3", "123456789012345678901234567890.1", "123456789012345678901234567890.2"]
+    prices = [
+        "9",
+        "10",
+        "1.50",
+        "-3",
+        "123456789012345678901234567890.1",
+        "123456789012345678901234567890.2",
+    ]
     await store.insert([Own(name=p, price=Decimal(p)) for p in prices])
     page = await store.find(query(Own, order="price"))
     assert [r.price for r in page.items] == sorted(map(Decimal, prices))  # type: ignore[attr-defined]
     assert (await store.find(query(Own, {"price": Decimal("1.5")}))).items[0].id == "1.50"
-    assert await store.count(query(Own, {"price": above(Decimal("123456789012345678901234567890.1"))})) == (1, True)
+    assert await store.count(
+        query(Own, {"price": above(Decimal("123456789012345678901234567890.1"))})
+    ) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +387,9 @@ class Outside(Record, table="outside", track=track(prefix="x_"), id="code"):
     lifecycle = LIFE
 
 
-async def test_what_outsiders_wrote_with_null_characters_is_read_asked_for_and_worked_on(tmp_path: Path) -> None:
+async def test_what_outsiders_wrote_with_null_characters_is_read_asked_for_and_worked_on(
+    tmp_path: Path,
+) -> None:
     """No store takes such text from us; a table of others may be full of it."""
     path = tmp_path / "theirs.db"
     theirs = apsw.Connection(str(path))
@@ -337,19 +405,37 @@ async def test_what_outsiders_wrote_with_null_characters_is_read_asked_for_and_w
         for order in ((), "place", "-place", ("note", "-place")):
             found, after = [], None
             while True:
-                page = await store.find(query(Outside, {"place": not_null, "note": above("n")}, order=order, limit=2, after=after))
+                page = await store.find(
+                    query(
+                        Outside,
+                        {"place": not_null, "note": above("n")},
+                        order=order,
+                        limit=2,
+                        after=after,
+                    )
+                )
                 found += [(r.id, r.place, r.note) for r in page.items]  # type: ignore[attr-defined]
                 after = page.next
                 if after is None:
                     break
             assert sorted(found) == rows
-        assert [r.place for r in await store.get(Outside.kind, [id for id, _, _ in rows]) if r is not None] == [p for _, p, _ in rows]  # type: ignore[attr-defined]
+        assert [
+            r.place
+            for r in await store.get(Outside.kind, [id for id, _, _ in rows])
+            if r is not None
+        ] == [p for _, p, _ in rows]  # type: ignore[attr-defined]
         leases = await store.claim(ask(stage))
-        assert {(lease.record.id, lease.record.place) for lease in leases} == {(id, place) for id, place, _ in rows}  # type: ignore[attr-defined]
-        verdicts = await store.settle([Settlement(x.ref, "done", ("working",), x.fence, {"note": "seen"}) for x in leases])
+        assert {(lease.record.id, lease.record.place) for lease in leases} == {
+            (id, place) for id, place, _ in rows
+        }  # type: ignore[attr-defined]
+        verdicts = await store.settle(
+            [Settlement(x.ref, "done", ("working",), x.fence, {"note": "seen"}) for x in leases]
+        )
         assert verdicts == [Settled(x.ref) for x in leases]
         assert {(await store.history(x.ref))[-1].to for x in leases} == {"done"}
-        assert list(theirs.execute("SELECT code, place, note FROM outside ORDER BY code")) == [(c, p, "seen") for c, p, _ in rows]
+        assert list(theirs.execute("SELECT code, place, note FROM outside ORDER BY code")) == [
+            (c, p, "seen") for c, p, _ in rows
+        ]
         assert await store.purge(query(Outside, limit=10)) == 5
     finally:
         await store.close()

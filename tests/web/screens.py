@@ -21,9 +21,13 @@ async def main(target: Path = TARGET, only: str = "") -> None:
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         async with served(Path(folder)) as world, async_playwright() as playwright:
-            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            browser = await playwright.chromium.launch(
+                executable_path=CHROMIUM, args=["--no-sandbox"]
+            )
             for theme in ("light", "dark"):
-                context = await browser.new_context(viewport={"width": 1360, "height": 850}, color_scheme=theme, locale="en-GB")
+                context = await browser.new_context(
+                    viewport={"width": 1360, "height": 850}, color_scheme=theme, locale="en-GB"
+                )
                 page = await context.new_page()
                 for name, path in (await PAGES(world)).items():
                     if only and only not in name:
@@ -34,7 +38,9 @@ async def main(target: Path = TARGET, only: str = "") -> None:
                 await context.close()
             for name, path in (await PAGES(world)).items():
                 if name in ("map", "record", "records") and (not only or only in name):
-                    context = await browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="light", locale="es-CL")
+                    context = await browser.new_context(
+                        viewport={"width": 390, "height": 844}, color_scheme="light", locale="es-CL"
+                    )
                     page = await context.new_page()
                     await page.goto(world.url + path)
                     await ready(page)
@@ -43,9 +49,18 @@ async def main(target: Path = TARGET, only: str = "") -> None:
             await browser.close()
     for file in target.glob("*.png"):
         with Image.open(file) as picture:
-            flat = picture.convert("RGB").crop((0, 0, picture.width, min(picture.height, 1900))).quantize(160)
+            flat = (
+                picture.convert("RGB")
+                .crop((0, 0, picture.width, min(picture.height, 1900)))
+                .quantize(160)
+            )
         flat.save(file, optimize=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET, sys.argv[2] if len(sys.argv) > 2 else ""))
+    asyncio.run(
+        main(
+            Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET,
+            sys.argv[2] if len(sys.argv) > 2 else "",
+        )
+    )

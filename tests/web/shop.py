@@ -14,9 +14,22 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from yarl import URL
 
-from esclusa import App, Attempt, Backoff, Budget, Failure, Lifecycle, Outcome, Permanent, Record, Throttled, To, Window
-from esclusa.app import open_house
-from esclusa.house import House
+from esclusa import (
+    App,
+    Attempt,
+    Backoff,
+    Budget,
+    Failure,
+    Lifecycle,
+    Outcome,
+    Permanent,
+    Record,
+    Throttled,
+    To,
+    Window,
+)
+from esclusa.app import open_runtime
+from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.web.auth import SIGNED
 from esclusa.web.server import Service, listen
@@ -75,7 +88,7 @@ async def work(item: Item, at: Attempt) -> Outcome:
     return To("done", size=(item.size or 0) + 1)
 
 
-@app.cycle(alone=True)
+@app.cycle(singleton=True)
 async def slow(run: Any) -> None:
     gates[-1].begun.set()
     await gates[-1].open.wait()
@@ -88,19 +101,30 @@ async def stock(run: Any) -> None:
     run.count("asked", int(run.params.get("asked", 0)))
 
 
-@app.view("Items that cannot be sold", es="Artículos que no se venden", of=Item, where={"status": "failed"})
+@app.view(
+    "Items that cannot be sold",
+    es="Artículos que no se venden",
+    of=Item,
+    where={"status": "failed"},
+)
 async def unsold(records: Any, limit: int, after: str | None) -> dict[str, Any]:
     page = await records.find(Item, {"status": "failed"}, limit=limit, after=after)
-    return {"items": [{"id": i.id, "code": i.code, "why": (i.last_error or {}).get("type")} for i in page.items], "next": page.next}
+    return {
+        "items": [
+            {"id": i.id, "code": i.code, "why": (i.last_error or {}).get("type")}
+            for i in page.items
+        ],
+        "next": page.next,
+    }
 
 
 @app.routes
-def routes(house: House) -> APIRouter:
+def routes(runtime: Runtime) -> APIRouter:
     router = APIRouter(prefix="/shop")
 
     @router.get("/hello")
     async def hello() -> dict[str, str]:
-        return {"store": house.store.url.partition(":")[0]}
+        return {"store": runtime.store.url.partition(":")[0]}
 
     @router.post("/hook", openapi_extra=SIGNED)
     async def hook() -> dict[str, bool]:
@@ -165,17 +189,21 @@ class Reply:
 
 
 class Client:
-    def __init__(self, session: aiohttp.ClientSession, url: str, house: House, service: Service) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, url: str, runtime: Runtime, service: Service
+    ) -> None:
         self._session = session
         self.url = url
-        self.house = house
+        self.runtime = runtime
         self.service = service
 
     async def call(self, method: str, path: str, token: str | None = None, **options: Any) -> Reply:
         headers = dict(options.pop("headers", {}))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        async with self._session.request(method, URL(self.url + path, encoded=True), headers=headers, **options) as answer:
+        async with self._session.request(
+            method, URL(self.url + path, encoded=True), headers=headers, **options
+        ) as answer:
             return Reply(answer.status, answer.headers, await answer.text())
 
     async def get(self, path: str, **options: Any) -> Reply:
@@ -222,15 +250,17 @@ async def served(
     }  # fmt: skip
     settings = load(environ=environ, apps=lambda _: app)
     gates.append(Gate())
-    async with open_house(settings) as house:
-        service = Service(house, worker=worker)
+    async with open_runtime(settings) as runtime:
+        service = Service(runtime, worker=worker)
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result, **options))
+        task = asyncio.create_task(
+            service.run(listen("127.0.0.1", 0), listening.set_result, **options)
+        )
         await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
         async with aiohttp.ClientSession() as session:
-            yield Client(session, f"http://127.0.0.1:{await listening}", house, service)
+            yield Client(session, f"http://127.0.0.1:{await listening}", runtime, service)
         gates[-1].open.set()
         service.stop()
         await task

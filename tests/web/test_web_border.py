@@ -17,8 +17,9 @@ from web.shop import Client, served
 
 from esclusa.model import errors
 from esclusa.model.budget import BudgetEmpty
-from esclusa.web import problems, vitals
-from esclusa.web.console import desk
+from esclusa.web import problems
+from esclusa.web.api import health
+from esclusa.web.console import context
 from esclusa.web.server import Service, create_app, listen, serve
 
 
@@ -35,7 +36,14 @@ async def test_allow_names_what_every_route_of_the_path_takes(shop: Client) -> N
 
 
 async def test_whatever_can_be_read_can_be_asked_for_its_head(shop: Client) -> None:
-    for path in ("/", "/console/records", "/api/kinds", "/api/records/items?limit=1", "/metrics", "/openapi.json"):
+    for path in (
+        "/",
+        "/console/records",
+        "/api/kinds",
+        "/api/records/items?limit=1",
+        "/metrics",
+        "/openapi.json",
+    ):
         answer = await shop.call("HEAD", path)
         assert (answer.status, answer.text) == (200, ""), path
         assert int(answer.headers["content-length"]) > 0, path
@@ -44,11 +52,16 @@ async def test_whatever_can_be_read_can_be_asked_for_its_head(shop: Client) -> N
 
 
 async def test_the_head_of_what_has_no_end_ends(shop: Client) -> None:
-    await shop.house.artifacts.put("shelf/1.png", b"picture")
+    await shop.runtime.artifacts.put("shelf/1.png", b"picture")
     async with asyncio.timeout(5):
-        for path, media_type in (("/console/live", "text/event-stream"), ("/api/artifacts/shelf/1.png", "image/png")):
+        for path, media_type in (
+            ("/console/live", "text/event-stream"),
+            ("/api/artifacts/shelf/1.png", "image/png"),
+        ):
             sent = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-            head, _, rest = (await shop.raw(sent.encode())).partition(b"\r\n\r\n")  # the next call on the connection is answered
+            head, _, rest = (await shop.raw(sent.encode())).partition(
+                b"\r\n\r\n"
+            )  # the next call on the connection is answered
             assert f"content-type: {media_type}".encode() in head.lower()
             assert rest.endswith(b'{"status":"ok"}')
 
@@ -86,7 +99,7 @@ async def test_the_store_that_is_away(shop: Client, monkeypatch: pytest.MonkeyPa
     async def away(*_: object, **__: object) -> None:
         raise errors.StoreUnavailable("shop.db: the disk is gone")
 
-    monkeypatch.setattr(type(shop.house.store), "tally", away)
+    monkeypatch.setattr(type(shop.runtime.store), "tally", away)
     answer = await shop.get("/api/kinds")
     assert "the disk is gone" in answer.problem(503)["detail"]
     assert answer.headers["retry-after"] == "5"
@@ -115,13 +128,26 @@ def test_every_error_has_its_problem() -> None:
         if isinstance(kind, type) and issubclass(kind, errors.EsclusaError):
             status[name] = problems.of_error(made.get(name) or kind("x")).status_code
     assert {n for n, s in status.items() if s == 404} == {"NotFound", "ArtifactMissing"}
-    assert {n for n, s in status.items() if s == 409} == {"UndeclaredMove", "AlreadyRunning", "Paused", "ArtifactExists"}
-    assert {n for n, s in status.items() if s == 500} >= {"EsclusaError", "DeclarationError", "SchemaError", "SchemaBehind"}
+    assert {n for n, s in status.items() if s == 409} == {
+        "UndeclaredMove",
+        "AlreadyRunning",
+        "Paused",
+        "ArtifactExists",
+    }
+    assert {n for n, s in status.items() if s == 500} >= {
+        "EsclusaError",
+        "DeclarationError",
+        "SchemaError",
+        "SchemaBehind",
+    }
     assert status["SettingsError"] == 503
     assert b"SOME_KEY is missing" in problems.of_error(made["SettingsError"]).body
     from datetime import UTC, datetime
 
-    assert problems.of_error(BudgetEmpty("b", datetime(2026, 1, 1, tzinfo=UTC))).headers["retry-after"] == "Thu, 01 Jan 2026 00:00:00 GMT"
+    assert (
+        problems.of_error(BudgetEmpty("b", datetime(2026, 1, 1, tzinfo=UTC))).headers["retry-after"]
+        == "Thu, 01 Jan 2026 00:00:00 GMT"
+    )
 
 
 async def test_security_headers_on_every_answer(shop: Client) -> None:
@@ -144,7 +170,12 @@ async def test_a_pipelines_routes_are_served(shop: Client) -> None:
 async def test_ready(shop: Client) -> None:
     answer = (await shop.get("/readyz")).json
     assert answer["status"] == "ready"
-    assert {c["name"]: c["verdict"] for c in answer["checks"]} == {"store": "ok", "schema": "ok", "artifacts": "ok", "shop": "ok"}
+    assert {c["name"]: c["verdict"] for c in answer["checks"]} == {
+        "store": "ok",
+        "schema": "ok",
+        "artifacts": "ok",
+        "shop": "ok",
+    }
 
 
 async def test_a_probe_may_ask_for_the_head_alone(shop: Client) -> None:
@@ -158,15 +189,22 @@ async def test_not_ready_when_a_pipeline_complains(tmp_path: Path) -> None:
         answer = await shop.get("/readyz")
         assert answer.status == 503
         assert answer.json["status"] == "not ready"
-        assert {"name": "shop", "verdict": "fail", "text": "the shop has no key", "do": ""} in answer.json["checks"]
+        assert {
+            "name": "shop",
+            "verdict": "fail",
+            "text": "the shop has no key",
+            "do": "",
+        } in answer.json["checks"]
         assert (await shop.get("/healthz")).status == 200
 
 
-async def test_not_ready_when_the_store_is_away(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_not_ready_when_the_store_is_away(
+    shop: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def away(*_: object) -> None:
         raise errors.StoreUnavailable("postgresql://user@secret-host is gone")
 
-    monkeypatch.setattr(type(shop.house.store), "now", away)
+    monkeypatch.setattr(type(shop.runtime.store), "now", away)
     answer = await shop.get("/readyz")
     assert answer.status == 503
     assert "secret-host" not in answer.text  # anyone may ask
@@ -175,7 +213,9 @@ async def test_not_ready_when_the_store_is_away(shop: Client, monkeypatch: pytes
     assert (await shop.get("/readyz")).status == 200
 
 
-async def test_a_store_that_hangs_is_not_waited_for(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hangs_is_not_waited_for(
+    shop: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A driver that is cut off may not even let go of a question when it is told to."""
     awake, asked = asyncio.Event(), []
 
@@ -187,18 +227,26 @@ async def test_a_store_that_hangs_is_not_waited_for(shop: Client, monkeypatch: p
         raise errors.StoreUnavailable("it was away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(vitals, "PATIENCE", 0.05)
-        patch.setattr(desk, "PATIENCE", 0.05)
+        patch.setattr(health, "PATIENCE", 0.05)
+        patch.setattr(context, "PATIENCE", 0.05)
         for name in ("now", "find", "tally", "count", "backlog", "usage"):
-            patch.setattr(shop.house.store, name, hangs, raising=False)
+            patch.setattr(shop.runtime.store, name, hangs, raising=False)
         ready = await shop.get("/readyz")
         assert ready.status == 503
-        assert {"name": "store", "verdict": "fail", "text": "no answer within 0.05 s", "do": ""} in ready.json["checks"]
+        assert {
+            "name": "store",
+            "verdict": "fail",
+            "text": "no answer within 0.05 s",
+            "do": "",
+        } in ready.json["checks"]
         assert (await shop.get("/metrics")).status == 200
         page = await shop.call("GET", "/console/runs", headers={"Accept-Language": "es"})
         assert page.status == 503
         assert "sin respuesta en 0.05 s" in page.text
-        assert "sin respuesta en 0.05 s" in (await shop.call("GET", "/console/health", headers={"Accept-Language": "es"})).text
+        assert (
+            "sin respuesta en 0.05 s"
+            in (await shop.call("GET", "/console/health", headers={"Accept-Language": "es"})).text
+        )
         assert len(asked) > 2
     awake.set()
     assert (await shop.get("/readyz")).status == 200
@@ -214,7 +262,9 @@ async def test_metrics_tell_what_is_due(shop: Client) -> None:
     await shop.post("/api/cycles/shop.stock/run")
     text = (await shop.get("/metrics")).text
     assert 'esclusa_runs_total{cycle="shop.stock",outcome="ok"} 1.0' in text
-    assert 'esclusa_due{stage="shop.work"} 2.0' in text  # a few seconds old: a scrape costs the store little
+    assert (
+        'esclusa_due{stage="shop.work"} 2.0' in text
+    )  # a few seconds old: a scrape costs the store little
 
 
 # the sub-path
@@ -226,16 +276,28 @@ async def test_a_sub_path_by_setting(tmp_path: Path) -> None:
             assert (await shop.get(path)).status == 200
         (await shop.get("/lock/api/kinds")).problem(401)
         assert (await shop.get("/lock/api/kinds", token="a" * 20)).status == 200
-        assert (await shop.get("/lock/openapi.json", token="a" * 20)).json["servers"] == [{"url": "/lock"}]
+        assert (await shop.get("/lock/openapi.json", token="a" * 20)).json["servers"] == [
+            {"url": "/lock"}
+        ]
         assert (await shop.post("/lock/shop/hook")).json == {"heard": True}
         for path in ("/lock", "/lock/"):
             assert "<h1>Map</h1>" in (await shop.get(path, token="a" * 20)).text
         (await shop.get("/other/api/kinds", token="a" * 20)).problem(404)
-        assert (await shop.get("/lock/nothing", token="a" * 20)).problem(404)["instance"] == "/lock/nothing"
+        assert (await shop.get("/lock/nothing", token="a" * 20)).problem(404)[
+            "instance"
+        ] == "/lock/nothing"
 
 
 @pytest.mark.parametrize(
-    ("prefix", "told"), [("/lock", "/lock"), ("/a/b/", "/a/b"), ("/api", "/api"), ("//evil.example", None), ("/..", None), ("x", None)]
+    ("prefix", "told"),
+    [
+        ("/lock", "/lock"),
+        ("/a/b/", "/a/b"),
+        ("/api", "/api"),
+        ("//evil.example", None),
+        ("/..", None),
+        ("x", None),
+    ],
 )
 async def test_a_sub_path_by_header(shop: Client, prefix: str, told: str | None) -> None:
     answer = await shop.get("/openapi.json", headers={"X-Forwarded-Prefix": prefix})
@@ -245,7 +307,10 @@ async def test_a_sub_path_by_header(shop: Client, prefix: str, told: str | None)
 
 async def test_a_prefix_is_believed_from_a_proxy_only(tmp_path: Path) -> None:
     async with served(tmp_path, proxies="192.0.2.1") as shop:
-        assert "servers" not in (await shop.get("/openapi.json", headers={"X-Forwarded-Prefix": "/lock"})).json
+        assert (
+            "servers"
+            not in (await shop.get("/openapi.json", headers={"X-Forwarded-Prefix": "/lock"})).json
+        )
 
 
 # the document
@@ -285,9 +350,14 @@ async def test_the_openapi_document_is_valid_and_complete(shop: Client) -> None:
 async def test_sigterm_stops_in_order(tmp_path: Path) -> None:
     async with served(tmp_path) as outer:
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve(outer.house, "127.0.0.1", 0, worker=True, started=listening.set_result))
+        task = asyncio.create_task(
+            serve(outer.runtime, "127.0.0.1", 0, worker=True, started=listening.set_result)
+        )
         port = await listening
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/healthz") as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/healthz") as answer,
+        ):
             assert answer.status == 200
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(10):
@@ -297,35 +367,39 @@ async def test_sigterm_stops_in_order(tmp_path: Path) -> None:
 
 
 async def test_a_stop_while_it_starts_is_orderly_too(shop: Client) -> None:
-    service = Service(shop.house, worker=True)
+    service = Service(shop.runtime, worker=True)
     service.stop()
     async with asyncio.timeout(10):
         await service.run(listen("127.0.0.1", 0))
     assert [w["status"] for w in (await shop.get("/api/workers")).json["items"]] == ["stopped"]
 
 
-async def test_the_console_is_ready_before_anybody_looks(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_console_is_ready_before_anybody_looks(
+    shop: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counted: list[str] = []
-    tally = type(shop.house.store).tally
+    tally = type(shop.runtime.store).tally
 
     async def watched(self: Any, kind: Any, *cap: Any) -> Any:
         counted.append(kind.table)
         return await tally(self, kind, *cap)
 
-    monkeypatch.setattr(type(shop.house.store), "tally", watched)
-    app = create_app(shop.house)
+    monkeypatch.setattr(type(shop.runtime.store), "tally", watched)
+    app = create_app(shop.runtime)
     await app.state.prepare()
     assert {"items", "sheets"} <= set(counted)
 
 
-async def test_a_store_that_is_away_does_not_keep_the_server_from_starting(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_is_away_does_not_keep_the_server_from_starting(
+    shop: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def away(*_: object, **__: object) -> None:
         raise errors.StoreUnavailable("shop.db: the disk is gone")
 
-    monkeypatch.setattr(type(shop.house.store), "tally", away)
-    await create_app(shop.house).state.prepare()
+    monkeypatch.setattr(type(shop.runtime.store), "tally", away)
+    await create_app(shop.runtime).state.prepare()
 
 
 async def test_serve_refuses_an_open_door(shop: Client) -> None:
     with pytest.raises(errors.SettingsError, match="ESCLUSA_API_TOKENS"):
-        await serve(shop.house, "0.0.0.0", 0, worker=False)
+        await serve(shop.runtime, "0.0.0.0", 0, worker=False)

@@ -18,7 +18,7 @@ READ, OPERATE = "r" * 32, "o" * 32
 
 
 @pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[Client]:
+async def safe_session(tmp_path: Path) -> AsyncIterator[Client]:
     async with served(tmp_path, tokens=f"eye={READ}:read,hand={OPERATE}:operate") as client:
         yield client
 
@@ -33,71 +33,109 @@ ACTING = [
 ]  # fmt: skip
 
 
-async def test_every_route_wants_a_token(guarded: Client) -> None:
-    for method, path in [*(("GET", p) for p in READING), *(("POST", p) for p in ACTING), ("GET", "/nowhere"), ("PUT", "/api/kinds")]:
-        answer = await guarded.call(method, path)
+async def test_every_route_wants_a_token(safe_session: Client) -> None:
+    for method, path in [
+        *(("GET", p) for p in READING),
+        *(("POST", p) for p in ACTING),
+        ("GET", "/nowhere"),
+        ("PUT", "/api/kinds"),
+    ]:
+        answer = await safe_session.call(method, path)
         answer.problem(401)
         assert answer.headers["www-authenticate"] == 'Bearer realm="esclusa"'
-    wrong = await guarded.get("/api/kinds", token="x" * 32)
+    wrong = await safe_session.get("/api/kinds", token="x" * 32)
     wrong.problem(401)
     assert 'error="invalid_token"' in wrong.headers["www-authenticate"]
-    (await guarded.get("/api/kinds", headers={"Authorization": f"Basic {READ}"})).problem(401)
-    (await guarded.get("/api/kinds", headers={"Authorization": "Bearer "})).problem(401)
-    (await guarded.get(f"/api/kinds?token={READ}")).problem(401)
+    (await safe_session.get("/api/kinds", headers={"Authorization": f"Basic {READ}"})).problem(401)
+    (await safe_session.get("/api/kinds", headers={"Authorization": "Bearer "})).problem(401)
+    (await safe_session.get(f"/api/kinds?token={READ}")).problem(401)
 
 
-async def test_a_reader_reads_and_an_operator_acts(guarded: Client) -> None:
+async def test_a_reader_reads_and_an_operator_acts(safe_session: Client) -> None:
     for path in READING:
-        assert (await guarded.get(path, token=READ)).status == 200, path
-        assert (await guarded.get(path, token=OPERATE)).status == 200, path
+        assert (await safe_session.get(path, token=READ)).status == 200, path
+        assert (await safe_session.get(path, token=OPERATE)).status == 200, path
     for path in ACTING:
-        problem = (await guarded.post(path, {}, token=READ)).problem(403)
+        problem = (await safe_session.post(path, {}, token=READ)).problem(403)
         assert "role operate" in problem["detail"]
-        assert (await guarded.post(path, {}, token=OPERATE)).status not in (401, 403), path
-    assert (await guarded.get("/api/kinds", headers={"Authorization": f"bearer  {READ}"})).status == 200
+        assert (await safe_session.post(path, {}, token=OPERATE)).status not in (401, 403), path
+    assert (
+        await safe_session.get("/api/kinds", headers={"Authorization": f"bearer  {READ}"})
+    ).status == 200
 
 
-async def test_a_reader_does_not_learn_secrets(guarded: Client) -> None:
+async def test_a_reader_does_not_learn_secrets(safe_session: Client) -> None:
     """Neither by looking nor by asking for them; an operator may."""
-    sheet = {"id": "s", "title": "t", "access_token": "hunter2", "options": {"password": "hunter3", "size": 3}}
-    await guarded.post("/api/records/sheets", [sheet], token=OPERATE)
-    kept = (await guarded.get("/api/records/sheets/s", token=OPERATE)).json
-    assert (kept["access_token"], kept["options"]) == ("hunter2", {"password": "hunter3", "size": 3})
+    sheet = {
+        "id": "s",
+        "title": "t",
+        "access_token": "hunter2",
+        "options": {"password": "hunter3", "size": 3},
+    }
+    await safe_session.post("/api/records/sheets", [sheet], token=OPERATE)
+    kept = (await safe_session.get("/api/records/sheets/s", token=OPERATE)).json
+    assert (kept["access_token"], kept["options"]) == (
+        "hunter2",
+        {"password": "hunter3", "size": 3},
+    )
     for path in ("/api/records/sheets/s", "/api/records/sheets", "/api/search?q=s"):
-        assert "hunter" not in (await guarded.get(path, token=READ)).text, path
-    told = (await guarded.get("/api/records/sheets/s", token=READ)).json
-    assert (told["title"], told["access_token"], told["options"]) == ("t", "***", {"password": "***", "size": 3})
-    for asked in ("access_token=hunter2", "access_token__gte=h", "access_token__null=false", "order=access_token", "order=-access_token"):
-        assert "secret" in (await guarded.get(f"/api/records/sheets?{asked}", token=READ)).problem(400)["detail"]
-        assert (await guarded.get(f"/api/records/sheets?{asked}", token=OPERATE)).status == 200, asked
+        assert "hunter" not in (await safe_session.get(path, token=READ)).text, path
+    told = (await safe_session.get("/api/records/sheets/s", token=READ)).json
+    assert (told["title"], told["access_token"], told["options"]) == (
+        "t",
+        "***",
+        {"password": "***", "size": 3},
+    )
+    for asked in (
+        "access_token=hunter2",
+        "access_token__gte=h",
+        "access_token__null=false",
+        "order=access_token",
+        "order=-access_token",
+    ):
+        assert (
+            "secret"
+            in (await safe_session.get(f"/api/records/sheets?{asked}", token=READ)).problem(400)[
+                "detail"
+            ]
+        )
+        assert (
+            await safe_session.get(f"/api/records/sheets?{asked}", token=OPERATE)
+        ).status == 200, asked
 
 
-async def test_the_open_paths_and_signed_webhooks_want_none(guarded: Client) -> None:
-    assert (await guarded.get("/healthz")).json == {"status": "ok"}
-    assert (await guarded.get("/readyz")).status == 200
-    assert (await guarded.post("/shop/hook")).json == {"heard": True}
+async def test_the_open_paths_and_signed_webhooks_want_none(safe_session: Client) -> None:
+    assert (await safe_session.get("/healthz")).json == {"status": "ok"}
+    assert (await safe_session.get("/readyz")).status == 200
+    assert (await safe_session.post("/shop/hook")).json == {"heard": True}
     for path in ("/healthz/", "//healthz", "/healthz/../api/kinds", "/shop/hook/", "/shop/hook%2F"):
-        assert (await guarded.post(path)).status == 401, path
+        assert (await safe_session.post(path)).status == 401, path
 
 
-async def test_acts_are_done_in_the_name_of_the_token(guarded: Client) -> None:
-    await guarded.post("/api/cycles/shop.stock/pause", {"reason": "tea"}, token=OPERATE)
-    audit = (await guarded.get("/api/audit", token=READ)).json["items"][0]
+async def test_acts_are_done_in_the_name_of_the_token(safe_session: Client) -> None:
+    await safe_session.post("/api/cycles/shop.stock/pause", {"reason": "tea"}, token=OPERATE)
+    audit = (await safe_session.get("/api/audit", token=READ)).json["items"][0]
     assert (audit["who"], audit["verb"], audit["reason"]) == ("api:hand", "pause", "tea")
 
 
-async def test_guessing_is_slowed_down(guarded: Client) -> None:
-    assert (await guarded.get("/api/kinds", token=OPERATE)).status == 200
+async def test_guessing_is_slowed_down(safe_session: Client) -> None:
+    assert (await safe_session.get("/api/kinds", token=OPERATE)).status == 200
     for _ in range(20):
-        (await guarded.get("/api/kinds", token="guess")).problem(401)
-    answer = await guarded.get("/api/kinds", token="guess")
+        (await safe_session.get("/api/kinds", token="guess")).problem(401)
+    answer = await safe_session.get("/api/kinds", token="guess")
     answer.problem(429)
     assert 1 <= int(answer.headers["retry-after"]) <= 3
-    (await guarded.get("/api/kinds", token=READ)).problem(429)  # or a right guess would be told from a wrong one
-    assert (await guarded.get("/api/kinds", token=OPERATE)).status == 200  # who was let in from there before is no guesser
-    other = await guarded.get("/api/kinds", token=READ, headers={"X-Forwarded-For": "203.0.113.9"})
+    (await safe_session.get("/api/kinds", token=READ)).problem(
+        429
+    )  # or a right guess would be told from a wrong one
+    assert (
+        await safe_session.get("/api/kinds", token=OPERATE)
+    ).status == 200  # who was let in from there before is no guesser
+    other = await safe_session.get(
+        "/api/kinds", token=READ, headers={"X-Forwarded-For": "203.0.113.9"}
+    )
     assert other.status == 200  # as a proxy on this machine says of another caller
-    assert (await guarded.get("/healthz")).status == 200
+    assert (await safe_session.get("/healthz")).status == 200
 
 
 def test_guesses_are_forgiven_with_time_and_kept_in_bounded_memory() -> None:
@@ -168,7 +206,9 @@ def test_every_address_of_a_name_is_listened_on() -> None:
     sockets = listen("localhost", 0)
     try:
         assert len({each.getsockname()[1] for each in sockets}) == 1
-        assert all(each.proto == socket.IPPROTO_TCP for each in sockets)  # or every answer waits 40 ms
+        assert all(
+            each.proto == socket.IPPROTO_TCP for each in sockets
+        )  # or every answer waits 40 ms
     finally:
         for each in sockets:
             each.close()
@@ -176,7 +216,10 @@ def test_every_address_of_a_name_is_listened_on() -> None:
 
 async def test_without_tokens_only_this_machine_is_served(shop: Client) -> None:
     assert (await shop.get("/api/kinds")).status == 200
-    assert "only this machine" in (await shop.get("/api/kinds", headers={"Host": "evil.example"})).problem(403)["detail"]
+    assert (
+        "only this machine"
+        in (await shop.get("/api/kinds", headers={"Host": "evil.example"})).problem(403)["detail"]
+    )
     (await shop.get("/api/kinds", headers={"X-Forwarded-For": "203.0.113.9"})).problem(403)
     assert (await shop.get("/healthz", headers={"Host": "evil.example"})).status == 200
 
@@ -186,4 +229,6 @@ async def test_without_tokens_another_sites_page_may_not_act(shop: Client) -> No
     (await shop.post(path, headers={"Origin": "https://evil.example"})).problem(403)
     (await shop.post(path, headers={"Origin": "null"})).problem(403)
     (await shop.post(path, headers={"Sec-Fetch-Site": "cross-site"})).problem(403)
-    assert (await shop.post(path, headers={"Origin": shop.url, "Sec-Fetch-Site": "same-origin"})).status == 200
+    assert (
+        await shop.post(path, headers={"Origin": shop.url, "Sec-Fetch-Site": "same-origin"})
+    ).status == 200

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from web.shop import Client, gates, served
 
-from esclusa.model.books import IdempotentCall
+from esclusa.model.system_records import IdempotentCall
 
 
 def key(value: str) -> dict[str, str]:
@@ -18,35 +18,54 @@ def key(value: str) -> dict[str, str]:
 
 
 async def test_the_same_call_acts_once(shop: Client) -> None:
-    first = await shop.post("/api/cycles/shop.stock/run", {"params": {"asked": 1}}, headers=key("k1"))
-    again = await shop.post("/api/cycles/shop.stock/run", {"params": {"asked": 1}}, headers=key("k1"))
+    first = await shop.post(
+        "/api/cycles/shop.stock/run", {"params": {"asked": 1}}, headers=key("k1")
+    )
+    again = await shop.post(
+        "/api/cycles/shop.stock/run", {"params": {"asked": 1}}, headers=key("k1")
+    )
     assert first.status == again.status == 200
     assert again.text == first.text
     assert "idempotent-replay" not in first.headers
     assert again.headers["idempotent-replay"] == "true"
     assert again.headers["content-type"] == first.headers["content-type"]
     assert len((await shop.get("/api/runs?cycle=shop.stock")).json["items"]) == 1
-    other = await shop.post("/api/cycles/shop.stock/run", {"params": {"asked": 1}}, headers=key("k2"))
+    other = await shop.post(
+        "/api/cycles/shop.stock/run", {"params": {"asked": 1}}, headers=key("k2")
+    )
     assert other.json["run"] != first.json["run"]
 
 
 async def test_inserts_moves_and_switches_are_kept_too(shop: Client) -> None:
     for _ in range(2):
-        added = await shop.post("/api/records/items", [{"shop": "a", "code": "1", "note": "bad"}], headers=key("add"))
+        added = await shop.post(
+            "/api/records/items", [{"shop": "a", "code": "1", "note": "bad"}], headers=key("add")
+        )
         assert added.json == {"created": 1, "known": 0, "errors": []}
     await shop.post("/api/cycles/shop.stock/run")
     for _ in range(2):
-        moved = await shop.post("/api/records/items/move", {"ids": ["a:1"], "to": "pending"}, headers=key("move"))
+        moved = await shop.post(
+            "/api/records/items/move", {"ids": ["a:1"], "to": "pending"}, headers=key("move")
+        )
         assert moved.json["moved"] == 1
     for _ in range(2):
-        assert (await shop.post("/api/cycles/shop.stock/pause", headers=key("pause"))).json["state"] == "paused"
+        assert (await shop.post("/api/cycles/shop.stock/pause", headers=key("pause"))).json[
+            "state"
+        ] == "paused"
     assert len((await shop.get("/api/audit?verb=pause")).json["items"]) == 1
 
 
 async def test_a_key_belongs_to_one_call(shop: Client) -> None:
     await shop.post("/api/records/items", [{"shop": "a", "code": "1"}], headers=key("k"))
-    assert "new key" in (await shop.post("/api/records/items", [{"shop": "a", "code": "2"}], headers=key("k"))).problem(422)["detail"]
-    (await shop.post("/api/records/sheets", [{"shop": "a", "code": "1"}], headers=key("k"))).problem(422)
+    assert (
+        "new key"
+        in (
+            await shop.post("/api/records/items", [{"shop": "a", "code": "2"}], headers=key("k"))
+        ).problem(422)["detail"]
+    )
+    (
+        await shop.post("/api/records/sheets", [{"shop": "a", "code": "1"}], headers=key("k"))
+    ).problem(422)
     assert len((await shop.get("/api/records/items")).json["items"]) == 1
 
 
@@ -69,23 +88,27 @@ async def test_a_call_under_way_is_not_started_again(shop: Client) -> None:
     assert busy.headers["retry-after"] == "1"
     gates[-1].open.set()
     assert (await first).status == 200
-    assert (await shop.post("/api/cycles/shop.slow/run", headers=key("slow"))).headers["idempotent-replay"] == "true"
+    assert (await shop.post("/api/cycles/shop.slow/run", headers=key("slow"))).headers[
+        "idempotent-replay"
+    ] == "true"
 
 
 async def test_many_at_once_act_once(shop: Client) -> None:
     body = [{"shop": "a", "code": str(n)} for n in range(20)]
-    answers = await asyncio.gather(*(shop.post("/api/records/items", body, headers=key("same")) for _ in range(10)))
+    answers = await asyncio.gather(
+        *(shop.post("/api/records/items", body, headers=key("same")) for _ in range(10))
+    )
     assert {a.status for a in answers} <= {200, 409}
     assert {a.json["created"] for a in answers if a.status == 200} == {20}
 
 
 async def test_a_process_that_died_leaves_no_key_that_cannot_be_used(shop: Client) -> None:
-    store = shop.house.store
+    store = shop.runtime.store
     first = asyncio.create_task(shop.post("/api/cycles/shop.slow/run", headers=key("died")))
     await gates[-1].begun.wait()
     held = (await store.get(IdempotentCall.kind, [IdempotentCall.kind.id_of("api", "died")]))[0]
     assert held is not None
-    assert held.leased_by == shop.house.engine.worker
+    assert held.leased_by == shop.runtime.engine.worker
     assert held.due_at is not None
     assert held.due_at - await store.now() <= timedelta(seconds=5)  # then another takes it over
     gates[-1].open.set()
@@ -94,7 +117,10 @@ async def test_a_process_that_died_leaves_no_key_that_cannot_be_used(shop: Clien
 
 @pytest.mark.parametrize("bad", ["", "a b", "x" * 201, "ñ"])
 async def test_a_key_that_is_none(shop: Client, bad: str) -> None:
-    assert "Idempotency-Key" in (await shop.post("/api/cycles/shop.stock/run", headers=key(bad))).problem(400)["detail"]
+    assert (
+        "Idempotency-Key"
+        in (await shop.post("/api/cycles/shop.stock/run", headers=key(bad))).problem(400)["detail"]
+    )
 
 
 async def test_keys_of_two_tokens_do_not_meet(tmp_path: Path) -> None:
@@ -107,7 +133,7 @@ async def test_keys_of_two_tokens_do_not_meet(tmp_path: Path) -> None:
 
 async def test_old_keys_are_forgotten(shop: Client) -> None:
     await shop.post("/api/cycles/shop.stock/run", headers=key("old"))
-    store = shop.house.store
+    store = shop.runtime.store
     store.clock_offset = 3 * 86400  # type: ignore[attr-defined]
     ran = await shop.post("/api/cycles/esclusa.forget/run")
     assert ran.json["counters"]["esclusa_calls"] == 1
@@ -119,7 +145,11 @@ async def test_a_pipelines_own_routes_take_a_key_too(shop: Client) -> None:
     assert rings == [{"times": 1}, {"times": 1}]
     for replayed in (None, "true"):
         hushed = await shop.call("DELETE", "/shop/ring", headers=key("hush"))
-        assert (hushed.status, hushed.text, hushed.headers.get("idempotent-replay")) == (204, "", replayed)
+        assert (hushed.status, hushed.text, hushed.headers.get("idempotent-replay")) == (
+            204,
+            "",
+            replayed,
+        )
         await shop.post("/shop/ring")
     assert (await shop.post("/shop/ring")).json == {"times": 3}
     paths = (await shop.get("/openapi.json")).json["paths"]
@@ -134,5 +164,11 @@ async def test_a_key_with_a_body_that_is_too_large_is_not_kept(tmp_path: Path) -
             for _ in range(20):
                 yield b" " * 100
 
-        (await shop.call("POST", "/api/records/items", data=parts(), headers=key("large"))).problem(413)
-        assert (await shop.post("/api/records/items", [{"shop": "a", "code": "1"}], headers=key("large"))).json["created"] == 1
+        (await shop.call("POST", "/api/records/items", data=parts(), headers=key("large"))).problem(
+            413
+        )
+        assert (
+            await shop.post(
+                "/api/records/items", [{"shop": "a", "code": "1"}], headers=key("large")
+            )
+        ).json["created"] == 1

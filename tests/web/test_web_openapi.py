@@ -33,7 +33,16 @@ CHECKS = [
     unsupported_method,
 ]  # fmt: skip
 
-FRAMING = {"connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"}
+FRAMING = {
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+}
 """Headers that say how the message itself is sent: the client's own, whatever an operation is sent."""
 
 
@@ -77,7 +86,13 @@ def faults(whole: Whole, headers: dict[str, str], checks: list[object]) -> list[
     assert len(found) > 60
     for operation, mode in product(found, GenerationMode):
 
-        @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, phases=PHASES, suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            derandomize=True,
+            phases=PHASES,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case=operation.as_strategy(generation_mode=mode))
         def check(case: schemathesis.Case) -> None:
             for name in [name for name in case.headers or () if name.lower() in FRAMING]:

@@ -23,10 +23,20 @@ async def test_kinds_tell_the_lifecycle_and_the_counts(shop: Client) -> None:
     kind = (await shop.get("/api/kinds/items")).json
     assert kind["lifecycle"]["initial"] == "pending"
     assert ["working", "failed"] in kind["lifecycle"]["moves"]
-    assert {c["state"]: c["count"] for c in kind["counts"]} == {"pending": 2, "working": 0, "done": 0, "failed": 0}
-    books = (await shop.get("/api/kinds?books=true")).json
-    assert {"worker_runs", "dead_letters", "esclusa_calls"} <= {kind["table"] for kind in books["items"]}
-    assert "there is no kind 'nothing'" in (await shop.get("/api/kinds/nothing")).problem(404)["detail"]
+    assert {c["state"]: c["count"] for c in kind["counts"]} == {
+        "pending": 2,
+        "working": 0,
+        "done": 0,
+        "failed": 0,
+    }
+    system = (await shop.get("/api/kinds?system=true")).json
+    assert {"worker_runs", "dead_letters", "esclusa_calls"} <= {
+        kind["table"] for kind in system["items"]
+    }
+    assert (
+        "there is no kind 'nothing'"
+        in (await shop.get("/api/kinds/nothing")).problem(404)["detail"]
+    )
 
 
 async def test_pages_lead_through_the_whole_list(shop: Client) -> None:
@@ -35,7 +45,9 @@ async def test_pages_lead_through_the_whole_list(shop: Client) -> None:
     while True:
         page = (
             await shop.get(
-                f"/api/records/items?limit=10&order=-size,code&after={after}" if after else "/api/records/items?limit=10&order=-size,code"
+                f"/api/records/items?limit=10&order=-size,code&after={after}"
+                if after
+                else "/api/records/items?limit=10&order=-size,code"
             )
         ).json
         seen += [(item["size"], item["code"]) for item in page["items"]]
@@ -46,7 +58,16 @@ async def test_pages_lead_through_the_whole_list(shop: Client) -> None:
     assert pages == 3
     assert seen == sorted(((n % 3, f"{n:02}") for n in range(25)), key=lambda s: (-s[0], s[1]))
     item = (await shop.get("/api/records/items?limit=1")).json["items"][0]
-    assert {"id", "status", "shop", "attempts", "due_at", "last_error", "created_at", "updated_at"} <= set(item)
+    assert {
+        "id",
+        "status",
+        "shop",
+        "attempts",
+        "due_at",
+        "last_error",
+        "created_at",
+        "updated_at",
+    } <= set(item)
     assert not {"fence", "leased_by"} & set(item)
 
 
@@ -124,11 +145,29 @@ async def test_a_record_its_history_and_why(shop: Client) -> None:
     why = (await shop.get("/api/records/items/a:1/why")).json
     assert why["reasons"][0]["code"] == "exhausted"
     for path in ("", "/history", "/why"):
-        assert "no record 'a:9' in items" in (await shop.get(f"/api/records/items/a:9{path}")).problem(404)["detail"]
+        assert (
+            "no record 'a:9' in items"
+            in (await shop.get(f"/api/records/items/a:9{path}")).problem(404)["detail"]
+        )
         (await shop.get(f"/api/records/nothing/a:1{path}")).problem(404)
 
 
-IDS = ["plain", "a/b", "x/history", "x/y/why", "50%", "%2F", "a b", "ñandú", "a?b#c", ":", "+", "a,b", '"', "😀"]
+IDS = [
+    "plain",
+    "a/b",
+    "x/history",
+    "x/y/why",
+    "50%",
+    "%2F",
+    "a b",
+    "ñandú",
+    "a?b#c",
+    ":",
+    "+",
+    "a,b",
+    '"',
+    "😀",
+]
 
 
 async def test_an_id_may_hold_any_character(shop: Client) -> None:
@@ -138,12 +177,18 @@ async def test_an_id_may_hold_any_character(shop: Client) -> None:
         path = quote(id, safe="")
         assert (await shop.get(f"/api/records/sheets/{path}")).json["id"] == id
         assert (await shop.get(f"/api/records/sheets/{path}/history")).json["items"] == []
-        assert (await shop.get(f"/api/records/sheets/{path}/why")).json["reasons"][0]["code"] == "no_stage"
+        assert (await shop.get(f"/api/records/sheets/{path}/why")).json["reasons"][0][
+            "code"
+        ] == "no_stage"
         moved = await shop.post("/api/records/sheets/move", {"ids": [id], "to": "filed"})
         assert moved.json["moved"] == 1
         assert len((await shop.get(f"/api/records/sheets/{path}/history")).json["items"]) == 1
-        assert (await shop.get(f"/shop/shelf/{path}")).json == {"code": id}  # in a pipeline's own routes too
-    assert (await shop.get("/api/records/sheets/no%2Fbody")).problem(404)["instance"] == "/api/records/sheets/no/body"
+        assert (await shop.get(f"/shop/shelf/{path}")).json == {
+            "code": id
+        }  # in a pipeline's own routes too
+    assert (await shop.get("/api/records/sheets/no%2Fbody")).problem(404)[
+        "instance"
+    ] == "/api/records/sheets/no/body"
 
 
 async def test_keys_make_ids_that_can_be_asked_for(shop: Client) -> None:
@@ -155,10 +200,12 @@ async def test_keys_make_ids_that_can_be_asked_for(shop: Client) -> None:
 async def test_the_archive_can_be_read(shop: Client) -> None:
     await shop.post("/api/records/sheets", [{"id": "s1", "title": "old"}])
     await shop.post("/api/records/sheets/move", {"ids": ["s1"], "to": "filed", "reason": "done"})
-    assert await shop.house.store.archive(query(Sheet, {"status": "filed"})) == 1
+    assert await shop.runtime.store.archive(query(Sheet, {"status": "filed"})) == 1
     (await shop.get("/api/records/sheets/s1")).problem(404)
     assert (await shop.get("/api/records/sheets/s1?archived=true")).json["title"] == "old"
-    assert [r["id"] for r in (await shop.get("/api/records/sheets?archived=true")).json["items"]] == ["s1"]
+    assert [
+        r["id"] for r in (await shop.get("/api/records/sheets?archived=true")).json["items"]
+    ] == ["s1"]
     assert len((await shop.get("/api/records/sheets/s1/history")).json["items"]) == 1
     (await shop.get("/api/records/sheets/s2?archived=true")).problem(404)
 
@@ -201,22 +248,42 @@ async def test_insert_reports_row_by_row(shop: Client) -> None:
 
 async def test_insert_takes_ndjson_and_one_object(shop: Client) -> None:
     lines = '{"shop": "a", "code": "1"}\n\n{"shop": "a", \n{"shop": "a", "code": "2", "size": NaN}\r\n{"shop": "a", "code": "3"}'
-    answer = await shop.post("/api/records/items", data=lines.encode(), headers={"Content-Type": "application/x-ndjson; charset=utf-8"})
+    answer = await shop.post(
+        "/api/records/items",
+        data=lines.encode(),
+        headers={"Content-Type": "application/x-ndjson; charset=utf-8"},
+    )
     assert answer.json["created"] == 2
     assert [fault["row"] for fault in answer.json["errors"]] == [3, 4]
     assert (await shop.post("/api/records/items", {"shop": "a", "code": "9"})).json["created"] == 1
-    assert (await shop.post("/api/records/items", [])).json == {"created": 0, "known": 0, "errors": []}
+    assert (await shop.post("/api/records/items", [])).json == {
+        "created": 0,
+        "known": 0,
+        "errors": [],
+    }
     lines = b'{"shop": "b", "code": "1"}\n{"shop": "b", "code": "2"}\n'  # as a file of lines is sent by whoever forgets its type
-    assert (await shop.post("/api/records/items", data=lines, headers={"Content-Type": "application/json"})).json["created"] == 2
+    assert (
+        await shop.post(
+            "/api/records/items", data=lines, headers={"Content-Type": "application/json"}
+        )
+    ).json["created"] == 2
     spread = b'{"shop": "b",\n "code": "3"}'
-    assert (await shop.post("/api/records/items", data=spread, headers={"Content-Type": "application/json"})).json["created"] == 1
+    assert (
+        await shop.post(
+            "/api/records/items", data=spread, headers={"Content-Type": "application/json"}
+        )
+    ).json["created"] == 1
 
 
 async def test_who_added_records_is_kept(shop: Client) -> None:
-    await shop.post("/api/records/items", [{"shop": "a", "code": "1"}, {"shop": "a", "code": "2"}, 7])
+    await shop.post(
+        "/api/records/items", [{"shop": "a", "code": "1"}, {"shop": "a", "code": "2"}, 7]
+    )
     await shop.post("/api/records/items", [{"shop": "a", "code": "1"}])  # known: nothing was done
     acts = (await shop.get("/api/audit")).json["items"]
-    assert [(a["who"], a["verb"], a["subject"], a["affected"]) for a in acts] == [("api", "add", "items", 2)]
+    assert [(a["who"], a["verb"], a["subject"], a["affected"]) for a in acts] == [
+        ("api", "add", "items", 2)
+    ]
 
 
 async def test_insert_of_nothing_well_formed(shop: Client) -> None:
@@ -224,7 +291,11 @@ async def test_insert_of_nothing_well_formed(shop: Client) -> None:
     assert "none of the 2 rows fits items; the first: shop: Field required" in problem["detail"]
     assert [fault["row"] for fault in problem["errors"]] == [1, 2]
     assert (await shop.get("/api/records/items")).json["items"] == []
-    odd = await shop.post("/api/records/items", data=b'[{"\\ud800": 1}, {"shop": "\\udfff"}]', headers={"Content-Type": "application/json"})
+    odd = await shop.post(
+        "/api/records/items",
+        data=b'[{"\\ud800": 1}, {"shop": "\\udfff"}]',
+        headers={"Content-Type": "application/json"},
+    )
     assert "surrogate" in odd.problem(422)["detail"]
 
 
@@ -239,7 +310,9 @@ UNREADABLE = [
 
 async def test_insert_of_what_cannot_be_read(shop: Client) -> None:
     for body, told in UNREADABLE:
-        answer = await shop.post("/api/records/items", data=body, headers={"Content-Type": "application/json"})
+        answer = await shop.post(
+            "/api/records/items", data=body, headers={"Content-Type": "application/json"}
+        )
         assert told in answer.problem(400)["detail"]
 
 
@@ -247,16 +320,24 @@ DEEP = [100, 250, 300, 480, 700, 900]
 
 
 @pytest.mark.parametrize("depth", DEEP)
-async def test_a_value_that_is_nested_too_deeply_is_a_fault_of_its_row(shop: Client, depth: int) -> None:
+async def test_a_value_that_is_nested_too_deeply_is_a_fault_of_its_row(
+    shop: Client, depth: int
+) -> None:
     deep = "[" * depth + "]" * depth
     rows = f'[{{"shop": "a", "code": "1"}}, {{"shop": "a", "code": "2", "meta": {{"x": {deep}}}}}]'
-    answer = await shop.post("/api/records/items", data=rows.encode(), headers={"Content-Type": "application/json"})
+    answer = await shop.post(
+        "/api/records/items", data=rows.encode(), headers={"Content-Type": "application/json"}
+    )
     assert answer.status == 200, answer.text
     assert answer.json["created"] == (2 if depth < 200 else 1)
-    assert [e["row"] for e in answer.json["errors"] if "nested" in e["error"]] == ([] if depth < 200 else [2])
+    assert [e["row"] for e in answer.json["errors"] if "nested" in e["error"]] == (
+        [] if depth < 200 else [2]
+    )
     assert (await shop.get("/api/records/items")).status == 200
     move = f'{{"ids": ["a:1"], "to": "working", "fields": {{"meta": {{"x": {deep}}}}}}}'
-    moved = await shop.post("/api/records/items/move", data=move.encode(), headers={"Content-Type": "application/json"})
+    moved = await shop.post(
+        "/api/records/items/move", data=move.encode(), headers={"Content-Type": "application/json"}
+    )
     if depth < 200:
         assert moved.json["moved"] == 1
     else:
@@ -265,13 +346,18 @@ async def test_a_value_that_is_nested_too_deeply_is_a_fault_of_its_row(shop: Cli
 
 async def test_the_books_are_not_written_by_others(shop: Client) -> None:
     for table in ("esclusa_audit", "worker_runs", "dead_letters"):
-        assert "only the engine writes it" in (await shop.post(f"/api/records/{table}", [{}])).problem(405)["detail"]
+        assert (
+            "only the engine writes it"
+            in (await shop.post(f"/api/records/{table}", [{}])).problem(405)["detail"]
+        )
     (await shop.post("/api/records/nothing", [{}])).problem(404)
 
 
 async def test_a_large_insert(shop: Client) -> None:
     rows = "\n".join(json.dumps({"shop": "a", "code": str(n)}) for n in range(5000))
-    answer = await shop.post("/api/records/items", data=rows.encode(), headers={"Content-Type": "application/x-ndjson"})
+    answer = await shop.post(
+        "/api/records/items", data=rows.encode(), headers={"Content-Type": "application/x-ndjson"}
+    )
     assert answer.json == {"created": 5000, "known": 0, "errors": []}
 
 
@@ -283,13 +369,23 @@ async def test_a_body_has_a_limit(tmp_path: Path) -> None:
             for _ in range(5):
                 yield b" " * (300 * 1024)
 
-        assert "larger than 1 MB" in (await shop.post("/api/records/items", data=io.BytesIO(big))).problem(413)["detail"]
-        assert "larger than 1 MB" in (await shop.post("/api/records/items", data=chunks())).problem(413)["detail"]
         assert (
             "larger than 1 MB"
-            in (await shop.post("/api/records/items/move", data=chunks(), headers={"Content-Type": "application/json"})).problem(413)[
-                "detail"
-            ]
+            in (await shop.post("/api/records/items", data=io.BytesIO(big))).problem(413)["detail"]
+        )
+        assert (
+            "larger than 1 MB"
+            in (await shop.post("/api/records/items", data=chunks())).problem(413)["detail"]
+        )
+        assert (
+            "larger than 1 MB"
+            in (
+                await shop.post(
+                    "/api/records/items/move",
+                    data=chunks(),
+                    headers={"Content-Type": "application/json"},
+                )
+            ).problem(413)["detail"]
         )
         assert (await shop.post("/api/records/items", data=b"[]" + b" " * 1_000_000)).status == 200
 
@@ -300,12 +396,27 @@ async def test_a_body_has_a_limit(tmp_path: Path) -> None:
 async def test_move_by_ids_and_by_filter(shop: Client) -> None:
     await shop.add(*({"shop": "a", "code": str(n), "note": "bad", "size": n} for n in range(6)))
     await shop.post("/api/cycles/shop.stock/run")
-    tried = (await shop.post("/api/records/items/move", {"filter": {"size": {"gte": 4}}, "to": "pending", "dry_run": True})).json
+    tried = (
+        await shop.post(
+            "/api/records/items/move",
+            {"filter": {"size": {"gte": 4}}, "to": "pending", "dry_run": True},
+        )
+    ).json
     assert (tried["matched"], tried["moved"], tried["dry_run"]) == (2, 0, True)
-    moved = (await shop.post("/api/records/items/move", {"filter": {"size__gte": 4}, "to": "pending", "reason": "mended"})).json
+    moved = (
+        await shop.post(
+            "/api/records/items/move",
+            {"filter": {"size__gte": 4}, "to": "pending", "reason": "mended"},
+        )
+    ).json
     assert (moved["matched"], moved["moved"]) == (2, 2)
     step = (await shop.get("/api/records/items/a:5/history")).json["items"][-1]
-    assert (step["from"], step["to"], step["who"], step["reason"]) == ("failed", "pending", "api", "mended")
+    assert (step["from"], step["to"], step["who"], step["reason"]) == (
+        "failed",
+        "pending",
+        "api",
+        "mended",
+    )
     body = {"ids": ["a:1", "a:none"], "to": "pending", "fields": {"note": "fine"}}
     assert (await shop.post("/api/records/items/move", body)).json["moved"] == 1
     assert (await shop.get("/api/records/items/a:1")).json["note"] == "fine"
@@ -316,7 +427,9 @@ async def test_move_by_ids_and_by_filter(shop: Client) -> None:
 async def test_a_move_that_is_not_declared_moves_nothing(shop: Client) -> None:
     await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2", "note": "bad"})
     await shop.post("/api/cycles/shop.stock/run")
-    problem = (await shop.post("/api/records/items/move", {"ids": ["a:1", "a:2"], "to": "pending"})).problem(409)
+    problem = (
+        await shop.post("/api/records/items/move", {"ids": ["a:1", "a:2"], "to": "pending"})
+    ).problem(409)
     assert "the move done -> pending is not declared" in problem["detail"]
     assert (problem["from"], problem["to"]) == ("done", "pending")
     assert (await shop.get("/api/records/items/a:2")).json["status"] == "failed"
@@ -352,14 +465,29 @@ BAD_MOVES = [
 
 async def test_moves_that_do_not_fit(shop: Client) -> None:
     for body, status in BAD_MOVES:
-        answer = await shop.post("/api/records/items/move", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+        answer = await shop.post(
+            "/api/records/items/move",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
         answer.problem(status)
 
 
 async def test_a_body_that_is_not_json(shop: Client) -> None:
     json_type = {"Content-Type": "application/json"}
-    assert "not JSON" in (await shop.post("/api/records/items/move", data=b'{"ids": [', headers=json_type)).problem(400)["detail"]
-    problem = (await shop.post("/api/records/items/move", data=b'{"ids": ["a"]}', headers={"Content-Type": "text/plain"})).problem(422)
+    assert (
+        "not JSON"
+        in (
+            await shop.post("/api/records/items/move", data=b'{"ids": [', headers=json_type)
+        ).problem(400)["detail"]
+    )
+    problem = (
+        await shop.post(
+            "/api/records/items/move",
+            data=b'{"ids": ["a"]}',
+            headers={"Content-Type": "text/plain"},
+        )
+    ).problem(422)
     assert "Content-Type: application/json" in problem["detail"]
     (await shop.post("/api/records/items/move")).problem(422)
 
@@ -367,7 +495,9 @@ async def test_a_body_that_is_not_json(shop: Client) -> None:
 async def test_retry(shop: Client) -> None:
     await shop.add({"shop": "a", "code": "1", "note": "bad"}, {"shop": "a", "code": "2"})
     await shop.post("/api/cycles/shop.stock/run")
-    answer = (await shop.post("/api/records/items/retry", {"filter": {"shop": "a"}, "reason": "again"})).json
+    answer = (
+        await shop.post("/api/records/items/retry", {"filter": {"shop": "a"}, "reason": "again"})
+    ).json
     assert (answer["verb"], answer["matched"], answer["moved"]) == ("retry", 1, 1)
     assert (await shop.get("/api/records/items/a:1")).json["status"] == "pending"
     (await shop.post("/api/records/sheets/retry", {"ids": ["a"]})).problem(404)

@@ -58,12 +58,14 @@ async def issuer() -> AsyncIterator[Issuer]:
 
 
 @pytest.fixture
-async def guarded(tmp_path: Path, issuer: Issuer) -> AsyncIterator[Client]:
+async def safe_session(tmp_path: Path, issuer: Issuer) -> AsyncIterator[Client]:
     environ = {
         "ESCLUSA_TICK_AUDIENCE": f"{AUDIENCE}, https://other.example/", "ESCLUSA_TICK_SERVICE_ACCOUNT": ACCOUNT,
         "ESCLUSA_OIDC_CERTS_URL": issuer.url,
     }  # fmt: skip
-    async with served(tmp_path, tokens=f"eye={READ}:read,hand={OPERATE}:operate", environ=environ) as client:
+    async with served(
+        tmp_path, tokens=f"eye={READ}:read,hand={OPERATE}:operate", environ=environ
+    ) as client:
         yield client
 
 
@@ -82,34 +84,40 @@ async def test_a_wrong_budget_is_refused(shop: Client, seconds: str) -> None:
     (await shop.post(f"/tick?seconds={seconds}")).problem(422)
 
 
-async def test_api_tokens_may_call_it_if_they_may_operate(guarded: Client, issuer: Issuer) -> None:
-    (await guarded.post("/tick")).problem(401)
-    (await guarded.post("/tick", token="x" * 32)).problem(401)
-    (await guarded.post("/tick", token=READ)).problem(403)
-    assert (await guarded.post("/tick", token=OPERATE)).status == 200
+async def test_api_tokens_may_call_it_if_they_may_operate(
+    safe_session: Client, issuer: Issuer
+) -> None:
+    (await safe_session.post("/tick")).problem(401)
+    (await safe_session.post("/tick", token="x" * 32)).problem(401)
+    (await safe_session.post("/tick", token=READ)).problem(403)
+    assert (await safe_session.post("/tick", token=OPERATE)).status == 200
     assert issuer.asked == 0
 
 
-async def test_the_schedulers_account_may_call_it_and_nothing_else(guarded: Client, issuer: Issuer) -> None:
+async def test_the_schedulers_account_may_call_it_and_nothing_else(
+    safe_session: Client, issuer: Issuer
+) -> None:
     for audience in (AUDIENCE, f"{AUDIENCE}/", "https://other.example"):
-        assert (await guarded.post("/tick", token=issuer.token(aud=audience))).status == 200
+        assert (await safe_session.post("/tick", token=issuer.token(aud=audience))).status == 200
     assert issuer.asked == 1  # keys are kept
-    (await guarded.get("/api/kinds", token=issuer.token())).problem(401)
-    (await guarded.get("/tick", token=issuer.token())).problem(401)
+    (await safe_session.get("/api/kinds", token=issuer.token())).problem(401)
+    (await safe_session.get("/tick", token=issuer.token())).problem(401)
 
 
-async def test_other_tokens_may_not(guarded: Client, issuer: Issuer) -> None:
+async def test_other_tokens_may_not(safe_session: Client, issuer: Issuer) -> None:
     for claim, setting in (
         ({"aud": "https://else.example"}, "ESCLUSA_TICK_AUDIENCE"), ({"email": "other@x"}, "ESCLUSA_TICK_SERVICE_ACCOUNT"),
         ({"email_verified": False}, "ESCLUSA_TICK_SERVICE_ACCOUNT"),
     ):  # fmt: skip
-        said = (await guarded.post("/tick", token=issuer.token(**claim))).problem(403)
+        said = (await safe_session.post("/tick", token=issuer.token(**claim))).problem(403)
         assert said["detail"].endswith(f"look at {setting}")
     past = int(time.time()) - 100
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    unsigned = jwt.encode({"aud": AUDIENCE, "iss": "https://accounts.google.com"}, None, algorithm="none")
+    unsigned = jwt.encode(
+        {"aud": AUDIENCE, "iss": "https://accounts.google.com"}, None, algorithm="none"
+    )
     removed = issuer.token().rpartition(".")[0] + ".SIGNATURE_REMOVED_BY_GOOGLE"
     for token in (
         issuer.token(exp=past), issuer.token(iss="https://evil.example"), issuer.token(key=stranger), unsigned, removed, "a.b.c",
     ):  # fmt: skip
-        (await guarded.post("/tick", token=token)).problem(401)
+        (await safe_session.post("/tick", token=token)).problem(401)

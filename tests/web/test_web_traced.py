@@ -12,9 +12,9 @@ import pytest
 from starlette.datastructures import Headers
 from web.shop import Client
 
-from esclusa.observe import log
-from esclusa.observe.log import Trace
-from esclusa.web.traced import trace_of
+from esclusa.observability import log
+from esclusa.observability.log import Trace
+from esclusa.web.request_log import trace_of
 
 TRACE, SPAN = "105445aa7843bc8bf206b12000100000", "000000000000004a"
 
@@ -33,7 +33,10 @@ TRACE, SPAN = "105445aa7843bc8bf206b12000100000", "000000000000004a"
         ({"x-cloud-trace-context": TRACE}, Trace(TRACE)),
         ({"x-cloud-trace-context": f"{TRACE}/{1 << 64}"}, Trace(TRACE)),
         ({"x-cloud-trace-context": "x/1;o=1"}, None),
-        ({"traceparent": "junk", "x-cloud-trace-context": f"{TRACE}/74;o=1"}, Trace(TRACE, SPAN, True)),
+        (
+            {"traceparent": "junk", "x-cloud-trace-context": f"{TRACE}/74;o=1"},
+            Trace(TRACE, SPAN, True),
+        ),
         ({}, None),
     ],
 )
@@ -64,8 +67,19 @@ async def test_lines_of_a_request_name_its_trace(shop: Client, lines: io.StringI
     ]  # fmt: skip
     first = requests[0]
     assert first["logging.googleapis.com/trace"] == f"projects/p/traces/{TRACE}"
-    assert (first["logging.googleapis.com/spanId"], first["logging.googleapis.com/trace_sampled"]) == (SPAN, True)
-    assert first["httpRequest"].items() >= {"requestMethod": "GET", "requestUrl": "/shop/boom", "status": 500, "userAgent": "curl"}.items()
+    assert (
+        first["logging.googleapis.com/spanId"],
+        first["logging.googleapis.com/trace_sampled"],
+    ) == (SPAN, True)
+    assert (
+        first["httpRequest"].items()
+        >= {
+            "requestMethod": "GET",
+            "requestUrl": "/shop/boom",
+            "status": 500,
+            "userAgent": "curl",
+        }.items()
+    )
     assert "password" not in json.dumps(first["httpRequest"])
     broke = next(line for line in told if "stack_trace" in line)
     assert broke["logging.googleapis.com/trace"] == f"projects/p/traces/{TRACE}"

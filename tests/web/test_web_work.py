@@ -15,31 +15,51 @@ async def test_a_run_answers_how_it_went(shop: Client) -> None:
     ran = (await shop.post("/api/cycles/shop.stock/run", {"limit": 3, "params": {"asked": 7}})).json
     assert set(ran) == {"run", "cycle", "outcome", "counters", "message"}
     assert (ran["cycle"], ran["outcome"], ran["message"]) == ("shop.stock", "ok", None)
-    assert (ran["counters"]["taken"], ran["counters"]["done"], ran["counters"]["asked"]) == (3, 3, 7)
+    assert (ran["counters"]["taken"], ran["counters"]["done"], ran["counters"]["asked"]) == (
+        3,
+        3,
+        7,
+    )
     listed = (await shop.get("/api/runs?cycle=shop.stock")).json
     assert [run["run"] for run in listed["items"]] == [ran["run"]]
     one = (await shop.get(f"/api/runs/{quote(ran['run'], safe='')}")).json
-    assert (one["outcome"], one["counters"]["asked"], one["worker"]) == ("ok", 7, shop.house.engine.worker)
+    assert (one["outcome"], one["counters"]["asked"], one["worker"]) == (
+        "ok",
+        7,
+        shop.runtime.engine.worker,
+    )
     assert (await shop.get("/api/runs?status=error,partial")).json["items"] == []
     assert "no state 'gone'" in (await shop.get("/api/runs?status=gone")).problem(400)["detail"]
     (await shop.get("/api/runs/nothing")).problem(404)
-    assert [run["run"] for run in (await shop.get("/api/runs?duration_ms__gte=0&cycle=shop.stock")).json["items"]] == [ran["run"]]
+    assert [
+        run["run"]
+        for run in (await shop.get("/api/runs?duration_ms__gte=0&cycle=shop.stock")).json["items"]
+    ] == [ran["run"]]
     assert "has no field outcom" in (await shop.get("/api/runs?outcom=ok")).problem(400)["detail"]
-    assert "has no field nothing" in (await shop.get("/api/alerts?nothing=1")).problem(400)["detail"]
+    assert (
+        "has no field nothing" in (await shop.get("/api/alerts?nothing=1")).problem(400)["detail"]
+    )
     assert (await shop.get("/api/alerts?status=raised")).json["items"] == []
     audit = (await shop.get("/api/audit")).json["items"]
-    assert [(a["verb"], a["subject"], a["affected"]) for a in audit] == [("run", "shop.stock", 3), ("add", "items", 5)]
+    assert [(a["verb"], a["subject"], a["affected"]) for a in audit] == [
+        ("run", "shop.stock", 3),
+        ("add", "items", 5),
+    ]
 
 
 async def test_a_cycle_that_is_running_is_not_started_again(shop: Client) -> None:
     first = asyncio.create_task(shop.post("/api/cycles/shop.slow/run"))
     await gates[-1].begun.wait()
     assert "running now" in (await shop.post("/api/cycles/shop.slow/run")).problem(409)["detail"]
-    states = {cycle["cycle"]: cycle["state"] for cycle in (await shop.get("/api/cycles")).json["items"]}
+    states = {
+        cycle["cycle"]: cycle["state"] for cycle in (await shop.get("/api/cycles")).json["items"]
+    }
     assert states == {"shop.work": "idle", "shop.slow": "running", "shop.stock": "idle"}
     running = (await shop.get("/api/runs?cycle=shop.slow")).json["items"][0]
     assert (running["status"], running["outcome"]) == ("running", None)
-    assert (await shop.post("/api/cycles/shop.slow/resume")).json["state"] == "running"  # it was not paused
+    assert (await shop.post("/api/cycles/shop.slow/resume")).json[
+        "state"
+    ] == "running"  # it was not paused
     gates[-1].open.set()
     assert (await first).json["counters"] == {"slept": 1}
 
@@ -48,12 +68,21 @@ async def test_pause_and_resume(shop: Client) -> None:
     paused = (await shop.post("/api/cycles/shop.stock/pause", {"reason": "inventory"})).json
     assert (paused["cycle"], paused["state"]) == ("shop.stock", "paused")
     assert (await shop.post("/api/cycles/shop.stock/pause")).json["state"] == "paused"
-    assert "resume it first" in (await shop.post("/api/cycles/shop.stock/run")).problem(409)["detail"]
+    assert (
+        "resume it first" in (await shop.post("/api/cycles/shop.stock/run")).problem(409)["detail"]
+    )
     assert (await shop.post("/api/cycles/shop.stock/resume")).json["state"] == "idle"
     assert (await shop.post("/api/cycles/shop.stock/run")).json["outcome"] == "ok"
     for verb in ("run", "pause", "resume"):
-        assert "no cycle 'shop.none'" in (await shop.post(f"/api/cycles/shop.none/{verb}")).problem(404)["detail"]
-    assert [a["verb"] for a in (await shop.get("/api/audit")).json["items"]] == ["run", "resume", "pause"]
+        assert (
+            "no cycle 'shop.none'"
+            in (await shop.post(f"/api/cycles/shop.none/{verb}")).problem(404)["detail"]
+        )
+    assert [a["verb"] for a in (await shop.get("/api/audit")).json["items"]] == [
+        "run",
+        "resume",
+        "pause",
+    ]
 
 
 @pytest.mark.parametrize("body", [{"limit": 0}, {"limit": "few"}, {"speed": 1}, {"params": []}])
@@ -67,14 +96,30 @@ async def test_dead_letters_are_seen_redriven_and_discarded(shop: Client) -> Non
     letters = (await shop.get("/api/dead-letters?status=open&error_type=bad_item")).json["items"]
     assert {letter["record_id"] for letter in letters} == {"a:0", "a:1", "a:2"}
     ids = {letter["record_id"]: letter["id"] for letter in letters}
-    redriven = (await shop.post("/api/dead-letters/redrive", {"ids": [ids["a:0"]], "fields": {"note": "good"}, "reason": "mended"})).json
+    redriven = (
+        await shop.post(
+            "/api/dead-letters/redrive",
+            {"ids": [ids["a:0"]], "fields": {"note": "good"}, "reason": "mended"},
+        )
+    ).json
     assert (redriven["verb"], redriven["moved"]) == ("redrive", 1)
     record = (await shop.get("/api/records/items/a:0")).json
     assert (record["status"], record["note"], record["attempts"]) == ("pending", "good", 0)
-    discarded = (await shop.post("/api/dead-letters/discard", {"filter": {"record_id": "a:1"}, "reason": "sold out"})).json
+    discarded = (
+        await shop.post(
+            "/api/dead-letters/discard", {"filter": {"record_id": "a:1"}, "reason": "sold out"}
+        )
+    ).json
     assert discarded["moved"] == 1
-    assert [letter["record_id"] for letter in (await shop.get("/api/dead-letters?status=open")).json["items"]] == ["a:2"]
-    tried = (await shop.post("/api/dead-letters/redrive", {"filter": {"table_name": "items"}, "dry_run": True})).json
+    assert [
+        letter["record_id"]
+        for letter in (await shop.get("/api/dead-letters?status=open")).json["items"]
+    ] == ["a:2"]
+    tried = (
+        await shop.post(
+            "/api/dead-letters/redrive", {"filter": {"table_name": "items"}, "dry_run": True}
+        )
+    ).json
     assert (tried["matched"], tried["moved"]) == (1, 0)
     (await shop.post("/api/dead-letters/redrive", {})).problem(422)
     (await shop.post("/api/dead-letters/discard", {"filter": {"colour": 1}})).problem(400)
@@ -84,28 +129,47 @@ async def test_dead_letters_are_seen_redriven_and_discarded(shop: Client) -> Non
 async def test_a_redrive_with_fields_that_do_not_fit(shop: Client) -> None:
     await shop.add({"shop": "a", "code": "1", "note": "bad"})
     await shop.post("/api/cycles/shop.stock/run")
-    answer = await shop.post("/api/dead-letters/redrive", {"filter": {"table_name": "items"}, "fields": {"colour": "red"}})
+    answer = await shop.post(
+        "/api/dead-letters/redrive",
+        {"filter": {"table_name": "items"}, "fields": {"colour": "red"}},
+    )
     assert answer.status == 422, answer.text
     assert (await shop.get("/api/dead-letters?status=open")).json["items"]
 
 
 async def test_budgets_stages_workers_alerts_and_status(shop: Client) -> None:
-    await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2", "due_at": "2099-01-01T00:00:00Z"})
+    await shop.add(
+        {"shop": "a", "code": "1"}, {"shop": "a", "code": "2", "due_at": "2099-01-01T00:00:00Z"}
+    )
     stage = (await shop.get("/api/stages")).json["items"][0]
     assert (stage["stage"], stage["due"], stage["take"]) == ("shop.work", 1, ["pending"])
     assert stage["oldest_due_seconds"] >= 0
-    assert len((await shop.get("/api/stages?books=true")).json["items"]) > 1
+    assert len((await shop.get("/api/stages?system=true")).json["items"]) > 1
     await shop.post("/api/cycles/shop.stock/run")
     window = (await shop.get("/api/budgets")).json["items"][0]["windows"][0]
-    assert (window["budget"], window["per"], window["used"], window["left"]) == ("shelf", "day", 1, 999)
+    assert (window["budget"], window["per"], window["used"], window["left"]) == (
+        "shelf",
+        "day",
+        1,
+        999,
+    )
     assert sum(window["spenders"].values()) == 1
-    await shop.house.engine.alert("test", "shop.work", "look here", shelf=3)
+    await shop.runtime.engine.alert("test", "shop.work", "look here", shelf=3)
     alert = (await shop.get("/api/alerts?limit=1")).json["items"][0]
     assert (alert["name"], alert["details"]) == ("test", {"shelf": 3})
     assert (await shop.get("/api/workers")).json == {"items": [], "next": None}
     status = (await shop.get("/api/status")).json
-    assert {"now", "store", "kinds", "stages", "cycles", "budgets", "workers", "dead_letters"} <= set(status)
-    assert len((await shop.get("/api/cycles?books=true")).json["items"]) > 3
+    assert {
+        "now",
+        "store",
+        "kinds",
+        "stages",
+        "cycles",
+        "budgets",
+        "workers",
+        "dead_letters",
+    } <= set(status)
+    assert len((await shop.get("/api/cycles?system=true")).json["items"]) > 3
 
 
 async def test_with_a_worker_the_cycles_are_served(tmp_path: Path) -> None:
@@ -116,15 +180,24 @@ async def test_with_a_worker_the_cycles_are_served(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
         workers = (await shop.get("/api/workers")).json["items"]
         assert [w["alive"] for w in workers] == [True]
-        assert (await shop.post("/api/cycles/shop.work/run")).problem(409)  # it is served all the time
+        assert (await shop.post("/api/cycles/shop.work/run")).problem(
+            409
+        )  # it is served all the time
 
 
 async def test_views_that_a_pipeline_declares(shop: Client) -> None:
-    await shop.add(*({"shop": "a", "code": str(n), "note": "bad"} for n in range(3)), {"shop": "a", "code": "good"})
+    await shop.add(
+        *({"shop": "a", "code": str(n), "note": "bad"} for n in range(3)),
+        {"shop": "a", "code": "good"},
+    )
     await shop.post("/api/cycles/shop.stock/run")
     told = {"view": "shop.unsold", "table": "items", "count": 3, "exact": True}
     told["title"] = {"en": "Items that cannot be sold", "es": "Artículos que no se venden"}
-    assert (await shop.get("/api/views")).json["items"] == (await shop.get("/api/views?pipeline=shop")).json["items"] == [told]
+    assert (
+        (await shop.get("/api/views")).json["items"]
+        == (await shop.get("/api/views?pipeline=shop")).json["items"]
+        == [told]
+    )
     assert (await shop.get("/api/views?pipeline=other")).json["items"] == []
     first = (await shop.get("/api/views/shop.unsold?limit=2")).json
     assert first["columns"] == ["id", "code", "why"]
@@ -136,16 +209,23 @@ async def test_views_that_a_pipeline_declares(shop: Client) -> None:
 
 
 async def test_search_by_id_or_how_it_begins(shop: Client) -> None:
-    await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "12"}, {"shop": "b", "code": "1"})
+    await shop.add(
+        {"shop": "a", "code": "1"}, {"shop": "a", "code": "12"}, {"shop": "b", "code": "1"}
+    )
     found = (await shop.get("/api/search?q=a:1")).json["items"]
     assert [(f["table"], [i["id"] for i in f["items"]]) for f in found] == [("items", ["a:1"])]
-    assert [i["id"] for i in (await shop.get("/api/search?q=a:")).json["items"][0]["items"]] == ["a:1", "a:12"]
+    assert [i["id"] for i in (await shop.get("/api/search?q=a:")).json["items"][0]["items"]] == [
+        "a:1",
+        "a:12",
+    ]
     assert (await shop.get("/api/search?q=zzz")).json["items"] == []
     (await shop.get("/api/search")).problem(422)
 
 
 async def test_search_finds_ids_that_go_on_with_any_character(shop: Client) -> None:
-    await shop.house.engine.records.insert([Sheet(id=id, title="t") for id in ("plan-b", "plan-\uffff", "plan-\U0001f6a2")])
+    await shop.runtime.engine.records.insert(
+        [Sheet(id=id, title="t") for id in ("plan-b", "plan-\uffff", "plan-\U0001f6a2")]
+    )
     [found] = (await shop.get("/api/search?q=plan-")).json["items"]
     assert {item["id"] for item in found["items"]} == {"plan-b", "plan-\uffff", "plan-\U0001f6a2"}
     assert "3 records" in (await shop.get("/console/records/sheets?q=plan-")).text

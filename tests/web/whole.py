@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from esclusa.app import open_house
-from esclusa.house import House
+from esclusa.app import open_runtime
 from esclusa.loading import BUILT_IN
+from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.simulators import Played
 from esclusa.web.server import Service, listen
@@ -28,12 +28,14 @@ class Whole:
     """A server over the whole house."""
 
     url: str
-    house: House
+    runtime: Runtime
     loop: asyncio.AbstractEventLoop
 
 
 @asynccontextmanager
-async def served(folder: Path, urls: dict[str, str], *, tokens: str = "", work: bool = False, **options: Any) -> AsyncIterator[Whole]:
+async def served(
+    folder: Path, urls: dict[str, str], *, tokens: str = "", work: bool = False, **options: Any
+) -> AsyncIterator[Whole]:
     """Serve the house; with ``work`` every cycle runs once first, so that there is something of everything."""
     plays = {name: importlib.import_module(f"esclusa.pipelines.{name}.demo") for name in BUILT_IN}
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_")}
@@ -44,19 +46,21 @@ async def served(folder: Path, urls: dict[str, str], *, tokens: str = "", work: 
         "ESCLUSA_STORE": f"sqlite:///{folder / 'whole.db'}", "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_LOG_LEVEL": "error",
         "ESCLUSA_PIPELINES": ",".join(plays), "ESCLUSA_API_TOKENS": tokens, "ESCLUSA_GRACE_SECONDS": "2", "ESCLUSA_TICK_SECONDS": "1",
     }  # fmt: skip
-    async with open_house(load(environ=environ)) as house:
-        service = Service(house, worker=False)
+    async with open_runtime(load(environ=environ)) as runtime:
+        service = Service(runtime, worker=False)
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result, **options))
+        task = asyncio.create_task(
+            service.run(listen("127.0.0.1", 0), listening.set_result, **options)
+        )
         await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
         for name, play in plays.items():
-            await play.prepare(house, urls, folder / name)
+            await play.prepare(runtime, urls, folder / name)
         for play in plays.values() if work else ():
             for cycle in play.CYCLES:
-                await house.engine.run_cycle(cycle)
-        yield Whole(f"http://127.0.0.1:{await listening}", house, asyncio.get_running_loop())
+                await runtime.engine.run_cycle(cycle)
+        yield Whole(f"http://127.0.0.1:{await listening}", runtime, asyncio.get_running_loop())
         service.stop()
         await task
 
@@ -64,7 +68,11 @@ async def served(folder: Path, urls: dict[str, str], *, tokens: str = "", work: 
 @contextmanager
 def outside() -> Iterator[dict[str, str]]:
     """The simulators that the pipelines' demos want, each in a process of its own."""
-    wanted = {s for name in BUILT_IN for s in importlib.import_module(f"esclusa.pipelines.{name}.demo").SIMULATORS}
+    wanted = {
+        s
+        for name in BUILT_IN
+        for s in importlib.import_module(f"esclusa.pipelines.{name}.demo").SIMULATORS
+    }
     with ExitStack() as stack:
         yield {name: stack.enter_context(Played(name)).url for name in sorted(wanted)}
 

@@ -17,7 +17,13 @@ __all__ = ["open_artifacts", "segment"]
 _ALLOWED = "allowed are a folder (./artifacts, file:///absolute/path), s3://bucket[/prefix], gs://bucket[/prefix] and supabase://bucket"
 
 
-def open_artifacts(url: str, *, public_url: str | None = None, durable: bool = True, environ: Mapping[str, str] = os.environ) -> Artifacts:
+def open_artifacts(
+    url: str,
+    *,
+    public_url: str | None = None,
+    durable: bool = True,
+    environ: Mapping[str, str] = os.environ,
+) -> Artifacts:
     """The artifact store that ``url`` names, not yet opened. SettingsError, naming ESCLUSA_ARTIFACTS, if it names none.
 
     S3 takes its keys, region and endpoint from the names that every AWS tool reads, Cloud Storage its credentials from where every
@@ -25,7 +31,10 @@ def open_artifacts(url: str, *, public_url: str | None = None, durable: bool = T
     none of them belongs in the URL.
     """
     if public_url is not None and urlsplit(public_url).scheme not in {"http", "https"}:
-        raise _fault(f"the public address must begin with http:// or https://, not {public_url!r}", "ESCLUSA_ARTIFACTS_PUBLIC_URL")
+        raise _fault(
+            f"the public address must begin with http:// or https://, not {public_url!r}",
+            "ESCLUSA_ARTIFACTS_PUBLIC_URL",
+        )
     if "://" not in url:
         return _folder(url, public_url, durable)
     parts = urlsplit(url)
@@ -39,7 +48,9 @@ def open_artifacts(url: str, *, public_url: str | None = None, durable: bool = T
     match parts.scheme:
         case "file":
             if parts.netloc not in {"", "localhost"}:
-                raise _fault(f"file://{parts.netloc}… names another machine; an absolute path has three slashes: file:///path")
+                raise _fault(
+                    f"file://{parts.netloc}… names another machine; an absolute path has three slashes: file:///path"
+                )
             return _folder(unquote(parts.path), public_url, durable)
         case "s3":
             return _bucket(parts, public_url, environ)
@@ -68,10 +79,16 @@ def _bucket(parts: SplitResult, public_url: str | None, environ: Mapping[str, st
     if endpoint is not None:
         where = urlsplit(endpoint)
         if where.scheme not in {"http", "https"} or not where.hostname or "@" in where.netloc:
-            raise _fault("must be http://host[:port] or https://host[:port], without keys", "AWS_ENDPOINT_URL")
+            raise _fault(
+                "must be http://host[:port] or https://host[:port], without keys",
+                "AWS_ENDPOINT_URL",
+            )
     access, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
     if bool(access) != bool(secret):
-        raise _fault("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY go together; only one of them is set", "AWS_ACCESS_KEY_ID")
+        raise _fault(
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY go together; only one of them is set",
+            "AWS_ACCESS_KEY_ID",
+        )
     try:
         return S3Artifacts(
             parts.netloc,
@@ -102,7 +119,9 @@ def _google(parts: SplitResult, public_url: str | None, environ: Mapping[str, st
     if endpoint is not None and "://" not in endpoint:
         endpoint = f"http://{endpoint}"
     try:
-        return GcsArtifacts(parts.netloc, unquote(parts.path), endpoint=endpoint, public_url=public_url)
+        return GcsArtifacts(
+            parts.netloc, unquote(parts.path), endpoint=endpoint, public_url=public_url
+        )
     except ArtifactError as error:
         raise _fault(str(error)) from error
 
@@ -114,8 +133,17 @@ def _supabase(parts: SplitResult, public_url: str | None, environ: Mapping[str, 
         raise _fault("a bucket and nothing else is named: supabase://bucket")
     address = environ.get("SUPABASE_URL", "")
     where = urlsplit(address)
-    if where.scheme not in {"http", "https"} or not where.hostname or "@" in where.netloc or where.query or where.fragment:
-        raise _fault("must be the project's address, https://project.supabase.co, without keys", "SUPABASE_URL")
+    if (
+        where.scheme not in {"http", "https"}
+        or not where.hostname
+        or "@" in where.netloc
+        or where.query
+        or where.fragment
+    ):
+        raise _fault(
+            "must be the project's address, https://project.supabase.co, without keys",
+            "SUPABASE_URL",
+        )
     key = environ.get("SUPABASE_SERVICE_KEY", "")
     if not key and (file := environ.get("SUPABASE_SERVICE_KEY_FILE")):
         try:
@@ -123,7 +151,9 @@ def _supabase(parts: SplitResult, public_url: str | None, environ: Mapping[str, 
         except (OSError, UnicodeDecodeError):
             raise _fault(f"{file!r} cannot be read", "SUPABASE_SERVICE_KEY_FILE") from None
     if not key.strip() or not key.strip().isascii() or not key.strip().isprintable():
-        raise _fault("is not set, or is no key; the project's API settings show it", "SUPABASE_SERVICE_KEY")
+        raise _fault(
+            "is not set, or is no key; the project's API settings show it", "SUPABASE_SERVICE_KEY"
+        )
     return SupabaseArtifacts(parts.netloc, address=address, key=key.strip(), public_url=public_url)
 
 

@@ -29,7 +29,9 @@ class Batches(Generic[T]):
     once, and under load many share one change of threads, and all else that the work lets them share. A full one waits for no other,
     unless ``at_once`` of them are under way."""
 
-    def __init__(self, threads: Executor, work: Callable[[list[T]], None], *, most: int, at_once: int) -> None:
+    def __init__(
+        self, threads: Executor, work: Callable[[list[T]], None], *, most: int, at_once: int
+    ) -> None:
         self._threads = threads
         self._work = work
         self._most = most
@@ -52,7 +54,9 @@ class Batches(Generic[T]):
         return batch.done
 
     def _next(self) -> None:
-        if not self._waiting or self._under_way >= (self._at_once if len(self._waiting[0].items) >= self._most else 1):
+        if not self._waiting or self._under_way >= (
+            self._at_once if len(self._waiting[0].items) >= self._most else 1
+        ):
             return
         batch = self._waiting.popleft()
 
@@ -67,8 +71,12 @@ class Batches(Generic[T]):
 
         self._under_way += 1
         try:
-            work = asyncio.get_running_loop().run_in_executor(self._threads, self._work, batch.items)
-        except RuntimeError as error:  # the system has no thread for us now; the next batch may get one
+            work = asyncio.get_running_loop().run_in_executor(
+                self._threads, self._work, batch.items
+            )
+        except (
+            RuntimeError
+        ) as error:  # the system has no thread for us now; the next batch may get one
             self._under_way -= 1
             batch.done.set_exception(ArtifactError(f"cannot begin to write: {error}"))
             self._next()

@@ -37,4 +37,6 @@ async def regroup(body: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes
 
 
 def wrong_body(body: object) -> TypeError:
-    return TypeError(f"an artifact's body is bytes, a Path or an async iterable of bytes, not {type(body).__name__}")
+    return TypeError(
+        f"an artifact's body is bytes, a Path or an async iterable of bytes, not {type(body).__name__}"
+    )

@@ -10,7 +10,17 @@ from contextlib import suppress
 from threading import Lock
 
 _CANNOT = frozenset(
-    {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOENT, errno.ENOTDIR}
+    {
+        errno.EINVAL,
+        errno.ENOSYS,
+        errno.EOPNOTSUPP,
+        errno.EBADF,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+        errno.ENOENT,
+        errno.ENOTDIR,
+    }
 )
 """What says that a folder cannot be synced, or is gone with its names. Whatever else goes wrong, nobody knows that they are safe."""
 
@@ -53,7 +63,9 @@ class Disk:
         try:
             if _LIBRARY.syncfs(self._handle):
                 raise OSError(said := ctypes.get_errno(), os.strerror(said))
-            os.fsync(self._handle)  # a file system that has given up writing says so here, and not there
+            os.fsync(
+                self._handle
+            )  # a file system that has given up writing says so here, and not there
         except OSError as error:
             self.lost = error
             self.losses += 1
@@ -74,7 +86,11 @@ class Disk:
             same = os.stat(self._root).st_dev == os.fstat(handle).st_dev  # noqa: PTH116 - nothing was mounted there meanwhile
         except OSError:
             return False
-        return same and not _LIBRARY.fstatfs(handle, about) and ctypes.c_long.from_buffer(about).value & 0xFFFFFFFF in _TELLING
+        return (
+            same
+            and not _LIBRARY.fstatfs(handle, about)
+            and ctypes.c_long.from_buffer(about).value & 0xFFFFFFFF in _TELLING
+        )
 
 
 _LIBRARY = ctypes.CDLL(None, use_errno=True)

@@ -203,7 +203,9 @@ class Workshop:
                 judged.add(folder)
                 return
             except FileExistsError:
-                raise ArtifactExists(f"{draft.path}: there is an object of that name already") from None
+                raise ArtifactExists(
+                    f"{draft.path}: there is an object of that name already"
+                ) from None
             except FileNotFoundError:
                 # Again and again only if deletes take the empty folder away between the two calls, every time.
                 if chance == 19:
@@ -242,6 +244,12 @@ def _cleared(drafts: list[Draft]) -> Iterator[None]:
 
 def refused(path: str, verb: str, error: OSError) -> ArtifactError:
     """The system's own words, for whoever asked."""
-    if error.errno in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK} and verb == "write" and error.filename2 is not None:
-        return ArtifactError(f"{path}: this file system has no hard links, so it cannot write create-only objects")
+    if (
+        error.errno in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}
+        and verb == "write"
+        and error.filename2 is not None
+    ):
+        return ArtifactError(
+            f"{path}: this file system has no hard links, so it cannot write create-only objects"
+        )
     return ArtifactError(f"{path}: cannot {verb} it: {error.strerror or error}")

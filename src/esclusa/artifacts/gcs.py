@@ -40,15 +40,26 @@ class GcsArtifacts(SentArtifacts):
     """
 
     def __init__(
-        self, bucket: str, prefix: str = "", *, endpoint: str | None = None, public_url: str | None = None, threads: int = 16
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        endpoint: str | None = None,
+        public_url: str | None = None,
+        threads: int = 16,
     ) -> None:
         self._prefix = f"{clean(prefix.strip('/'))}/" if prefix.strip("/") else ""
         if len(self._prefix.encode()) > _LONGEST_KEY - MAX_PATH:
-            raise ArtifactError(f"the prefix {prefix!r} is longer than {_LONGEST_KEY - MAX_PATH - 1} bytes; keys would not fit")
+            raise ArtifactError(
+                f"the prefix {prefix!r} is longer than {_LONGEST_KEY - MAX_PATH - 1} bytes; keys would not fit"
+            )
         self.url = f"gs://{bucket}/{self._prefix}".rstrip("/")
         self._name = bucket
         self._endpoint = endpoint
-        self._public = (public_url or f"{(endpoint or 'https://storage.googleapis.com').rstrip('/')}/{quote(bucket)}").rstrip("/")
+        self._public = (
+            public_url
+            or f"{(endpoint or 'https://storage.googleapis.com').rstrip('/')}/{quote(bucket)}"
+        ).rstrip("/")
         if public_url is None and self._prefix:
             self._public += "/" + quote(self._prefix.rstrip("/"))
         self._workers = threads
@@ -73,7 +84,9 @@ class GcsArtifacts(SentArtifacts):
         try:
             from esclusa.artifacts.gcs_bucket import GcsBucket  # noqa: PLC0415 - an extra, and half a second to load
         except ImportError as error:
-            raise ArtifactError(f"ESCLUSA_ARTIFACTS: {self.url} needs the extra esclusa[google] ({error})") from error
+            raise ArtifactError(
+                f"ESCLUSA_ARTIFACTS: {self.url} needs the extra esclusa[google] ({error})"
+            ) from error
         return GcsBucket(self._name, endpoint=self._endpoint, threads=self._workers)
 
     async def close(self) -> None:
@@ -84,7 +97,9 @@ class GcsArtifacts(SentArtifacts):
         if opened is not None:
             opened.close()
 
-    async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
+    async def put(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> str:
         key = self._key(path)
         match body:
             case bytes() | bytearray():
@@ -93,7 +108,9 @@ class GcsArtifacts(SentArtifacts):
                 try:
                     file = await asyncio.to_thread(body.open, "rb")
                 except OSError as error:
-                    raise ArtifactError(f"{path}: its body cannot be read from {body}: {error.strerror}") from error
+                    raise ArtifactError(
+                        f"{path}: its body cannot be read from {body}: {error.strerror}"
+                    ) from error
                 with file:
                     await self._put_blocks(path, key, self._blocks(file), content_type, create)
             case AsyncIterable():
@@ -123,7 +140,9 @@ class GcsArtifacts(SentArtifacts):
             for at in range(0, len(block), chunk):
                 yield block[at : at + chunk]
         if head.crc32c is not None and base64.b64encode(checksum.digest()).decode() != head.crc32c:
-            raise ArtifactError(f"{path}: what was read is not what was written (its checksum differs)")
+            raise ArtifactError(
+                f"{path}: what was read is not what was written (its checksum differs)"
+            )
 
     async def info(self, path: str) -> ArtifactInfo | None:
         found = await self._call(self._bucket.look, path, self._key(path))
@@ -154,10 +173,19 @@ class GcsArtifacts(SentArtifacts):
     def _read(self, path: str, key: str, start: int, end: int, generation: int) -> bytes:
         return self._bucket.read(path, key, start=start, end=end, generation=generation)
 
-    def _send(self, path: str, key: str, body: bytes, content_type: str | None, create: bool) -> None:
+    def _send(
+        self, path: str, key: str, body: bytes, content_type: str | None, create: bool
+    ) -> None:
         self._bucket.send(path, key, body, content_type, create=create)
 
-    async def _put_blocks(self, path: str, key: str, body: AsyncIterable[bytes], content_type: str | None, create: bool) -> None:
+    async def _put_blocks(
+        self,
+        path: str,
+        key: str,
+        body: AsyncIterable[bytes],
+        content_type: str | None,
+        create: bool,
+    ) -> None:
         async with aclosing(regroup(body, PART)) as blocks:
             first = await anext(blocks)
             second = await anext(blocks, None)
@@ -191,7 +219,9 @@ class GcsArtifacts(SentArtifacts):
         return await finished(self._threads, partial(function, *arguments))
 
     def _describe(self, found: Found) -> ArtifactInfo:
-        return ArtifactInfo(found.key.removeprefix(self._prefix), found.size, str(found.generation), found.created)
+        return ArtifactInfo(
+            found.key.removeprefix(self._prefix), found.size, str(found.generation), found.created
+        )
 
 
 async def _slices(body: bytes) -> AsyncIterator[bytes]:

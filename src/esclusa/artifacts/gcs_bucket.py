@@ -31,7 +31,15 @@ MARK = "esclusa-put"
 """The metadata key under which a create-only put leaves its own random word, to know its object again."""
 
 _PATIENCE = (5.0, 60.0)
-_ERRORS = (api.GoogleAPIError, InvalidResponse, DataCorruption, GoogleAuthError, requests.RequestException, OSError, ValueError)
+_ERRORS = (
+    api.GoogleAPIError,
+    InvalidResponse,
+    DataCorruption,
+    GoogleAuthError,
+    requests.RequestException,
+    OSError,
+    ValueError,
+)
 
 
 def _was_not_done(error: Exception) -> bool:
@@ -41,7 +49,9 @@ def _was_not_done(error: Exception) -> bool:
 
 _AGAIN = DEFAULT_RETRY.with_delay(initial=0.1, maximum=3.0, multiplier=2.0).with_timeout(30.0)
 """For reads, conditional writes and the parts of an upload session: sent twice they do what they do once."""
-_IF_NOT_DONE = Retry(predicate=_was_not_done, initial=0.1, maximum=3.0, multiplier=2.0, timeout=30.0)
+_IF_NOT_DONE = Retry(
+    predicate=_was_not_done, initial=0.1, maximum=3.0, multiplier=2.0, timeout=30.0
+)
 
 
 @value
@@ -63,7 +73,9 @@ class GcsBucket:
         try:
             if endpoint:
                 nobody = AnonymousCredentials()  # type: ignore[no-untyped-call]
-                self._client = storage.Client("esclusa", nobody, client_options={"api_endpoint": endpoint})
+                self._client = storage.Client(
+                    "esclusa", nobody, client_options={"api_endpoint": endpoint}
+                )
             else:
                 self._client = storage.Client()
         except DefaultCredentialsError:
@@ -72,7 +84,9 @@ class GcsBucket:
                 " run 'gcloud auth application-default login', or set GOOGLE_APPLICATION_CREDENTIALS"
             ) from None
         except (GoogleAuthError, OSError, ValueError) as error:
-            raise ArtifactError(f"ESCLUSA_ARTIFACTS: the bucket {name} cannot be used: {reason(error)}") from None
+            raise ArtifactError(
+                f"ESCLUSA_ARTIFACTS: the bucket {name} cannot be used: {reason(error)}"
+            ) from None
         adapter = requests.adapters.HTTPAdapter(pool_connections=2, pool_maxsize=threads)
         self._client._http.mount("https://", adapter)  # noqa: SLF001 - the client has no other way to a larger pool
         self._bucket = self._client.bucket(name)
@@ -83,23 +97,35 @@ class GcsBucket:
     def probe(self, prefix: str) -> None:
         """Raise ArtifactError if the bucket cannot be listed, which is the least that everything else needs."""
         try:
-            found = self._client.list_blobs(self._bucket, prefix=prefix or None, max_results=1, timeout=_PATIENCE, retry=_AGAIN)
+            found = self._client.list_blobs(
+                self._bucket, prefix=prefix or None, max_results=1, timeout=_PATIENCE, retry=_AGAIN
+            )
             next(iter(found), None)
         except api.NotFound:
-            raise ArtifactError(f"ESCLUSA_ARTIFACTS: there is no bucket {self.name}, or this account may not see it") from None
+            raise ArtifactError(
+                f"ESCLUSA_ARTIFACTS: there is no bucket {self.name}, or this account may not see it"
+            ) from None
         except _ERRORS as error:
-            raise ArtifactError(f"ESCLUSA_ARTIFACTS: the bucket {self.name} cannot be used: {reason(error)}") from None
+            raise ArtifactError(
+                f"ESCLUSA_ARTIFACTS: the bucket {self.name} cannot be used: {reason(error)}"
+            ) from None
 
     # writing
 
-    def send(self, path: str, key: str, body: bytes, content_type: str | None, *, create: bool) -> None:
+    def send(
+        self, path: str, key: str, body: bytes, content_type: str | None, *, create: bool
+    ) -> None:
         """Write an object in one request; ``create`` raises ArtifactExists if there is one."""
         blob, word = self._new(key, create=create)
         kind = content_type or "application/octet-stream"
 
         def upload() -> None:
             blob.upload_from_string(
-                body, kind, if_generation_match=0 if create else None, timeout=_PATIENCE, retry=_AGAIN if create else None
+                body,
+                kind,
+                if_generation_match=0 if create else None,
+                timeout=_PATIENCE,
+                retry=_AGAIN if create else None,
             )
 
         with self._telling(path, "write", key, word):
@@ -159,7 +185,15 @@ class GcsBucket:
             blob = self._bucket.get_blob(key, timeout=_PATIENCE, retry=_AGAIN)
         return None if blob is None else _found(blob)
 
-    def read(self, path: str, key: str, *, start: int | None = None, end: int | None = None, generation: int | None = None) -> bytes:
+    def read(
+        self,
+        path: str,
+        key: str,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        generation: int | None = None,
+    ) -> bytes:
         """The bytes from ``start`` to ``end``, that one excluded, or all. ``generation``: only of this one."""
 
         def download() -> bytes:
@@ -179,7 +213,9 @@ class GcsBucket:
                 content: bytes = _AGAIN(download)()
                 return content
             except api.NotFound:
-                raise ArtifactMissing(f"{path}: there is no such object in gs://{self.name}") from None
+                raise ArtifactMissing(
+                    f"{path}: there is no such object in gs://{self.name}"
+                ) from None
             except api.PreconditionFailed:
                 raise ArtifactError(f"{path}: it was replaced while it was read") from None
 

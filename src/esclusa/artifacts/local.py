@@ -50,7 +50,9 @@ class LocalArtifacts(Artifacts):
     (of what is kept: before ``sync`` returns), so that a record never outlives its file through a power cut.
     """
 
-    def __init__(self, root: str | Path, public_url: str | None = None, *, durable: bool = True) -> None:
+    def __init__(
+        self, root: str | Path, public_url: str | None = None, *, durable: bool = True
+    ) -> None:
         self.root = Path(root).expanduser().absolute()
         self.url = self.root.as_uri()
         self._public = public_url.rstrip("/") if public_url else None
@@ -58,7 +60,9 @@ class LocalArtifacts(Artifacts):
         self._making = self.root / f"{RESERVED}making"
         self._threads = ThreadPoolExecutor(_THREADS, "artifacts")
         self._disk = Disk(str(self.root))
-        self._workshop = Workshop(str(self.root), str(self._making), self._inside, durable, self._disk)
+        self._workshop = Workshop(
+            str(self.root), str(self._making), self._inside, durable, self._disk
+        )
         self._puts = Batches(self._threads, self._workshop.finish, most=_BATCH, at_once=_BATCHES)
         self._keeps = Batches(self._threads, self._workshop.keep, most=_BATCH, at_once=_BATCHES)
         self._unwritten: dict[str, asyncio.Future[None]] = {}
@@ -76,7 +80,9 @@ class LocalArtifacts(Artifacts):
         await self._all_written()
         self._disk.close()
 
-    async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
+    async def put(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> str:
         draft = await self._drafted(path, body, create)
         await self._puts.add(draft)
         if draft.error is not None:
@@ -125,7 +131,9 @@ class LocalArtifacts(Artifacts):
     def _crowded(self) -> bool:
         """Whether so much waits to be written that who brings more waits too."""
         if len(self._unwritten) >= _UNWRITTEN:
-            self._unwritten = {path: made for path, made in self._unwritten.items() if not made.done()}
+            self._unwritten = {
+                path: made for path, made in self._unwritten.items() if not made.done()
+            }
         return len(self._unwritten) >= _UNWRITTEN
 
     async def _written(self, path: str) -> None:
@@ -218,7 +226,9 @@ class LocalArtifacts(Artifacts):
             probe.unlink()
         except OSError as error:
             why = error.strerror or str(error)
-            raise ArtifactError(f"ESCLUSA_ARTIFACTS: the folder {self.root} cannot be made or written: {why}") from error
+            raise ArtifactError(
+                f"ESCLUSA_ARTIFACTS: the folder {self.root} cannot be made or written: {why}"
+            ) from error
         with suppress(OSError):
             for left in self._making.rglob("*"):
                 # A process that was killed while it wrote left its file; nobody writes one for a day.
@@ -238,7 +248,9 @@ class LocalArtifacts(Artifacts):
         try:
             given = source.open("rb")
         except OSError as error:
-            raise ArtifactError(f"{draft.path}: its body cannot be read from {source}: {error.strerror}") from error
+            raise ArtifactError(
+                f"{draft.path}: its body cannot be read from {source}: {error.strerror}"
+            ) from error
         with given, _told(draft.path, "write"):
             draft.content = given.read(_BLOCK)
             while block := given.read(_BLOCK):
@@ -300,13 +312,22 @@ class LocalArtifacts(Artifacts):
         try:
             with os.scandir(folder) as found:
                 # A folder sorts as its name with the slash: then the walk is in order of the whole path.
-                entries = sorted((base + entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""), entry) for entry in found)
+                entries = sorted(
+                    (
+                        base + entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""),
+                        entry,
+                    )
+                    for entry in found
+                )
         except _NO_OBJECT:
             return
         except OSError as error:
             raise ArtifactError(f"cannot list {folder}: {error.strerror}") from error
         for path, entry in entries:
-            if not (path.startswith(prefix) or prefix.startswith(path)) or fault(path.rstrip("/")) is not None:
+            if (
+                not (path.startswith(prefix) or prefix.startswith(path))
+                or fault(path.rstrip("/")) is not None
+            ):
                 continue
             if path.endswith("/"):
                 yield from self._walk_folder(folder / entry.name, path, prefix)

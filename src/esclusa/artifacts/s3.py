@@ -24,7 +24,9 @@ from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
 T = TypeVar("T")
-Blocks: TypeAlias = list[bytes]  # those who take it empty it, so that nobody holds a block that is sent
+Blocks: TypeAlias = list[
+    bytes
+]  # those who take it empty it, so that nobody holds a block that is sent
 
 PART = 5 << 20
 """Bytes in one part of an upload or one ranged read: the least that S3 takes. With its 10,000 parts an object may have 50 GB."""
@@ -58,7 +60,9 @@ class S3Artifacts(SentArtifacts):
     ) -> None:
         self._prefix = f"{clean(prefix.strip('/'))}/" if prefix.strip("/") else ""
         if len(self._prefix.encode()) > _LONGEST_KEY - MAX_PATH:
-            raise ArtifactError(f"the prefix {prefix!r} is longer than {_LONGEST_KEY - MAX_PATH - 1} bytes; keys would not fit")
+            raise ArtifactError(
+                f"the prefix {prefix!r} is longer than {_LONGEST_KEY - MAX_PATH - 1} bytes; keys would not fit"
+            )
         self.url = f"s3://{bucket}/{self._prefix}".rstrip("/")
         self._bucket = bucket
         self._ordered = endpoint is None if ordered is None else ordered
@@ -88,13 +92,21 @@ class S3Artifacts(SentArtifacts):
                 break
         except (BaseError, OSError, ValueError) as error:
             # Without keys the fault is most often theirs, and what was said came from the instance's own service, not from S3.
-            hint = "" if "access_key_id" in self._config else "; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
-            raise ArtifactError(f"ESCLUSA_ARTIFACTS: the bucket {self._bucket} cannot be used: {_reason(error)}{hint}") from None
+            hint = (
+                ""
+                if "access_key_id" in self._config
+                else "; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
+            )
+            raise ArtifactError(
+                f"ESCLUSA_ARTIFACTS: the bucket {self._bucket} cannot be used: {_reason(error)}{hint}"
+            ) from None
 
     async def close(self) -> None:
         return
 
-    async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
+    async def put(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> str:
         key = self._key(path)
         attributes = {"Content-Type": content_type} if content_type else None
         match body:
@@ -146,10 +158,16 @@ class S3Artifacts(SentArtifacts):
         wanted = self._prefix + clean_prefix(prefix)
         folder = wanted.rpartition("/")[0]
         # The server lists by folder; what is asked may end in the middle of a name.
-        after = wanted[:-1] if self._ordered and not wanted.endswith("/") and wanted[:-1].startswith(folder + "/") else None
+        after = (
+            wanted[:-1]
+            if self._ordered and not wanted.endswith("/") and wanted[:-1].startswith(folder + "/")
+            else None
+        )
         found: list[ArtifactInfo] = []
         try:
-            async for page in self._store.list(folder or None, offset=after or None, chunk_size=1000):
+            async for page in self._store.list(
+                folder or None, offset=after or None, chunk_size=1000
+            ):
                 for meta in page:
                     if not meta["path"].startswith(wanted):
                         if self._ordered and meta["path"] > wanted:
@@ -189,31 +207,45 @@ class S3Artifacts(SentArtifacts):
             retry_config={
                 "max_retries": 3,
                 "retry_timeout": timedelta(seconds=30),
-                "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
+                "backoff": {
+                    "init_backoff": timedelta(milliseconds=100),
+                    "max_backoff": timedelta(seconds=3),
+                    "base": 2,
+                },
             },
         )
 
-    async def _put_buffer(self, path: str, key: str, body: Any, attributes: Any, create: bool) -> None:
+    async def _put_buffer(
+        self, path: str, key: str, body: Any, attributes: Any, create: bool
+    ) -> None:
         if create:
             size = len(body)
             store = self._store if size <= PART else self._connect(300.0 + size / (256 << 10))
             sent = store.put_async(key, body, attributes=attributes, mode="create")
         else:
-            sent = self._store.put_async(key, body, attributes=attributes, chunk_size=PART, max_concurrency=_PARTS_AT_ONCE)
+            sent = self._store.put_async(
+                key, body, attributes=attributes, chunk_size=PART, max_concurrency=_PARTS_AT_ONCE
+            )
         await self._ask(path, "write", sent, writing=True)
 
-    async def _put_file(self, path: str, key: str, source: Path, attributes: Any, create: bool) -> None:
+    async def _put_file(
+        self, path: str, key: str, source: Path, attributes: Any, create: bool
+    ) -> None:
         try:
             file = await asyncio.to_thread(source.open, "rb")
         except OSError as error:
-            raise ArtifactError(f"{path}: its body cannot be read from {source}: {error.strerror}") from error
+            raise ArtifactError(
+                f"{path}: its body cannot be read from {source}: {error.strerror}"
+            ) from error
         with file:
             if create:
                 await self._put_mapped(path, key, file, attributes)
             else:
                 await self._put_stream(path, key, _blocks(file), attributes, create=False)
 
-    async def _put_stream(self, path: str, key: str, body: AsyncIterable[bytes], attributes: Any, create: bool) -> None:
+    async def _put_stream(
+        self, path: str, key: str, body: AsyncIterable[bytes], attributes: Any, create: bool
+    ) -> None:
         async with aclosing(regroup(body, PART)) as blocks:
             head = [await anext(blocks)]
             async for second in blocks:
@@ -227,12 +259,23 @@ class S3Artifacts(SentArtifacts):
             else:
                 await self._put_parts(path, key, head, blocks, attributes)
 
-    async def _put_parts(self, path: str, key: str, head: Blocks, rest: AsyncIterator[bytes], attributes: Any) -> None:
+    async def _put_parts(
+        self, path: str, key: str, head: Blocks, rest: AsyncIterator[bytes], attributes: Any
+    ) -> None:
         feed = Feed(head, rest)
-        sent = self._store.put_async(key, feed, attributes=attributes, use_multipart=True, chunk_size=PART, max_concurrency=_PARTS_AT_ONCE)
+        sent = self._store.put_async(
+            key,
+            feed,
+            attributes=attributes,
+            use_multipart=True,
+            chunk_size=PART,
+            max_concurrency=_PARTS_AT_ONCE,
+        )
         await feed.drive(self._ask(path, "write", sent, writing=True))
 
-    async def _put_spooled(self, path: str, key: str, head: Blocks, rest: AsyncIterator[bytes], attributes: Any) -> None:
+    async def _put_spooled(
+        self, path: str, key: str, head: Blocks, rest: AsyncIterator[bytes], attributes: Any
+    ) -> None:
         with tempfile.TemporaryFile(prefix="esclusa-") as spool:
 
             async def keep(*blocks: bytes) -> None:
@@ -240,7 +283,9 @@ class S3Artifacts(SentArtifacts):
                     await asyncio.to_thread(spool.writelines, blocks)
                     await asyncio.to_thread(spool.flush)
                 except OSError as error:
-                    raise ArtifactError(f"{path}: its body cannot be spooled to {tempfile.gettempdir()}: {error.strerror}") from error
+                    raise ArtifactError(
+                        f"{path}: its body cannot be spooled to {tempfile.gettempdir()}: {error.strerror}"
+                    ) from error
 
             await keep(*head)
             head.clear()
@@ -258,7 +303,9 @@ class S3Artifacts(SentArtifacts):
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         await self._put_buffer(path, key, mapped, attributes, create=True)
 
-    async def _ask(self, path: str, verb: str, request: Awaitable[T], *, writing: bool = False) -> T:
+    async def _ask(
+        self, path: str, verb: str, request: Awaitable[T], *, writing: bool = False
+    ) -> T:
         try:
             return await request
         except AlreadyExistsError:
@@ -271,8 +318,14 @@ class S3Artifacts(SentArtifacts):
             raise ArtifactError(f"{path}: cannot {verb} it: {_reason(error)}") from None
 
     def _describe(self, meta: Any) -> ArtifactInfo:
-        version = meta["version"] or (meta["e_tag"] or "").strip('"') or f"{meta['last_modified']:%Y%m%d%H%M%S}-{meta['size']}"
-        return ArtifactInfo(meta["path"].removeprefix(self._prefix), meta["size"], version, meta["last_modified"])
+        version = (
+            meta["version"]
+            or (meta["e_tag"] or "").strip('"')
+            or f"{meta['last_modified']:%Y%m%d%H%M%S}-{meta['size']}"
+        )
+        return ArtifactInfo(
+            meta["path"].removeprefix(self._prefix), meta["size"], version, meta["last_modified"]
+        )
 
 
 async def _blocks(file: IO[bytes]) -> AsyncIterator[bytes]:

@@ -44,7 +44,9 @@ def key_of(path: str) -> str:
 
 def path_of(key: str) -> str:
     """The path whose key this is."""
-    return re.sub(rb"!([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), key.encode()).decode("utf-8", "replace")
+    return re.sub(
+        rb"!([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), key.encode()
+    ).decode("utf-8", "replace")
 
 
 class SupabaseArtifacts(SentArtifacts):
@@ -53,7 +55,9 @@ class SupabaseArtifacts(SentArtifacts):
     A body whose size is not known is spooled to a temporary file first, so that an upload is sent whole or not at all.
     """
 
-    def __init__(self, bucket: str, *, address: str, key: str, public_url: str | None = None) -> None:
+    def __init__(
+        self, bucket: str, *, address: str, key: str, public_url: str | None = None
+    ) -> None:
         self.url = f"supabase://{bucket}"
         self._bucket = bucket
         self._base = f"{address.rstrip('/').removesuffix('/storage/v1')}/storage/v1"
@@ -68,7 +72,9 @@ class SupabaseArtifacts(SentArtifacts):
         import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
 
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT, sock_read=_SILENCE)
-        self._session = aiohttp.ClientSession(headers=self._headers, timeout=timeout, trust_env=False)
+        self._session = aiohttp.ClientSession(
+            headers=self._headers, timeout=timeout, trust_env=False
+        )
         try:
             where, verb = f"bucket/{quote(self._bucket, safe='')}", f"use the bucket {self._bucket}"
             async with self._ask("GET", where, "ESCLUSA_ARTIFACTS", verb) as answer:
@@ -85,7 +91,9 @@ class SupabaseArtifacts(SentArtifacts):
             await self._session.close()
             self._session = None
 
-    async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
+    async def put(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> str:
         clean(path)
         kind = content_type or "application/octet-stream"
         match body:
@@ -119,24 +127,45 @@ class SupabaseArtifacts(SentArtifacts):
         return _described(path, found["size"], found.get("etag"), found.get("last_modified"))
 
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
-        asked: dict[str, Any] = {"prefix": key_of(clean_prefix(prefix)), "limit": _PAGE, "with_delimiter": False}
+        asked: dict[str, Any] = {
+            "prefix": key_of(clean_prefix(prefix)),
+            "limit": _PAGE,
+            "with_delimiter": False,
+        }
         found: list[ArtifactInfo] = []
         while True:
-            async with self._ask("POST", f"object/list-v2/{quote(self._bucket, safe='')}", prefix or "/", "list it", json=asked) as answer:
+            async with self._ask(
+                "POST",
+                f"object/list-v2/{quote(self._bucket, safe='')}",
+                prefix or "/",
+                "list it",
+                json=asked,
+            ) as answer:
                 page = await self._told(answer, prefix or "/", "list it", "objects")
             for each in page["objects"]:
                 told = each.get("metadata") or {}
-                found.append(_described(path_of(each["name"]), told.get("size"), told.get("eTag"), each.get("updated_at")))
+                found.append(
+                    _described(
+                        path_of(each["name"]),
+                        told.get("size"),
+                        told.get("eTag"),
+                        each.get("updated_at"),
+                    )
+                )
             if not page.get("hasNext") or not page.get("nextCursor"):
                 break
             asked["cursor"] = page["nextCursor"]
-        for info in sorted(found, key=lambda info: info.path):  # keys are in order, which paths then are not
+        for info in sorted(
+            found, key=lambda info: info.path
+        ):  # keys are in order, which paths then are not
             yield info
 
     async def delete(self, path: str) -> None:
         body = {"prefixes": [key_of(clean(path))]}
         try:
-            async with self._ask("DELETE", f"object/{quote(self._bucket, safe='')}", path, "delete it", json=body):
+            async with self._ask(
+                "DELETE", f"object/{quote(self._bucket, safe='')}", path, "delete it", json=body
+            ):
                 return
         except ArtifactMissing:
             return
@@ -146,7 +175,9 @@ class SupabaseArtifacts(SentArtifacts):
 
     # sending
 
-    async def _send_stream(self, path: str, body: AsyncIterable[bytes], kind: str, create: bool) -> None:
+    async def _send_stream(
+        self, path: str, body: AsyncIterable[bytes], kind: str, create: bool
+    ) -> None:
         async with aclosing(regroup(body, _BLOCK)) as blocks:
             first = await anext(blocks)
             second = await anext(blocks, None)
@@ -160,7 +191,9 @@ class SupabaseArtifacts(SentArtifacts):
                         await asyncio.to_thread(spool.writelines, blocks)
                         await asyncio.to_thread(spool.flush)
                     except OSError as error:
-                        raise ArtifactError(f"{path}: its body cannot be spooled to {tempfile.gettempdir()}: {error.strerror}") from error
+                        raise ArtifactError(
+                            f"{path}: its body cannot be spooled to {tempfile.gettempdir()}: {error.strerror}"
+                        ) from error
 
                 await keep(first, second)
                 del first, second
@@ -172,7 +205,9 @@ class SupabaseArtifacts(SentArtifacts):
         try:
             file = await asyncio.to_thread(source.open, "rb")
         except OSError as error:
-            raise ArtifactError(f"{path}: its body cannot be read from {source}: {error.strerror}") from error
+            raise ArtifactError(
+                f"{path}: its body cannot be read from {source}: {error.strerror}"
+            ) from error
         with file:
             size = file.seek(0, 2)
             file.seek(0)
@@ -183,7 +218,9 @@ class SupabaseArtifacts(SentArtifacts):
 
             await self._send(path, blocks() if size else b"", size, kind, create)
 
-    async def _send(self, path: str, body: bytes | AsyncIterator[bytes], size: int, kind: str, create: bool) -> None:
+    async def _send(
+        self, path: str, body: bytes | AsyncIterator[bytes], size: int, kind: str, create: bool
+    ) -> None:
         headers = {
             "Content-Type": kind,
             "Content-Length": str(size),
@@ -191,7 +228,9 @@ class SupabaseArtifacts(SentArtifacts):
             "x-upsert": "false" if create else "true",
         }
         patience = _PATIENCE + size / _SLOWEST
-        async with self._ask("POST", self._place(path), path, "write it", patience, data=body, headers=headers) as answer:
+        async with self._ask(
+            "POST", self._place(path), path, "write it", patience, data=body, headers=headers
+        ) as answer:
             await self._told(answer, path, "write it", "Key")
 
     def _place(self, path: str, verb: str = "") -> str:
@@ -199,7 +238,13 @@ class SupabaseArtifacts(SentArtifacts):
 
     @asynccontextmanager
     async def _ask(
-        self, method: str, where: str, path: str, verb: str, patience: float | None = None, **options: Any
+        self,
+        method: str,
+        where: str,
+        path: str,
+        verb: str,
+        patience: float | None = None,
+        **options: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """One call, of at most ``patience`` seconds; ArtifactError with what the server said if it did not do it."""
         import aiohttp  # noqa: PLC0415 - loaded by open
@@ -208,25 +253,39 @@ class SupabaseArtifacts(SentArtifacts):
         if self._session is None:
             raise ArtifactError(f"{path}: cannot {verb}: {self.url} is not open")
         if patience is not None:
-            options["timeout"] = aiohttp.ClientTimeout(total=patience, connect=_CONNECT, sock_read=_SILENCE)
+            options["timeout"] = aiohttp.ClientTimeout(
+                total=patience, connect=_CONNECT, sock_read=_SILENCE
+            )
         try:
-            address = URL(f"{self._base}/{where}", encoded=True)  # escaped already, and escapes must stay as they are
-            async with self._session.request(method, address, allow_redirects=False, **options) as answer:
+            address = URL(
+                f"{self._base}/{where}", encoded=True
+            )  # escaped already, and escapes must stay as they are
+            async with self._session.request(
+                method, address, allow_redirects=False, **options
+            ) as answer:
                 if answer.status >= 300:
                     raise _refusal(path, verb, answer.status, await answer.content.read(4096))
                 yield answer
         except (aiohttp.ClientError, TimeoutError) as error:
-            why = "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+            why = (
+                "it took too long"
+                if isinstance(error, TimeoutError)
+                else str(error) or type(error).__name__
+            )
             raise ArtifactError(f"{path}: cannot {verb}: {self._base}: {why[:200]}") from None
 
-    async def _told(self, answer: aiohttp.ClientResponse, path: str, verb: str, least: str) -> dict[str, Any]:
+    async def _told(
+        self, answer: aiohttp.ClientResponse, path: str, verb: str, least: str
+    ) -> dict[str, Any]:
         """What the server says of a call that it did, with ``least`` in it. A page of somebody else's (a gateway, a login) is no such
         thing, whatever its status: then nobody knows that it was done."""
         try:
             found: dict[str, Any] = json.loads(await answer.read())
             _ = found[least]
         except (ValueError, KeyError, TypeError):
-            raise ArtifactError(f"{path}: cannot {verb}: {self._base} does not answer as Supabase does; is SUPABASE_URL right?") from None
+            raise ArtifactError(
+                f"{path}: cannot {verb}: {self._base} does not answer as Supabase does; is SUPABASE_URL right?"
+            ) from None
         return found
 
 
@@ -234,7 +293,9 @@ def _refusal(path: str, verb: str, status: int, body: bytes) -> ArtifactError:
     try:
         said = json.loads(body)
         told = {str(said.get(name)) for name in ("statusCode", "code", "error")}
-        words = [str(said[name]) for name in ("statusCode", "code", "error", "message") if said.get(name)]
+        words = [
+            str(said[name]) for name in ("statusCode", "code", "error", "message") if said.get(name)
+        ]
     except (ValueError, AttributeError):
         told, words = set(), [f"HTTP {status}"]
     text = f"{path}: cannot {verb}: {': '.join(dict.fromkeys(words)) or f'HTTP {status}'}"[:500]

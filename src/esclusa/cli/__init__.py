@@ -22,7 +22,7 @@ from esclusa.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from esclusa.house import Bare, Opener
+    from esclusa.runtime import RuntimeOpener, StoreOpener
 
 OK, FAILED, USAGE, CONFIGURATION, UNHEALTHY, PARTIAL, STOPPED = 0, 1, 2, 3, 4, 5, 130
 """What the command answers to its caller."""
@@ -31,21 +31,27 @@ OK, FAILED, USAGE, CONFIGURATION, UNHEALTHY, PARTIAL, STOPPED = 0, 1, 2, 3, 4, 5
 _MANY = 3  # a new store lacks everything; nobody wants to read it all
 
 
-def run(argv: Sequence[str] | None = None, *, open_house: Opener, open_bare: Bare) -> NoReturn:
+def run(
+    argv: Sequence[str] | None = None, *, open_runtime: RuntimeOpener, open_store: StoreOpener
+) -> NoReturn:
     """Run the command and leave the process with its exit code. An error is one clear line (and its faults) on stderr."""
-    code = code_of(argv, open_house=open_house, open_bare=open_bare)
+    code = code_of(argv, open_runtime=open_runtime, open_store=open_store)
     gc.freeze()  # the process ends: to look for cycles once more is a sixth of a short command's time
     sys.exit(code)
 
 
-def code_of(argv: Sequence[str] | None = None, *, open_house: Opener, open_bare: Bare) -> int:
+def code_of(
+    argv: Sequence[str] | None = None, *, open_runtime: RuntimeOpener, open_store: StoreOpener
+) -> int:
     """Run the command; return its exit code."""
     from esclusa.cli.root import root
     from esclusa.cli.session import Session
 
     args = None if argv is None else list(argv)
     try:
-        code = root.main(args, prog_name="esclusa", standalone_mode=False, obj=Session(open_house, open_bare))
+        code = root.main(
+            args, prog_name="esclusa", standalone_mode=False, obj=Session(open_runtime, open_store)
+        )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return USAGE
@@ -78,5 +84,9 @@ def _told(error: EsclusaError) -> str:
     if isinstance(error, FaultsError) and len(error.faults) == 1:
         return f"{error.what.rstrip(':')}: {error.faults[0]}"
     if isinstance(error, SchemaError) and len(error.faults) > _MANY:
-        return str(SchemaError(error.what, [*error.faults[:_MANY], f"… and {len(error.faults) - _MANY} more"]))
+        return str(
+            SchemaError(
+                error.what, [*error.faults[:_MANY], f"… and {len(error.faults) - _MANY} more"]
+            )
+        )
     return str(error)

@@ -38,7 +38,9 @@ def draw(life: Lifecycle, notes: Mapping[str, str] | None = None) -> str:
 
     below(life.initial, "  ")
     width = max(len(text) for text, _ in rows) + 3
-    return "\n".join(f"{text:<{width}}{(notes or {}).get(state, '')}".rstrip() for text, state in rows)
+    return "\n".join(
+        f"{text:<{width}}{(notes or {}).get(state, '')}".rstrip() for text, state in rows
+    )
 
 
 def _name(life: Lifecycle, state: str) -> str:

@@ -55,7 +55,9 @@ def text_of(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, dict | list):
         value = as_json(value)
-    return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in str(value))
+    return "".join(
+        c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in str(value)
+    )
 
 
 def moment(value: datetime | str | None) -> str:
@@ -108,7 +110,9 @@ class Screen:
         else:
             click.echo(text)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "nothing") -> None:
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "nothing"
+    ) -> None:
         """Rows under their columns; a column whose name begins with ``>`` is aligned to the right."""
         cells = [[text_of(cell) for cell in row] for row in rows]
         if not cells:
@@ -150,7 +154,9 @@ def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], width: in
     shown = [[cut(cell) for cell in row] for row in cells]
     wide = [max(map(cell_len, column)) for column in zip(titles, *shown, strict=True)]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for name, title, size in zip(columns, titles, widths(wide, width - 2 * (len(columns) - 1)), strict=True):
+    for name, title, size in zip(
+        columns, titles, widths(wide, width - 2 * (len(columns) - 1)), strict=True
+    ):
         justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
         table.add_column(title, justify=justify, overflow="ellipsis", no_wrap=True, width=size)
     for row in shown:

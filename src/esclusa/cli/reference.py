@@ -12,12 +12,20 @@ from esclusa.cli.root import COMMANDS, Command, root
 from esclusa.cli.session import Session
 from esclusa.model.options import Option, options_of
 
-BEGIN, END = "<!-- made by 'esclusa reference': begin -->", "<!-- made by 'esclusa reference': end -->"
+BEGIN, END = (
+    "<!-- made by 'esclusa reference': begin -->",
+    "<!-- made by 'esclusa reference': end -->",
+)
 SHARED = frozenset({"json", "config", "store", "artifacts", "pipelines", "log_level"})
 
 
 @click.command(cls=Command, hidden=True)
-@click.option("--write", type=click.Path(dir_okay=False, exists=True), metavar="FILE", help="Bring the page up to date instead.")
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Bring the page up to date instead.",
+)
 @click.pass_obj
 def reference(session: Session, write: str | None) -> None:
     """Print the tables of docs/reference.md."""
@@ -57,7 +65,16 @@ def _settings() -> Iterator[str]:
 
 
 def _options(options: Iterable[Option], prefix: str) -> Iterator[str]:
-    rows = ([" or ".join(f"`{n}`" for n in o.env), f"`{prefix}{o.field}`", o.allowed, _default(o), _help(o)] for o in options)
+    rows = (
+        [
+            " or ".join(f"`{n}`" for n in o.env),
+            f"`{prefix}{o.field}`",
+            o.allowed,
+            _default(o),
+            _help(o),
+        ]
+        for o in options
+    )
     yield from _table(["environment", "esclusa.toml", "allowed", "default", "what for"], rows)
 
 
@@ -78,7 +95,11 @@ def _commands() -> Iterator[str]:
     yield "## Commands\n"
     yield from _table(["command", "does"], ([f"`{usage}`", text] for usage, text, _ in _walk(ctx)))
     yield "### Their options\n"
-    rows = [[f"`{_bare(usage)}`", f"`{o.opts[0]}`", _of(o)] for usage, _, options in _walk(ctx) for o in options]
+    rows = [
+        [f"`{_bare(usage)}`", f"`{o.opts[0]}`", _of(o)]
+        for usage, _, options in _walk(ctx)
+        for o in options
+    ]
     yield from _table(["command", "option", "does"], rows)
 
 
@@ -100,8 +121,14 @@ def _walk(ctx: click.Context) -> Iterator[tuple[str, str, list[click.Option]]]:
 
 def _line(command: click.Command, path: str) -> tuple[str, str, list[click.Option]]:
     ctx = click.Context(command)
-    arguments = " ".join(p.make_metavar(ctx) for p in command.params if isinstance(p, click.Argument))
-    options = [p for p in command.params if isinstance(p, click.Option) and p.name not in SHARED and not p.hidden]
+    arguments = " ".join(
+        p.make_metavar(ctx) for p in command.params if isinstance(p, click.Argument)
+    )
+    options = [
+        p
+        for p in command.params
+        if isinstance(p, click.Option) and p.name not in SHARED and not p.hidden
+    ]
     text = " ".join((command.help or "").split("\n\n")[0].split())
     return f"{path} {arguments}".strip(), text, options
 

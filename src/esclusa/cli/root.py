@@ -52,14 +52,31 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
     """Options that are understood before the command and after it. Eager, so that they count for ``--help`` too."""
 
     def text(flag: str, keep: Callable[..., None], metavar: str, help: str) -> click.Option:
-        return click.Option([flag], metavar=metavar, help=help, expose_value=False, callback=keep, is_eager=True, hidden=hidden)
+        return click.Option(
+            [flag],
+            metavar=metavar,
+            help=help,
+            expose_value=False,
+            callback=keep,
+            is_eager=True,
+            hidden=hidden,
+        )
 
     return [
-        click.Option(["--json"], is_flag=True, help="Answer in JSON.", expose_value=False, callback=_keep_json, is_eager=True),
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            help="Answer in JSON.",
+            expose_value=False,
+            callback=_keep_json,
+            is_eager=True,
+        ),
         text("--config", _keep_config, "FILE", "The settings file (esclusa.toml)."),
         text("--store", _keep_override, "URL", "Where records live."),
         text("--artifacts", _keep_override, "URL", "Where files live."),
-        text("--pipelines", _keep_override, "LIST", "Which pipelines to load, separated by commas."),
+        text(
+            "--pipelines", _keep_override, "LIST", "Which pipelines to load, separated by commas."
+        ),
         text("--log-level", _keep_override, "LEVEL", "debug, info, warning or error."),
     ]
 
@@ -107,7 +124,9 @@ class Root(click.Group):
         build = self._pipelines(ctx).get(cmd_name)
         return build() if build is not None else None
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS:
             _session(ctx).settings  # noqa: B018 - wrong settings are told as such, not as an unknown command
         return super().resolve_command(ctx, args)
@@ -117,7 +136,11 @@ class Root(click.Group):
             plans = _session(ctx).settings.plans
         except EsclusaError:  # help must be had with wrong settings too
             return {}
-        return {plan.name: plan.app.commands_ for plan in plans if plan.app.commands_ and plan.name not in COMMANDS}
+        return {
+            plan.name: plan.app.commands_
+            for plan in plans
+            if plan.app.commands_ and plan.name not in COMMANDS
+        }
 
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -142,10 +165,16 @@ def kind_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 def cycle_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Completion of CYCLE."""
-    return _complete(lambda session: [c.name for plan in session.settings.plans for c in plan.cycles], ctx, incomplete)
+    return _complete(
+        lambda session: [c.name for plan in session.settings.plans for c in plan.cycles],
+        ctx,
+        incomplete,
+    )
 
 
-def _complete(names: Callable[[Session], list[str]], ctx: click.Context, incomplete: str) -> list[str]:
+def _complete(
+    names: Callable[[Session], list[str]], ctx: click.Context, incomplete: str
+) -> list[str]:
     try:
         return [name for name in names(_session(ctx)) if name.startswith(incomplete)]
     except EsclusaError:

@@ -15,8 +15,8 @@ import click
 from esclusa.cli.output import Screen, as_json
 
 if TYPE_CHECKING:
-    from esclusa.house import Bare, House, Opener
     from esclusa.model.record import Kind
+    from esclusa.runtime import Runtime, RuntimeOpener, StoreOpener
     from esclusa.settings import Settings
 
 T = TypeVar("T")
@@ -25,9 +25,9 @@ T = TypeVar("T")
 class Session:
     """One call of the command. Pipelines' own commands get it as ``ctx.obj``."""
 
-    def __init__(self, open_house: Opener, open_bare: Bare) -> None:
-        self.open_house = open_house
-        self.open_bare = open_bare
+    def __init__(self, open_runtime: RuntimeOpener, open_store: StoreOpener) -> None:
+        self.open_runtime = open_runtime
+        self.open_store = open_store
         self.json = False
         self.config: str | None = None
         self.overrides: dict[str, Any] = {}
@@ -57,35 +57,37 @@ class Session:
         return kinds[table]
 
     def kinds(self) -> dict[str, Kind]:
-        from esclusa.model.books import BOOKS
+        from esclusa.model.system_records import SYSTEM_RECORDS
 
-        return {k.table: k for plan in self.settings.plans for k in plan.kinds} | {b.kind.table: b.kind for b in BOOKS}
+        return {k.table: k for plan in self.settings.plans for k in plan.kinds} | {
+            b.kind.table: b.kind for b in SYSTEM_RECORDS
+        }
 
     # the house
 
-    def look(self, ask: Callable[[House], Awaitable[T]]) -> T:
+    def look(self, ask: Callable[[Runtime], Awaitable[T]]) -> T:
         """Open the house to look at it or to act as an operator; nothing is handled here and the schema is left as it is."""
 
         async def asked() -> T:
-            async with self.open_house(self.settings, work=False) as house:
-                return await ask(house)
+            async with self.open_runtime(self.settings, work=False) as runtime:
+                return await ask(runtime)
 
         return asyncio.run(asked())
 
-    def look_now(self, ask: Callable[[House], Awaitable[T]]) -> tuple[T, datetime]:
+    def look_now(self, ask: Callable[[Runtime], Awaitable[T]]) -> tuple[T, datetime]:
         """The same, with the store's time at which it was asked: what is said of times is reckoned from that."""
 
-        async def both(house: House) -> tuple[T, datetime]:
-            return await ask(house), house.engine.clock.now()
+        async def both(runtime: Runtime) -> tuple[T, datetime]:
+            return await ask(runtime), runtime.engine.clock.now()
 
         return self.look(both)
 
-    def work(self, do: Callable[[House], Coroutine[Any, Any, T]]) -> T:
+    def work(self, do: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
         """Open the house to handle records in it."""
 
         async def done() -> T:
-            async with self.open_house(self.settings) as house:
-                return await do(house)
+            async with self.open_runtime(self.settings) as runtime:
+                return await do(runtime)
 
         return run_fast(done())
 
@@ -111,7 +113,9 @@ class Session:
         if yes:
             return
         if self.json or not sys.stdin.isatty():
-            raise click.UsageError(f"{question} There is no terminal to answer at: say --yes, or --dry-run to look only.")
+            raise click.UsageError(
+                f"{question} There is no terminal to answer at: say --yes, or --dry-run to look only."
+            )
         if not click.confirm(question, err=True):
             self.note("nothing was done")
             raise click.exceptions.Exit(1)
@@ -119,9 +123,9 @@ class Session:
 
 def run_fast(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run on uvloop where it is installed, with the memory of a process that handles records."""
-    from esclusa.engine.memory import calm_memory
+    from esclusa.engine.gc_tuning import tune_gc
 
-    calm_memory()
+    tune_gc()
     try:
         import uvloop
     except ImportError:

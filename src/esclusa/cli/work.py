@@ -17,13 +17,18 @@ from esclusa.model.errors import SettingsError
 
 if TYPE_CHECKING:
     from esclusa.engine.engine import Engine
-    from esclusa.house import House
+    from esclusa.runtime import Runtime
 
 _CODES = {"ok": OK, "blocked": FAILED, "error": FAILED, "partial": PARTIAL}
 
 
 @click.command(cls=Command)
-@click.option("--exit", "leave", is_flag=True, help="End when it is over; otherwise the console goes on until Ctrl-C.")
+@click.option(
+    "--exit",
+    "leave",
+    is_flag=True,
+    help="End when it is over; otherwise the console goes on until Ctrl-C.",
+)
 @click.option("--port", type=int, help="The port of the console (8082).")
 @click.pass_obj
 def demo(session: Session, leave: bool, port: int | None) -> int:
@@ -46,35 +51,49 @@ def serve(session: Session, host: str | None, port: int | None, worker: bool) ->
         refused = f"without ESCLUSA_API_TOKENS the server listens on loopback only, not on {settings.host}"
         raise SettingsError("settings", [f"{refused}: set a token, or use --host 127.0.0.1"])
 
-    async def served(house: House) -> None:
+    async def served(runtime: Runtime) -> None:
         from esclusa.web.server import serve as listen
 
         def started(port: int) -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            session.note(f"esclusa listens on http://{host}:{port}{' and runs the cycles' if worker else ''}; Ctrl-C stops it")
+            session.note(
+                f"esclusa listens on http://{host}:{port}{' and runs the cycles' if worker else ''}; Ctrl-C stops it"
+            )
 
         place = {"root_path": settings.root_path, "proxies": settings.proxies}
-        await listen(house, settings.host, settings.port, worker=worker, started=started, **place)
+        await listen(runtime, settings.host, settings.port, worker=worker, started=started, **place)
 
     session.work(served)
     return OK
 
 
 @click.command(cls=Command)
-@click.option("--only", multiple=True, metavar="CYCLE", shell_complete=cycle_names, help="Only this cycle; may be given several times.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="CYCLE",
+    shell_complete=cycle_names,
+    help="Only this cycle; may be given several times.",
+)
 @click.pass_obj
 def worker(session: Session, only: tuple[str, ...]) -> int:
     """Run the cycles in their slots until stopped. SIGTERM and Ctrl-C stop in order, a second one at once."""
 
-    async def serve_cycles(house: House) -> None:
+    async def serve_cycles(runtime: Runtime) -> None:
         from esclusa.engine.scheduler import Scheduler
 
-        names = frozenset(house.engine.cycle(name).name for name in only) or None
-        async with house.engine.running(card=True) as engine:
+        names = frozenset(runtime.engine.cycle(name).name for name in only) or None
+        async with runtime.engine.running(card=True) as engine:
             scheduler = Scheduler(engine)
             scheduler.stop_on_signals()
-            cycles = len(names) if names else sum(not n.startswith("esclusa.") for n in engine.cycles)
-            engine.telemetry.event("info", f"worker {engine.worker} runs {cycles} cycles on {house.store.url}", worker=engine.worker)
+            cycles = (
+                len(names) if names else sum(not n.startswith("esclusa.") for n in engine.cycles)
+            )
+            engine.telemetry.event(
+                "info",
+                f"worker {engine.worker} runs {cycles} cycles on {runtime.store.url}",
+                worker=engine.worker,
+            )
             await scheduler.serve(names)
 
     session.work(serve_cycles)
@@ -90,28 +109,39 @@ def run(session: Session, cycle: str, limit: int | None) -> int:
     return run_cycle(session, cycle, limit=limit)
 
 
-def run_cycle(session: Session, cycle: str, *, limit: int | None = None, params: dict[str, Any] | None = None) -> int:
+def run_cycle(
+    session: Session, cycle: str, *, limit: int | None = None, params: dict[str, Any] | None = None
+) -> int:
     """What ``esclusa run`` does, for the commands of pipelines too: run, show counters meanwhile, answer; the exit code."""
 
-    async def do(house: House) -> tuple[dict[str, Any], bool]:
-        async with house.engine.running() as engine:
+    async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
+        async with runtime.engine.running() as engine:
             engine.cycle(cycle)
             stopping = _stop_on_signals(session, engine)
-            watch = asyncio.create_task(_counters(engine, cycle)) if sys.stderr.isatty() and not session.json else None
+            watch = (
+                asyncio.create_task(_counters(engine, cycle))
+                if sys.stderr.isatty() and not session.json
+                else None
+            )
             try:
-                ended = await house.operator(session.who).run(cycle, limit=limit, params=params)
+                ended = await runtime.operations(session.who).run(cycle, limit=limit, params=params)
             finally:
                 if watch is not None:
                     watch.cancel()
                     await asyncio.gather(watch, return_exceptions=True)
             return ended.answer(), stopping.is_set()
 
-    if sys.stderr.isatty() and "log_level" not in session.settings.sources:  # the counters and the answer say it better
+    if (
+        sys.stderr.isatty() and "log_level" not in session.settings.sources
+    ):  # the counters and the answer say it better
         session.settings = session.settings.model_copy(update={"log_level": "warning"})
     answer, stopped = session.work(do)
 
     def draw(screen: Screen) -> None:
-        counted = ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items()) or "nothing was due"
+        counted = (
+            ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items())
+            or "nothing was due"
+        )
         screen.line(f"{cycle}: {answer['outcome']} ({counted})", STYLES.get(answer["outcome"], ""))
         if answer["message"]:
             screen.line(answer["message"])
@@ -126,25 +156,36 @@ def run_cycle(session: Session, cycle: str, *, limit: int | None = None, params:
 def tick(session: Session, seconds: float | None) -> int:
     """Run what is due, within a time budget, and exit: for cron and jobs, where no worker stays. Exit codes as for run."""
 
-    async def do(house: House) -> tuple[dict[str, Any], bool]:
+    async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
         from esclusa.engine.tick import tick as run_what_is_due
 
-        async with house.engine.running() as engine:
+        async with runtime.engine.running() as engine:
             stopping = _stop_on_signals(session, engine)
-            ticked = await run_what_is_due(engine, house.settings.tick_seconds if seconds is None else seconds)
+            ticked = await run_what_is_due(
+                engine, runtime.settings.tick_seconds if seconds is None else seconds
+            )
             return ticked.answer(), stopping.is_set()
 
     answer, stopped = session.work(do)
 
     def draw(screen: Screen) -> None:
         for ran in answer["runs"]:
-            counted = ", ".join(f"{name} {count:,}" for name, count in ran["counters"].items()) or "nothing was due"
-            screen.line(f"{ran['cycle']}: {ran['outcome']} ({counted})", STYLES.get(ran["outcome"], ""))
-        screen.line("nothing more is due" if answer["complete"] else "time is up; the next tick goes on")
+            counted = (
+                ", ".join(f"{name} {count:,}" for name, count in ran["counters"].items())
+                or "nothing was due"
+            )
+            screen.line(
+                f"{ran['cycle']}: {ran['outcome']} ({counted})", STYLES.get(ran["outcome"], "")
+            )
+        screen.line(
+            "nothing more is due" if answer["complete"] else "time is up; the next tick goes on"
+        )
 
     session.show(answer, draw)
     codes = {_CODES[ran["outcome"]] for ran in answer["runs"]}
-    return STOPPED if stopped else FAILED if FAILED in codes else PARTIAL if PARTIAL in codes else OK
+    return (
+        STOPPED if stopped else FAILED if FAILED in codes else PARTIAL if PARTIAL in codes else OK
+    )
 
 
 def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
@@ -164,7 +205,9 @@ def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
             return
         stopping.set()
         grace = engine.options.grace
-        session.note(f"stopping: what is under work has {grace:g} s to come to its end; once more to stop at once")
+        session.note(
+            f"stopping: what is under work has {grace:g} s to come to its end; once more to stop at once"
+        )
         engine.stop()
         loop.call_later(grace, abort)
 

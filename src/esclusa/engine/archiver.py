@@ -12,11 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.engine import Engine
-from esclusa.model.books import Export
 from esclusa.model.errors import DeclarationError, EsclusaError
-from esclusa.model.query import Query, Where, at_least, at_most, below, conditions, not_null, null, query
+from esclusa.model.query import (
+    Query,
+    Where,
+    at_least,
+    at_most,
+    below,
+    conditions,
+    not_null,
+    null,
+    query,
+)
 from esclusa.model.record import Kind, Record, kind_of
 from esclusa.model.settlement import Inserted, Settled, Settlement
+from esclusa.model.system_records import Export
 from esclusa.ports.artifacts import Artifacts
 
 if TYPE_CHECKING:
@@ -57,14 +67,20 @@ class Archiver:
         mark it later would be to write it again. An orderly stop ends it between two batches."""
         kind = kind_of(kind)
         if not kind.archive:
-            raise DeclarationError(f"record {kind.name}", ["it has no archive; declare it with archive=True"])
+            raise DeclarationError(
+                f"record {kind.name}", ["it has no archive; declare it with archive=True"]
+            )
         asked, total, idle = query(kind, where, order=by), 0, 0
-        while not self._engine.stopping and idle < 3:  # what is found and then not moved was changed, or its export closed
+        while (
+            not self._engine.stopping and idle < 3
+        ):  # what is found and then not moved was changed, or its export closed
             month = await self._oldest_month(_also(asked, {by: not_null}).but(limit=1), by)
             if month is None:
                 break
             export, left = await self._filling(kind, month, rows)
-            moved = await self._store.archive(_also(asked, {by: _during(month)}).but(limit=min(batch, left)), export.id)
+            moved = await self._store.archive(
+                _also(asked, {by: _during(month)}).but(limit=min(batch, left)), export.id
+            )
             if moved:
                 self._room[kind.table, export.month] = (export, left - moved)
             else:
@@ -110,21 +126,35 @@ class Archiver:
             raise ExportError("; ".join(faults[:TOLD]) + more)
         return done
 
-    async def drop(self, kind: Kind | type[Record], *, batch: int = 1000, progress: Progress | None = None) -> int:
+    async def drop(
+        self, kind: Kind | type[Record], *, batch: int = 1000, progress: Progress | None = None
+    ) -> int:
         """Remove archived rows whose export is verified and past its ``drop_eligible_at``; return how many."""
         kind = kind_of(kind)
         total, now = 0, await self._engine.clock.sync()
-        where: dict[str, Any] = {"table_name": kind.table, "status": "verified", "drop_eligible_at": at_most(now)}
+        where: dict[str, Any] = {
+            "table_name": kind.table,
+            "status": "verified",
+            "drop_eligible_at": at_most(now),
+        }
         async for export in self._engine.records.each(Export, where):
             if others := await self._store.undeclared(kind):
                 raise ExportError(
                     f"{kind.table}: its archive has what the record does not declare, and so the files do not hold"
                     f" ({', '.join(others)}): declare it and export again, or remove it from the archive; nothing is dropped"
                 )
-            held, _ = await self._store.count(query(kind, {"export_id": export.id}, archived=True), export.row_count + 1)
-            if held > export.row_count:  # a drop that was interrupted leaves fewer, and that is fine
-                raise ExportError(f"{export.path}: the archive has more rows for it than it holds; nothing is dropped")
-            while removed := await self._store.purge(query(kind, {"export_id": export.id}, limit=batch, archived=True)):
+            held, _ = await self._store.count(
+                query(kind, {"export_id": export.id}, archived=True), export.row_count + 1
+            )
+            if (
+                held > export.row_count
+            ):  # a drop that was interrupted leaves fewer, and that is fine
+                raise ExportError(
+                    f"{export.path}: the archive has more rows for it than it holds; nothing is dropped"
+                )
+            while removed := await self._store.purge(
+                query(kind, {"export_id": export.id}, limit=batch, archived=True)
+            ):
                 total += removed
                 if progress:
                     progress(total)
@@ -146,7 +176,9 @@ class Archiver:
         found = self._room.get((kind.table, name))
         if found is None:
             where = {"table_name": kind.table, "month": name, "status": "filling"}
-            export = await self._engine.records.first(Export, where) or await self._open(kind, month, "filling")
+            export = await self._engine.records.first(Export, where) or await self._open(
+                kind, month, "filling"
+            )
             found = export, rows - await self._given(kind, export, rows)
         if found[1] > 0:
             return found
@@ -154,13 +186,25 @@ class Archiver:
         return await self._open(kind, month, "filling"), rows
 
     async def _given(self, kind: Kind, export: Export, cap: int) -> int:
-        return (await self._store.count(query(kind, {"export_id": export.id}, archived=True), cap))[0]
+        return (await self._store.count(query(kind, {"export_id": export.id}, archived=True), cap))[
+            0
+        ]
 
     async def _open(self, kind: Kind, month: datetime, status: str) -> Export:
         """The next part of the month; its number is taken by its key."""
         for part in itertools.count(1):
-            path = f"{kind.table}/year={month.year:04}/month={month.month:02}/part-{part:05d}.parquet"
-            export = Export(table_name=kind.table, month=_named(month), part=part, path=path, row_count=0, checksum="", status=status)
+            path = (
+                f"{kind.table}/year={month.year:04}/month={month.month:02}/part-{part:05d}.parquet"
+            )
+            export = Export(
+                table_name=kind.table,
+                month=_named(month),
+                part=part,
+                path=path,
+                row_count=0,
+                checksum="",
+                status=status,
+            )
             answer = await self._store.insert([export])
             if isinstance(answer[0], Inserted):
                 export.id = answer[0].id
@@ -170,7 +214,9 @@ class Archiver:
     async def _unproved(self, kind: Kind, by: str, rows: int) -> AsyncIterator[Export]:
         """The exports that want a file, each with its rows: those begun, those that were filling, new ones for what is in none."""
         for state in ("written", "filling"):
-            async for export in self._engine.records.each(Export, {"table_name": kind.table, "status": state}):
+            async for export in self._engine.records.each(
+                Export, {"table_name": kind.table, "status": state}
+            ):
                 if self._engine.stopping:
                     return
                 if state == "filling":  # from here on no row comes to it
@@ -178,7 +224,9 @@ class Archiver:
                 await self._fill(kind, by, export, rows)
                 yield export
         free = query(kind, {"export_id": null, by: not_null}, order=by, limit=1, archived=True)
-        while not self._engine.stopping and (month := await self._oldest_month(free, by)) is not None:
+        while (
+            not self._engine.stopping and (month := await self._oldest_month(free, by)) is not None
+        ):
             export = await self._open(kind, month, "written")
             await self._fill(kind, by, export, rows)
             yield export
@@ -190,10 +238,21 @@ class Archiver:
         if not (await self._store.find(query(kind, where, limit=1, archived=True))).items:
             return
         left = rows - await self._given(kind, export, rows)
-        while left > 0 and (given := await self._store.assign(query(kind, where, limit=min(left, 10_000), archived=True), export.id)):
+        while left > 0 and (
+            given := await self._store.assign(
+                query(kind, where, limit=min(left, 10_000), archived=True), export.id
+            )
+        ):
             left -= given
 
-    async def _write(self, kind: Kind, export: Export, target: Artifacts, keep: timedelta, progress: Progress | None) -> Export | None:
+    async def _write(
+        self,
+        kind: Kind,
+        export: Export,
+        target: Artifacts,
+        keep: timedelta,
+        progress: Progress | None,
+    ) -> Export | None:
         """Write its file and prove it. One without rows is forgotten: None."""
         if not await self._given(kind, export, 1):
             await self._engine.records.purge(Export, {"id": export.id})
@@ -206,7 +265,13 @@ class Archiver:
             size = (await asyncio.to_thread(file.stat)).st_size
             await self._verify(target, export, Path(folder) / "back.parquet", checksum, rows)
         now = await self._engine.clock.sync()
-        fields = {"row_count": rows, "byte_count": size, "checksum": checksum, "verified_at": now, "drop_eligible_at": now + keep}
+        fields = {
+            "row_count": rows,
+            "byte_count": size,
+            "checksum": checksum,
+            "verified_at": now,
+            "drop_eligible_at": now + keep,
+        }
         await self._settle(export, "verified", **fields)
         return export.but(**fields, status="verified")
 
@@ -216,7 +281,9 @@ class Archiver:
         schema, rows = _schema(kind), 0
         writer = pq.ParquetWriter(file, schema, compression="zstd")
         try:
-            async for page in _ahead(self._store.scan_columns(query(kind, {"export_id": export}, archived=True))):
+            async for page in _ahead(
+                self._store.scan_columns(query(kind, {"export_id": export}, archived=True))
+            ):
                 rows += await asyncio.to_thread(_write_page, writer, kind, schema, page)
                 if progress:
                     progress(rows)
@@ -224,7 +291,9 @@ class Archiver:
             await asyncio.to_thread(writer.close)
         return rows
 
-    async def _verify(self, target: Artifacts, export: Export, file: Path, checksum: str, rows: int) -> None:
+    async def _verify(
+        self, target: Artifacts, export: Export, file: Path, checksum: str, rows: int
+    ) -> None:
         """Read the uploaded object back: the same bytes, a readable file, the same number of rows."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - an extra, needed only here
 
@@ -234,17 +303,25 @@ class Archiver:
                 digest.update(chunk)
                 out.write(chunk)
         if digest.hexdigest() != checksum:
-            raise ExportError(f"{export.path}: what was read back has another checksum than what was written; nothing is dropped")
+            raise ExportError(
+                f"{export.path}: what was read back has another checksum than what was written; nothing is dropped"
+            )
         try:
             found = await asyncio.to_thread(lambda: pq.ParquetFile(file).metadata.num_rows)
         except Exception as error:
-            raise ExportError(f"{export.path}: what was read back is no Parquet file: {error}") from error
+            raise ExportError(
+                f"{export.path}: what was read back is no Parquet file: {error}"
+            ) from error
         if found != rows:
-            raise ExportError(f"{export.path}: it holds {found} rows instead of {rows}; nothing is dropped")
+            raise ExportError(
+                f"{export.path}: it holds {found} rows instead of {rows}; nothing is dropped"
+            )
 
     async def _settle(self, export: Export, to: str, **fields: Any) -> None:
         frm = Export.lifecycle.sources(to)
-        verdict = await self._store.settle([Settlement(export.ref, to, frm, None, fields, who=self._engine.worker)])
+        verdict = await self._store.settle(
+            [Settlement(export.ref, to, frm, None, fields, who=self._engine.worker)]
+        )
         if not isinstance(verdict[0], Settled):
             raise ExportError(f"{export.path}: another process changed this export meanwhile")
 
@@ -270,7 +347,12 @@ def _schema(kind: Kind) -> pa.Schema:
         "text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us", tz="UTC"),
         "date": pa.date32(), "decimal": pa.decimal128(38, 10), "json": pa.string(), "bytes": pa.binary(),
     }  # fmt: skip
-    return pa.schema([pa.field(kind.columns[name], types[type], metadata={"esclusa": type}) for name, type in kind.types.items()])
+    return pa.schema(
+        [
+            pa.field(kind.columns[name], types[type], metadata={"esclusa": type})
+            for name, type in kind.types.items()
+        ]
+    )
 
 
 async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
@@ -289,7 +371,10 @@ async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
 def _write_page(writer: Any, kind: Kind, schema: pa.Schema, page: Page) -> int:
     import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
 
-    arrays = [_array(kind, field, page["id"], page[name]) for name, field in zip(kind.types, schema, strict=True)]
+    arrays = [
+        _array(kind, field, page["id"], page[name])
+        for name, field in zip(kind.types, schema, strict=True)
+    ]
     table = pa.Table.from_arrays(arrays, schema=schema)
     writer.write_table(table)
     return int(table.num_rows)

@@ -30,9 +30,21 @@ class Attempt:
     ``number`` is 1 for the first; ``tries`` how many there may be (None: no limit); ``run`` the run it is part of.
     """
 
-    __slots__ = ("_engine", "_leases", "_spent", "_spent_at", "kept", "lost", "number", "run", "stage")
+    __slots__ = (
+        "_engine",
+        "_leases",
+        "_spent",
+        "_spent_at",
+        "kept",
+        "lost",
+        "number",
+        "run",
+        "stage",
+    )
 
-    def __init__(self, runner: StageRunner, leases: list[Leased], spent_at: datetime | None = None) -> None:
+    def __init__(
+        self, runner: StageRunner, leases: list[Leased], spent_at: datetime | None = None
+    ) -> None:
         stage = runner.stage
         self._engine = runner.engine
         self._leases = leases
@@ -73,9 +85,20 @@ class Attempt:
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """A structured log line that says which record and attempt it is about."""
-        one = {"record": self._leases[0].record.id} if len(self._leases) == 1 else {"records": len(self._leases)}
+        one = (
+            {"record": self._leases[0].record.id}
+            if len(self._leases) == 1
+            else {"records": len(self._leases)}
+        )
         self._engine.telemetry.event(
-            level, message, engine_stage=self.stage.name, attempt=self.number, tries=self.tries, run=self.run.id, **one, **fields
+            level,
+            message,
+            engine_stage=self.stage.name,
+            attempt=self.number,
+            tries=self.tries,
+            run=self.run.id,
+            **one,
+            **fields,
         )
 
     def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
@@ -91,7 +114,9 @@ class Attempt:
     async def save(self, **fields: Any) -> None:
         """Keep these fields already now, before the attempt ends. Raises LeaseLost if the record is no longer ours."""
         if len(self._leases) > 1:
-            raise TypeError("save is for a handler of one record; a batch answers with the fields of each")
+            raise TypeError(
+                "save is for a handler of one record; a batch answers with the fields of each"
+            )
         lease = self._leases[0]
         checked = lease.ref.kind.check_fields(fields)
         if self.kept:  # the record may say where they are
@@ -99,7 +124,9 @@ class Attempt:
             for file in self.kept:
                 if file.error is not None:
                     raise file.error
-        held = await self._engine.store.renew([Renewal(lease.ref, lease.fence, self._engine.lease_of(self.stage), checked)])
+        held = await self._engine.store.renew(
+            [Renewal(lease.ref, lease.fence, self._engine.lease_of(self.stage), checked)]
+        )
         if lease.ref not in held:
             self.lost = True
             raise LeaseLost(f"{lease.ref} is no longer held by this worker")
@@ -124,7 +151,9 @@ class Attempt:
         answer = await self._engine.store.spend(budget, units, self.stage.name, least=units)
         if isinstance(answer, Denied):
             raise BudgetEmpty(budget.name, answer.until)
-        self._spent_at.setdefault(budget.name, answer.at)  # of several grants the first: better unused than overspent
+        self._spent_at.setdefault(
+            budget.name, answer.at
+        )  # of several grants the first: better unused than overspent
 
     async def refund(self, units: int | None = None, budget: Budget | None = None) -> None:
         """Give back what was reserved for this attempt and not used (all of it, of the stage's budget, by default)."""
@@ -136,4 +165,6 @@ class Attempt:
             units = min(units, self._spent)
             self._spent -= units
         if units > 0:
-            await self._engine.store.refund(source, units, self.stage.name, self._spent_at.get(source.name))
+            await self._engine.store.refund(
+                source, units, self.stage.name, self._spent_at.get(source.name)
+            )

@@ -30,7 +30,9 @@ class StoreClock:
 
     def now(self) -> datetime:
         tick = time.monotonic()
-        if self._now is None or tick - self._tick > 0.001:  # asked for every record, and a millisecond is fine enough
+        if (
+            self._now is None or tick - self._tick > 0.001
+        ):  # asked for every record, and a millisecond is fine enough
             assert self._read is not None, "the clock was not synced"
             self._now, self._tick = self._read + timedelta(seconds=tick - self._at), tick
         return self._now

@@ -13,20 +13,20 @@ from random import Random
 from typing import Any
 
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.heartbeat import Heartbeat
-from esclusa.engine.housekeeping import housekeeping
+from esclusa.engine.leases import LeaseRenewer
 from esclusa.engine.rates import Rates
 from esclusa.engine.records import Records
 from esclusa.engine.runs import RunBook, RunContext
 from esclusa.engine.settler import Settler
 from esclusa.engine.stage_runner import StageRunner
-from esclusa.model.books import BOOKS, Alert, CycleCard, WorkerCard
+from esclusa.engine.system_pipeline import system_pipeline
 from esclusa.model.errors import AlreadyRunning, NotFound, Paused, SettingsError
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.record import Kind, Ref
 from esclusa.model.schedule import Always, Every
-from esclusa.model.settlement import Ask, Renewal, Settlement
+from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Cycle, Stage
+from esclusa.model.system_records import SYSTEM_RECORDS, Alert, CycleRecord, WorkerRecord
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.publisher import Publisher
@@ -78,21 +78,21 @@ class Engine:
         self.worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
         self.rng = rng or Random()
         self.publisher = publisher
-        self.plans = (*plans, housekeeping(publisher).bind(NoSettings()))
+        self.plans = (*plans, system_pipeline(publisher).bind(NoSettings()))
         self._plans = {plan.name: plan for plan in self.plans}
         self.cycles: dict[str, Cycle] = {c.name: c for plan in self.plans for c in plan.cycles}
         self.stages: dict[str, Stage] = {s.name: s for plan in self.plans for s in plan.stages}
         self.kinds: dict[str, Kind] = {k.table: k for plan in self.plans for k in plan.kinds}
-        self.kinds |= {book.kind.table: book.kind for book in BOOKS}
+        self.kinds |= {book.kind.table: book.kind for book in SYSTEM_RECORDS}
         self.clock = StoreClock(store)
         self.records = Records(store)
         self.settler = Settler(store, artifacts, self.telemetry, batch=self.options.settle_batch)
-        self.heartbeat = Heartbeat(self)
+        self.leases = LeaseRenewer(self)
         self.rates = Rates(self)
         self.runs = RunBook(self)
         self.contexts: dict[str, Any] = {}
         self._alert_sink = alert_sink
-        self._card: WorkerCard | None = None
+        self._card: WorkerRecord | None = None
         self._paused: frozenset[str] = frozenset()
         self._active: dict[str, RunContext] = {}
         self._runners: set[StageRunner] = set()
@@ -110,11 +110,13 @@ class Engine:
             await self.clock.sync()
             self.settler.start()
             stack.push_async_callback(self.settler.stop)
-            self.heartbeat.start()
-            stack.push_async_callback(self.heartbeat.stop)
+            self.leases.start()
+            stack.push_async_callback(self.leases.stop)
             for plan in self.plans:
                 opened = plan.app.lifespan_
-                self.contexts[plan.name] = await stack.enter_async_context(opened(plan.settings)) if opened else None
+                self.contexts[plan.name] = (
+                    await stack.enter_async_context(opened(plan.settings)) if opened else None
+                )
             await self._write_cards()
             await self.refresh()
             if card:
@@ -134,20 +136,27 @@ class Engine:
         await self.rates.flush()
         await self.refresh()
         for run in list(self._active.values()):
-            if isinstance(run.cycle.schedule, Always) and run.counters["taken"] - run.judged["taken"] >= 100:
+            if (
+                isinstance(run.cycle.schedule, Always)
+                and run.counters["taken"] - run.judged["taken"] >= 100
+            ):
                 await self._judge(run)
 
     def own_renewals(self) -> list[Renewal]:
         """Leases that are not records under work: the runs under way, the cycles they lock, this worker's card."""
         lease = self.options.lease
-        own = [Renewal(run.lock[0], run.lock[1], lease) for run in self._active.values() if run.lock is not None]
+        own = [
+            Renewal(run.lock[0], run.lock[1], lease)
+            for run in self._active.values()
+            if run.lock is not None
+        ]
         if self._card is not None:
             own.append(Renewal(self._card.ref, 0, lease))
         return self.runs.renewals() + own
 
     async def refresh(self) -> None:
         """Learn which cycles are paused."""
-        page = await self.records.find(CycleCard, {"status": "paused"}, limit=1000)
+        page = await self.records.find(CycleRecord, {"status": "paused"}, limit=1000)
         self._paused = frozenset(card.cycle for card in page.items)
 
     def paused(self, cycle: str) -> bool:
@@ -162,7 +171,7 @@ class Engine:
         return sum(runner.inflight for runner in self._runners if runner.stage.name == stage)
 
     async def _present(self) -> None:
-        card = WorkerCard(
+        card = WorkerRecord(
             id=self.worker, host=socket.gethostname(), pid=os.getpid(), version=__version__, stages=sorted(self.stages),
             started_at=self.clock.now(), leased_by=self.worker, due_at=self.clock.now() + self.options.lease_time,
         )  # fmt: skip
@@ -171,25 +180,44 @@ class Engine:
 
     async def _leave(self) -> None:
         if self._card is not None:
-            await self.settler.settle(Settlement(self._card.ref, "stopped", ("running",), 0, who=self.worker))
+            await self.settler.settle(
+                Settlement(self._card.ref, "stopped", ("running",), 0, who=self.worker)
+            )
             self._card = None
 
     async def _write_cards(self) -> None:
         """One card per cycle, due at its first slot; a changed schedule makes it due by the new one."""
         now = self.clock.now()
-        cards = [CycleCard(cycle=c.name, schedule=str(c.schedule), due_at=self._first_slot(c, now)) for c in self.cycles.values()]
+        cards = [
+            CycleRecord(cycle=c.name, schedule=str(c.schedule), due_at=self._first_slot(c, now))
+            for c in self.cycles.values()
+        ]
         await self.store.insert(cards)
         for card, cycle in zip(
-            await self.records.get_many(CycleCard, [c.kind.id_of(c.cycle) for c in cards]), self.cycles.values(), strict=True
+            await self.records.get_many(CycleRecord, [c.kind.id_of(c.cycle) for c in cards]),
+            self.cycles.values(),
+            strict=True,
         ):
             if card is not None and card.schedule != str(cycle.schedule) and card.status == "idle":
                 fields = {"schedule": str(cycle.schedule)}
-                move = Settlement(card.ref, "idle", ("idle",), None, fields, until=self._first_slot(cycle, now), who=self.worker)
+                move = Settlement(
+                    card.ref,
+                    "idle",
+                    ("idle",),
+                    None,
+                    fields,
+                    until=self._first_slot(cycle, now),
+                    who=self.worker,
+                )
                 await self.store.settle([move])
 
     @staticmethod
     def _first_slot(cycle: Cycle, now: datetime) -> datetime:
-        return now if isinstance(cycle.schedule, Every) else cycle.schedule.next_after(now) or now + timedelta(days=36500)
+        return (
+            now
+            if isinstance(cycle.schedule, Every)
+            else cycle.schedule.next_after(now) or now + timedelta(days=36500)
+        )
 
     # look-ups
 
@@ -203,12 +231,16 @@ class Engine:
     def cycle(self, name: str) -> Cycle:
         if name not in self.cycles:
             known = ", ".join(sorted(n for n in self.cycles if not n.startswith("esclusa.")))
-            raise NotFound(f"there is no cycle {name!r}; there are: {known or 'none (set ESCLUSA_PIPELINES)'}")
+            raise NotFound(
+                f"there is no cycle {name!r}; there are: {known or 'none (set ESCLUSA_PIPELINES)'}"
+            )
         return self.cycles[name]
 
     def kind(self, table: str) -> Kind:
         if table not in self.kinds:
-            raise NotFound(f"there is no kind {table!r}; there are: {', '.join(sorted(self.kinds))}")
+            raise NotFound(
+                f"there is no kind {table!r}; there are: {', '.join(sorted(self.kinds))}"
+            )
         return self.kinds[table]
 
     @property
@@ -222,7 +254,13 @@ class Engine:
     # running cycles
 
     async def run_cycle(
-        self, name: str, *, person: bool = True, limit: int | None = None, slot: str | None = None, params: dict[str, Any] | None = None
+        self,
+        name: str,
+        *,
+        person: bool = True,
+        limit: int | None = None,
+        slot: str | None = None,
+        params: dict[str, Any] | None = None,
     ) -> RunContext:
         """Run a cycle once, to its end. Raises AlreadyRunning, Paused, NotFound, SettingsError (its pipeline lacks a setting).
 
@@ -237,10 +275,19 @@ class Engine:
         missing = list(plan.app.needs_(plan.settings)) if plan.app.needs_ is not None else []
         if missing:
             raise SettingsError(f"{name} cannot run:", missing)
-        run = RunContext(self, cycle, "", slot or "", now, eager=person and cycle.eager, limit=limit, params=params or {})
+        run = RunContext(
+            self,
+            cycle,
+            "",
+            slot or "",
+            now,
+            eager=person and cycle.eager,
+            limit=limit,
+            params=params or {},
+        )
         self._active[name] = run
         try:
-            if cycle.alone:
+            if cycle.singleton:
                 run.lock = await self._lock(cycle, now, person=person)
             elif person:
                 await self._refuse_paused(name)
@@ -268,8 +315,16 @@ class Engine:
             raise
         except BaseException as error:  # noqa: BLE001 - a cycle that breaks is an outcome, and an alert, even by sys.exit()
             run.end("error", f"{type(error).__name__}: {error}")
-            self.telemetry.event("error", f"{run.cycle.name} broke: {run.message}", cycle=run.cycle.name, run=run.id, exc_info=error)
-            await self.alert("cycle_broke", run.cycle.name, f"{run.cycle.name} broke: {run.message}", run=run.id)
+            self.telemetry.event(
+                "error",
+                f"{run.cycle.name} broke: {run.message}",
+                cycle=run.cycle.name,
+                run=run.id,
+                exc_info=error,
+            )
+            await self.alert(
+                "cycle_broke", run.cycle.name, f"{run.cycle.name} broke: {run.message}", run=run.id
+            )
         await self.runs.finish(run)
         await self._judge(run)
 
@@ -288,13 +343,17 @@ class Engine:
             return
         found = self.stages.get(stage) or self.stages.get(f"{run.cycle.name.split('.')[0]}.{stage}")
         if found is None:
-            known = ", ".join(sorted(name for name in self.stages if not name.startswith("esclusa.")))
+            known = ", ".join(
+                sorted(name for name in self.stages if not name.startswith("esclusa."))
+            )
             raise NotFound(f"there is no stage {stage!r} to drain; there are: {known or 'none'}")
         runner = StageRunner(self, found, run)
         self._runners.add(runner)
         try:
             moment = before or await self.clock.sync()
-            await runner.serve(limit=limit, where=where, before=moment, eager=run.eager if eager is None else eager)
+            await runner.serve(
+                limit=limit, where=where, before=moment, eager=run.eager if eager is None else eager
+            )
         finally:
             self._runners.discard(runner)
 
@@ -345,9 +404,9 @@ class Engine:
     # the lock of a cycle that runs alone: its card, claimed
 
     async def _lock(self, cycle: Cycle, now: datetime, *, person: bool) -> tuple[Ref, int]:
-        id = CycleCard.kind.id_of(cycle.name)
-        ask = Ask(
-            CycleCard.kind, cycle.name, ("idle",), "running", ids=(id,), lease=self.options.lease, worker=self.worker,
+        id = CycleRecord.kind.id_of(cycle.name)
+        ask = ClaimRequest(
+            CycleRecord.kind, cycle.name, ("idle",), "running", ids=(id,), lease=self.options.lease, worker=self.worker,
             before=now, eager=person,
         )  # fmt: skip
         taken = await self.store.claim(ask)
@@ -357,16 +416,22 @@ class Engine:
         raise AlreadyRunning(f"{cycle.name} is running now; it runs alone")
 
     async def _refuse_paused(self, name: str) -> None:
-        card = await self.records.get(CycleCard, CycleCard.kind.id_of(name))
+        card = await self.records.get(CycleRecord, CycleRecord.kind.id_of(name))
         if card is not None and card.status == "paused":
             raise Paused(f"{name} is paused; resume it first")
 
     async def _unlock(self, run: RunContext) -> None:
         if run.lock is not None:
             now = self.clock.now()
-            after = run.cycle.schedule.next_after(max(now, run.started)) or now + timedelta(days=36500)
+            after = run.cycle.schedule.next_after(max(now, run.started)) or now + timedelta(
+                days=36500
+            )
             ref, fence = run.lock
-            await self.settler.settle(Settlement(ref, "idle", ("running",), fence, until=after, attempts=0, who=self.worker))
+            await self.settler.settle(
+                Settlement(
+                    ref, "idle", ("running",), fence, until=after, attempts=0, who=self.worker
+                )
+            )
 
     # alerts
 
@@ -374,15 +439,32 @@ class Engine:
         """Raise an alert if too many of the records failed that the run took since it was last judged."""
         cycle, fresh = run.cycle, run.counters - run.judged
         run.judged = run.counters.copy()
-        taken, failed = fresh["taken"], fresh["retried"] + sum(fresh[state] for state in {s.exhausted for s in cycle.stages if s.exhausted})
-        if cycle.alert_rate is None or taken < cycle.alert_min or failed <= cycle.alert_rate * taken:
+        taken, failed = (
+            fresh["taken"],
+            fresh["retried"]
+            + sum(fresh[state] for state in {s.exhausted for s in cycle.stages if s.exhausted}),
+        )
+        if (
+            cycle.alert_rate is None
+            or taken < cycle.alert_min
+            or failed <= cycle.alert_rate * taken
+        ):
             return
         share = f"{failed} of {taken} records failed ({failed / taken:.0%}, more than {cycle.alert_rate:.0%})"
-        await self.alert("error_rate", cycle.name, f"{cycle.name}: {share}", run=run.id, taken=taken, failed=failed)
+        await self.alert(
+            "error_rate",
+            cycle.name,
+            f"{cycle.name}: {share}",
+            run=run.id,
+            taken=taken,
+            failed=failed,
+        )
 
     async def alert(self, name: str, subject: str, message: str, **details: Any) -> None:
         """Tell people: the log, the list of alerts, and the sink (a webhook). Never raises."""
-        row = Alert(name=name, subject=subject, message=message, raised_at=self.clock.now(), details=details)
+        row = Alert(
+            name=name, subject=subject, message=message, raised_at=self.clock.now(), details=details
+        )
         self.telemetry.event("error", message, alert=name, subject=subject, **details)
         try:
             await self.store.insert([row])

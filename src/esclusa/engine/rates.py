@@ -8,12 +8,30 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from esclusa.model.books import Rate
+from esclusa.model.system_records import Rate
 
 if TYPE_CHECKING:
     from esclusa.engine.engine import Engine
 
-BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0)
+BOUNDS = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    60.0,
+    120.0,
+    300.0,
+)
 """Upper bounds of the histogram of handler times, in seconds; the last bucket is open."""
 
 
@@ -56,7 +74,14 @@ class Rates:
         minute, worker = self._minute(), self._engine.worker
         for stage in [s for s, count in self._counts.items() if all or count.minute < minute]:
             count = self._counts.pop(stage)
-            row = Rate(stage=stage, minute=count.minute, worker=worker, seconds=count.seconds, histogram=count.histogram, **count.results)
+            row = Rate(
+                stage=stage,
+                minute=count.minute,
+                worker=worker,
+                seconds=count.seconds,
+                histogram=count.histogram,
+                **count.results,
+            )
             self._done.append(row)
         if self._done:
             await self._engine.store.insert(self._done)
@@ -68,10 +93,15 @@ def merge(rows: list[Rate]) -> dict[str, dict[str, float]]:
     out: dict[str, dict[str, float]] = {}
     histograms: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
     for row in rows:
-        total = out.setdefault(row.stage, {"moved": 0, "retried": 0, "waited": 0, "exhausted": 0, "lost": 0, "seconds": 0.0})
+        total = out.setdefault(
+            row.stage,
+            {"moved": 0, "retried": 0, "waited": 0, "exhausted": 0, "lost": 0, "seconds": 0.0},
+        )
         for name in total:
             total[name] += getattr(row, name)
-        histograms[row.stage] = [a + b for a, b in zip(histograms[row.stage], row.histogram, strict=True)]
+        histograms[row.stage] = [
+            a + b for a, b in zip(histograms[row.stage], row.histogram, strict=True)
+        ]
     for stage, total in out.items():
         for share in (50, 90, 99):
             total[f"p{share}"] = _percentile(histograms[stage], share / 100)

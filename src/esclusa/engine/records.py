@@ -11,7 +11,15 @@ from typing import Any, TypeVar, cast
 from esclusa.model.errors import BadQuery, BadRecord, UndeclaredMove
 from esclusa.model.query import Page, Where, query
 from esclusa.model.record import Record, Ref
-from esclusa.model.settlement import Family, Inserted, Known, Rejected, Settled, Settlement, StateSummary
+from esclusa.model.settlement import (
+    Duplicate,
+    Inserted,
+    RecordWithChildren,
+    Rejected,
+    Settled,
+    Settlement,
+    StateSummary,
+)
 from esclusa.ports.store import Store
 
 R = TypeVar("R", bound=Record)
@@ -46,15 +54,24 @@ class Records:
         archived: bool = False,
     ) -> Page[R]:
         """One page; ``next`` continues it."""
-        page = await self._store.find(query(kind, where, order=order, limit=limit, after=after, archived=archived))
+        page = await self._store.find(
+            query(kind, where, order=order, limit=limit, after=after, archived=archived)
+        )
         return cast("Page[R]", page)
 
-    async def first(self, kind: type[R], where: Where | None = None, *, order: str | tuple[str, ...] = ()) -> R | None:
+    async def first(
+        self, kind: type[R], where: Where | None = None, *, order: str | tuple[str, ...] = ()
+    ) -> R | None:
         page = await self.find(kind, where, order=order, limit=1)
         return page.items[0] if page.items else None
 
     async def each(
-        self, kind: type[R], where: Where | None = None, *, order: str | tuple[str, ...] = (), size: int = 500
+        self,
+        kind: type[R],
+        where: Where | None = None,
+        *,
+        order: str | tuple[str, ...] = (),
+        size: int = 500,
     ) -> AsyncIterator[R]:
         """Every record that matches, page by page: bounded memory."""
         after: str | None = None
@@ -66,24 +83,30 @@ class Records:
             if after is None:
                 return
 
-    async def count(self, kind: type[Record], where: Where | None = None, *, cap: int = 100_000) -> tuple[int, bool]:
+    async def count(
+        self, kind: type[Record], where: Where | None = None, *, cap: int = 100_000
+    ) -> tuple[int, bool]:
         """How many, counted up to ``cap``, and whether that is all."""
         return await self._store.count(query(kind, where), cap)
 
-    async def summary(self, kind: type[Record], average: str, where: Where | None = None) -> list[StateSummary]:
+    async def summary(
+        self, kind: type[Record], average: str, where: Where | None = None
+    ) -> list[StateSummary]:
         """What matches, by state: how many, and the mean of a number field. States without any are left out."""
         if kind.kind.types.get(average) not in ("int", "float"):
             raise BadQuery(f"{kind.kind.table} has no number {average} to take the mean of")
         return await self._store.summary(query(kind, where), average)
 
-    async def insert(self, records: Sequence[Record]) -> list[Inserted | Known]:
+    async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         """Add records in one transaction; a known key is left as it is."""
         return await self._store.insert(records)
 
-    async def load(self, records: Iterable[Record], *, size: int = 5000) -> AsyncIterator[list[Inserted | Known]]:
+    async def load(
+        self, records: Iterable[Record], *, size: int = 5000
+    ) -> AsyncIterator[list[Inserted | Duplicate]]:
         """Add very many records, ``size`` to a transaction; the answers of each part, in order. While parts are written the
         next is made, so ``records`` may well be a generator: memory is bounded. A fault ends it; what was answered is kept."""
-        writing: deque[asyncio.Task[list[Inserted | Known]]] = deque()
+        writing: deque[asyncio.Task[list[Inserted | Duplicate]]] = deque()
         source = iter(records)
         try:
             while part := await _part(source, size):
@@ -95,36 +118,58 @@ class Records:
         finally:
             await asyncio.gather(*writing, return_exceptions=True)
 
-    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+    async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
         """Add records, each with all that belongs to it in one transaction, or nothing of that if its key is known: then None, else
         how many of the rest are new. BadRecord if one of them cannot be held: to add the others, call it for each alone."""
         return await self._store.insert_if_new(families)
 
-    async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Known]:
+    async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Duplicate]:
         """Add records; one whose key is there already gets this one's fields instead, and moves to its state (the initial
         one, if it names none) if it is in another. UndeclaredMove if it cannot. If one is removed meanwhile, all are put again:
         what belongs together is there together."""
         while True:
             answers = await self._store.insert(records)
-            known = [(record, answer.id) for record, answer in zip(records, answers, strict=True) if isinstance(answer, Known)]
+            known = [
+                (record, answer.id)
+                for record, answer in zip(records, answers, strict=True)
+                if isinstance(answer, Duplicate)
+            ]
             settlements = [_put(record, id, who) for record, id in known]
             verdicts = await self._store.settle(settlements) if settlements else []
             for verdict in verdicts:
                 if isinstance(verdict, Rejected):
                     raise BadRecord(verdict.why)
-            lost = [s for s, verdict in zip(settlements, verdicts, strict=True) if not isinstance(verdict, Settled)]
+            lost = [
+                s
+                for s, verdict in zip(settlements, verdicts, strict=True)
+                if not isinstance(verdict, Settled)
+            ]
             if not lost:
                 return answers
             for settlement in lost:
                 [present] = await self._store.get(settlement.ref.kind, [settlement.ref.id])
                 if present is not None and present.status not in settlement.frm:
-                    raise UndeclaredMove(str(settlement.ref), present.status, settlement.to, settlement.frm)
+                    raise UndeclaredMove(
+                        str(settlement.ref), present.status, settlement.to, settlement.frm
+                    )
 
-    async def edit(self, kind: type[Record], id: str, *, among: Sequence[str], who: str, reason: str, **fields: Any) -> bool:
+    async def edit(
+        self,
+        kind: type[Record],
+        id: str,
+        *,
+        among: Sequence[str],
+        who: str,
+        reason: str,
+        **fields: Any,
+    ) -> bool:
         """Change fields of a record that stays in its state, if that is one of ``among``; whether it was. A lease on it ends,
         and it is due at once: what was being done stood on the old fields. BadRecord if the table cannot hold them."""
         ref, checked = Ref(kind.kind, id), kind.kind.check_fields(fields)
-        settlements = [Settlement(ref, state, (state,), None, checked, who=who, reason=reason) for state in among]
+        settlements = [
+            Settlement(ref, state, (state,), None, checked, who=who, reason=reason)
+            for state in among
+        ]
         verdicts = await self._store.settle(settlements)
         for verdict in verdicts:
             if isinstance(verdict, Rejected):
@@ -147,7 +192,15 @@ def _put(record: Record, id: str, who: str) -> Settlement:
     """What makes the record with this id such a one."""
     kind, to = record.kind, record.status or record.kind.initial
     fields = {f.name: getattr(record, f.name) for f in kind.fields if f.name not in kind.key}
-    return Settlement(Ref(kind, id), to, (to, *kind.lifecycle.sources(to)), None, kind.check_fields(fields), who=who, reason="put")
+    return Settlement(
+        Ref(kind, id),
+        to,
+        (to, *kind.lifecycle.sources(to)),
+        None,
+        kind.check_fields(fields),
+        who=who,
+        reason="put",
+    )
 
 
 async def _part(source: Iterator[Record], size: int) -> list[Record]:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from esclusa.model.books import Run
 from esclusa.model.budget import Budget, BudgetEmpty, Denied, Per, WindowUse
 from esclusa.model.query import at_least, below
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Inserted, Renewal, Settlement
 from esclusa.model.stage import Cycle
 from esclusa.model.storable import words
+from esclusa.model.system_records import Run
 from esclusa.ports.artifacts import Artifacts
 
 if TYPE_CHECKING:
@@ -108,7 +108,13 @@ class RunContext:
 
     def answer(self) -> dict[str, Any]:
         """The run as HTTP and ``--json`` answer it."""
-        return {"run": self.id, "cycle": self.cycle.name, "outcome": self.outcome, "counters": self.told, "message": self.message}
+        return {
+            "run": self.id,
+            "cycle": self.cycle.name,
+            "outcome": self.outcome,
+            "counters": self.told,
+            "message": self.message,
+        }
 
     async def spend(self, budget: Budget, units: int = 1) -> None:
         """Reserve before a metered call. Raises BudgetEmpty, which says until when."""
@@ -117,7 +123,13 @@ class RunContext:
             raise BudgetEmpty(budget.name, answer.until)
 
     async def observe(
-        self, budget: Budget, per: Per = "day", *, used: int | None = None, limit: int | None = None, until: datetime | None = None
+        self,
+        budget: Budget,
+        per: Per = "day",
+        *,
+        used: int | None = None,
+        limit: int | None = None,
+        until: datetime | None = None,
     ) -> WindowUse:
         """Tell the budget what the provider says of its open window: at least ``used`` is used, its limit is ``limit``, nothing is
         to be had before ``until``. Returns what is known of the window now."""
@@ -128,7 +140,9 @@ class RunContext:
     async def earlier(self, *, since: datetime | None = None) -> AsyncIterator[Run]:
         """The runs of this cycle before this one, the oldest that the books still hold first; ``since``: those that began then or later."""
         began = (below(self.started),) if since is None else (below(self.started), at_least(since))
-        async for run in self.records.each(Run, {"cycle": self.cycle.name, "started_at": began}, order="started_at"):
+        async for run in self.records.each(
+            Run, {"cycle": self.cycle.name, "started_at": began}, order="started_at"
+        ):
             yield run
 
     @property
@@ -177,7 +191,10 @@ class RunBook:
     def renewals(self) -> list[Renewal]:
         """Leases of the runs under way, with their counters so far."""
         lease = self._engine.options.lease
-        return [Renewal(Ref(Run.kind, r.id), 0, lease, {"counters": r.told}) for r in self._open.values()]
+        return [
+            Renewal(Ref(Run.kind, r.id), 0, lease, {"counters": r.told})
+            for r in self._open.values()
+        ]
 
     async def finish(self, run: RunContext) -> None:
         """Write how it ended."""

@@ -7,10 +7,16 @@ import signal
 from datetime import datetime, timedelta
 
 from esclusa.engine.engine import Engine
-from esclusa.model.books import CycleCard, Run
-from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused, StoreConflict, StoreUnavailable
-from esclusa.model.schedule import Always, Every, OnCall
+from esclusa.model.errors import (
+    AlreadyRunning,
+    EsclusaError,
+    Paused,
+    StoreConflict,
+    StoreUnavailable,
+)
+from esclusa.model.schedule import Always, Every, Manual
 from esclusa.model.stage import Cycle
+from esclusa.model.system_records import CycleRecord, Run
 
 
 class Scheduler:
@@ -45,7 +51,8 @@ class Scheduler:
         cycles = [
             c
             for c in engine.cycles.values()
-            if not isinstance(c.schedule, OnCall) and (only is None or c.name in only or c.name.startswith("esclusa."))
+            if not isinstance(c.schedule, Manual)
+            and (only is None or c.name in only or c.name.startswith("esclusa."))
         ]
         tasks = [asyncio.create_task(self._keep(cycle), name=cycle.name) for cycle in cycles]
         end = asyncio.create_task(self._end(tasks), name="orderly stop")
@@ -63,7 +70,11 @@ class Scheduler:
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         """The orderly stop: grace, then abort."""
         await self._stopping.wait()
-        self._engine.telemetry.event("info", "stopping: no new claims; handlers have the grace period", grace=self._engine.options.grace)
+        self._engine.telemetry.event(
+            "info",
+            "stopping: no new claims; handlers have the grace period",
+            grace=self._engine.options.grace,
+        )
         self._engine.stop()
         try:
             async with asyncio.timeout(self._engine.options.grace):
@@ -83,14 +94,18 @@ class Scheduler:
             try:
                 if isinstance(cycle.schedule, Always):
                     await self._engine.serve(cycle, self._stopping)
-                elif cycle.alone:
+                elif cycle.singleton:
                     await self._serve_alone(cycle)
                 else:
                     await self._serve_shared(cycle)
             except (StoreUnavailable, StoreConflict) as error:
-                self._engine.telemetry.event("warning", f"{cycle.name}: {error}; will be tried again")
+                self._engine.telemetry.event(
+                    "warning", f"{cycle.name}: {error}; will be tried again"
+                )
             except Exception as error:  # noqa: BLE001 - the cycle goes on, and the fault is told
-                self._engine.telemetry.event("error", f"{cycle.name}: {type(error).__name__}: {error}", exc_info=error)
+                self._engine.telemetry.event(
+                    "error", f"{cycle.name}: {type(error).__name__}: {error}", exc_info=error
+                )
             await self._sleep(pause)
             pause = min(10.0, pause * 2)
 
@@ -122,11 +137,16 @@ class Scheduler:
 
     async def _serve_alone(self, cycle: Cycle) -> None:
         """One process of the cluster runs it, whichever claims its card when it is due."""
-        id = CycleCard.kind.id_of(cycle.name)
+        id = CycleRecord.kind.id_of(cycle.name)
         while not self._stopping.is_set():
-            card = await self._engine.records.get(CycleCard, id)
+            card = await self._engine.records.get(CycleRecord, id)
             now = self._engine.clock.now()
-            if card is not None and card.status != "paused" and card.due_at is not None and card.due_at <= now:
+            if (
+                card is not None
+                and card.status != "paused"
+                and card.due_at is not None
+                and card.due_at <= now
+            ):
                 await self._run(cycle, f"{card.due_at:%Y%m%dT%H%M%S.%fZ}")
             elif card is not None and card.due_at is not None:
                 await self._sleep(min(5.0, max(0.05, (card.due_at - now).total_seconds())))
@@ -135,7 +155,9 @@ class Scheduler:
         try:
             await self._engine.run_cycle(cycle.name, person=False, slot=slot)
         except (AlreadyRunning, Paused) as refused:
-            self._engine.telemetry.event("debug", f"worker_already_running: {refused}", cycle=cycle.name)
+            self._engine.telemetry.event(
+                "debug", f"worker_already_running: {refused}", cycle=cycle.name
+            )
         except (StoreUnavailable, StoreConflict):
             raise
         except EsclusaError as error:

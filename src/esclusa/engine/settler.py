@@ -51,7 +51,9 @@ class Settler:
     batches grow by themselves. After a crowd the next batch waits a moment for more, unless somebody waits for it. What a batch says
     of files is written once they are safe."""
 
-    def __init__(self, store: Store, artifacts: Artifacts, telemetry: Telemetry, *, batch: int) -> None:
+    def __init__(
+        self, store: Store, artifacts: Artifacts, telemetry: Telemetry, *, batch: int
+    ) -> None:
         self._store = store
         self._artifacts = artifacts
         self._telemetry = telemetry
@@ -71,7 +73,13 @@ class Settler:
         self._over = False
         self._task = asyncio.create_task(self._loop(), name="settler")
 
-    def add(self, settlement: Settlement, receiver: Receiver | None = None, token: Any = None, kept: Sequence[Kept] = ()) -> None:
+    def add(
+        self,
+        settlement: Settlement,
+        receiver: Receiver | None = None,
+        token: Any = None,
+        kept: Sequence[Kept] = (),
+    ) -> None:
         """Queue it; ``receiver`` is told the verdict, with the token, once it is written: Lost, if that is over; Rejected, if one of
         the files that were ``kept`` for it is not safe. Never blocks."""
         entry = settlement, receiver, token, kept
@@ -119,7 +127,9 @@ class Settler:
         self._queue.clear()
         if left:
             self._telemetry.event(
-                "error", "stopped before the store took every outcome; those records are handled again", outcomes=len(left)
+                "error",
+                "stopped before the store took every outcome; those records are handled again",
+                outcomes=len(left),
             )
         self._tell(left, [Lost(settlement.ref) for settlement, *_ in left])
 
@@ -172,14 +182,23 @@ class Settler:
             await self._artifacts.sync([kept for entry in batch for kept in entry[3]])
         except Exception as error:  # noqa: BLE001 - it never should, and then nobody knows of any that it is safe
             failed = error
-        faults = [next((kept.error or failed for kept in entry[3] if kept.error or failed), None) for entry in batch]
-        lost = [(entry, Rejected(entry[0].ref, str(error), error)) for entry, error in zip(batch, faults, strict=True) if error is not None]
+        faults = [
+            next((kept.error or failed for kept in entry[3] if kept.error or failed), None)
+            for entry in batch
+        ]
+        lost = [
+            (entry, Rejected(entry[0].ref, str(error), error))
+            for entry, error in zip(batch, faults, strict=True)
+            if error is not None
+        ]
         self._tell([entry for entry, _ in lost], [verdict for _, verdict in lost])
         return [entry for entry, error in zip(batch, faults, strict=True) if error is None]
 
     def _tell(self, batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
         """Each receiver its own; then those who wait that so many are written."""
-        told: defaultdict[Receiver | None, list[tuple[Any, Settlement, Verdict]]] = defaultdict(list)
+        told: defaultdict[Receiver | None, list[tuple[Any, Settlement, Verdict]]] = defaultdict(
+            list
+        )
         for (settlement, receiver, token, _), verdict in zip(batch, verdicts, strict=True):
             told[receiver].append((token, settlement, verdict))
         for receiver, theirs in told.items():
@@ -199,7 +218,11 @@ class Settler:
             try:
                 return await self._store.settle(settlements)
             except (StoreUnavailable, StoreConflict) as error:
-                self._telemetry.event("warning", f"settle: {error}; the outcomes are kept and tried again", outcomes=len(settlements))
+                self._telemetry.event(
+                    "warning",
+                    f"settle: {error}; the outcomes are kept and tried again",
+                    outcomes=len(settlements),
+                )
                 await asyncio.sleep(pause)
                 pause = min(5.0, pause * 2)
             except Exception as error:  # noqa: BLE001 - one bad value must not stop the others

@@ -12,16 +12,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.attempt import Attempt
-from esclusa.engine.endings import OUTCOMES, ending_of, endings_of, raised, told_of
-from esclusa.engine.heartbeat import Holding
-from esclusa.engine.share import Share
+from esclusa.engine.leases import HeldLease
+from esclusa.engine.reservations import BudgetReservation
+from esclusa.engine.results import OUTCOMES, event_fields, raised, result_of, results_of
 from esclusa.engine.threads import Threads
 from esclusa.model.budget import Denied
-from esclusa.model.decide import CannotEnd, Ending, GivenBack, OverLimit, Raised, Unended, decide
+from esclusa.model.decide import (
+    ExhaustionFailed,
+    ExhaustionPostponed,
+    GivenBack,
+    OverLimit,
+    Raised,
+    Result,
+    decide,
+)
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
 from esclusa.model.outcome import To
 from esclusa.model.query import Where, conditions
-from esclusa.model.settlement import Ask, Leased, Rejected, Settled, Settlement, Verdict
+from esclusa.model.settlement import ClaimRequest, Leased, Rejected, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
 
 if TYPE_CHECKING:
@@ -43,7 +51,9 @@ class StageRunner:
     is being settled takes no room, but not more than as much again may wait for that.
     """
 
-    def __init__(self, engine: Engine, stage: Stage, run: RunContext, *, forever: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, stage: Stage, run: RunContext, *, forever: bool = False
+    ) -> None:
         self.engine = engine
         self.stage = stage
         self.run = run
@@ -51,7 +61,7 @@ class StageRunner:
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._freed = asyncio.Event()
-        self._waiting: deque[Holding] = deque()
+        self._waiting: deque[HeldLease] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._rousing = False
         self._handlers: set[asyncio.Task[None]] = set()
@@ -61,7 +71,7 @@ class StageRunner:
         self._taken = 0
         self._unspent: Counter[datetime | None] = Counter()
         self._lease = engine.lease_of(stage)
-        self._share = Share(engine, stage)
+        self._share = BudgetReservation(engine, stage)
         self._size = stage.batch or 1
         self._plain = inspect.iscoroutinefunction(stage.handler) and stage.timeout is None
         self._threads = None if inspect.iscoroutinefunction(stage.handler) else Threads(stage.name)
@@ -82,10 +92,17 @@ class StageRunner:
         for task in self._handlers:
             task.cancel("stopping")
 
-    async def serve(self, *, limit: int | None = None, where: Where | None = None, before: Any = None, eager: bool = False) -> None:
+    async def serve(
+        self,
+        *,
+        limit: int | None = None,
+        where: Where | None = None,
+        before: Any = None,
+        eager: bool = False,
+    ) -> None:
         """Claim and handle until nothing is due (a run) or until stopped. Returns when all is settled."""
         stage = self.stage
-        base = Ask(
+        base = ClaimRequest(
             stage.kind, stage.name, stage.take, stage.hold, stage.where + conditions(stage.kind, where or {}), stage.order,
             lease=self._lease, worker=self.engine.worker, run=self.run.id or None, before=before, eager=eager, tries=stage.retry.tries,
         )  # fmt: skip
@@ -100,7 +117,11 @@ class StageRunner:
             await self._wind_down()
 
     def _over(self, limit: int | None) -> bool:
-        return self._stopping.is_set() or self.run.halted or (limit is not None and self._taken >= limit)
+        return (
+            self._stopping.is_set()
+            or self.run.halted
+            or (limit is not None and self._taken >= limit)
+        )
 
     # claiming
 
@@ -115,7 +136,7 @@ class StageRunner:
         room = min(wanted - (self.inflight - self._settling), 2 * most - self.inflight)
         return room if limit is None else min(room, limit - self._taken)
 
-    async def _claim(self, base: Ask, limit: int | None) -> int:
+    async def _claim(self, base: ClaimRequest, limit: int | None) -> int:
         """Claim what there is room for, waiting for room; the number taken, 0 when nothing is due, -1 while the store is away."""
         while (room := self._room(limit)) <= 0:
             self._freed.clear()
@@ -147,17 +168,24 @@ class StageRunner:
         return len(leases)
 
     async def _away(self, what: str, error: Exception) -> int:
-        self.engine.telemetry.event("warning", f"{what}: {error}; will be tried again", engine_stage=self.stage.name)
+        self.engine.telemetry.event(
+            "warning", f"{what}: {error}; will be tried again", engine_stage=self.stage.name
+        )
         await self._sleep(self.engine.options.poll)
         return -1
 
     async def _denied(self, denied: Denied) -> None:
         """The budget is empty: a run is over, a server waits for the reset."""
         if self.forever:
-            await self._sleep(min(30.0, max(0.05, (denied.until - self.engine.clock.now()).total_seconds())))
+            await self._sleep(
+                min(30.0, max(0.05, (denied.until - self.engine.clock.now()).total_seconds()))
+            )
         else:
             assert self.stage.budget is not None
-            self.run.halt("blocked", f"budget {self.stage.budget.name} is empty until {denied.until.isoformat(timespec='seconds')}")
+            self.run.halt(
+                "blocked",
+                f"budget {self.stage.budget.name} is empty until {denied.until.isoformat(timespec='seconds')}",
+            )
 
     def _take(self, leases: list[Leased], spent_at: datetime | None) -> int:
         """Line them up for their handlers; the number of them. The others are settled without one."""
@@ -165,14 +193,14 @@ class StageRunner:
         self._taken += len(leases)
         self.run.counters["taken"] += len(leases)
         before = len(self._waiting)
-        for holding in self.engine.heartbeat.hold(leases, self._lease, spent_at):
-            lease = holding.lease
+        for held in self.engine.leases.hold(leases, self._lease, spent_at):
+            lease = held.lease
             if lease.fault is not None:
-                self._end(holding, Raised(Failure(lease.fault, type="invalid_record")))
+                self._end(held, Raised(Failure(lease.fault, type="invalid_record")))
             elif lease.over:
-                self._end(holding, OverLimit())
+                self._end(held, OverLimit())
             else:
-                self._waiting.append(holding)
+                self._waiting.append(held)
         begun = len(self._waiting) - before
         self._rouse()
         return begun
@@ -205,7 +233,9 @@ class StageRunner:
     def _rouse(self) -> None:
         """Something waits: wake a handler that is idle, or hire one more. One at a time: it rouses the next when it begins,
         so handlers that never wait do not wake a crowd for nothing."""
-        if self._rousing or not self._waiting or self._stopping.is_set():  # what waits at a stop is given back
+        if (
+            self._rousing or not self._waiting or self._stopping.is_set()
+        ):  # what waits at a stop is given back
             return
         if self._idle:
             self._idle.popleft().set_result(None)
@@ -222,7 +252,9 @@ class StageRunner:
         self._rousing = False
         while True:
             if not waiting:
-                if stopping.is_set():  # whoever stopped it may have gone already: nobody would call this task off
+                if (
+                    stopping.is_set()
+                ):  # whoever stopped it may have gone already: nobody would call this task off
                     return
                 await self._rest()
                 continue
@@ -237,7 +269,9 @@ class StageRunner:
             else:
                 await self._handle_batch(me)
             turns += 1
-            if turns % 64 == 0:  # handlers that never wait must not hold up claims, settlements and heartbeats
+            if (
+                turns % 64 == 0
+            ):  # handlers that never wait must not hold up claims, settlements and heartbeats
                 await asyncio.sleep(0)
 
     async def _rest(self) -> None:
@@ -247,62 +281,70 @@ class StageRunner:
         await idle
         self._rousing = False
 
-    def _dropped(self, holding: Holding) -> bool:
+    def _dropped(self, held: HeldLease) -> bool:
         """Whether its lease was lost meanwhile: then nothing is settled, it only counts."""
-        if holding.lost:
-            self._counted("lost", [(holding, None)])
-        return holding.lost
+        if held.lost:
+            self._counted("lost", [(held, None)])
+        return held.lost
 
     def _give_back(self) -> None:
         """Give back what waits and was not begun."""
         reason = self.run.message if self.run.halted and self.run.message else "the worker stopped"
         while self._waiting:
-            holding = self._waiting.popleft()
-            self._unspent[holding.spent_at] += 1
-            if not self._dropped(holding):
-                self._end(holding, GivenBack(f"given back: {reason}"))
+            held = self._waiting.popleft()
+            self._unspent[held.spent_at] += 1
+            if not self._dropped(held):
+                self._end(held, GivenBack(f"given back: {reason}"))
 
-    async def _handle(self, holding: Holding, me: asyncio.Task[None]) -> None:
-        if holding.lost and self._dropped(holding):
+    async def _handle(self, held: HeldLease, me: asyncio.Task[None]) -> None:
+        if held.lost and self._dropped(held):
             return
-        lease = holding.lease
-        attempt = Attempt(self, [lease], holding.spent_at)
-        holding.task, holding.attempt = me, attempt
-        ending: Ending
+        lease = held.lease
+        attempt = Attempt(self, [lease], held.spent_at)
+        held.task, held.attempt = me, attempt
+        ending: Result
         start, cancels = time.monotonic(), me.cancelling()
         try:
-            answer = await (self.stage.handler(lease.record, attempt) if self._plain else self._bounded(lease.record, attempt))
-            ending = ending_of(answer, self.stage)
+            answer = await (
+                self.stage.handler(lease.record, attempt)
+                if self._plain
+                else self._bounded(lease.record, attempt)
+            )
+            ending = result_of(answer, self.stage)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an error of its record alone
-            ending = self._caught(error, [holding], me, cancels)
-        holding.task, holding.took = None, self._handled(start)
-        if not (holding.lost and self._dropped(holding)):
-            self._end(holding, ending)
+            ending = self._caught(error, [held], me, cancels)
+        held.task, held.took = None, self._handled(start)
+        if not (held.lost and self._dropped(held)):
+            self._end(held, ending)
 
     async def _handle_batch(self, me: asyncio.Task[None]) -> None:
         """As ``_handle``, for a handler that takes several at once."""
         waiting = self._waiting
         taken = [waiting.popleft() for _ in range(min(self._size, len(waiting)))]
         self._rouse()
-        batch = [holding for holding in taken if not self._dropped(holding)]
+        batch = [held for held in taken if not self._dropped(held)]
         if not batch:
             return
-        attempt = Attempt(self, [holding.lease for holding in batch], batch[0].spent_at)
-        for holding in batch:
-            holding.task, holding.attempt = me, attempt
-        records = [holding.lease.record for holding in batch]
-        endings: list[Ending]
+        attempt = Attempt(self, [held.lease for held in batch], batch[0].spent_at)
+        for held in batch:
+            held.task, held.attempt = me, attempt
+        records = [held.lease.record for held in batch]
+        results: list[Result]
         start, cancels = time.monotonic(), me.cancelling()
         try:
-            answers = await (self.stage.handler(records, attempt) if self._plain else self._bounded(records, attempt))
-            endings = endings_of(answers, len(batch), self.stage)
+            answers = await (
+                self.stage.handler(records, attempt)
+                if self._plain
+                else self._bounded(records, attempt)
+            )
+            results = results_of(answers, len(batch), self.stage)
         except BaseException as error:  # noqa: BLE001 - as above
-            endings = [self._caught(error, batch, me, cancels)] * len(batch)
+            results = [self._caught(error, batch, me, cancels)] * len(batch)
         took = self._handled(start)
-        for holding, ending in zip(batch, endings, strict=True):
-            holding.task, holding.took = None, took
-            if not self._dropped(holding):
-                self._end(holding, ending)
+        for held, ending in zip(batch, results, strict=True):
+            held.task, held.took = None, took
+            if not self._dropped(held):
+                self._end(held, ending)
 
     def _handled(self, start: float) -> float:
         """A call is over: the seconds that it took."""
@@ -310,16 +352,22 @@ class StageRunner:
         self._took = 0.9 * self._took + 0.1 * took if self._took else max(took, 1e-6)
         return took
 
-    def _caught(self, error: BaseException, batch: list[Holding], me: asyncio.Task[None], cancels: int) -> Ending:
+    def _caught(
+        self, error: BaseException, batch: list[HeldLease], me: asyncio.Task[None], cancels: int
+    ) -> Result:
         """How a handler ended that raised. Raises it again if this loop is what was cancelled, or thrown away with its event loop."""
         if isinstance(error, GeneratorExit) and asyncio.current_task(me.get_loop()) is not me:
             raise error
-        if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:  # nobody cancelled us, but what it waited for
+        if (
+            not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels
+        ):  # nobody cancelled us, but what it waited for
             return raised(error)
-        if not (self._stopping.is_set() or any(holding.lost for holding in batch)):
+        if not (self._stopping.is_set() or any(held.lost for held in batch)):
             raise error
         me.uncancel()  # the cancel meant this work alone: a lost lease, an abort
-        return GivenBack(f"given back: {'the worker stopped' if self._stopping.is_set() else 'another record of its batch was lost'}")
+        return GivenBack(
+            f"given back: {'the worker stopped' if self._stopping.is_set() else 'another record of its batch was lost'}"
+        )
 
     async def _bounded(self, argument: Any, attempt: Attempt) -> Any:
         """Call the handler in a thread if it is a plain function, and within the stage's time."""
@@ -329,74 +377,92 @@ class StageRunner:
                 if self._threads is None:
                     return await self.stage.handler(argument, attempt)
                 answer = await self._threads.call(partial(self.stage.handler, argument, attempt))
-                return await answer if inspect.isawaitable(answer) else answer  # a plain function around a coroutine
+                return (
+                    await answer if inspect.isawaitable(answer) else answer
+                )  # a plain function around a coroutine
         except TimeoutError as error:
             if limit.expired() and not str(error):
-                raise TimeoutError(f"the handler did not answer within {self.stage.timeout:g} seconds, the stage's timeout") from None
+                raise TimeoutError(
+                    f"the handler did not answer within {self.stage.timeout:g} seconds, the stage's timeout"
+                ) from None
             raise
 
     # settling
 
-    def _end(self, holding: Holding, ending: Ending) -> None:
+    def _end(self, held: HeldLease, ending: Result) -> None:
         engine, stage = self.engine, self.stage
         try:
             settlement = decide(
-                ending, holding.lease, stage, now=engine.clock.now(), rng=engine.rng, who=engine.worker, run=self.run.id or None
+                ending,
+                held.lease,
+                stage,
+                now=engine.clock.now(),
+                rng=engine.rng,
+                who=engine.worker,
+                run=self.run.id or None,
             )
-        except CannotEnd as cannot:
-            self._postpone(holding, Unended(cannot.error, cannot.fault, str(cannot)))
+        except ExhaustionFailed as cannot:
+            self._postpone(held, ExhaustionPostponed(cannot.error, cannot.fault, str(cannot)))
             return
         except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a field that does not fit
-            self._end(holding, Raised(error))
+            self._end(held, Raised(error))
             return
-        holding.ending = ending
+        held.ending = ending
         self._settling += 1
-        kept = holding.attempt.kept if holding.attempt is not None and isinstance(ending, OUTCOMES) else ()  # only an answer tells of files
-        engine.settler.add(settlement, self, holding, kept)
+        kept = (
+            held.attempt.kept if held.attempt is not None and isinstance(ending, OUTCOMES) else ()
+        )  # only an answer tells of files
+        engine.settler.add(settlement, self, held, kept)
         self._freed.set()
 
-    def _postpone(self, holding: Holding, unended: Unended) -> None:
+    def _postpone(self, held: HeldLease, unended: ExhaustionPostponed) -> None:
         self.engine.telemetry.event(
-            "error", f"{self.stage.name}: {holding.ref} cannot end: {unended.why}", engine_stage=self.stage.name, record=holding.ref.id
+            "error",
+            f"{self.stage.name}: {held.ref} cannot end: {unended.why}",
+            engine_stage=self.stage.name,
+            record=held.ref.id,
         )
-        self._end(holding, unended)
+        self._end(held, unended)
 
-    def written(self, told: list[tuple[Holding, Settlement, Verdict]]) -> None:
+    def written(self, told: list[tuple[HeldLease, Settlement, Verdict]]) -> None:
         """The settler wrote these."""
         self._settling -= len(told)
-        ended: defaultdict[str, list[tuple[Holding, Settlement | None]]] = defaultdict(list)
-        for holding, settlement, verdict in told:
+        ended: defaultdict[str, list[tuple[HeldLease, Settlement | None]]] = defaultdict(list)
+        for held, settlement, verdict in told:
             if isinstance(verdict, Settled):
-                ended[self._result(holding, settlement)].append((holding, settlement))
-            elif isinstance(verdict, Rejected) and not isinstance(holding.ending, Unended):
-                self._rejected(holding, settlement, verdict)
+                ended[self._result(held, settlement)].append((held, settlement))
+            elif isinstance(verdict, Rejected) and not isinstance(held.ending, ExhaustionPostponed):
+                self._rejected(held, settlement, verdict)
             else:
-                ended["lost"].append((holding, settlement))
+                ended["lost"].append((held, settlement))
         for result, those in ended.items():
             self._counted(result, those)
 
-    def _rejected(self, holding: Holding, settlement: Settlement, verdict: Rejected) -> None:
+    def _rejected(self, held: HeldLease, settlement: Settlement, verdict: Rejected) -> None:
         """It cannot be written as it is: that is an error of the record, or, where it was to end with one, keeps it from ending."""
         if verdict.error is not None:
-            self._end(holding, Raised(verdict.error))
+            self._end(held, Raised(verdict.error))
         elif settlement.error is not None and settlement.to == self.stage.exhausted:
-            self._postpone(holding, Unended(settlement.error, "rejected", verdict.why))
+            self._postpone(held, ExhaustionPostponed(settlement.error, "rejected", verdict.why))
         else:
-            self._end(holding, Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")))
+            self._end(
+                held,
+                Raised(Failure(f"the settlement was rejected: {verdict.why}", type="rejected")),
+            )
 
-    def _result(self, holding: Holding, settlement: Settlement) -> str:
+    def _result(self, held: HeldLease, settlement: Settlement) -> str:
         if settlement.error is not None and settlement.to == self.stage.exhausted:
             return "exhausted"
-        if isinstance(holding.ending, To):
+        if isinstance(held.ending, To):
             return "moved"
         if settlement.error is not None:
             return "retried"
-        return "given_back" if isinstance(holding.ending, GivenBack) else "waited"
+        return "given_back" if isinstance(held.ending, GivenBack) else "waited"
 
-    def _counted(self, result: str, ended: list[tuple[Holding, Settlement | None]]) -> None:
+    def _counted(self, result: str, ended: list[tuple[HeldLease, Settlement | None]]) -> None:
         """These are over, all alike: count them, and tell whoever listens."""
         engine, name, run = self.engine, self.stage.name, self.run
-        engine.heartbeat.release(holding for holding, _ in ended)
+        engine.leases.release(held for held, _ in ended)
         if result == "given_back":
             run.counters["taken"] -= len(ended)
         elif result in _BY_RESULT:
@@ -405,9 +471,11 @@ class StageRunner:
             run.counters.update(settlement.to for _, settlement in ended if settlement is not None)
         if result == "exhausted":
             run.end("partial", f"records ended in {self.stage.exhausted}")
-        times = [holding.took for holding, _ in ended]
+        times = [held.took for held, _ in ended]
         engine.rates.add(name, result, times)
-        engine.telemetry.settled(name, result, times, lambda n: told_of(ended[n][0].lease, ended[n][1], run.id))
+        engine.telemetry.settled(
+            name, result, times, lambda n: event_fields(ended[n][0].lease, ended[n][1], run.id)
+        )
         self.inflight -= len(ended)
         self._freed.set()
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from esclusa.engine.engine import Engine
 from esclusa.engine.runs import RunContext
-from esclusa.model.books import CycleCard, Run
 from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused
-from esclusa.model.schedule import Always, Every, OnCall
-from esclusa.model.settlement import Ask
+from esclusa.model.schedule import Always, Every, Manual
+from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle
+from esclusa.model.system_records import CycleRecord, Run
 from esclusa.model.value import value
 
 MARGIN = 0.2
@@ -31,7 +31,11 @@ class Ticked:
     seconds: float
 
     def answer(self) -> dict[str, Any]:
-        return {"runs": [run.answer() for run in self.runs], "complete": self.complete, "seconds": round(self.seconds, 3)}
+        return {
+            "runs": [run.answer() for run in self.runs],
+            "complete": self.complete,
+            "seconds": round(self.seconds, 3),
+        }
 
 
 async def tick(engine: Engine, seconds: float) -> Ticked:
@@ -66,7 +70,9 @@ class _Tick:
                     break
                 left = self._last_claim - time.monotonic()
                 await asyncio.wait(
-                    self._tasks.values(), timeout=max(0.0, min(left, engine.options.poll)), return_when=asyncio.FIRST_COMPLETED
+                    self._tasks.values(),
+                    timeout=max(0.0, min(left, engine.options.poll)),
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
                 self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
         finally:
@@ -75,10 +81,18 @@ class _Tick:
 
     async def _start(self) -> None:
         """Start every cycle that should run now and is not running."""
-        cycles = [c for c in self._engine.cycles.values() if c.name not in self._tasks and c.name not in self._spent]
-        for cycle, slot in zip(cycles, await asyncio.gather(*(self._slot(c) for c in cycles)), strict=True):
+        cycles = [
+            c
+            for c in self._engine.cycles.values()
+            if c.name not in self._tasks and c.name not in self._spent
+        ]
+        for cycle, slot in zip(
+            cycles, await asyncio.gather(*(self._slot(c) for c in cycles)), strict=True
+        ):
             if slot is not None:
-                self._tasks[cycle.name] = asyncio.create_task(self._run(cycle, slot or None), name=f"tick {cycle.name}")
+                self._tasks[cycle.name] = asyncio.create_task(
+                    self._run(cycle, slot or None), name=f"tick {cycle.name}"
+                )
 
     async def _run(self, cycle: Cycle, slot: str | None) -> None:
         try:
@@ -90,27 +104,35 @@ class _Tick:
             self._engine.telemetry.event("error", f"{cycle.name}: {error}", cycle=cycle.name)
         else:
             self._runs.append(run)
-            if run.outcome in ("blocked", "error") or (cycle.function is None and not run.counters["taken"]):
+            if run.outcome in ("blocked", "error") or (
+                cycle.function is None and not run.counters["taken"]
+            ):
                 self._spent.add(cycle.name)  # it cannot do more for now
 
     # what is due
 
     async def _slot(self, cycle: Cycle) -> str | None:
         """The slot in which the cycle should run now; an empty one if it has none of its own, None if it should not."""
-        if isinstance(cycle.schedule, OnCall) or self._engine.paused(cycle.name):
+        if isinstance(cycle.schedule, Manual) or self._engine.paused(cycle.name):
             return None
         if isinstance(cycle.schedule, Always):
             return "" if await self._has_due(cycle) else None
         slot = await self._scheduled(cycle)
         if slot is None or slot > self._engine.clock.now():
             return None
-        if cycle.name.startswith("esclusa.") and cycle.function is None and not await self._has_due(cycle):
+        if (
+            cycle.name.startswith("esclusa.")
+            and cycle.function is None
+            and not await self._has_due(cycle)
+        ):
             return None  # the house's own upkeep leaves no row where there was nothing to do
         return f"{slot:%Y%m%dT%H%M%S.%fZ}"
 
     async def _has_due(self, cycle: Cycle) -> bool:
         for stage in cycle.stages:
-            ask = Ask(stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order)
+            ask = ClaimRequest(
+                stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order
+            )
             if (await self._engine.store.backlog(ask, cap=1)).due:
                 return True
         return False
@@ -118,8 +140,8 @@ class _Tick:
     async def _scheduled(self, cycle: Cycle) -> datetime | None:
         """The first slot that the cycle has not run in. However many were missed, it is one."""
         engine = self._engine
-        card = await engine.records.get(CycleCard, CycleCard.kind.id_of(cycle.name))
-        if cycle.alone:
+        card = await engine.records.get(CycleRecord, CycleRecord.kind.id_of(cycle.name))
+        if cycle.singleton:
             return None if card is None or card.status == "paused" else card.due_at
         latest = await engine.records.first(Run, {"cycle": cycle.name}, order="-started_at")
         now = engine.clock.now()

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from esclusa.model.books import CycleCard
 from esclusa.model.budget import WindowUse
 from esclusa.model.query import Cond, matches
 from esclusa.model.record import Record
-from esclusa.model.schedule import Always, OnCall
+from esclusa.model.schedule import Always, Manual
 from esclusa.model.stage import Cycle, Stage
+from esclusa.model.system_records import CycleRecord
 from esclusa.model.value import value
 
 
@@ -32,7 +32,13 @@ class Reason:
         put(self, "code", code)
         put(self, "said", said)
         put(self, "values", values)
-        put(self, "text", said.format(**{name: _at(v) if isinstance(v, datetime) else v for name, v in values.items()}))
+        put(
+            self,
+            "text",
+            said.format(
+                **{name: _at(v) if isinstance(v, datetime) else v for name, v in values.items()}
+            ),
+        )
         put(self, "until", until)
 
 
@@ -57,7 +63,7 @@ def why(
     record: Record,
     stages: Sequence[Stage],
     cycles: Mapping[str, Cycle | None],
-    cards: Mapping[str, CycleCard],
+    cards: Mapping[str, CycleRecord],
     budgets: Mapping[str, Sequence[WindowUse]],
     *,
     now: datetime,
@@ -68,7 +74,11 @@ def why(
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
         return _stuck(
-            state, "unknown_state", "{state!r} is not a state of {table}; something else wrote it", state=state, table=record.kind.table
+            state,
+            "unknown_state",
+            "{state!r} is not a state of {table}; something else wrote it",
+            state=state,
+            table=record.kind.table,
         )
     if state in life.terminal:
         return _stuck(state, "finished", "it is finished: {state} is a terminal state", state=state)
@@ -78,7 +88,16 @@ def why(
     passing = [s for s in taking if matches(record.model_dump(), s.where)]
     if not passing:
         return Why(state, tuple(_filtered(record, s) for s in taking), None)
-    return _waiting(record, passing[0], cycles.get(passing[0].name), cards, budgets, now, workers_alive=workers_alive, said=said)
+    return _waiting(
+        record,
+        passing[0],
+        cycles.get(passing[0].name),
+        cards,
+        budgets,
+        now,
+        workers_alive=workers_alive,
+        said=said,
+    )
 
 
 def _stuck(_now: str, code: str, said: str, **values: Any) -> Why:
@@ -103,14 +122,19 @@ def _filtered(record: Record, stage: Stage) -> Reason:
         for name, cond in stage.where
         if not matches({name: getattr(record, name)}, ((name, cond),))
     ]
-    return Reason("filtered", "{stage} takes only records whose {faults}", stage=stage.name, faults=" and whose ".join(faults))
+    return Reason(
+        "filtered",
+        "{stage} takes only records whose {faults}",
+        stage=stage.name,
+        faults=" and whose ".join(faults),
+    )
 
 
 def _waiting(
     record: Record,
     stage: Stage,
     cycle: Cycle | None,
-    cards: Mapping[str, CycleCard],
+    cards: Mapping[str, CycleRecord],
     budgets: Mapping[str, Sequence[WindowUse]],
     now: datetime,
     *,
@@ -122,7 +146,17 @@ def _waiting(
     tries = f" of {stage.retry.tries}" if stage.retry.tries is not None else ""
     if record.leased_by is not None and due > now:
         text = "it is held by {worker} until {due}, attempt {attempt}{tries}"
-        reasons.append(Reason("held", text, due, worker=record.leased_by, due=due, attempt=record.attempts, tries=tries))
+        reasons.append(
+            Reason(
+                "held",
+                text,
+                due,
+                worker=record.leased_by,
+                due=due,
+                attempt=record.attempts,
+                tries=tries,
+            )
+        )
     elif record.leased_by is not None:
         text = "the lease of {worker} ran out at {due}; the next claim takes it over"
         reasons.append(Reason("orphan", text, now, worker=record.leased_by, due=due))
@@ -135,17 +169,34 @@ def _waiting(
     if not workers_alive:
         reasons.append(Reason("no_worker", "no worker is running; start one with 'esclusa worker'"))
     if not reasons:
-        reasons.append(Reason("due", "it is due since {due} and will be claimed in its turn by {stage}", now, due=due, stage=stage.name))
+        reasons.append(
+            Reason(
+                "due",
+                "it is due since {due} and will be claimed in its turn by {stage}",
+                now,
+                due=due,
+                stage=stage.name,
+            )
+        )
     waits = [r.until for r in reasons]
-    return Why(record.status, tuple(reasons), None if None in waits else max(w for w in waits if w is not None))
+    return Why(
+        record.status,
+        tuple(reasons),
+        None if None in waits else max(w for w in waits if w is not None),
+    )
 
 
 def _not_due(record: Record, stage: Stage, due: datetime, tries: str, said: str | None) -> Reason:
     error = record.last_error or {}
     ended = stage.retry.spent(record.attempts)  # no attempt is left, so it is its end that waits
     if error and record.attempts and not ended:
-        text, cause = "it is not due until {due} after attempt {attempt}{tries} failed ({cause})", f"{error['type']}: {error['message']}"
-        return Reason("not_due", text, due, due=due, attempt=record.attempts, tries=tries, cause=cause)
+        text, cause = (
+            "it is not due until {due} after attempt {attempt}{tries} failed ({cause})",
+            f"{error['type']}: {error['message']}",
+        )
+        return Reason(
+            "not_due", text, due, due=due, attempt=record.attempts, tries=tries, cause=cause
+        )
     if said:
         return Reason("not_due", "it is not due until {due}: {told}", due, due=due, told=said)
     return Reason("not_due", "it is not due until {due}", due, due=due)
@@ -156,26 +207,49 @@ def _budget_reasons(windows: Sequence[WindowUse], cost: int) -> list[Reason]:
     for window in windows:
         if window.left < cost:
             text = "budget {budget} is empty until {reset} ({used} of {limit} per {per})"
-            use = {"budget": window.budget, "reset": window.reset, "used": window.used, "limit": window.limit, "per": window.per}
+            use = {
+                "budget": window.budget,
+                "reset": window.reset,
+                "used": window.used,
+                "limit": window.limit,
+                "per": window.per,
+            }
             reasons.append(Reason("budget", text, window.reset, **use))
     barred = next((w for w in windows if w.barred is not None), None)
     if barred is not None:
         text = "the provider of budget {budget} gives nothing before {barred}"
-        reasons.append(Reason("budget", text, barred.barred, budget=barred.budget, barred=barred.barred))
+        reasons.append(
+            Reason("budget", text, barred.barred, budget=barred.budget, barred=barred.barred)
+        )
     return reasons
 
 
-def _cycle_reasons(cycle: Cycle, card: CycleCard | None, now: datetime) -> list[Reason]:
+def _cycle_reasons(cycle: Cycle, card: CycleRecord | None, now: datetime) -> list[Reason]:
     if card is not None and card.status == "paused":
-        return [Reason("paused", "cycle {cycle} is paused; resume it with 'esclusa resume {cycle}'", cycle=cycle.name)]
+        return [
+            Reason(
+                "paused",
+                "cycle {cycle} is paused; resume it with 'esclusa resume {cycle}'",
+                cycle=cycle.name,
+            )
+        ]
     if isinstance(cycle.schedule, Always):
         return []
-    if isinstance(cycle.schedule, OnCall):
+    if isinstance(cycle.schedule, Manual):
         return [Reason("on_call", "cycle {cycle} runs only when it is called", cycle=cycle.name)]
     slot = cycle.schedule.next_after(now)
     if slot is None:
         return []
-    return [Reason("schedule", "cycle {cycle} runs {schedule}, next at {slot}", slot, cycle=cycle.name, schedule=cycle.schedule, slot=slot)]
+    return [
+        Reason(
+            "schedule",
+            "cycle {cycle} runs {schedule}, next at {slot}",
+            slot,
+            cycle=cycle.name,
+            schedule=cycle.schedule,
+            slot=slot,
+        )
+    ]
 
 
 def _words(cond: Cond) -> str:
@@ -188,7 +262,9 @@ def _words(cond: Cond) -> str:
             return f"is one of {', '.join(map(str, cond.value))}"
         case "eq":
             return f"is {cond.value}"
-    return {"lt": "is below", "le": "is at most", "gt": "is above", "ge": "is at least"}[cond.op] + f" {cond.value}"
+    return {"lt": "is below", "le": "is at most", "gt": "is above", "ge": "is at least"}[
+        cond.op
+    ] + f" {cond.value}"
 
 
 def _at(moment: datetime) -> str:

@@ -40,13 +40,21 @@ class Window:
         if self.per in _STEP:
             start = self.start(now)
             after = start + _STEP[self.per]
-            while self.start(after) == start:  # clocks are set back by part of an hour: it is longer
+            while (
+                self.start(after) == start
+            ):  # clocks are set back by part of an hour: it is longer
                 after += _STEP["minute"]
             return self.start(after)  # or ahead: it is shorter
         zone = ZoneInfo(self.timezone)
         # from the calendar day, not from the start: where midnight does not exist, a day starts later than the next one does
-        day = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0, tzinfo=None)
-        after = day + timedelta(days=1) if self.per == "day" else (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+        day = now.astimezone(zone).replace(
+            hour=0, minute=0, second=0, microsecond=0, fold=0, tzinfo=None
+        )
+        after = (
+            day + timedelta(days=1)
+            if self.per == "day"
+            else (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+        )
         return after.replace(tzinfo=zone).astimezone(UTC)
 
 
@@ -63,11 +71,15 @@ class Budget:
             if window.per not in get_args(Per):
                 faults.append(f"{window.per!r} is no window; there are {', '.join(get_args(Per))}")
             if not isinstance(window.limit, int) or window.limit < 0:
-                faults.append(f"its limit per {window.per} is {window.limit!r}; it must be a whole number, 0 or more")
+                faults.append(
+                    f"its limit per {window.per} is {window.limit!r}; it must be a whole number, 0 or more"
+                )
             try:
                 ZoneInfo(window.timezone)
             except (KeyError, ValueError, OSError, TypeError):
-                faults.append(f"{window.timezone!r} is not a time zone name such as America/Santiago")
+                faults.append(
+                    f"{window.timezone!r} is not a time zone name such as America/Santiago"
+                )
         if len({w.per for w in windows}) != len(windows):
             faults.append("it has two windows of the same length")
         if faults:
@@ -120,7 +132,11 @@ class WindowUse:
             return now
         elapsed = max(1.0, (now - self.start).total_seconds())
         seconds = self.left * elapsed / self.used if self.used > 0 else float("inf")
-        return now + timedelta(seconds=seconds) if seconds < (self.reset - now).total_seconds() else None
+        return (
+            now + timedelta(seconds=seconds)
+            if seconds < (self.reset - now).total_seconds()
+            else None
+        )
 
 
 @dataclass(slots=True)
@@ -148,11 +164,26 @@ class OpenWindow:
 
     def use(self, budget: str, now: datetime, barred: datetime | None) -> WindowUse:
         still = barred if barred is not None and barred > now else None
-        return WindowUse(budget, self.window.per, self.limit, self.used, self.start, self.window.reset(now), self.spenders, still)
+        return WindowUse(
+            budget,
+            self.window.per,
+            self.limit,
+            self.used,
+            self.start,
+            self.window.reset(now),
+            self.spenders,
+            still,
+        )
 
 
 def reserve(
-    windows: Sequence[OpenWindow], units: int, spender: str, least: int, *, now: datetime, barred: datetime | None
+    windows: Sequence[OpenWindow],
+    units: int,
+    spender: str,
+    least: int,
+    *,
+    now: datetime,
+    barred: datetime | None,
 ) -> Granted | Denied:
     """Take up to ``units`` and no fewer than ``least`` from all windows, or nothing. ``barred``: the provider has none before it."""
     enough = min(max(1, least), units)

@@ -18,7 +18,9 @@ from pydantic.fields import FieldInfo
 from esclusa.model.errors import DeclarationError
 from esclusa.model.value import value
 
-ColumnType: TypeAlias = Literal["text", "int", "float", "bool", "time", "date", "decimal", "json", "bytes"]
+ColumnType: TypeAlias = Literal[
+    "text", "int", "float", "bool", "time", "date", "decimal", "json", "bytes"
+]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
@@ -71,14 +73,22 @@ def track(prefix: str = "", **names: str | None) -> Track:
         for name in names
         if name not in TRACKING and name not in EXTRAS
     ]
-    faults += [f"{name} is needed by the engine and must have a column" for name in names if names[name] is None and name in _REQUIRED]
+    faults += [
+        f"{name} is needed by the engine and must have a column"
+        for name in names
+        if names[name] is None and name in _REQUIRED
+    ]
     columns = {name: prefix + name for name in TRACKING if not (prefix and name == "created_at")}
     for name, column in names.items():
         if column is None:
             columns.pop(name, None)
         else:
             columns[name] = column
-    faults += [f"{column!r} (for {name}) is not a column name" for name, column in columns.items() if not NAME.match(column)]
+    faults += [
+        f"{column!r} (for {name}) is not a column name"
+        for name, column in columns.items()
+        if not NAME.match(column)
+    ]
     twice = sorted({c for c in columns.values() if list(columns.values()).count(c) > 1})
     faults += [f"column {column} is named for two tracking values" for column in twice]
     if faults:
@@ -113,7 +123,11 @@ def column_type(info: FieldInfo) -> tuple[ColumnType | None, bool]:
     nullable = annotation is not None and type(None) in typing.get_args(annotation)
     kinds = {_column_type(option) for option in options}
     return (
-        kinds.pop() if len(kinds) == 1 else "json" if None not in kinds and kinds <= {"json", "text", "int", "float", "bool"} else None
+        kinds.pop()
+        if len(kinds) == 1
+        else "json"
+        if None not in kinds and kinds <= {"json", "text", "int", "float", "bool"}
+        else None
     ), nullable
 
 

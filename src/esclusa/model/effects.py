@@ -99,7 +99,9 @@ class Add:
             if name not in found.by_name or found.by_name[name].type != "int":
                 raise ValueError(f"effect Add: {found.table} has no whole-number field {name}")
             if not _is_whole(amount):
-                raise ValueError(f"effect Add: {found.table}.{name} grows by a whole number, not by {amount!r:.80}")
+                raise ValueError(
+                    f"effect Add: {found.table}.{name} grows by a whole number, not by {amount!r:.80}"
+                )
         object.__setattr__(self, "kind", found)
         object.__setattr__(self, "id", _text("Add", found, id))
         object.__setattr__(self, "amounts", amounts)
@@ -113,13 +115,17 @@ def effects(where: str, given: Iterable[Any]) -> tuple[Effect, ...]:
     found = tuple(given)
     for each in found:
         if not isinstance(each, Effect):
-            raise TypeError(f"{where}: an effect is a Create, a Move, a Wake, an Add or a publish(…), not {type(each).__name__}")
+            raise TypeError(
+                f"{where}: an effect is a Create, a Move, a Wake, an Add or a publish(…), not {type(each).__name__}"
+            )
     return found
 
 
 def _text(effect: str, kind: Kind, id: Any) -> str:
     if not isinstance(id, str):
-        raise TypeError(f"effect {effect}: the id of a record in {kind.table} is text, not {id!r:.80}")
+        raise TypeError(
+            f"effect {effect}: the id of a record in {kind.table} is text, not {id!r:.80}"
+        )
     return id
 
 

@@ -44,7 +44,9 @@ class UndeclaredMove(EsclusaError):
     def __init__(self, where: str, frm: str, to: str, allowed: Iterable[str]) -> None:
         self.frm, self.to = frm, to
         targets = ", ".join(allowed) or "nothing: it is terminal"
-        super().__init__(f"{where}: the move {frm} -> {to} is not declared; from {frm} it can go to {targets}")
+        super().__init__(
+            f"{where}: the move {frm} -> {to} is not declared; from {frm} it can go to {targets}"
+        )
 
 
 class BadQuery(EsclusaError):
@@ -98,7 +100,9 @@ class Failure(EsclusaError):
 
     permanent = False
 
-    def __init__(self, message: str, *, type: str | None = None, after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, type: str | None = None, after: float | None = None
+    ) -> None:
         self.type = type
         self.after = after
         super().__init__(message)

@@ -26,11 +26,17 @@ def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> li
     if len(parts) == 1:
         return [key_id([value]) for value in values]
     names = [_named(part) for part in parts]
-    head, tail = "".join(f"{n}:" for n in names[:place]), "".join(f":{n}" for n in names[place + 1 :])
+    head, tail = (
+        "".join(f"{n}:" for n in names[:place]),
+        "".join(f":{n}" for n in names[place + 1 :]),
+    )
     ids = [f"{head}{_named(value)}{tail}" for value in values]
     if max(map(len, ids), default=0) <= 400:
         return ids
-    return [id if len(id) <= 400 else key_id([*parts[:place], v, *parts[place + 1 :]]) for id, v in zip(ids, values, strict=True)]
+    return [
+        id if len(id) <= 400 else key_id([*parts[:place], v, *parts[place + 1 :]])
+        for id, v in zip(ids, values, strict=True)
+    ]
 
 
 def id_of_words(text: str, parts: int) -> str:

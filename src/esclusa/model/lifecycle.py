@@ -88,13 +88,17 @@ def _parse(text: str) -> tuple[list[str], set[tuple[str, str]], list[str]]:
             names = [name.strip() for name in segment.split("|")]
             for name in names:
                 if not _STATE.match(name):
-                    faults.append(f"line {number}: {name!r} is not a state name (letters, digits, _ and -; in {line!r})")
+                    faults.append(
+                        f"line {number}: {name!r} is not a state name (letters, digits, _ and -; in {line!r})"
+                    )
                 elif name not in states:
                     states.append(name)
             for a in before:
                 for b in names:
                     if a == b:
-                        faults.append(f"line {number}: {a} -> {b} is not a move; waiting and retrying need no arrow")
+                        faults.append(
+                            f"line {number}: {a} -> {b} is not a move; waiting and retrying need no arrow"
+                        )
                     moves.add((a, b))
             before = names
     if not states and not faults:
@@ -104,14 +108,25 @@ def _parse(text: str) -> tuple[list[str], set[tuple[str, str]], list[str]]:
 
 def _check(states: list[str], moves: set[tuple[str, str]], *, endless: bool) -> list[str]:
     reached = _closure({states[0]}, moves)
-    faults = [f"state {s} cannot be reached from the initial state {states[0]}" for s in states if s not in reached]
+    faults = [
+        f"state {s} cannot be reached from the initial state {states[0]}"
+        for s in states
+        if s not in reached
+    ]
     terminal = {s for s in states if not any(a == s for a, _ in moves)}
     if endless:
         return faults
     if not terminal:
-        return [*faults, "it has no terminal state: every state has a way out (say endless=True if that is meant)"]
+        return [
+            *faults,
+            "it has no terminal state: every state has a way out (say endless=True if that is meant)",
+        ]
     ends = _closure(terminal, {(b, a) for a, b in moves})
-    faults += [f"state {s} is a trap: no terminal state can be reached from it" for s in states if s not in ends]
+    faults += [
+        f"state {s} is a trap: no terminal state can be reached from it"
+        for s in states
+        if s not in ends
+    ]
     return faults
 
 

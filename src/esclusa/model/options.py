@@ -16,7 +16,14 @@ from esclusa.model.value import value
 _KEY = "esclusa"
 
 
-def option(env: str | Sequence[str], default: Any = ..., *, secret: bool = False, help: str = "", **limits: Any) -> Any:
+def option(
+    env: str | Sequence[str],
+    default: Any = ...,
+    *,
+    secret: bool = False,
+    help: str = "",
+    **limits: Any,
+) -> Any:
     """A setting of a pipeline: a field of its settings model that the environment, the settings file or both may give.
 
     ``env`` is its name in the environment (several: the last one that is set wins); in the settings file it is the
@@ -30,7 +37,12 @@ def option(env: str | Sequence[str], default: Any = ..., *, secret: bool = False
         app = App("media", settings=MediaSettings)
     """
     names: list[Any] = [env] if isinstance(env, str) else list(env)
-    return Field(default, description=help, json_schema_extra={_KEY: {"env": names, "secret": secret}}, **limits)
+    return Field(
+        default,
+        description=help,
+        json_schema_extra={_KEY: {"env": names, "secret": secret}},
+        **limits,
+    )
 
 
 @value
@@ -60,16 +72,34 @@ def options_of(model: type[BaseModel], prefix: str = "") -> Iterator[Option]:
         default = None if info.default is PydanticUndefined else info.default
         if info.default_factory is not None:
             default = info.get_default(call_default_factory=True, validated_data={})
-        many = any(typing.get_origin(t) in (list, tuple, set, frozenset) for t in _types(info.annotation))
-        yield Option(name, env, secret, info.description or "", info.is_required(), default, allowed(info), many)
+        many = any(
+            typing.get_origin(t) in (list, tuple, set, frozenset) for t in _types(info.annotation)
+        )
+        yield Option(
+            name,
+            env,
+            secret,
+            info.description or "",
+            info.is_required(),
+            default,
+            allowed(info),
+            many,
+        )
 
 
 def allowed(info: FieldInfo) -> str:
     """What the field accepts, in words: ``a whole number, 1 or more``, ``one of auto, json, text``."""
-    words = " or ".join(dict.fromkeys(_words(t) for t in _types(info.annotation) if t is not type(None)))
+    words = " or ".join(
+        dict.fromkeys(_words(t) for t in _types(info.annotation) if t is not type(None))
+    )
     limits = []
     for limit in info.metadata:
-        for name, text in (("ge", "{} or more"), ("gt", "more than {}"), ("le", "{} or less"), ("lt", "less than {}")):
+        for name, text in (
+            ("ge", "{} or more"),
+            ("gt", "more than {}"),
+            ("le", "{} or less"),
+            ("lt", "less than {}"),
+        ):
             if (bound := getattr(limit, name, None)) is not None:
                 limits.append(text.format(bound))
         if (pattern := getattr(limit, "pattern", None)) is not None:
@@ -91,5 +121,11 @@ def _words(annotation: Any) -> str:
         return "one of " + ", ".join(map(str, typing.get_args(annotation)))
     if typing.get_origin(annotation) in (list, tuple, set, frozenset):
         return "a list, separated by commas"
-    simple = {bool: "true or false", int: "a whole number", float: "a number", str: "text", SecretStr: "text"}
+    simple = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        SecretStr: "text",
+    }
     return simple.get(annotation, f"a {getattr(annotation, '__name__', annotation)}")

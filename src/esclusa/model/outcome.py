@@ -95,7 +95,15 @@ class Wait:
     attempts: int | None
     fields: Mapping[str, Any]
 
-    def __init__(self, when: datetime | str | float | timedelta, /, reason: str, *, attempts: int | None = None, **fields: Any) -> None:
+    def __init__(
+        self,
+        when: datetime | str | float | timedelta,
+        /,
+        reason: str,
+        *,
+        attempts: int | None = None,
+        **fields: Any,
+    ) -> None:
         moment = when if isinstance(when, datetime) else None
         if moment is not None and moment.tzinfo is None:
             raise ValueError("Wait: the time needs its zone")
@@ -108,7 +116,9 @@ class Wait:
 
 def _count(where: str, attempts: Any) -> int:
     if not isinstance(attempts, int) or isinstance(attempts, bool) or not 0 <= attempts < 2**31:
-        raise ValueError(f"{where}: attempts must be a whole number, 0 or more, not {attempts!r:.80}")
+        raise ValueError(
+            f"{where}: attempts must be a whole number, 0 or more, not {attempts!r:.80}"
+        )
     return attempts
 
 

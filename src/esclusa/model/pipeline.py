@@ -30,7 +30,7 @@ T = TypeVar("T")
 FromSettings = Callable[[Any], T]
 """An option may be a function of the pipeline's settings: ``concurrency=lambda s: s.max_concurrent``."""
 
-FUNCTIONS = frozenset({"handler", "letter", "on_exhausted"})
+FUNCTIONS = frozenset({"handler", "dead_letter", "on_exhausted"})
 """Options of a stage that are functions themselves, not functions of the settings."""
 
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,60}\Z")
@@ -86,7 +86,9 @@ class App:
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
-            raise DeclarationError("App", [f"{self.name!r} is not a pipeline name (lower case letters, digits and -)"])
+            raise DeclarationError(
+                "App", [f"{self.name!r} is not a pipeline name (lower case letters, digits and -)"]
+            )
 
     def stage(
         self,
@@ -99,15 +101,20 @@ class App:
         where: Where | None = None,
         order: str | Sequence[str] = (),
         retry: Backoff | FromSettings[Backoff] | None = None,
-        every: Schedule | str | float | timedelta | FromSettings[Schedule | str | float] | None = None,
+        every: Schedule
+        | str
+        | float
+        | timedelta
+        | FromSettings[Schedule | str | float]
+        | None = None,
         concurrency: int | FromSettings[int] = 16,
         batch: int | FromSettings[int] | None = None,
         budget: Budget | FromSettings[Budget | None] | None = None,
         cost: int = 1,
         timeout: str | float | FromSettings[str | float] | None = None,
         lease: str | float | FromSettings[str | float] | None = None,
-        letter: Callable[[Any], dict[str, Any]] | None = None,
-        letters_to: str | FromSettings[str | None] | None = None,
+        dead_letter: Callable[[Any], dict[str, Any]] | None = None,
+        dead_letter_topic: str | FromSettings[str | None] | None = None,
         on_exhausted: Callable[[Any], Sequence[Effect]] | None = None,
         alert_rate: float | FromSettings[float] | None = 0.2,
         alert_min: int | FromSettings[int] = 5,
@@ -123,7 +130,7 @@ class App:
         (the first take state). where, order: which records, in which order (oldest due first). every: its cycle's
         schedule (None: as soon as something is due). batch: the handler gets up to so many and answers with one
         outcome each. budget, cost: reserved before each claim. timeout: seconds for one call of the handler.
-        letter: what a dead letter says of the record (all of it by default). letters_to: a topic to which dead letters are
+        dead_letter: what a dead letter says of the record (all of it by default). dead_letter_topic: a topic to which dead letters are
         published too, by the outbox. on_exhausted: the effects that belong to going to the exhausted state, however the record
         came there (tries used up, an error, crashes); a handler that moves it there by ``To`` names its effects itself.
         eager: a run that a person starts takes also what is not due yet, each record once.
@@ -137,11 +144,13 @@ class App:
                 raise DeclarationError(f"stage {self.name}.{slug}", [_no_record(record)])
             options: dict[str, Any] = dict(  # noqa: C408
                 handler=handler, take=take, hold=hold, exhausted=exhausted, retry_to=retry_to, where=where, order=order, retry=retry,
-                concurrency=concurrency, batch=batch, budget=budget, cost=cost, timeout=timeout, lease=lease, letter=letter,
-                letters_to=letters_to, on_exhausted=on_exhausted,
+                concurrency=concurrency, batch=batch, budget=budget, cost=cost, timeout=timeout, lease=lease, dead_letter=dead_letter,
+                dead_letter_topic=dead_letter_topic, on_exhausted=on_exhausted,
             )  # fmt: skip
             if not any(callable(v) for k, v in options.items() if k not in FUNCTIONS):
-                make_stage(f"{self.name}.{slug}", record.kind, **options)  # faults are told where they are declared
+                make_stage(
+                    f"{self.name}.{slug}", record.kind, **options
+                )  # faults are told where they are declared
             self._refuse_name(slug, "stage")
             self._stages.append((slug, record, options))
             if cycle:
@@ -149,7 +158,7 @@ class App:
                     "every": every,
                     "stages": (slug,),
                     "function": None,
-                    "alone": False,
+                    "singleton": False,
                     "eager": eager,
                     "alert_rate": alert_rate,
                     "alert_min": alert_min,
@@ -165,9 +174,14 @@ class App:
     def cycle(
         self,
         *,
-        every: Schedule | str | float | timedelta | FromSettings[Schedule | str | float] | None = None,
+        every: Schedule
+        | str
+        | float
+        | timedelta
+        | FromSettings[Schedule | str | float]
+        | None = None,
         stages: Sequence[str] = (),
-        alone: bool = False,
+        singleton: bool = False,
         eager: bool = False,
         alert_rate: float | FromSettings[float] | None = 0.2,
         alert_min: int | FromSettings[int] = 5,
@@ -179,12 +193,12 @@ class App:
         def declare(function: F) -> F:
             slug = _slug(function, name)
             self._refuse_name(slug, "cycle")
-            schedule = schedules.OnCall() if every is None else every
+            schedule = schedules.Manual() if every is None else every
             options = {
                 "every": schedule,
                 "stages": tuple(stages),
                 "function": function,
-                "alone": alone,
+                "singleton": singleton,
                 "eager": eager,
                 "alert_rate": alert_rate,
                 "alert_min": alert_min,
@@ -211,10 +225,18 @@ class App:
     ) -> None:
         """Declare a question that handlers or routes ask of records, for the same reason. Values that are compared with ``=``
         alone, in the order of the ids, need no declaration; nor does what ``index=`` of the record says."""
-        self._questions.append(Question(query(record, where, order=order, archived=archived), average))
+        self._questions.append(
+            Question(query(record, where, order=order, archived=archived), average)
+        )
 
     def view(
-        self, title: str, *, of: type[Record] | None = None, where: Where | None = None, name: str | None = None, **languages: str
+        self,
+        title: str,
+        *,
+        of: type[Record] | None = None,
+        where: Where | None = None,
+        name: str | None = None,
+        **languages: str,
     ) -> Callable[[Look], Look]:
         """Declare a view: the decorated function answers one page of it, ``(records, limit, after)`` to ``{"items": […], "next": …}``.
 
@@ -230,19 +252,28 @@ class App:
             kind = None if of is None else _kind(of)
             if of is not None and kind is None:
                 raise DeclarationError(f"view {self.name}.{slug}", [_no_record(of)])
-            self.views.append(View(f"{self.name}.{slug}", {"en": title, **languages}, look, kind, dict(where or {})))
+            self.views.append(
+                View(
+                    f"{self.name}.{slug}", {"en": title, **languages}, look, kind, dict(where or {})
+                )
+            )
             return look
 
         return declare
 
     def _refuse_name(self, slug: str, what: str) -> None:
         if not _SLUG.match(slug):
-            raise DeclarationError(f"pipeline {self.name}", [f"{slug!r} is not the name of a {what} (letters, digits and -); say name=…"])
+            raise DeclarationError(
+                f"pipeline {self.name}",
+                [f"{slug!r} is not the name of a {what} (letters, digits and -); say name=…"],
+            )
 
     def lifespan(self, opener: F) -> F:
         """Declare what lives as long as the process does (an HTTP session, a client); handlers see it as ``at.context``. It is a
         context manager of the settings, or an async function that yields once."""
-        self.lifespan_ = asynccontextmanager(opener) if inspect.isasyncgenfunction(opener) else opener
+        self.lifespan_ = (
+            asynccontextmanager(opener) if inspect.isasyncgenfunction(opener) else opener
+        )
         return opener
 
     def routes(self, build: F) -> F:
@@ -272,13 +303,21 @@ class App:
         stages: dict[str, Stage] = {}
         for slug, record, options in self._stages:
             try:
-                resolved = {k: v if k in FUNCTIONS else _resolve(v, settings, f"stage {self.name}.{slug}", k) for k, v in options.items()}
+                resolved = {
+                    k: v
+                    if k in FUNCTIONS
+                    else _resolve(v, settings, f"stage {self.name}.{slug}", k)
+                    for k, v in options.items()
+                }
                 if slug in stages:
                     faults.append(f"two stages are called {slug}")
                 stages[slug] = make_stage(f"{self.name}.{slug}", record.kind, **resolved)
             except DeclarationError as error:
                 faults += [f"{error.what}: {fault}" for fault in error.faults]
-        stages = {slug: replace(stage, resets=_resets(stage, stages.values())) for slug, stage in stages.items()}
+        stages = {
+            slug: replace(stage, resets=_resets(stage, stages.values()))
+            for slug, stage in stages.items()
+        }
         cycles: dict[str, Cycle] = {}
         for slug, options in self._cycles:
             try:
@@ -286,7 +325,9 @@ class App:
             except DeclarationError as error:
                 faults += [f"cycle {slug}: {fault}" for fault in error.faults]
         tables = Counter(record.kind.table.lower() for record in dict.fromkeys(self.records))
-        faults += [f"two records have the table {table}" for table, count in tables.items() if count > 1]
+        faults += [
+            f"two records have the table {table}" for table, count in tables.items() if count > 1
+        ]
         parts: list[Stage] = []
         for slug, where in self._parts:
             if slug not in stages:
@@ -300,26 +341,40 @@ class App:
         if faults:
             raise DeclarationError(f"pipeline {self.name}", faults)
         kinds = dict.fromkeys(r.kind for r in self.records)
-        budgets = {b.name: b for b in (_resolve(b, settings, f"pipeline {self.name}", "a budget") for b in self.budgets)}
+        budgets = {
+            b.name: b
+            for b in (
+                _resolve(b, settings, f"pipeline {self.name}", "a budget") for b in self.budgets
+            )
+        }
         budgets |= {s.budget.name: s.budget for s in stages.values() if s.budget is not None}
         return Plan(
             self.name, tuple(kinds), tuple(stages.values()), tuple(cycles.values()), tuple(budgets.values()), settings, self,
             tuple(parts), tuple(self._questions),
         )  # fmt: skip
 
-    def _bind_cycle(self, slug: str, options: dict[str, Any], stages: dict[str, Stage], settings: BaseModel) -> Cycle:
+    def _bind_cycle(
+        self, slug: str, options: dict[str, Any], stages: dict[str, Stage], settings: BaseModel
+    ) -> Cycle:
         function, counters = options["function"], options["counters"]
-        rate, least, every = (_resolve(options[name], settings, slug, name) for name in ("alert_rate", "alert_min", "every"))
+        rate, least, every = (
+            _resolve(options[name], settings, slug, name)
+            for name in ("alert_rate", "alert_min", "every")
+        )
         faults = [f"there is no stage {name}" for name in options["stages"] if name not in stages]
         if inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
             faults.append("its function must be async: async def name(run)")
         if rate is not None and not (_is_number(rate) and 0 <= rate <= 1):
-            faults.append(f"alert_rate must be a share between 0 and 1, or None for no alert, not {rate!r:.80}")
+            faults.append(
+                f"alert_rate must be a share between 0 and 1, or None for no alert, not {rate!r:.80}"
+            )
         if not isinstance(least, int) or not _is_number(least) or least < 0:
             faults.append(f"alert_min must be a whole number, 0 or more, not {least!r:.80}")
         if not isinstance(counters, Mapping):
-            faults.append(f"counters must map the engine's names to the pipeline's, not {counters!r:.80}")
-        schedule: Schedule = schedules.OnCall()
+            faults.append(
+                f"counters must map the engine's names to the pipeline's, not {counters!r:.80}"
+            )
+        schedule: Schedule = schedules.Manual()
         try:
             schedule = schedules.parse(every)
         except DeclarationError as error:
@@ -328,7 +383,7 @@ class App:
             raise DeclarationError(slug, faults)
         return Cycle(
             name=f"{self.name}.{slug}", schedule=schedule, stages=tuple(stages[name] for name in options["stages"]), function=function,
-            alone=options["alone"], eager=options["eager"], counters=counters, alert_rate=rate, alert_min=least,
+            singleton=options["singleton"], eager=options["eager"], counters=counters, alert_rate=rate, alert_min=least,
         )  # fmt: skip
 
 
@@ -345,11 +400,18 @@ def _resolve(value: Any, settings: BaseModel, of: str, option: str) -> Any:
     except DeclarationError:
         raise
     except Exception as error:  # it is a function of the pipeline, and may raise anything
-        raise DeclarationError(of, [f"{option} is a function of the settings that raised {type(error).__name__}: {error}"]) from error
+        raise DeclarationError(
+            of,
+            [f"{option} is a function of the settings that raised {type(error).__name__}: {error}"],
+        ) from error
 
 
 def _kind(record: object) -> Kind | None:
-    return getattr(record, "kind", None) if isinstance(record, type) and issubclass(record, Record) else None
+    return (
+        getattr(record, "kind", None)
+        if isinstance(record, type) and issubclass(record, Record)
+        else None
+    )
 
 
 def _no_record(said: object) -> str:
@@ -363,4 +425,9 @@ def _is_number(value: object) -> bool:
 
 def _resets(stage: Stage, stages: Any) -> frozenset[str]:
     """States whose arrival starts a new count of attempts: those that another stage of the kind takes."""
-    return frozenset(state for other in stages if other.kind == stage.kind and other.name != stage.name for state in other.take)
+    return frozenset(
+        state
+        for other in stages
+        if other.kind == stage.kind and other.name != stage.name
+        for state in other.take
+    )

@@ -115,13 +115,17 @@ def query(
     orders = tuple(Order(kind.name_of(n.removeprefix("-")), n.startswith("-")) for n in names)
     for item in orders:
         if kind.types.get(item.field) in (None, "json", "bytes"):
-            fields = ", ".join(name for name, type in kind.types.items() if type not in ("json", "bytes"))
+            fields = ", ".join(
+                name for name, type in kind.types.items() if type not in ("json", "bytes")
+            )
             raise BadQuery(f"{kind.table} cannot be ordered by {item.field}; it can by {fields}")
     if not 1 <= limit <= 10_000:
         raise BadQuery(f"limit must be between 1 and 10000, not {limit}")
     if archived and not kind.archive:
         raise BadQuery(f"{kind.table} keeps no archive")
-    return Query(kind, conditions(kind, where or {}, archived=archived), orders, limit, after, archived)
+    return Query(
+        kind, conditions(kind, where or {}, archived=archived), orders, limit, after, archived
+    )
 
 
 ARCHIVE_COLUMNS: dict[str, ColumnType] = {"archived_at": "time", "export_id": "text"}
@@ -156,7 +160,9 @@ def parse_filter(kind: Kind, said: Iterable[str], *, archived: bool = False) -> 
     for text in said:
         match = _SAID.fullmatch(text)
         if match is None:
-            raise BadQuery(f"{text!r} is not a filter; write field=value, field=a,b, field>=value, field=null or field!=null")
+            raise BadQuery(
+                f"{text!r} is not a filter; write field=value, field=a,b, field>=value, field=null or field!=null"
+            )
         name, sign, value = kind.name_of(match[1]), match[2], match[3].strip()
         tests[name] = (*tests.get(name, ()), _said_cond(text, sign, value))
     conditions(kind, tests, archived=archived)
@@ -167,7 +173,9 @@ def _said_cond(text: str, sign: str, value: str) -> Cond:
     quoted = len(value) >= 2 and value[0] == value[-1] == '"'
     if sign == "!=":
         if value.lower() != "null":
-            raise BadQuery(f"{text!r}: != is for null only (field!=null); name the values that are wanted instead")
+            raise BadQuery(
+                f"{text!r}: != is for null only (field!=null); name the values that are wanted instead"
+            )
         return not_null
     if quoted:
         return Cond(_OPS.get(sign, "eq"), value[1:-1])
@@ -175,7 +183,9 @@ def _said_cond(text: str, sign: str, value: str) -> Cond:
         return Cond(_OPS[sign], value)
     if value.lower() == "null":
         return null
-    return one_of(*(part.strip() for part in value.split(","))) if "," in value else Cond("eq", value)
+    return (
+        one_of(*(part.strip() for part in value.split(","))) if "," in value else Cond("eq", value)
+    )
 
 
 def matches(values: Mapping[str, Any], where: tuple[tuple[str, Cond], ...]) -> bool:
@@ -234,7 +244,9 @@ def _value(name: str, column: ColumnType, value: Any) -> Any:
         return _CONVERT[column](value)
     except (ValueError, TypeError, ArithmeticError):
         example = f", for example {_EXAMPLE[column]}" if column in _EXAMPLE else ""
-        raise BadQuery(f"{name} is compared with a value of type {column}, not {value!r:.80}{example}") from None
+        raise BadQuery(
+            f"{name} is compared with a value of type {column}, not {value!r:.80}{example}"
+        ) from None
 
 
 def _text(value: Any) -> str:
@@ -304,19 +316,25 @@ def decode_cursor(query: Query) -> list[Any]:
     names, types = [*(o.field for o in query.order), "id"], {**ARCHIVE_COLUMNS, **query.kind.types}
     values = open_cursor(query, len(names))
     try:
-        return [None if v is None else _CONVERT[types[n]](v) for n, v in zip(names, values, strict=True)]
+        return [
+            None if v is None else _CONVERT[types[n]](v) for n, v in zip(names, values, strict=True)
+        ]
     except (ValueError, TypeError, ArithmeticError):
         raise not_a_cursor(query) from None
 
 
 def not_a_cursor(query: Query) -> BadQuery:
-    return BadQuery(f"{query.after!r:.60} is not a cursor of this list; take 'next' of the page before")
+    return BadQuery(
+        f"{query.after!r:.60} is not a cursor of this list; take 'next' of the page before"
+    )
 
 
 def _list(query: Query) -> str:
     """What tells one list from another, in a few characters."""
     order = ",".join(f"{'-' if o.descending else ''}{o.field}" for o in query.order)
-    return blake2s(f"{query.kind.table} {query.archived} {order}".encode(), digest_size=4).hexdigest()
+    return blake2s(
+        f"{query.kind.table} {query.archived} {order}".encode(), digest_size=4
+    ).hexdigest()
 
 
 def _out(value: Any) -> Any:

@@ -89,7 +89,11 @@ class Kind:
         """The id of a new record: its key where it has one, else a new id."""
         if record.id:
             return record.id
-        return key_id([getattr(record, name) for name in self.key]) if self.key and not self.database_id else new_id()
+        return (
+            key_id([getattr(record, name) for name in self.key])
+            if self.key and not self.database_id
+            else new_id()
+        )
 
     def id_of(self, *parts: object, **named: object) -> str:
         """The id that a record with this key has: ``Post.kind.id_of("twitter", "123")``."""
@@ -98,14 +102,22 @@ class Kind:
     def absent(self, id: str) -> NotFound:
         """There is no record of this id; if it looks like a key, what the id of that would be."""
         meant = "" if not self.key or self.database_id else id_of_words(id, len(self.key))
-        return NotFound(f"there is no record {id!r} in {self.table}{f'; an id is made of its key: {meant}' if meant else ''}")
+        return NotFound(
+            f"there is no record {id!r} in {self.table}{f'; an id is made of its key: {meant}' if meant else ''}"
+        )
 
     def check_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Validate business fields that are about to be written; BadRecord names every fault."""
         if not fields:
             return {}
-        faults = [f"{self.table} has no field {name}" for name in fields if name not in self.by_name]
-        faults += [f"{self.table}.{name} is part of the key and cannot change" for name in fields if name in self.key]
+        faults = [
+            f"{self.table} has no field {name}" for name in fields if name not in self.by_name
+        ]
+        faults += [
+            f"{self.table}.{name} is part of the key and cannot change"
+            for name in fields
+            if name in self.key
+        ]
         if not faults:
             try:
                 return self.model.checked(fields)
@@ -120,7 +132,9 @@ class Kind:
         try:
             return self.model.model_validate(values)
         except ValidationError as error:
-            raise BadRecord(f"{self.table} {values.get('id')}: {'; '.join(_faults(error))}") from None
+            raise BadRecord(
+                f"{self.table} {values.get('id')}: {'; '.join(_faults(error))}"
+            ) from None
 
     def draft(self, values: Mapping[str, Any]) -> Record:
         """A new record from outside input; BadRecord names every fault."""
@@ -240,7 +254,10 @@ class Record(BaseModel):
             fields.append(Field(name, column, kind_of, nullable))
         business = [f.column for f in fields] + [id]
         alike = Counter(c.lower() for c in business)  # to SQLite, Name and name are one
-        faults += [f"column {c} is named for two of its fields" for c in sorted({c for c in business if alike[c.lower()] > 1})]
+        faults += [
+            f"column {c} is named for two of its fields"
+            for c in sorted({c for c in business if alike[c.lower()] > 1})
+        ]
         faults += [
             f"column {c} is both a business column and the tracking value {n}"
             for n, c in tracked.columns.items()
@@ -248,8 +265,15 @@ class Record(BaseModel):
         ]
         if parent is not None and within is None:
             faults.append(f"parent={parent.__name__} needs within=, the field that holds its id")
-        followed = {name: target if isinstance(target, str) else target.kind.table for name, target in (refs or {}).items()}
-        faults += [f"refs: it has no text field {name}" for name in followed if "text" not in [f.type for f in fields if f.name == name]]
+        followed = {
+            name: target if isinstance(target, str) else target.kind.table
+            for name, target in (refs or {}).items()
+        }
+        faults += [
+            f"refs: it has no text field {name}"
+            for name in followed
+            if "text" not in [f.type for f in fields if f.name == name]
+        ]
         if parent is not None and within is not None:
             followed.setdefault(within, parent.kind.table)
         if faults:
@@ -295,12 +319,24 @@ def kind_of(record: Kind | type[Record]) -> Kind:
     return record if isinstance(record, Kind) else record.kind
 
 
-def _adopted(kind: Kind, adopt: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+def _adopted(
+    kind: Kind, adopt: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
     from esclusa.model.query import conditions  # noqa: PLC0415 - queries stand on records
 
-    faults = [f"adopt names the state {state}, which its lifecycle has not" for state in adopt if state not in kind.lifecycle.states]
-    faults += [] if kind.attached else ["adopt is for a record that lives in an existing table (track=…)"]
-    faults += [f"adopt[{state!r}] says nothing; the initial state needs no word" for state, where in adopt.items() if not where]
+    faults = [
+        f"adopt names the state {state}, which its lifecycle has not"
+        for state in adopt
+        if state not in kind.lifecycle.states
+    ]
+    faults += (
+        [] if kind.attached else ["adopt is for a record that lives in an existing table (track=…)"]
+    )
+    faults += [
+        f"adopt[{state!r}] says nothing; the initial state needs no word"
+        for state, where in adopt.items()
+        if not where
+    ]
     if not faults:
         try:
             return tuple((state, conditions(kind, where)) for state, where in adopt.items())
@@ -326,11 +362,20 @@ def _faults_of(
         faults.append(f"{table!r} is not a table name")
     if not NAME.match(id_column):
         faults.append(f"{id_column!r} is not a column name")
-    faults += [f"its key names {name}, which is not one of its fields" for name in key if name not in known]
-    faults += [f"columns maps {name}, which is not one of its fields" for name in columns if name not in known]
+    faults += [
+        f"its key names {name}, which is not one of its fields" for name in key if name not in known
+    ]
+    faults += [
+        f"columns maps {name}, which is not one of its fields"
+        for name in columns
+        if name not in known
+    ]
     allowed = {*known, "id", *TRACKING}
     faults += [
-        f"an index names {name}, which is not one of its fields" for fields in index for name in fields if name.lstrip("-") not in allowed
+        f"an index names {name}, which is not one of its fields"
+        for fields in index
+        for name in fields
+        if name.lstrip("-") not in allowed
     ]
     if within is not None and within not in known:
         faults.append(f"within names {within}, which is not one of its fields")
@@ -340,9 +385,15 @@ def _faults_of(
         if name in known
     ]
     redefined = [n for n in cls.__annotations__ if n in Record.model_fields and n != "created_at"]
-    faults += [f"field {name} belongs to the tracking; name the business field otherwise" for name in redefined]
+    faults += [
+        f"field {name} belongs to the tracking; name the business field otherwise"
+        for name in redefined
+    ]
     return faults
 
 
 def _faults(error: ValidationError) -> list[str]:
-    return [f"{'.'.join(map(str, e['loc'])) or 'record'}: {e['msg']} (got {e['input']!r:.80})" for e in error.errors(include_url=False)]
+    return [
+        f"{'.'.join(map(str, e['loc'])) or 'record'}: {e['msg']} (got {e['input']!r:.80})"
+        for e in error.errors(include_url=False)
+    ]

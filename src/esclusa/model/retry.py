@@ -47,7 +47,11 @@ class Backoff:
             faults.append(f"jitter must be between 0 and 1, not {self.jitter}")
         if faults:
             raise DeclarationError("Backoff", faults)
-        object.__setattr__(self, "permanent", frozenset([self.permanent] if isinstance(self.permanent, str) else self.permanent))
+        object.__setattr__(
+            self,
+            "permanent",
+            frozenset([self.permanent] if isinstance(self.permanent, str) else self.permanent),
+        )
 
     def delay(self, attempt: int, rng: Random) -> float:
         """Seconds to wait after attempt ``attempt`` (1 is the first)."""
@@ -83,7 +87,9 @@ def error_message(error: BaseException) -> str:
     """What an error says, for records, history and logs; a group says what its members say."""
     said = str(error) or type(error).__name__
     if isinstance(error, BaseExceptionGroup):
-        said += ": " + "; ".join(f"{error_type(each)}: {error_message(each)}" for each in error.exceptions[:10])
+        said += ": " + "; ".join(
+            f"{error_type(each)}: {error_message(each)}" for each in error.exceptions[:10]
+        )
     return words(said[:2000])
 
 

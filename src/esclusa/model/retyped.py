@@ -21,7 +21,11 @@ def retyped(kind: Kind) -> list[tuple[str, Callable[[Any], Any]]]:
     """For each field whose declared type is more than the plain value that a store reads: its name, and what makes the one of the
     other. A value that does not fit is left as it is."""
     models = kind.model.model_fields
-    return [(f.name, _made(models[f.name].annotation)) for f in kind.fields if not _is_plain(models[f.name].annotation)]
+    return [
+        (f.name, _made(models[f.name].annotation))
+        for f in kind.fields
+        if not _is_plain(models[f.name].annotation)
+    ]
 
 
 def _made(annotation: Any) -> Callable[[Any], Any]:
@@ -45,6 +49,8 @@ def _is_plain(annotation: Any) -> bool:
     if origin is typing.Annotated:
         return _is_plain(args[0])
     if origin in (dict, list):
-        inner = all(a in _SCALARS or (typing.get_origin(a) in (dict, list) and _is_plain(a)) for a in args)
+        inner = all(
+            a in _SCALARS or (typing.get_origin(a) in (dict, list) and _is_plain(a)) for a in args
+        )
         return inner and (origin is list or args[0] in (str, Any))
     return origin is not None and type(None) in args and all(_is_plain(a) for a in args)

@@ -47,7 +47,11 @@ class Cron:
     def next_after(self, moment: datetime) -> datetime:
         zone = ZoneInfo(self.timezone)
         minutes, hours = self.line.split()[-5:-3]
-        return self._passed(moment, zone) if "*" in (minutes[0], hours[0]) else self._named(moment, zone)
+        return (
+            self._passed(moment, zone)
+            if "*" in (minutes[0], hours[0])
+            else self._named(moment, zone)
+        )
 
     def _named(self, moment: datetime, zone: ZoneInfo) -> datetime:
         said = CronSim(self.line, moment.astimezone(zone).replace(tzinfo=None))
@@ -85,12 +89,16 @@ def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
     offset, low, high = _offset(before, zone), int(before.timestamp()), int(after.timestamp())
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _offset(datetime.fromtimestamp(middle, UTC), zone) == offset else (low, middle)
+        low, high = (
+            (middle, high)
+            if _offset(datetime.fromtimestamp(middle, UTC), zone) == offset
+            else (low, middle)
+        )
     return datetime.fromtimestamp(high, UTC)
 
 
 @value
-class OnCall:
+class Manual:
     """Nothing but a call or an event starts it."""
 
     def next_after(self, moment: datetime) -> None:
@@ -146,5 +154,8 @@ def parse(value: Schedule | str | float | timedelta | None) -> Schedule:
     if isinstance(value, str | int | float | timedelta):
         return every(value)
     if not hasattr(value, "next_after"):
-        raise DeclarationError("schedule", [f"{value!r:.80} is no schedule; say every='5m', or every=cron('17 3 * * *')"])
+        raise DeclarationError(
+            "schedule",
+            [f"{value!r:.80} is no schedule; say every='5m', or every=cron('17 3 * * *')"],
+        )
     return value

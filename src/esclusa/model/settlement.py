@@ -15,7 +15,7 @@ from esclusa.model.value import value
 
 
 @value
-class Ask:
+class ClaimRequest:
     """A claim: due records in the take states, or orphans in the hold state, up to ``limit``.
 
     ``before``: only what was due at this moment; a run drains what was due when it began, and no record twice.
@@ -56,8 +56,16 @@ class Leased:
     over: bool
     ref: Ref
 
-    def __init__(self, record: Record, taken: str, until: datetime, fault: str | None = None, over: bool = False) -> None:
-        self.record, self.taken, self.until, self.fault, self.over = record, taken, until, fault, over  # type: ignore[misc]
+    def __init__(
+        self,
+        record: Record,
+        taken: str,
+        until: datetime,
+        fault: str | None = None,
+        over: bool = False,
+    ) -> None:
+        self.record, self.taken, self.until = record, taken, until  # type: ignore[misc]
+        self.fault, self.over = fault, over  # type: ignore[misc]
         self.ref = Ref(record.kind, record.id)  # type: ignore[misc]
 
     @property
@@ -147,14 +155,14 @@ class Inserted:
 
 
 @value
-class Known:
+class Duplicate:
     """A record with this key was there already, and was left as it is."""
 
     id: str
 
 
 @value
-class Spread:
+class FanOut:
     """New records that are alike in all but one field: one for each of its values. A delivery for each device."""
 
     record: Record
@@ -165,21 +173,21 @@ class Spread:
         return (self.record.but(**{self.field: value}) for value in self.values)
 
 
-def drafts_of(records: Iterable[Record | Spread]) -> Iterator[Record]:
+def drafts_of(records: Iterable[Record | FanOut]) -> Iterator[Record]:
     """Every record that is meant, one by one."""
     for each in records:
-        if isinstance(each, Spread):
+        if isinstance(each, FanOut):
             yield from each
         else:
             yield each
 
 
 @value
-class Family:
+class RecordWithChildren:
     """A new record and all that belongs to it. If the first is known, nothing of it is new."""
 
     first: Record
-    rest: Sequence[Record | Spread]
+    rest: Sequence[Record | FanOut]
 
 
 @value

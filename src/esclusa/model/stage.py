@@ -43,8 +43,8 @@ class Stage:
     timeout: float | None = None
     lease: float | None = None
     resets: frozenset[str] = frozenset()
-    letter: Callable[[Any], dict[str, Any]] | None = field(default=None, compare=False)
-    letters_to: str | None = None
+    dead_letter: Callable[[Any], dict[str, Any]] | None = field(default=None, compare=False)
+    dead_letter_topic: str | None = None
     on_exhausted: Callable[[Any], Sequence[Effect]] | None = field(default=None, compare=False)
 
     @property
@@ -61,7 +61,7 @@ class Cycle:
     schedule: Schedule
     stages: tuple[Stage, ...] = ()
     function: Callable[..., Awaitable[Any]] | None = None
-    alone: bool = False
+    singleton: bool = False
     eager: bool = False
     alert_rate: float | None = 0.2
     alert_min: int = 5
@@ -86,8 +86,8 @@ def make_stage(  # noqa: C901 - one check per option
     cost: int,
     timeout: str | float | timedelta | None,
     lease: str | float | timedelta | None,
-    letter: Callable[[Any], dict[str, Any]] | None = None,
-    letters_to: str | None = None,
+    dead_letter: Callable[[Any], dict[str, Any]] | None = None,
+    dead_letter_topic: str | None = None,
     on_exhausted: Callable[[Any], Sequence[Effect]] | None = None,
 ) -> Stage:
     """A checked stage; DeclarationError tells every fault at once."""
@@ -96,18 +96,31 @@ def make_stage(  # noqa: C901 - one check per option
     policy = retry or Backoff()
     back = retry_to or takes[0] if takes else ""
     faults = [] if takes else ["it takes no state"]
-    for role, state in [*(("take", t) for t in takes), ("hold", hold), ("exhausted", exhausted), ("retry_to", retry_to)]:
+    for role, state in [
+        *(("take", t) for t in takes),
+        ("hold", hold),
+        ("exhausted", exhausted),
+        ("retry_to", retry_to),
+    ]:
         if state is not None and state not in life.states:
-            faults.append(f"{role}={state!r} is not a state of {kind.table} ({', '.join(life.states)})")
+            faults.append(
+                f"{role}={state!r} is not a state of {kind.table} ({', '.join(life.states)})"
+            )
     if not _is(policy, Backoff):
         faults.append(f"retry must be a Backoff, such as Backoff(tries=5), not {policy!r}")
     elif not faults:
         faults = _stage_faults(kind, takes, hold, back, exhausted, policy)
-    for label, number, least in (("concurrency", concurrency, 1), ("batch", batch, 1), ("cost", cost, 0)):
+    for label, number, least in (
+        ("concurrency", concurrency, 1),
+        ("batch", batch, 1),
+        ("cost", cost, 0),
+    ):
         if number is not None and (not _is(number, int) or _is(number, bool) or number < least):
             faults.append(f"{label} must be a whole number, {least} or more, not {number!r}")
     if budget is not None and not _is(budget, Budget):
-        faults.append(f"budget must be a Budget, such as Budget('calls', Window('day', 100)), not {budget!r}")
+        faults.append(
+            f"budget must be a Budget, such as Budget('calls', Window('day', 100)), not {budget!r}"
+        )
     seconds: dict[str, float | None] = {"timeout": None, "lease": None}
     for label, said in (("timeout", timeout), ("lease", lease)):
         if said is not None:
@@ -119,30 +132,43 @@ def make_stage(  # noqa: C901 - one check per option
                 faults.append(f"{label} must be more than 0")
     names = (order,) if isinstance(order, str) else tuple(order)
     orders = tuple(Order(n.removeprefix("-"), n.startswith("-")) for n in names)
-    faults += [f"{kind.table} cannot be ordered by {o.field}" for o in orders if kind.types.get(o.field) in (None, "json", "bytes")]
+    faults += [
+        f"{kind.table} cannot be ordered by {o.field}"
+        for o in orders
+        if kind.types.get(o.field) in (None, "json", "bytes")
+    ]
     conds: tuple[tuple[str, Cond], ...] = ()
     try:
         conds = conditions(kind, where or {})
     except BadQuery as error:
         faults.append(f"where: {error}")
-    for label, function in (("letter", letter), ("on_exhausted", on_exhausted)):
+    for label, function in (("dead_letter", dead_letter), ("on_exhausted", on_exhausted)):
         if function is not None and not _takes_arguments(function, 1):
             faults.append(f"{label} must be a function of the record, not {function!r:.80}")
-    if letters_to is not None and not _is(letters_to, str):
-        faults.append(f"letters_to must be the name of a topic, not {letters_to!r}")
+    if dead_letter_topic is not None and not _is(dead_letter_topic, str):
+        faults.append(f"dead_letter_topic must be the name of a topic, not {dead_letter_topic!r}")
     if not _takes_arguments(handler):
-        faults.append("its handler takes the record (or the batch) and the attempt: async def handle(record, at)")
+        faults.append(
+            "its handler takes the record (or the batch) and the attempt: async def handle(record, at)"
+        )
     if faults:
         raise DeclarationError(f"stage {name}", faults)
     return Stage(
         name=name, kind=kind, handler=handler, take=takes, hold=hold, retry_to=back, exhausted=exhausted, where=conds,
         order=orders, retry=policy, concurrency=concurrency, batch=batch, budget=budget, cost=cost,
-        timeout=seconds["timeout"], lease=seconds["lease"], letter=letter, letters_to=letters_to or None,
+        timeout=seconds["timeout"], lease=seconds["lease"], dead_letter=dead_letter, dead_letter_topic=dead_letter_topic or None,
         on_exhausted=on_exhausted,
     )  # fmt: skip
 
 
-def _stage_faults(kind: Kind, takes: tuple[str, ...], hold: str | None, back: str, exhausted: str | None, policy: Backoff) -> list[str]:
+def _stage_faults(
+    kind: Kind,
+    takes: tuple[str, ...],
+    hold: str | None,
+    back: str,
+    exhausted: str | None,
+    policy: Backoff,
+) -> list[str]:
     life = kind.lifecycle
     faults = [
         f"field {name}: To(…, {name}=…) means something else than a field; name it otherwise, and its column with columns={{…: {name!r}}}"
@@ -150,22 +176,36 @@ def _stage_faults(kind: Kind, takes: tuple[str, ...], hold: str | None, back: st
         if name in kind.by_name
     ]
     if hold is not None:
-        faults += [f"take={t!r}, hold={hold!r}: the move {t} -> {hold} is not declared" for t in takes if not life.allows(t, hold)]
+        faults += [
+            f"take={t!r}, hold={hold!r}: the move {t} -> {hold} is not declared"
+            for t in takes
+            if not life.allows(t, hold)
+        ]
         if hold in takes:
             faults.append(f"hold={hold!r} is one of the states it takes")
         if not life.allows(hold, back):
-            faults.append(f"a retry or a wait needs the move {hold} -> {back}, which is not declared")
+            faults.append(
+                f"a retry or a wait needs the move {hold} -> {back}, which is not declared"
+            )
         if exhausted is not None and not life.allows(hold, exhausted):
-            faults.append(f"exhausted={exhausted!r} needs the move {hold} -> {exhausted}, which is not declared")
+            faults.append(
+                f"exhausted={exhausted!r} needs the move {hold} -> {exhausted}, which is not declared"
+            )
     else:
-        faults += [f"a retry needs the move {t} -> {back}, which is not declared" for t in takes if t != back and not life.allows(t, back)]
+        faults += [
+            f"a retry needs the move {t} -> {back}, which is not declared"
+            for t in takes
+            if t != back and not life.allows(t, back)
+        ]
         faults += [
             f"exhausted={exhausted!r} needs the move {t} -> {exhausted}, which is not declared"
             for t in takes
             if exhausted is not None and not life.allows(t, exhausted)
         ]
     if exhausted is None and policy.tries is not None:
-        faults.append("it has no exhausted state for a record that used up its tries; name one, or say retry=Backoff(tries=None)")
+        faults.append(
+            "it has no exhausted state for a record that used up its tries; name one, or say retry=Backoff(tries=None)"
+        )
     if exhausted is not None and exhausted in takes:
         faults.append(f"exhausted={exhausted!r} is one of the states it takes")
     return faults

@@ -93,7 +93,9 @@ def unfit(value: Any) -> str | None:
 
 def refused(kind: Kind, name: str, value: Any, error: object = None) -> BadRecord:
     """A value of a field that was not taken: the rule that it breaks, or else what was said of it."""
-    return BadRecord(f"{kind.table}.{name} cannot hold {value!r:.80}: {_why(kind.types.get(name), value) or error}")
+    return BadRecord(
+        f"{kind.table}.{name} cannot hold {value!r:.80}: {_why(kind.types.get(name), value) or error}"
+    )
 
 
 def misfit(kind: Kind, values: Mapping[str, Any]) -> BadRecord | None:

@@ -18,11 +18,20 @@ def value(cls: type[T]) -> type[T]:
     nothing does: a frozen dataclass costs several microseconds a record to make. It becomes a dataclass when the first one is
     made: there are many, a command needs few of them, and to make them all was a fifth of its start."""
     names = tuple(inspect.get_annotations(cls))
-    body = {name: kept for name, kept in cls.__dict__.items() if name not in (*names, "__dict__", "__weakref__")}
+    body = {
+        name: kept
+        for name, kept in cls.__dict__.items()
+        if name not in (*names, "__dict__", "__weakref__")
+    }
     body |= {"__slots__": names, "__match_args__": names}
     made: Any = type(cls)(cls.__name__, cls.__bases__, body)  # type: ignore[misc]
     made.__qualname__ = cls.__qualname__
-    for name, method in (("__repr__", _repr), ("__eq__", _eq), ("__hash__", _hash), *((name, _Late(name, cls)) for name in _LATE)):
+    for name, method in (
+        ("__repr__", _repr),
+        ("__eq__", _eq),
+        ("__hash__", _hash),
+        *((name, _Late(name, cls)) for name in _LATE),
+    ):
         if name not in cls.__dict__:
             setattr(made, name, method)
     return cast("type[T]", made)
@@ -53,7 +62,9 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: Any) -> bool:
-    return type(other) is type(self) and all(getattr(self, name) == getattr(other, name) for name in self.compared_)
+    return type(other) is type(self) and all(
+        getattr(self, name) == getattr(other, name) for name in self.compared_
+    )
 
 
 def _hash(self: Any) -> int:

@@ -45,7 +45,9 @@ class Artifacts(Protocol):
 
     async def close(self) -> None: ...
 
-    async def put(self, path: str, body: Body, *, content_type: str | None = None, create: bool = False) -> str:
+    async def put(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> str:
         """Write an object whole or not at all; return its public URL. ``create``: ArtifactExists if there is one."""
 
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> Kept:

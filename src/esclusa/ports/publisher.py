@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from esclusa.model.books import Message
 from esclusa.model.errors import Failure
+from esclusa.model.system_records import Message
 
 
 class Publisher(Protocol):

@@ -10,12 +10,12 @@ from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.query import Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
-    Ask,
     Backlog,
-    Family,
+    ClaimRequest,
+    Duplicate,
     Inserted,
-    Known,
     Leased,
+    RecordWithChildren,
     Renewal,
     Settlement,
     StateCount,
@@ -60,12 +60,12 @@ class Store(Protocol):
 
     # records
 
-    async def insert(self, records: Sequence[Record]) -> list[Inserted | Known]:
+    async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         """Insert drafts, answers in order. A key that is there already, in the store or earlier in the batch, is
         Known and left as it is. ``status`` (default: initial), ``due_at``, ``created_at`` (default: now),
         ``attempts`` and ``leased_by`` of a draft are kept."""
 
-    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+    async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
         """Of each family insert the first and, only if its key is new, in the store and among those before it, the rest: each
         family in one transaction, or nothing of it. Return for each how many of the rest are new, or None if its first was known.
         A Spread is one statement where the store has sets. If a record of any cannot be held, BadRecord; try them one by one."""
@@ -80,7 +80,9 @@ class Store(Protocol):
         """All rows that match, as plain values by field name, in pages of ``size``; ``limit`` and ``after`` do
         not count. One consistent view where the store has one; bounded memory always."""
 
-    def scan_columns(self, query: Query, size: int = 20_000) -> AsyncIterator[dict[str, Sequence[Any]]]:
+    def scan_columns(
+        self, query: Query, size: int = 20_000
+    ) -> AsyncIterator[dict[str, Sequence[Any]]]:
         """The same for files: each page as one sequence per field, JSON as its text; in any order if the query has none."""
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
@@ -118,7 +120,7 @@ class Store(Protocol):
 
     # claim and settle
 
-    async def claim(self, ask: Ask) -> list[Leased]:
+    async def claim(self, ask: ClaimRequest) -> list[Leased]:
         """Take up to ``ask.limit`` records that are due and hold them: fence and attempts rise by one, the due time
         becomes the lease's end. No record is ever taken twice, by anyone, while its lease lasts."""
 
@@ -132,20 +134,30 @@ class Store(Protocol):
         ends any lease by raising the fence, and is Lost if the record is not in one of ``frm``. A Rejected one
         leaves no trace and does not disturb the others."""
 
-    async def backlog(self, ask: Ask, cap: int = 10_000) -> Backlog:
+    async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
         """What this claim could take now; ``next`` is when the next one will be due if none is."""
 
     # budgets
 
-    async def spend(self, budget: Budget, units: int, spender: str, least: int = 1) -> Granted | Denied:
+    async def spend(
+        self, budget: Budget, units: int, spender: str, least: int = 1
+    ) -> Granted | Denied:
         """Reserve up to ``units`` in every window together, at least ``least`` or nothing. Never overspends."""
 
-    async def refund(self, budget: Budget, units: int, spender: str, at: datetime | None = None) -> None:
+    async def refund(
+        self, budget: Budget, units: int, spender: str, at: datetime | None = None
+    ) -> None:
         """Give back what was reserved and not used. ``at`` is when it was granted: a window that began since never had it.
         No window gives back more than this spender took from it."""
 
     async def observe(
-        self, budget: Budget, per: str, *, used: int | None = None, limit: int | None = None, until: datetime | None = None
+        self,
+        budget: Budget,
+        per: str,
+        *,
+        used: int | None = None,
+        limit: int | None = None,
+        until: datetime | None = None,
     ) -> None:
         """Learn from the provider about the open window: at least ``used`` was used, its limit is ``limit``, or
         nothing is to be had before ``until``."""
@@ -158,6 +170,8 @@ class Store(Protocol):
     async def wake(self, kind: Kind) -> None:
         """Tell listeners, here and in other processes, that something of this kind may be due."""
 
-    async def listen(self, heard: Callable[[str], Awaitable[None] | None]) -> Callable[[], Awaitable[None]]:
+    async def listen(
+        self, heard: Callable[[str], Awaitable[None] | None]
+    ) -> Callable[[], Awaitable[None]]:
         """Call ``heard(table)`` when something may have become due; return a function that ends it. Best effort:
         whoever listens polls too."""

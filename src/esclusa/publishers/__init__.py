@@ -15,7 +15,9 @@ __all__ = ["open_publisher", "publisher_for"]
 _TOPIC = re.compile(r"projects/([^/]+)/topics/[^/]+\Z")
 
 
-def publisher_for(url: str | None, topics: Iterable[str], *, environ: Mapping[str, str] = os.environ) -> Publisher | None:
+def publisher_for(
+    url: str | None, topics: Iterable[str], *, environ: Mapping[str, str] = os.environ
+) -> Publisher | None:
     """The publisher that ``url`` names; without one, Pub/Sub, if one of the topics that dead letters go to is a full name of its
     (``projects/p/topics/t``) and the extra is installed: such a topic says all there is to say. Else None, and messages wait."""
     if url is not None:
@@ -39,7 +41,9 @@ def open_publisher(url: str, *, environ: Mapping[str, str] = os.environ) -> Publ
     """The publisher that ``url`` names, not yet opened. SettingsError, naming ESCLUSA_PUBLISH, if it names none."""
     scheme, _, project = url.partition("://")
     if scheme != "pubsub" or not project.strip("/") or "/" in project.strip("/"):
-        raise SettingsError("settings", [f"ESCLUSA_PUBLISH: {url!r} is no publisher; write pubsub://project"])
+        raise SettingsError(
+            "settings", [f"ESCLUSA_PUBLISH: {url!r} is no publisher; write pubsub://project"]
+        )
     from esclusa.publishers.pubsub import PubSubPublisher  # noqa: PLC0415  # only what is used is loaded
 
     return PubSubPublisher(project.strip("/"), emulator=environ.get("PUBSUB_EMULATOR_HOST") or None)

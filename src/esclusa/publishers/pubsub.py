@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from esclusa.model.books import Message
 from esclusa.model.errors import Failure, Permanent, SettingsError
+from esclusa.model.system_records import Message
 
 if TYPE_CHECKING:
     from google.pubsub_v1 import PublisherAsyncClient
@@ -31,7 +31,14 @@ class PubSubPublisher:
     ``patience``: seconds for which a request that fails for a moment is sent again; after that the outbox tries later.
     """
 
-    def __init__(self, project: str, *, emulator: str | None = None, patience: float = 20.0, lazy: bool = False) -> None:
+    def __init__(
+        self,
+        project: str,
+        *,
+        emulator: str | None = None,
+        patience: float = 20.0,
+        lazy: bool = False,
+    ) -> None:
         self._project = project
         self._patience = patience
         self._emulator = emulator
@@ -51,7 +58,11 @@ class PubSubPublisher:
             if self._client is not None:
                 return
             try:
-                self._client = _emulated(self._emulator) if self._emulator else await asyncio.to_thread(_connected)
+                self._client = (
+                    _emulated(self._emulator)
+                    if self._emulator
+                    else await asyncio.to_thread(_connected)
+                )
             except ImportError as error:
                 missing = f"ESCLUSA_PUBLISH: pubsub:// needs the extra esclusa[google]: pip install 'esclusa[google]' ({error})"
                 raise SettingsError("settings", [missing]) from error
@@ -80,7 +91,9 @@ class PubSubPublisher:
         return answers
 
     def _full(self, topic: str) -> str:
-        return topic if topic.startswith("projects/") else f"projects/{self._project}/topics/{topic}"
+        return (
+            topic if topic.startswith("projects/") else f"projects/{self._project}/topics/{topic}"
+        )
 
     async def _send(self, topic: str, messages: Sequence[_Wire]) -> list[Failure | None]:
         """One request. Where it is refused because of what is in it, each goes alone, so that one bad message harms no other."""
@@ -88,16 +101,32 @@ class PubSubPublisher:
         from google.api_core.retry_async import AsyncRetry  # noqa: PLC0415
         from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
 
-        transient = (api.ServiceUnavailable, api.DeadlineExceeded, api.ResourceExhausted, api.InternalServerError, api.Aborted, api.Unknown)
-        again = AsyncRetry(lambda error: isinstance(error, transient), initial=0.1, maximum=3.0, timeout=self._patience)
+        transient = (
+            api.ServiceUnavailable,
+            api.DeadlineExceeded,
+            api.ResourceExhausted,
+            api.InternalServerError,
+            api.Aborted,
+            api.Unknown,
+        )
+        again = AsyncRetry(
+            lambda error: isinstance(error, transient),
+            initial=0.1,
+            maximum=3.0,
+            timeout=self._patience,
+        )
         assert self._client is not None
         try:
             made = [{"data": wire.data, "attributes": wire.attributes} for wire in messages]
-            await self._client.publish(topic=topic, messages=made, timeout=self._patience, retry=again)
+            await self._client.publish(
+                topic=topic, messages=made, timeout=self._patience, retry=again
+            )
         except api.InvalidArgument as error:
             if len(messages) > 1:
                 return [(await self._send(topic, [message]))[0] for message in messages]
-            return [Permanent(f"Pub/Sub refuses the message: {error.message}", type="invalid_message")]
+            return [
+                Permanent(f"Pub/Sub refuses the message: {error.message}", type="invalid_message")
+            ]
         except api.NotFound:
             name = topic.rpartition("/")[2]
             missing = f"there is no topic {topic}: create it (gcloud pubsub topics create {name}), then retry the message"
@@ -131,7 +160,9 @@ def _emulated(host: str) -> PublisherAsyncClient:
     from google.pubsub_v1 import PublisherAsyncClient  # noqa: PLC0415
     from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport  # noqa: PLC0415
 
-    return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=grpc.aio.insecure_channel(host)))
+    return PublisherAsyncClient(
+        transport=PublisherGrpcAsyncIOTransport(channel=grpc.aio.insecure_channel(host))
+    )
 
 
 class _Wire:
@@ -141,19 +172,38 @@ class _Wire:
 
     def __init__(self, place: int, message: Message) -> None:
         self.place = place
-        self.data = json.dumps(message.data, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "backslashreplace")
-        self.attributes = {name: _cut(value) for name, value in {EVENT_ID: message.id, **message.attributes}.items()}
-        self.size = len(self.data) + sum(len(name.encode()) + len(value.encode()) for name, value in self.attributes.items())
+        self.data = json.dumps(
+            message.data, ensure_ascii=False, separators=(",", ":"), default=str
+        ).encode("utf-8", "backslashreplace")
+        self.attributes = {
+            name: _cut(value)
+            for name, value in {EVENT_ID: message.id, **message.attributes}.items()
+        }
+        self.size = len(self.data) + sum(
+            len(name.encode()) + len(value.encode()) for name, value in self.attributes.items()
+        )
 
     def fault(self) -> Permanent | None:
         """What Pub/Sub will refuse: told before it is sent, so that it harms no other message of the request."""
         if self.size > _LARGEST:
-            return Permanent(f"the message has {self.size:,} bytes; Pub/Sub takes {_LARGEST:,}", type="invalid_message")
+            return Permanent(
+                f"the message has {self.size:,} bytes; Pub/Sub takes {_LARGEST:,}",
+                type="invalid_message",
+            )
         if len(self.attributes) > _MOST_ATTRIBUTES:
-            return Permanent(f"the message has {len(self.attributes)} attributes; Pub/Sub takes {_MOST_ATTRIBUTES}", type="invalid_message")
-        wrong = [name for name in self.attributes if not name or len(name.encode()) > _LONGEST_NAME or name.startswith("goog")]
+            return Permanent(
+                f"the message has {len(self.attributes)} attributes; Pub/Sub takes {_MOST_ATTRIBUTES}",
+                type="invalid_message",
+            )
+        wrong = [
+            name
+            for name in self.attributes
+            if not name or len(name.encode()) > _LONGEST_NAME or name.startswith("goog")
+        ]
         if wrong:
-            names = f"an attribute's name has 1 to {_LONGEST_NAME} bytes and does not begin with goog"
+            names = (
+                f"an attribute's name has 1 to {_LONGEST_NAME} bytes and does not begin with goog"
+            )
             return Permanent(f"{names}; {wrong[0][:80]!r} is none", type="invalid_message")
         return None
 

@@ -46,7 +46,12 @@ class Played:
             raise RuntimeError(f"the simulator {self.name} did not start")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(10)

@@ -83,12 +83,29 @@ class Simulator:
             return answer
         body = (
             (await request.read()).decode("utf-8", "replace")
-            if request.can_read_body and not (request.content_type or "").startswith(("image", "video", "application/octet", "multipart"))
+            if request.can_read_body
+            and not (request.content_type or "").startswith(
+                ("image", "video", "application/octet", "multipart")
+            )
             else ""
         )
         self.counts[f"{request.method} {request.path}"] += 1
-        self.calls.append({"method": request.method, "path": request.path, "query": dict(request.query), "body": body[:2000]})
-        found = next((f for f in self.faults if request.path.startswith(f.path) and f.match in f"{request.path_qs} {body}"), None)
+        self.calls.append(
+            {
+                "method": request.method,
+                "path": request.path,
+                "query": dict(request.query),
+                "body": body[:2000],
+            }
+        )
+        found = next(
+            (
+                f
+                for f in self.faults
+                if request.path.startswith(f.path) and f.match in f"{request.path_qs} {body}"
+            ),
+            None,
+        )
         if found is None:
             return await _plain(handler, request)
         found.times -= 1
@@ -100,7 +117,11 @@ class Simulator:
         if fault.status is not None:
             text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
             kind = f"{'text/plain' if isinstance(fault.body, str) else 'application/json'}; charset=utf-8"
-            return web.Response(status=fault.status, body=text.encode(), headers={"Content-Type": kind} | fault.headers)
+            return web.Response(
+                status=fault.status,
+                body=text.encode(),
+                headers={"Content-Type": kind} | fault.headers,
+            )
         if fault.fault == "hang":
             await asyncio.sleep(fault.seconds)
             return web.Response(status=504)
@@ -108,7 +129,11 @@ class Simulator:
             await asyncio.sleep(fault.seconds)
             return await _plain(handler, request)
         if fault.fault == "html":
-            return web.Response(status=502, text="<html><body><h1>502 Bad Gateway</h1></body></html>", content_type="text/html")
+            return web.Response(
+                status=502,
+                text="<html><body><h1>502 Bad Gateway</h1></body></html>",
+                content_type="text/html",
+            )
         if fault.fault == "bad_json":
             return web.Response(text='{"half": ', content_type="application/json")
         return await _cut(await _plain(handler, request), request)
@@ -117,7 +142,9 @@ class Simulator:
         said = await request.json()
         for one in said if isinstance(said, list) else [said]:
             if one.get("fault") not in (None, *FAULTS):
-                return web.json_response({"error": f"fault must be one of {', '.join(FAULTS)}"}, status=400)
+                return web.json_response(
+                    {"error": f"fault must be one of {', '.join(FAULTS)}"}, status=400
+                )
             self.faults.append(Fault(**one))
         return web.json_response({"ordered": len(self.faults)})
 
@@ -136,8 +163,14 @@ async def _plain(handler: Any, request: web.Request) -> web.StreamResponse:
 
 async def _cut(whole: web.StreamResponse, request: web.Request) -> web.StreamResponse:
     """Half of the right answer, then the connection closes."""
-    body = whole.body if isinstance(whole, web.Response) and isinstance(whole.body, bytes) else b'{"data": [1, 2, 3]}'
-    response = web.StreamResponse(status=200, headers={"Content-Type": whole.content_type or "application/json"})
+    body = (
+        whole.body
+        if isinstance(whole, web.Response) and isinstance(whole.body, bytes)
+        else b'{"data": [1, 2, 3]}'
+    )
+    response = web.StreamResponse(
+        status=200, headers={"Content-Type": whole.content_type or "application/json"}
+    )
     response.content_length = len(body) + 1
     await response.prepare(request)
     await response.write(body[: len(body) // 2])

@@ -18,8 +18,18 @@ from aiohttp import web
 
 from esclusa.simulators.base import Simulator
 
-REGIONS = ("Región del Biobío ", "Región Metropolitana de Santiago", "Región de Valparaíso", "Región de Ñuble", "Región de Los Ríos")
-BUYERS = (("7375", "Servicio de Salud Concepción"), ("6920", "Municipalidad de Ñuñoa"), ("2239", "Dirección de Vialidad"))
+REGIONS = (
+    "Región del Biobío ",
+    "Región Metropolitana de Santiago",
+    "Región de Valparaíso",
+    "Región de Ñuble",
+    "Región de Los Ríos",
+)
+BUYERS = (
+    ("7375", "Servicio de Salud Concepción"),
+    ("6920", "Municipalidad de Ñuñoa"),
+    ("2239", "Dirección de Vialidad"),
+)
 WORKS = (
     ("85122200", "Servicio de atención hospitalaria"),
     ("72103300", "Mantención de caminos"),
@@ -64,7 +74,12 @@ class ChileCompraSimulator(Simulator):
         self._clear()
 
     def _clear(self) -> None:
-        self.ticket, self.quota, self.gap, self.site_up = "F8537A18-6766-4DEF-9E59-426B4FEE2844", 10_000, 0.0, True
+        self.ticket, self.quota, self.gap, self.site_up = (
+            "F8537A18-6766-4DEF-9E59-426B4FEE2844",
+            10_000,
+            0.0,
+            True,
+        )
         self.details: dict[str, dict[str, Any]] = {}
         self.listed: dict[str, bool] = {}
         self.on_site: dict[str, bool] = {}
@@ -83,7 +98,9 @@ class ChileCompraSimulator(Simulator):
     async def _api(self, request: web.Request) -> web.Response:
         if self._busy or time.monotonic() - self._last < self.gap:
             self.too_fast += 1
-            return _error(429, 10500, "Lo sentimos. Hemos detectado que existen peticiones simultáneas.")
+            return _error(
+                429, 10500, "Lo sentimos. Hemos detectado que existen peticiones simultáneas."
+            )
         self._busy = True
         try:
             await asyncio.sleep(0)
@@ -106,7 +123,10 @@ class ChileCompraSimulator(Simulator):
         if day and not re.fullmatch(r"\d{8}", day):
             return _error(500, 10300, "El formato del parametro fechas es incorrecto")
         rows = [
-            {name: detail.get(name) for name in ("CodigoExterno", "Nombre", "CodigoEstado", "FechaCierre")}
+            {
+                name: detail.get(name)
+                for name in ("CodigoExterno", "Nombre", "CodigoEstado", "FechaCierre")
+            }
             for code, detail in self.details.items()
             if self.listed[code] and (not day or _day(detail) == day)
         ]
@@ -114,8 +134,14 @@ class ChileCompraSimulator(Simulator):
 
     async def _site(self, request: web.Request) -> web.Response:
         if not self.site_up:
-            return web.Response(status=503, text="<html><body>Sitio en mantención</body></html>", content_type="text/html")
-        cards = [_card(detail) for code, detail in reversed(self.details.items()) if self.on_site[code]]
+            return web.Response(
+                status=503,
+                text="<html><body>Sitio en mantención</body></html>",
+                content_type="text/html",
+            )
+        cards = [
+            _card(detail) for code, detail in reversed(self.details.items()) if self.on_site[code]
+        ]
         page = f"<!doctype html><html lang='es'><body><h1>Licitaciones</h1><main id='resultados'>{''.join(cards)}</main></body></html>"
         return web.Response(text=page, content_type="text/html", charset="utf-8")
 
@@ -124,7 +150,9 @@ class ChileCompraSimulator(Simulator):
         if isinstance(said, list):
             said = {"details": said}
         start = len(self.details)
-        made = said.get("details") or [invented(start + n, said["day"]) for n in range(said["count"])]
+        made = said.get("details") or [
+            invented(start + n, said["day"]) for n in range(said["count"])
+        ]
         self.add(*made, site=said.get("site", False), api=said.get("api", True))
         return web.json_response({"codes": [detail["CodigoExterno"] for detail in made]})
 
@@ -133,7 +161,9 @@ class ChileCompraSimulator(Simulator):
             said = await request.json()
             self.ticket, self.quota = said.get("ticket", self.ticket), said.get("quota", self.quota)
             self.gap, self.site_up = said.get("gap", self.gap), said.get("site", self.site_up)
-        return web.json_response({"answered": self.answered, "too_fast": self.too_fast, "tenders": len(self.details)})
+        return web.json_response(
+            {"answered": self.answered, "too_fast": self.too_fast, "tenders": len(self.details)}
+        )
 
 
 def _day(detail: dict[str, Any]) -> str:
@@ -143,7 +173,9 @@ def _day(detail: dict[str, Any]) -> str:
 
 def _listed(rows: list[Any]) -> web.Response:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S.1234567Z", time.gmtime())
-    return web.json_response({"Cantidad": len(rows), "FechaCreacion": stamp, "Version": "v1", "Listado": rows})
+    return web.json_response(
+        {"Cantidad": len(rows), "FechaCreacion": stamp, "Version": "v1", "Listado": rows}
+    )
 
 
 def _error(status: int, code: int, message: str) -> web.Response:
@@ -152,7 +184,11 @@ def _error(status: int, code: int, message: str) -> web.Response:
 
 def _card(detail: dict[str, Any]) -> str:
     """A tender in the site's list: fewer fields than the API, the buyer's name cut, the amount in Chile's writing."""
-    buyer, dates, amount = detail.get("Comprador", {}), detail.get("Fechas", {}), detail.get("MontoEstimado")
+    buyer, dates, amount = (
+        detail.get("Comprador", {}),
+        detail.get("Fechas", {}),
+        detail.get("MontoEstimado"),
+    )
     money = f"$ {amount:,.0f}".replace(",", ".") if amount else "No disponible"
     published = str(dates.get("FechaPublicacion", ""))
     parts = {
@@ -160,6 +196,8 @@ def _card(detail: dict[str, Any]) -> str:
         "nombre-organismo": str(buyer.get("NombreOrganismo", ""))[:20], "region": buyer.get("RegionUnidad", ""),
         "estado": detail.get("Estado", ""), "monto": money, "fecha-publicacion": f"{published[8:10]}-{published[5:7]}-{published[:4]}",
     }  # fmt: skip
-    spans = "".join(f'<span class="{name}">{html.escape(str(value))}</span>' for name, value in parts.items())
+    spans = "".join(
+        f'<span class="{name}">{html.escape(str(value))}</span>' for name, value in parts.items()
+    )
     link = f'<a href="/fichaLicitacion.html?idLicitacion={detail["CodigoExterno"]}">ver</a>'
     return f'<div class="licitacion-publicada"><h2>{html.escape(str(detail.get("Nombre", "")))}</h2>{spans}{link}</div>'

@@ -33,7 +33,9 @@ class DocumentAi(Simulator):
         self._now = 0
         self.app.router.add_post("/_delay", self._slow)
         self.app.router.add_get("/_most", self._tell_most)
-        self.app.router.add_post(r"/v1/{name:projects/[^/]+/locations/[^/]+/processors/[^:]+}:process", self._process)
+        self.app.router.add_post(
+            r"/v1/{name:projects/[^/]+/locations/[^/]+/processors/[^:]+}:process", self._process
+        )
 
     def reset(self) -> None:
         super().reset()
@@ -58,16 +60,26 @@ class DocumentAi(Simulator):
             except (KeyError, TypeError, binascii.Error):
                 return _error(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
             if len(content) > BYTES:
-                return _error(400, "INVALID_ARGUMENT", f"Document size ({len(content)}) exceeds the limit: {BYTES}.")
-            pages = said.get("processOptions", {}).get("individualPageSelector", {}).get("pages", [])
+                return _error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    f"Document size ({len(content)}) exceeds the limit: {BYTES}.",
+                )
+            pages = (
+                said.get("processOptions", {}).get("individualPageSelector", {}).get("pages", [])
+            )
             classify = "classifier" in request.match_info["name"]
-            return await asyncio.to_thread(_answer, content, [int(p) for p in pages], classify=classify)
+            return await asyncio.to_thread(
+                _answer, content, [int(p) for p in pages], classify=classify
+            )
         finally:
             self._now -= 1
 
 
 def _error(code: int, status: str, message: str) -> web.Response:
-    return web.json_response({"error": {"code": code, "message": message, "status": status}}, status=code)
+    return web.json_response(
+        {"error": {"code": code, "message": message, "status": status}}, status=code
+    )
 
 
 def _answer(content: bytes, pages: list[int], *, classify: bool) -> web.Response:
@@ -82,7 +94,10 @@ def _answer(content: bytes, pages: list[int], *, classify: bool) -> web.Response
             return read
         document = _classified(read) if classify else _extracted(read, pages)
     answer = documentai.ProcessResponse(document=document)
-    return web.Response(text=documentai.ProcessResponse.to_json(answer, indent=None), content_type="application/json")
+    return web.Response(
+        text=documentai.ProcessResponse.to_json(answer, indent=None),
+        content_type="application/json",
+    )
 
 
 def _read(content: bytes, pages: list[int]) -> dict[str, Any] | web.Response:
@@ -95,7 +110,11 @@ def _read(content: bytes, pages: list[int]) -> dict[str, Any] | web.Response:
         except Unreadable as error:
             return _error(400, "INVALID_ARGUMENT", f"Unable to process the document: {error}")
         if len(pages or text.pages) > PAGES:
-            return _error(400, "INVALID_ARGUMENT", f"Document pages exceed the limit: {PAGES} got {len(pages or text.pages)}")
+            return _error(
+                400,
+                "INVALID_ARGUMENT",
+                f"Document pages exceed the limit: {PAGES} got {len(pages or text.pages)}",
+            )
         return work(content) | {"text": text.text, "count": len(text.pages)}
 
 
@@ -122,15 +141,28 @@ def _extracted(read: dict[str, Any], pages: list[int]) -> Any:
             continue
         anchor = _anchor(item, chosen.index(place["page"] + 1))
         if item["type"] != "LINE_ITEM_VALUE":
-            doc.entities.append(documentai.Document.Entity(type_=item["type"], mention_text=item[item["type"]], confidence=0.9, **anchor))
+            doc.entities.append(
+                documentai.Document.Entity(
+                    type_=item["type"], mention_text=item[item["type"]], confidence=0.9, **anchor
+                )
+            )
             continue
         names = [n for n in item if n.isupper() and item[n] is not None and n != "ORG_NAME"]
         places = {n: anchor if n == "LINE_ITEM_VALUE" else {} for n in names}
         children = [
-            documentai.Document.Entity(type_=f"line_item/{n}", mention_text=str(item[n]), confidence=item["confidence"], **places[n])
+            documentai.Document.Entity(
+                type_=f"line_item/{n}",
+                mention_text=str(item[n]),
+                confidence=item["confidence"],
+                **places[n],
+            )
             for n in names
         ]
-        doc.entities.append(documentai.Document.Entity(type_="line_item", confidence=item["confidence"], properties=children, **anchor))
+        doc.entities.append(
+            documentai.Document.Entity(
+                type_="line_item", confidence=item["confidence"], properties=children, **anchor
+            )
+        )
     return doc
 
 
@@ -138,8 +170,12 @@ def _anchor(item: dict[str, Any], index: int) -> dict[str, Any]:
     from google.cloud import documentai  # noqa: PLC0415
 
     x0, y0, x1, y1 = item["page_refs"][0]["boxes"][0]
-    corners = [documentai.NormalizedVertex(x=x, y=y) for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))]
-    ref = documentai.Document.PageAnchor.PageRef(page=index, bounding_poly=documentai.BoundingPoly(normalized_vertices=corners))
+    corners = [
+        documentai.NormalizedVertex(x=x, y=y) for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
+    ]
+    ref = documentai.Document.PageAnchor.PageRef(
+        page=index, bounding_poly=documentai.BoundingPoly(normalized_vertices=corners)
+    )
     segments = [
         documentai.Document.TextAnchor.TextSegment(start_index=s["start"], end_index=s["end"]) for s in item["text_spans"]
     ]  # fmt: skip

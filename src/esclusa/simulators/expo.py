@@ -63,7 +63,10 @@ class ExpoSimulator(Simulator):
         return str(code)
 
     def _refused(self, request: web.Request) -> web.Response | None:
-        if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
+        if (
+            self.token is not None
+            and request.headers.get("Authorization") != f"Bearer {self.token}"
+        ):
             return _error(401, "UNAUTHORIZED", "The request needs a valid access token.")
         return None
 
@@ -74,15 +77,30 @@ class ExpoSimulator(Simulator):
         messages = said if isinstance(said, list) else [said]
         self.largest["send"] = max(self.largest["send"], len(messages))
         if len(messages) > 100:
-            return _error(400, "PUSH_TOO_MANY_NOTIFICATIONS", "At most 100 notifications in one request.")
-        wrong = [m for m in messages if not isinstance(m, dict) or not isinstance(m.get("to"), str) or not _TOKEN.match(m["to"])]
+            return _error(
+                400, "PUSH_TOO_MANY_NOTIFICATIONS", "At most 100 notifications in one request."
+            )
+        wrong = [
+            m
+            for m in messages
+            if not isinstance(m, dict)
+            or not isinstance(m.get("to"), str)
+            or not _TOKEN.match(m["to"])
+        ]
         if wrong:
             return _error(400, "VALIDATION_ERROR", '"to" must be a push token.')
         projects: dict[str, list[str]] = {}
         for message in messages:
-            projects.setdefault(self.devices.get(message["to"], {}).get("project", "@pruebas/licitaciones"), []).append(message["to"])
+            projects.setdefault(
+                self.devices.get(message["to"], {}).get("project", "@pruebas/licitaciones"), []
+            ).append(message["to"])
         if len(projects) > 1:
-            return _error(400, "PUSH_TOO_MANY_EXPERIENCE_IDS", "All tokens must belong to one project.", details=projects)
+            return _error(
+                400,
+                "PUSH_TOO_MANY_EXPERIENCE_IDS",
+                "All tokens must belong to one project.",
+                details=projects,
+            )
         if self._too_fast(len(messages)):
             text = f"Exceeded {self.rate} notifications per second, please try again."
             return _error(429, "TOO_MANY_REQUESTS", text, headers={"Retry-After": "1"})
@@ -93,7 +111,9 @@ class ExpoSimulator(Simulator):
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._in_second = second, 0
-        if self.rate and self._in_second + count > max(self.rate, count if self._in_second == 0 else 0):
+        if self.rate and self._in_second + count > max(
+            self.rate, count if self._in_second == 0 else 0
+        ):
             return True
         self._in_second += count
         return False
@@ -101,7 +121,9 @@ class ExpoSimulator(Simulator):
     def _ticket(self, message: dict[str, Any]) -> dict[str, Any]:
         token = message["to"]
         if (code := self._fault(token, "ticket")) is not None:
-            details = {"error": code} | ({"expoPushToken": token} if code == "DeviceNotRegistered" else {})
+            details = {"error": code} | (
+                {"expoPushToken": token} if code == "DeviceNotRegistered" else {}
+            )
             return {"status": "error", "message": f'"{token}" failed: {code}', "details": details}
         id = str(uuid.uuid4())
         self.messages[f"{token} {message.get('data', {}).get('codigo_externo', '')}"] += 1
@@ -119,7 +141,11 @@ class ExpoSimulator(Simulator):
         found: dict[str, Any] = {}
         for id in ids:
             token, at = self.sent.get(id, ("", 0.0))
-            if not token or self.devices.get(token, {}).get("silent") or time.monotonic() - at < self.receipt_after:
+            if (
+                not token
+                or self.devices.get(token, {}).get("silent")
+                or time.monotonic() - at < self.receipt_after
+            ):
                 continue
             found[id] = self._receipt(token)
         return web.json_response({"data": found})
@@ -129,10 +155,18 @@ class ExpoSimulator(Simulator):
         if code is None:
             return {"status": "ok"}
         if code.startswith("fcm:"):  # a provider's fault, told inside
-            details: dict[str, Any] = {"error": "ProviderError", "fault": "fcm", "fcm": {"error": code.removeprefix("fcm:")}}
+            details: dict[str, Any] = {
+                "error": "ProviderError",
+                "fault": "fcm",
+                "fcm": {"error": code.removeprefix("fcm:")},
+            }
         else:
             details = {"error": code}
-        return {"status": "error", "message": f"the device's service said {code}", "details": details}
+        return {
+            "status": "error",
+            "message": f"the device's service said {code}",
+            "details": details,
+        }
 
     async def _devices(self, request: web.Request) -> web.Response:
         self.devices |= await request.json()
@@ -145,11 +179,30 @@ class ExpoSimulator(Simulator):
         if request.method == "POST":
             said = await request.json()
             self.token = said.get("token", self.token)
-            self.receipt_after, self.rate = said.get("receipt_after", self.receipt_after), said.get("rate", self.rate)
+            self.receipt_after, self.rate = (
+                said.get("receipt_after", self.receipt_after),
+                said.get("rate", self.rate),
+            )
         twice = sum(count - 1 for count in self.messages.values())
-        return web.json_response({"pairs": len(self.messages), "accepted": self.messages.total(), "twice": twice, "largest": self.largest})
+        return web.json_response(
+            {
+                "pairs": len(self.messages),
+                "accepted": self.messages.total(),
+                "twice": twice,
+                "largest": self.largest,
+            }
+        )
 
 
-def _error(status: int, code: str, message: str, *, details: Any = None, headers: dict[str, str] | None = None) -> web.Response:
-    error = {"code": code, "message": message} | ({"details": details} if details is not None else {})
+def _error(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    details: Any = None,
+    headers: dict[str, str] | None = None,
+) -> web.Response:
+    error = {"code": code, "message": message} | (
+        {"details": details} if details is not None else {}
+    )
     return web.json_response({"errors": [error]}, status=status, headers=headers)

@@ -28,7 +28,19 @@ from esclusa.simulators.base import Simulator
 PLATFORMS = ("twitter", "facebook", "instagram", "reddit", "youtube", "threads", "weibo", "bluesky")
 SUBMITS = ("ok", "429", "403", "500", "400", "no_id", "error_object", "quota_text", "slow", "hang")
 ENDS = ("finished", "failed", "no_status", "dead_text", "never")
-RESULTS = ("data", "dict", "empty_list", "empty_dict", "blank_dict", "null", "no_body", "error_object", "text", "500", "404")
+RESULTS = (
+    "data",
+    "dict",
+    "empty_list",
+    "empty_dict",
+    "blank_dict",
+    "null",
+    "no_body",
+    "error_object",
+    "text",
+    "500",
+    "404",
+)
 
 
 @dataclass
@@ -91,8 +103,14 @@ class InformationTracer(Simulator):
     def behave(self, post_id: str, **said: Any) -> None:
         """Order a post's behaviour from the same process."""
         behaviour = Behaviour(**said)
-        if behaviour.submit not in SUBMITS or behaviour.end not in ENDS or behaviour.result not in RESULTS:
-            raise ValueError(f"submit is one of {SUBMITS}, end one of {ENDS}, result one of {RESULTS}")
+        if (
+            behaviour.submit not in SUBMITS
+            or behaviour.end not in ENDS
+            or behaviour.result not in RESULTS
+        ):
+            raise ValueError(
+                f"submit is one of {SUBMITS}, end one of {ENDS}, result one of {RESULTS}"
+            )
         self.behaviours[post_id] = behaviour
 
     def _of(self, post_id: str) -> Behaviour:
@@ -112,7 +130,9 @@ class InformationTracer(Simulator):
             return refused
         if self.used >= self.limit:  # exhaustion is not named: a submit just fails
             self.refused += 1
-            return web.json_response({"message": "Submission failed"}, status=403 if self.refusal == "403" else 200)
+            return web.json_response(
+                {"message": "Submission failed"}, status=403 if self.refusal == "403" else 200
+            )
         self.used += 1
         self.period_start = None
         self.submitted[post_id] += 1
@@ -122,9 +142,17 @@ class InformationTracer(Simulator):
         return web.json_response({"id_hash256": id})
 
     def _fault(self, said: Any) -> tuple[int, str] | None:
-        if not isinstance(said, dict) or not said.get("token") or (self.token is not None and said["token"] != self.token):
+        if (
+            not isinstance(said, dict)
+            or not said.get("token")
+            or (self.token is not None and said["token"] != self.token)
+        ):
             return 401, "invalid token"
-        lacks = [name for name in ("query", "start_date", "end_date", "platform_to_collect") if not said.get(name)]
+        lacks = [
+            name
+            for name in ("query", "start_date", "end_date", "platform_to_collect")
+            if not said.get(name)
+        ]
         if lacks:
             return 400, f"missing {', '.join(lacks)}"
         try:
@@ -145,7 +173,11 @@ class InformationTracer(Simulator):
             return None
         if order.isdigit():
             return web.json_response({"error": f"refused with {order}"}, status=int(order))
-        texts = {"no_id": {}, "error_object": {"error": "could not start the job"}, "quota_text": {"message": "Daily quota exceeded"}}
+        texts = {
+            "no_id": {},
+            "error_object": {"error": "could not start the job"},
+            "quota_text": {"message": "Daily quota exceeded"},
+        }
         return web.json_response(texts[order])
 
     async def _status(self, request: web.Request) -> web.Response:
@@ -171,7 +203,14 @@ class InformationTracer(Simulator):
         search.checks += 1
         if search.checks < behaviour.finish_after or behaviour.end == "never":
             text = "Collecting cross-platform posts..."
-            return web.json_response({"status": behaviour.word, "status_percentage": "10", "status_text": text, "tweet_preview": []})
+            return web.json_response(
+                {
+                    "status": behaviour.word,
+                    "status_percentage": "10",
+                    "status_text": text,
+                    "tweet_preview": [],
+                }
+            )
         ends: dict[str, Any] = {
             "finished": {"status": "finished", "status_percentage": "100", "status_text": "Done"},
             "failed": {"status": "failed", "status_percentage": "40", "status_text": "Job failed"},
@@ -187,7 +226,11 @@ class InformationTracer(Simulator):
             return web.json_response({"message": "we cannot locate this job"})
         behaviour = self._of(search.post_id)
         search.downloads += 1
-        result = behaviour.later if behaviour.later is not None and search.downloads > 1 else behaviour.result
+        result = (
+            behaviour.later
+            if behaviour.later is not None and search.downloads > 1
+            else behaviour.result
+        )
         if result == "no_body":
             return web.Response(body=b"", content_type="application/json")
         if result.isdigit():
@@ -207,7 +250,13 @@ class InformationTracer(Simulator):
         day = {"searches_used": self.used, "period_start": self.period_start or f"{today:%Y-%m-%d}"}
         month = {"searches_used": self.used, "period_start": f"{today:%Y-%m}-01"}
         limits = {"max_searches_per_day": self.limit, "max_records_per_month": 510_000}
-        return web.json_response({"usage": {"day": day, "month": month}, "limits": limits, "last_activity_at": today.isoformat()})
+        return web.json_response(
+            {
+                "usage": {"day": day, "month": month},
+                "limits": limits,
+                "last_activity_at": today.isoformat(),
+            }
+        )
 
     # to order
 
@@ -222,13 +271,24 @@ class InformationTracer(Simulator):
 
     async def _set_quota(self, request: web.Request) -> web.Response:
         for name, value in (await request.json()).items():
-            if name not in ("used", "limit", "period_start", "refusal", "token", "seconds", "every_job"):
+            if name not in (
+                "used",
+                "limit",
+                "period_start",
+                "refusal",
+                "token",
+                "seconds",
+                "every_job",
+            ):
                 return web.json_response({"error": f"there is no {name}"}, status=400)
             setattr(self, name, value)
         return web.json_response({"used": self.used, "limit": self.limit})
 
     async def _state(self, request: web.Request) -> web.Response:
-        jobs = {search.id: {"post_id": search.post_id, "checks": search.checks} for search in self.searches.values()}
+        jobs = {
+            search.id: {"post_id": search.post_id, "checks": search.checks}
+            for search in self.searches.values()
+        }
         state = {
             "used": self.used,
             "limit": self.limit,
@@ -242,7 +302,12 @@ class InformationTracer(Simulator):
 def reply(search: Search, number: int) -> dict[str, Any]:
     """A reply, with the names that the platform's own records have."""
     if search.platform == "instagram":
-        return {"pk": f"{search.post_id}{number}", "original_post_pk": search.post_id, "text": f"respuesta {number}", "like_count": number}
+        return {
+            "pk": f"{search.post_id}{number}",
+            "original_post_pk": search.post_id,
+            "text": f"respuesta {number}",
+            "like_count": number,
+        }
     return {
         "id_str": f"{search.post_id}{number}", "created_at": "Mon Jan 05 12:00:00 +0000 2026", "full_text": f"respuesta número {number}",
         "lang": "es", "user": {"id_str": str(number), "screen_name": f"user{number}", "followers_count": number, "verified": False},

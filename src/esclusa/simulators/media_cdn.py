@@ -31,7 +31,10 @@ MAGIC: dict[str, tuple[str, bytes]] = {
     "gif": ("image/gif", b"GIF89a\x01\x00\x01\x00"),
     "webp": ("image/webp", b"RIFF\x24\x00\x00\x00WEBPVP8 "),
     "mp4": ("video/mp4", b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"),
-    "webm": ("video/webm", b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\xf7\x81\x01\x42\xf2\x81\x04\x42\xf3\x81\x08\x42\x82\x84webm"),
+    "webm": (
+        "video/webm",
+        b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\xf7\x81\x01\x42\xf2\x81\x04\x42\xf3\x81\x08\x42\x82\x84webm",
+    ),
 }
 """What files of each type begin with, and what the CDN calls them."""
 
@@ -91,7 +94,11 @@ class MediaCdn(Simulator):
         get("/{odd}", self._odd)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        kind, size, name = request.match_info["kind"], int(request.match_info["size"]), request.match_info["name"]
+        kind, size, name = (
+            request.match_info["kind"],
+            int(request.match_info["size"]),
+            request.match_info["name"],
+        )
         if kind not in MAGIC:
             return web.Response(status=404, text="Not Found")
         if "oe" in request.query:
@@ -103,7 +110,9 @@ class MediaCdn(Simulator):
     def _refuse(self, request: web.Request) -> str | None:
         """The signature is over the link as it was given out: another spelling of it is another link."""
         expiry = request.query["oe"]
-        if request.query.get("oh") != _signature(request.rel_url.raw_path, expiry) or not request.raw_path.endswith("&_nc_sid=a%2Fb%3D"):
+        if request.query.get("oh") != _signature(
+            request.rel_url.raw_path, expiry
+        ) or not request.raw_path.endswith("&_nc_sid=a%2Fb%3D"):
             return "URL signature mismatch"
         return "URL signature expired" if int(expiry, 16) < time.time() else None
 
@@ -141,14 +150,21 @@ class MediaCdn(Simulator):
 
     async def _gone(self, request: web.Request) -> web.Response:
         status = int(request.match_info["status"])
-        return web.Response(status=status, text="" if status in (204, 304) else "gone", content_type="text/plain")
+        return web.Response(
+            status=status, text="" if status in (204, 304) else "gone", content_type="text/plain"
+        )
 
     async def _redirect(self, request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": request.query["url"]})
 
     async def _hops(self, request: web.Request) -> web.Response:
         count, url = int(request.match_info["count"]), request.query["url"]
-        return web.Response(status=302, headers={"Location": url if count <= 1 else f"/hops/{count - 1}?url={quote(url, safe='')}"})
+        return web.Response(
+            status=302,
+            headers={
+                "Location": url if count <= 1 else f"/hops/{count - 1}?url={quote(url, safe='')}"
+            },
+        )
 
     async def _loop(self, request: web.Request) -> web.Response:
         return web.Response(status=301, headers={"Location": "/loop"})
@@ -166,7 +182,9 @@ def _zeros(size: int) -> Iterator[bytes]:
         yield bytes(_BLOCK)
 
 
-async def _send(request: web.Request, kind: str, size: int, name: str, *, length: bool) -> web.StreamResponse:
+async def _send(
+    request: web.Request, kind: str, size: int, name: str, *, length: bool
+) -> web.StreamResponse:
     if length and size <= 4 << 20:
         return web.Response(body=content(kind, size, name), content_type=MAGIC[kind][0])
     response = web.StreamResponse(headers={"Content-Type": MAGIC[kind][0]})
@@ -180,7 +198,9 @@ async def _send(request: web.Request, kind: str, size: int, name: str, *, length
 
 
 async def _packed(request: web.Request, blocks: Iterator[bytes]) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "image/jpeg", "Content-Encoding": "gzip"})
+    response = web.StreamResponse(
+        headers={"Content-Type": "image/jpeg", "Content-Encoding": "gzip"}
+    )
     await response.prepare(request)
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     with suppress(ConnectionResetError):

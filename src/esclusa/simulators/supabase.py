@@ -55,7 +55,10 @@ class Refusal(Exception):
     """A domain error: 400 on the wire, whatever it is, but for a few."""
 
     def __init__(self, status: int, code: str, error: str, message: str) -> None:
-        self.status, self.body = status, {"statusCode": str(status), "error": error, "message": message, "code": code}
+        self.status, self.body = (
+            status,
+            {"statusCode": str(status), "error": error, "message": message, "code": code},
+        )
         super().__init__(message)
 
     def answer(self) -> web.Response:
@@ -73,9 +76,15 @@ class Supabase(Simulator):
         route("POST", f"{_ROOT}/bucket", self._wrapped(self._make_bucket))
         route("GET", f"{_ROOT}/bucket/{{bucket}}", self._wrapped(self._tell_bucket))
         route("POST", f"{_ROOT}/object/list-v2/{{bucket}}", self._wrapped(self._list))
-        route("GET", f"{_ROOT}/object/public/{{bucket}}/{{key:.+}}", self._wrapped(self._public, open=True))
+        route(
+            "GET",
+            f"{_ROOT}/object/public/{{bucket}}/{{key:.+}}",
+            self._wrapped(self._public, open=True),
+        )
         route("GET", f"{_ROOT}/object/info/{{bucket}}/{{key:.+}}", self._wrapped(self._info))
-        route("GET", f"{_ROOT}/object/authenticated/{{bucket}}/{{key:.+}}", self._wrapped(self._get))
+        route(
+            "GET", f"{_ROOT}/object/authenticated/{{bucket}}/{{key:.+}}", self._wrapped(self._get)
+        )
         route("GET", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._get))
         route("POST", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._post))
         route("PUT", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._put))
@@ -120,12 +129,22 @@ class Supabase(Simulator):
         name = str(said.get("id") or said["name"])
         if name in self.buckets:
             raise Refusal(409, "ResourceAlreadyExists", "Duplicate", "The resource already exists")
-        self.buckets[name] = Bucket(name, bool(said.get("public")), said.get("file_size_limit"), said.get("allowed_mime_types"))
+        self.buckets[name] = Bucket(
+            name,
+            bool(said.get("public")),
+            said.get("file_size_limit"),
+            said.get("allowed_mime_types"),
+        )
         return web.json_response({"name": name})
 
     async def _tell_bucket(self, request: web.Request) -> web.Response:
         bucket = self._bucket(request)
-        told = {"id": bucket.id, "name": bucket.id, "public": bucket.public, "file_size_limit": bucket.file_size_limit}
+        told = {
+            "id": bucket.id,
+            "name": bucket.id,
+            "public": bucket.public,
+            "file_size_limit": bucket.file_size_limit,
+        }
         return web.json_response(told | {"allowed_mime_types": bucket.allowed_mime_types})
 
     async def _post(self, request: web.Request) -> web.Response:
@@ -142,9 +161,18 @@ class Supabase(Simulator):
             raise Refusal(400, "InvalidKey", "InvalidKey", f"Invalid key: {key}")
         body, mime, cache = await _received(request)
         if bucket.file_size_limit is not None and len(body) > bucket.file_size_limit:
-            raise Refusal(413, "EntityTooLarge", "Payload too large", "The object exceeded the maximum allowed size")
-        if bucket.allowed_mime_types and not any(_fits(mime, allowed) for allowed in bucket.allowed_mime_types):
-            raise Refusal(415, "InvalidMimeType", "invalid_mime_type", f"mime type {mime} is not supported")
+            raise Refusal(
+                413,
+                "EntityTooLarge",
+                "Payload too large",
+                "The object exceeded the maximum allowed size",
+            )
+        if bucket.allowed_mime_types and not any(
+            _fits(mime, allowed) for allowed in bucket.allowed_mime_types
+        ):
+            raise Refusal(
+                415, "InvalidMimeType", "invalid_mime_type", f"mime type {mime} is not supported"
+            )
         known = bucket.things.get(key)
         if known is not None and not upsert:
             raise Refusal(409, "KeyAlreadyExists", "Duplicate", "The resource already exists")
@@ -183,13 +211,16 @@ class Supabase(Simulator):
             for t in page
         ]  # fmt: skip
         return web.json_response(
-            {"hasNext": more, "folders": [], "objects": objects} | ({"nextCursor": page[-1].key} if more and page else {})
+            {"hasNext": more, "folders": [], "objects": objects}
+            | ({"nextCursor": page[-1].key} if more and page else {})
         )
 
     async def _delete(self, request: web.Request) -> web.Response:
         bucket, said = self._bucket(request), await request.json()
         gone = [bucket.things.pop(key) for key in said["prefixes"][:1000] if key in bucket.things]
-        return web.json_response([{"name": t.key, "id": t.id, "bucket_id": bucket.id} for t in gone])
+        return web.json_response(
+            [{"name": t.key, "id": t.id, "bucket_id": bucket.id} for t in gone]
+        )
 
 
 async def _received(request: web.Request) -> tuple[bytes, str, str]:
@@ -204,7 +235,11 @@ async def _received(request: web.Request) -> tuple[bytes, str, str]:
     age = form.get("cacheControl")
     for part in form.values():
         if isinstance(part, web.FileField):
-            return part.file.read(), part.content_type, f"max-age={age}" if isinstance(age, str) and age else "no-cache"
+            return (
+                part.file.read(),
+                part.content_type,
+                f"max-age={age}" if isinstance(age, str) and age else "no-cache",
+            )
     raise Refusal(400, "InvalidRequest", "invalid_request", "No content provided")
 
 
@@ -213,5 +248,10 @@ def _fits(mime: str, allowed: str) -> bool:
 
 
 def _sent(thing: Thing) -> web.Response:
-    headers = {"ETag": thing.etag, "Cache-Control": thing.cache, "X-Robots-Tag": "none", "Content-Type": thing.mime}
+    headers = {
+        "ETag": thing.etag,
+        "Cache-Control": thing.cache,
+        "X-Robots-Tag": "none",
+        "Content-Type": thing.mime,
+    }
     return web.Response(body=thing.body, headers=headers)

@@ -50,7 +50,9 @@ def digest_of(secret: str) -> bytes:
 
 def tokens_of(given: Iterable[ApiToken]) -> tuple[Token, ...]:
     """The tokens of ``ESCLUSA_API_TOKENS``, as the door knows them."""
-    return tuple(Token(token.name, token.role, digest_of(token.secret.get_secret_value())) for token in given)
+    return tuple(
+        Token(token.name, token.role, digest_of(token.secret.get_secret_value())) for token in given
+    )
 
 
 def recognise(tokens: Sequence[Token], secret: str) -> Token | None:
@@ -80,7 +82,9 @@ def refuse_open_door(host: str, tokens: Sequence[Token]) -> None:
     if not tokens and not is_loopback(host):
         raise SettingsError(
             "settings",
-            [f"ESCLUSA_API_TOKENS: not set, so the server listens on loopback only, not on {host}; set a token, or use --host 127.0.0.1"],
+            [
+                f"ESCLUSA_API_TOKENS: not set, so the server listens on loopback only, not on {host}; set a token, or use --host 127.0.0.1"
+            ],
         )
 
 
@@ -88,7 +92,13 @@ class Guesses:
     """How often each address guessed wrongly: so many at once, then one every few seconds. Who was let in from there before
     is not shut out by another's guesses. Memory is bounded: what was quiet for longest is forgotten."""
 
-    def __init__(self, burst: int = 20, seconds: float = 3.0, addresses: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        burst: int = 20,
+        seconds: float = 3.0,
+        addresses: int = 10_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._burst, self._seconds, self._addresses, self._clock = burst, seconds, addresses, clock
         self._until: OrderedDict[str, float] = OrderedDict()
         self._known: OrderedDict[tuple[str, bytes], None] = OrderedDict()
@@ -128,7 +138,7 @@ def _network(address: str) -> str:
         return address
 
 
-class Porter(Protocol):
+class SessionAuth(Protocol):
     """Who knows the visitors of the console."""
 
     def enter(self, scope: Scope, path: str) -> Response | bool:
@@ -143,7 +153,7 @@ class Accounts(Protocol):
         """The caller's name, if its token is good for this; an answer if it is refused; None if this is no such call."""
 
 
-class Door:
+class AuthMiddleware:
     """The middleware that lets a request in: with tokens, whoever shows one that may do this; without, this machine alone.
 
     It leaves ``request.state.who``, the name that history and audit will show, and ``request.state.open`` where nobody was asked.
@@ -155,7 +165,7 @@ class Door:
         tokens: Sequence[Token],
         signed: Iterable[Route] = (),
         guesses: Guesses | None = None,
-        porter: Porter | None = None,
+        porter: SessionAuth | None = None,
         accounts: Accounts | None = None,
     ) -> None:
         self._app = app
@@ -172,7 +182,11 @@ class Door:
         state = scope.setdefault("state", {})
         state["who"] = "api"
         vouched = (
-            None if self._accounts is None else await self._accounts.vouch(scope, scope["path"].removeprefix(scope.get("root_path", "")))
+            None
+            if self._accounts is None
+            else await self._accounts.vouch(
+                scope, scope["path"].removeprefix(scope.get("root_path", ""))
+            )
         )
         if isinstance(vouched, Response):
             await vouched(scope, receive, send)
@@ -190,7 +204,9 @@ class Door:
                 return
         await self._app(scope, receive, send)
 
-    def _received(self, scope: Scope, porter: Porter, refused: Response | None) -> Response | None:
+    def _received(
+        self, scope: Scope, porter: SessionAuth, refused: Response | None
+    ) -> Response | None:
         """What the console's porter says of one who showed no token."""
         if refused is not None and not self._tokens:
             return refused
@@ -208,47 +224,81 @@ class Door:
         path = scope["path"]
         scheme, _, secret = Headers(scope=scope).get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
-            return _unauthorized(path, "this needs a token: send 'Authorization: Bearer …'", 'Bearer realm="esclusa"')
+            return _unauthorized(
+                path, "this needs a token: send 'Authorization: Bearer …'", 'Bearer realm="esclusa"'
+            )
         address = scope["client"][0] if scope.get("client") else ""
         secret = secret.strip()
         wait = self._guesses.wait(address)
         if wait > 0 and not self._guesses.knows(address, secret):
             again = str(math.ceil(wait))
             detail = f"too many wrong tokens came from this address; try again in {again} s"
-            return problem(429, detail, slug="too-many-guesses", instance=path, headers={"Retry-After": again})
+            return problem(
+                429, detail, slug="too-many-guesses", instance=path, headers={"Retry-After": again}
+            )
         token = recognise(self._tokens, secret)
         if token is None:
             self._guesses.wrong(address)
             return _unauthorized(
-                path, "this token is not one of ours; look at ESCLUSA_API_TOKENS", 'Bearer realm="esclusa", error="invalid_token"'
+                path,
+                "this token is not one of ours; look at ESCLUSA_API_TOKENS",
+                'Bearer realm="esclusa", error="invalid_token"',
             )
         self._guesses.right(address, secret)
         state["who"] = f"api:{token.name}"
         reads_only.set(token.role == "read")
         if token.role == "read" and scope.get("method", "GET") not in _READING:
             detail = f"the token {token.name} may read; this wants a token with the role operate"
-            challenge = {"WWW-Authenticate": 'Bearer realm="esclusa", error="insufficient_scope", scope="operate"'}
-            return problem(403, detail, slug="forbidden", title="This token may only read", instance=path, headers=challenge)
+            challenge = {
+                "WWW-Authenticate": 'Bearer realm="esclusa", error="insufficient_scope", scope="operate"'
+            }
+            return problem(
+                403,
+                detail,
+                slug="forbidden",
+                title="This token may only read",
+                instance=path,
+                headers=challenge,
+            )
         return None
 
     def _judge_local(self, scope: Scope) -> Response | None:
         """Without tokens: a caller on this machine, who asked for this machine, and not a page of another site in a browser."""
         headers, path = Headers(scope=scope), scope["path"]
         client, host = scope.get("client"), headers.get("host", "localhost")
-        if (client is not None and client[0] and not is_loopback(client[0])) or not is_loopback(_hostname(host)):
+        if (client is not None and client[0] and not is_loopback(client[0])) or not is_loopback(
+            _hostname(host)
+        ):
             detail = "without ESCLUSA_API_TOKENS only this machine is served, under its loopback name; set a token to serve others"
-            return problem(403, detail, slug="forbidden", title="Only this machine is served", instance=path)
+            return problem(
+                403, detail, slug="forbidden", title="Only this machine is served", instance=path
+            )
         if scope.get("method", "GET") in _READING:
             return None
         origin = headers.get("origin")
-        if headers.get("sec-fetch-site") == "cross-site" or (origin is not None and origin.partition("://")[2].lower() != host.lower()):
+        if headers.get("sec-fetch-site") == "cross-site" or (
+            origin is not None and origin.partition("://")[2].lower() != host.lower()
+        ):
             detail = "this came from a page of another site; without ESCLUSA_API_TOKENS only pages of this server may act"
-            return problem(403, detail, slug="forbidden", title="Another site's page may not act", instance=path)
+            return problem(
+                403,
+                detail,
+                slug="forbidden",
+                title="Another site's page may not act",
+                instance=path,
+            )
         return None
 
 
 def _unauthorized(path: str, detail: str, challenge: str) -> Response:
-    return problem(401, detail, slug="unauthorized", title="Who is calling?", instance=path, headers={"WWW-Authenticate": challenge})
+    return problem(
+        401,
+        detail,
+        slug="unauthorized",
+        title="Who is calling?",
+        instance=path,
+        headers={"WWW-Authenticate": challenge},
+    )
 
 
 def _hostname(host: str) -> str:
@@ -259,4 +309,8 @@ def _hostname(host: str) -> str:
 
 def signed_routes(router: APIRouter) -> list[Route]:
     """The routes of a pipeline that check their callers themselves."""
-    return [r for r in router.routes if isinstance(r, Route) and (getattr(r, "openapi_extra", None) or {}).get("security") == []]
+    return [
+        r
+        for r in router.routes
+        if isinstance(r, Route) and (getattr(r, "openapi_extra", None) or {}).get("security") == []
+    ]

@@ -39,9 +39,20 @@ class Tokens:
     ``settings`` are the names under which a person set the audience and the account: who is refused is sent there.
     """
 
-    def __init__(self, audiences: Sequence[str], certs_url: str, email: str | None = None, *, settings: tuple[str, str]) -> None:
+    def __init__(
+        self,
+        audiences: Sequence[str],
+        certs_url: str,
+        email: str | None = None,
+        *,
+        settings: tuple[str, str],
+    ) -> None:
         self._audience_setting, self._email_setting = settings
-        self._audiences = {form for audience in audiences for form in (audience.rstrip("/"), audience.rstrip("/") + "/")}
+        self._audiences = {
+            form
+            for audience in audiences
+            for form in (audience.rstrip("/"), audience.rstrip("/") + "/")
+        }
         self._certs_url, self._email = certs_url, email
         self._keys: dict[str, PyJWK] = {}
         self._asked = float("-inf")
@@ -52,14 +63,20 @@ class Tokens:
         import jwt  # noqa: PLC0415 - only where tokens are verified
 
         if not token:
-            raise Unauthorized("this needs an OIDC token of the caller's service account: send 'Authorization: Bearer …'")
+            raise Unauthorized(
+                "this needs an OIDC token of the caller's service account: send 'Authorization: Bearer …'"
+            )
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") != "RS256":
                 raise Unauthorized("the token is not signed with RS256")
             key = await self._key(str(header.get("kid") or ""))
             claims: dict[str, Any] = jwt.decode(
-                token, key.key, algorithms=["RS256"], leeway=LEEWAY, options={"verify_aud": False, "require": ["exp", "iat", "iss", "aud"]}
+                token,
+                key.key,
+                algorithms=["RS256"],
+                leeway=LEEWAY,
+                options={"verify_aud": False, "require": ["exp", "iat", "iss", "aud"]},
             )
         except jwt.PyJWTError as error:
             raise Unauthorized(f"the token cannot be verified: {error}") from None
@@ -72,7 +89,9 @@ class Tokens:
         said = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         if not self._audiences.intersection(said):
             raise Forbidden(f"the token is for another audience; look at {self._audience_setting}")
-        if self._email is not None and (claims.get("email") != self._email or not claims.get("email_verified")):
+        if self._email is not None and (
+            claims.get("email") != self._email or not claims.get("email_verified")
+        ):
             raise Forbidden(f"the token belongs to another account; look at {self._email_setting}")
 
     async def _key(self, kid: str) -> PyJWK:
@@ -92,9 +111,18 @@ class Tokens:
             async with session(total=10.0) as http, http.get(self._certs_url) as answer:
                 answer.raise_for_status()
                 keys = jwt.PyJWKSet.from_dict(await answer.json(content_type=None)).keys
-        except (aiohttp.ClientError, TimeoutError, jwt.PyJWTError, ValueError, TypeError, AttributeError) as error:
+        except (
+            aiohttp.ClientError,
+            TimeoutError,
+            jwt.PyJWTError,
+            ValueError,
+            TypeError,
+            AttributeError,
+        ) as error:
             if not self._keys:
-                raise KeysUnavailable(f"the keys of the tokens' issuer cannot be had: {error or type(error).__name__}") from None
+                raise KeysUnavailable(
+                    f"the keys of the tokens' issuer cannot be had: {error or type(error).__name__}"
+                ) from None
             return  # the ones we have are better than none
         self._keys = {str(key.key_id): key for key in keys}
         self._asked = time.monotonic()

@@ -16,12 +16,12 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from esclusa.engine.calls import CallUnderWay, KeyReused
-from esclusa.intake import BadFile
+from esclusa.engine.idempotency import CallUnderWay, KeyReused
+from esclusa.imports import BadFile
 from esclusa.model import errors
 from esclusa.model.budget import BudgetEmpty
-from esclusa.observe import redact
-from esclusa.web.slashes import restore
+from esclusa.observability import redact
+from esclusa.web.paths import restore
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -81,10 +81,13 @@ _MEANING: dict[type[BaseException], tuple[int, str, str]] = {
 }
 """What each error means in HTTP. An error that is not here, nor its bases, is ours: 500 without its message."""
 
-_AGAIN: dict[str, str] = {"store-unavailable": "5", "store-conflict": "1", "call-under-way": "1", "artifacts-unavailable": "5"}
-_UNTOLD = (
-    "Something went wrong inside; nothing is known to be wrong with the request. The server's log has the cause under this path and time."
-)
+_AGAIN: dict[str, str] = {
+    "store-unavailable": "5",
+    "store-conflict": "1",
+    "call-under-way": "1",
+    "artifacts-unavailable": "5",
+}
+_UNTOLD = "Something went wrong inside; nothing is known to be wrong with the request. The server's log has the cause under this path and time."
 
 
 def problem(
@@ -107,7 +110,9 @@ def problem(
     if instance is not None:
         body["instance"] = restore(instance)
     body |= {name: value for name, value in more.items() if value is not None}
-    return JSONResponse(body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
+    return JSONResponse(
+        body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {})
+    )
 
 
 def of_error(error: Exception, instance: str | None = None) -> JSONResponse:
@@ -118,15 +123,24 @@ def of_error(error: Exception, instance: str | None = None) -> JSONResponse:
         return _of_http(error, instance)
     found = next((_MEANING[base] for base in type(error).__mro__ if base in _MEANING), None)
     if found is None:
-        return problem(500, _UNTOLD, slug="internal", title="Something went wrong inside", instance=instance)
+        return problem(
+            500, _UNTOLD, slug="internal", title="Something went wrong inside", instance=instance
+        )
     status, slug, title = found
     headers = _wait(error, slug)
     more: dict[str, Any] = {}
     if isinstance(error, errors.UndeclaredMove):
         more = {"from": error.frm, "to": error.to}
     elif isinstance(error, errors.FaultsError):
-        more = {"faults": [{"where": redact.text(error.what), "fault": redact.text(fault)} for fault in error.faults]}
-    return problem(status, str(error), slug=slug, title=title, instance=instance, headers=headers, **more)
+        more = {
+            "faults": [
+                {"where": redact.text(error.what), "fault": redact.text(fault)}
+                for fault in error.faults
+            ]
+        }
+    return problem(
+        status, str(error), slug=slug, title=title, instance=instance, headers=headers, **more
+    )
 
 
 def _wait(error: Exception, slug: str) -> dict[str, str]:
@@ -143,12 +157,31 @@ def _of_validation(error: RequestValidationError, instance: str | None) -> JSONR
     if any(fault["type"] == "json_invalid" for fault in found):
         fault = found[0]
         why = f"{fault.get('ctx', {}).get('error', 'it cannot be read')}, at character {fault['loc'][-1]}"
-        return problem(400, f"the body is not JSON: {why}", slug="bad-json", title="The body is not JSON", instance=instance)
-    faults = [{"where": ".".join(map(str, fault["loc"])), "fault": fault["msg"].removeprefix("Value error, ")} for fault in found]
+        return problem(
+            400,
+            f"the body is not JSON: {why}",
+            slug="bad-json",
+            title="The body is not JSON",
+            instance=instance,
+        )
+    faults = [
+        {
+            "where": ".".join(map(str, fault["loc"])),
+            "fault": fault["msg"].removeprefix("Value error, "),
+        }
+        for fault in found
+    ]
     detail = "; ".join(f"{fault['where']}: {fault['fault']}" for fault in faults[:5])
     if any(fault["loc"] == ("body",) and isinstance(fault.get("input"), bytes) for fault in found):
         detail += "; send it with Content-Type: application/json"
-    return problem(422, detail, slug="bad-request", title="The request does not fit", instance=instance, faults=faults)
+    return problem(
+        422,
+        detail,
+        slug="bad-request",
+        title="The request does not fit",
+        instance=instance,
+        faults=faults,
+    )
 
 
 def _of_http(error: HTTPException, instance: str | None) -> JSONResponse:
@@ -168,8 +201,14 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     the border."""
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
-        if isinstance(error, HTTPException) and error.status_code == 405 and error.detail == "Method Not Allowed":
-            error = HTTPException(405, headers={"Allow": ", ".join(_methods(routes, request.scope)) or "GET, HEAD"})
+        if (
+            isinstance(error, HTTPException)
+            and error.status_code == 405
+            and error.detail == "Method Not Allowed"
+        ):
+            error = HTTPException(
+                405, headers={"Allow": ", ".join(_methods(routes, request.scope)) or "GET, HEAD"}
+            )
         return of_error(error, request.url.path)
 
     for kind in (errors.EsclusaError, RequestValidationError, HTTPException):
@@ -178,7 +217,12 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 def _methods(routes: Sequence[BaseRoute], scope: Scope) -> list[str]:
     """What the routes of a path take together; the one that refused knows only of itself."""
-    found = {m for r in routes if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE for m in r.methods or ()}
+    found = {
+        m
+        for r in routes
+        if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE
+        for m in r.methods or ()
+    }
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 

@@ -18,8 +18,14 @@ class Http(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             said = problem(400, _DETAIL, slug="bad-request")
-            headers = [*said.raw_headers, (b"x-content-type-options", b"nosniff"), (b"connection", b"close")]
-            response = h11.Response(status_code=said.status_code, headers=headers, reason=b"Bad Request")
+            headers = [
+                *said.raw_headers,
+                (b"x-content-type-options", b"nosniff"),
+                (b"connection", b"close"),
+            ]
+            response = h11.Response(
+                status_code=said.status_code, headers=headers, reason=b"Bad Request"
+            )
             for event in (response, h11.Data(data=bytes(said.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()  # an answer was under way: all that can be said is that it ends here

@@ -18,36 +18,51 @@ from fastapi.responses import JSONResponse
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from esclusa import __version__
-from esclusa.engine.calls import Calls
+from esclusa.engine.idempotency import Idempotency
 from esclusa.engine.scheduler import Scheduler
-from esclusa.house import House
 from esclusa.model.errors import EsclusaError, SettingsError
-from esclusa.web import openapi, problems, records, tick, trends, vitals, work
-from esclusa.web.auth import Door, Guesses, refuse_open_door, signed_routes, tokens_of
-from esclusa.web.border import BODY_LIMIT, Border, Place, Trusted
+from esclusa.runtime import Runtime
+from esclusa.web import problems
+from esclusa.web.api import health, openapi, operations, records, tick, trends
+from esclusa.web.auth import AuthMiddleware, Guesses, refuse_open_door, signed_routes, tokens_of
 from esclusa.web.console import render, views
-from esclusa.web.console.desk import Desk
+from esclusa.web.console.context import Desk
 from esclusa.web.console.pages import console
-from esclusa.web.once import Once
+from esclusa.web.idempotency import IdempotencyMiddleware
 from esclusa.web.protocol import Http
-from esclusa.web.traced import Traced
+from esclusa.web.request_log import Traced
+from esclusa.web.security import BODY_LIMIT, PrefixMiddleware, SecurityMiddleware, Trusted
 
 PROXIES = "127.0.0.1,::1"
 SOON = 1.0
 """Seconds that a server which already answers waits until it is prepared, before it says that it is there."""
 
 
-def create_app(house: House, *, root_path: str = "", proxies: str = PROXIES, body_limit: int = BODY_LIMIT) -> FastAPI:
+def create_app(
+    runtime: Runtime, *, root_path: str = "", proxies: str = PROXIES, body_limit: int = BODY_LIMIT
+) -> FastAPI:
     """The whole HTTP face of the house: generic API, vitals, the pipelines' own routes, and the console.
 
     ``root_path``: the sub-path that a proxy serves it under. ``proxies``: whose X-Forwarded-* headers are believed.
     """
-    app = FastAPI(title="Esclusa", version=__version__, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    looks = [vitals.vitals(house), records.reading(house), trends.reading(house), work.reading(house)]
-    own = [*looks, work.acting(house), records.writing(house), tick.ticking(house)]
-    tokens, guesses = tokens_of(house.settings.api_tokens), Guesses()
-    desk = Desk(house, tokens, guesses)
-    routers = [*own, *_pipelines(house), *console(desk)]
+    app = FastAPI(
+        title="Esclusa",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    looks = [
+        health.vitals(runtime),
+        records.reading(runtime),
+        trends.reading(runtime),
+        operations.reading(runtime),
+    ]
+    own = [*looks, operations.acting(runtime), records.writing(runtime), tick.ticking(runtime)]
+    tokens, guesses = tokens_of(runtime.settings.api_tokens), Guesses()
+    desk = Desk(runtime, tokens, guesses)
+    routers = [*own, *_pipelines(runtime), *console(desk)]
     for router in routers:
         app.include_router(router)
     problems.install(app, [route for router in routers for route in router.routes])
@@ -55,36 +70,51 @@ def create_app(house: House, *, root_path: str = "", proxies: str = PROXIES, bod
     @app.get("/openapi.json", include_in_schema=False)
     async def description(request: Request) -> JSONResponse:
         place = request.scope.get("root_path", "")
-        return JSONResponse(openapi.document(app) | ({"servers": [{"url": place}]} if place else {}))
+        return JSONResponse(
+            openapi.document(app) | ({"servers": [{"url": place}]} if place else {})
+        )
 
     app.state.prepare = functools.partial(_prepare, app, desk)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI's own way to replace it
     signed = [route for router in routers for route in signed_routes(router)]
-    app.add_middleware(Once, calls=Calls(house.engine))
-    app.add_middleware(Door, tokens=tokens, signed=signed, accounts=tick.Accounts(house.settings), guesses=guesses, porter=desk)
-    app.add_middleware(Border, telemetry=house.engine.telemetry, body_limit=body_limit)
+    app.add_middleware(IdempotencyMiddleware, calls=Idempotency(runtime.engine))
+    app.add_middleware(
+        AuthMiddleware,
+        tokens=tokens,
+        signed=signed,
+        accounts=tick.Accounts(runtime.settings),
+        guesses=guesses,
+        porter=desk,
+    )
+    app.add_middleware(
+        SecurityMiddleware, telemetry=runtime.engine.telemetry, body_limit=body_limit
+    )
     app.add_middleware(Traced)
     app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)
-    app.add_middleware(Place, trusted=Trusted(proxies), root_path=root_path)
+    app.add_middleware(PrefixMiddleware, trusted=Trusted(proxies), root_path=root_path)
     return app
 
 
 async def _prepare(app: FastAPI, desk: Desk) -> None:
     """Do what the first visitor of a new process would wait for: routes, connections to the store, counts, templates."""
     for route in app.routes:  # those of a router are only made when it is first asked
-        route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
+        route.matches(
+            {"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []}
+        )
         await asyncio.sleep(0)
     with contextlib.suppress(EsclusaError):  # the store is away: whoever looks is told
         await asyncio.gather(views.board(desk), desk.badges())
     await asyncio.to_thread(render.prepare)
 
 
-def _pipelines(house: House) -> Iterator[APIRouter]:
-    for plan in house.engine.plans:
+def _pipelines(runtime: Runtime) -> Iterator[APIRouter]:
+    for plan in runtime.engine.plans:
         if plan.app.routes_ is not None:
-            built = plan.app.routes_(house)
+            built = plan.app.routes_(runtime)
             if not isinstance(built, APIRouter):
-                raise TypeError(f"pipeline {plan.name}: its routes are an APIRouter, not {type(built).__name__}")
+                raise TypeError(
+                    f"pipeline {plan.name}: its routes are an APIRouter, not {type(built).__name__}"
+                )
             yield built
 
 
@@ -100,9 +130,9 @@ class Service:
     """One process that serves HTTP and, as a worker, the cycles too. Stopped once it ends in order: no new requests and no new
     claims, then what is under way has the grace period. Stopped twice it aborts."""
 
-    def __init__(self, house: House, *, worker: bool) -> None:
-        self._house = house
-        self._scheduler = Scheduler(house.engine) if worker else None
+    def __init__(self, runtime: Runtime, *, worker: bool) -> None:
+        self._runtime = runtime
+        self._scheduler = Scheduler(runtime.engine) if worker else None
         self._server: uvicorn.Server | None = None
         self._stops = 0
         self._stopping = asyncio.Event()
@@ -115,9 +145,9 @@ class Service:
             self._server.force_exit = self._stops > 1
         if self._scheduler is not None:
             self._scheduler.stop()
-        self._house.engine.stop()
+        self._runtime.engine.stop()
         if self._stops > 1:
-            self._house.engine.abort()
+            self._runtime.engine.abort()
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
@@ -131,11 +161,16 @@ class Service:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
-    async def run(self, sockets: list[socket.socket], started: Callable[[int], None] | None = None, **options: Any) -> None:
+    async def run(
+        self,
+        sockets: list[socket.socket],
+        started: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> None:
         """Serve on these sockets until stopped; returns when all is settled."""
-        engine = self._house.engine
+        engine = self._runtime.engine
         async with engine.running(card=self._scheduler is not None):
-            app = create_app(self._house, **options)
+            app = create_app(self._runtime, **options)
             config = uvicorn.Config(
                 app, http=Http, lifespan="off", log_config=None, log_level="warning", access_log=False, proxy_headers=False,
                 server_header=False, timeout_graceful_shutdown=math.ceil(engine.options.grace) + 3,
@@ -150,8 +185,14 @@ class Service:
             aside = [asyncio.create_task(self._abort_in_time(), name="grace"), prepared]
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
             try:
-                await asyncio.wait([prepared, *parts], timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
-                engine.telemetry.event("info", f"listening on http://{host}:{address[1]}", worker=self._scheduler is not None)
+                await asyncio.wait(
+                    [prepared, *parts], timeout=SOON, return_when=asyncio.FIRST_COMPLETED
+                )
+                engine.telemetry.event(
+                    "info",
+                    f"listening on http://{host}:{address[1]}",
+                    worker=self._scheduler is not None,
+                )
                 if started is not None:
                     started(address[1])
                 await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -168,12 +209,12 @@ class Service:
     async def _abort_in_time(self) -> None:
         """Runs that a request started have the grace period too."""
         await self._stopping.wait()
-        await asyncio.sleep(self._house.engine.options.grace)
-        self._house.engine.abort()
+        await asyncio.sleep(self._runtime.engine.options.grace)
+        self._runtime.engine.abort()
 
 
 async def serve(
-    house: House,
+    runtime: Runtime,
     host: str,
     port: int,
     *,
@@ -186,9 +227,9 @@ async def serve(
 
     Raises SettingsError if the address cannot be listened on, or is not loopback while no token is set.
     """
-    refuse_open_door(host, tokens_of(house.settings.api_tokens))
+    refuse_open_door(host, tokens_of(runtime.settings.api_tokens))
     sockets = listen(host, port)
-    service = Service(house, worker=worker)
+    service = Service(runtime, worker=worker)
     try:
         with service.signals():
             await service.run(sockets, started, root_path=root_path, proxies=proxies)
@@ -202,10 +243,16 @@ def listen(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     absent: OSError | None = None
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         for family, _, _, _, address in dict.fromkeys(found):
             try:
-                sockets.append(_bound(family, (str(address[0]), sockets[0].getsockname()[1] if sockets else port)))
+                sockets.append(
+                    _bound(
+                        family, (str(address[0]), sockets[0].getsockname()[1] if sockets else port)
+                    )
+                )
             except OSError as error:
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
@@ -216,7 +263,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
         for each in sockets:
             each.close()
         why = getattr(error, "strerror", None) or error
-        raise SettingsError("settings", [f"PORT: {host}:{port} cannot be listened on: {why}"]) from None
+        raise SettingsError(
+            "settings", [f"PORT: {host}:{port} cannot be listened on: {why}"]
+        ) from None
     return sockets
 
 

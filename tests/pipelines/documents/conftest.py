@@ -13,14 +13,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from esclusa.app import open_house
-from esclusa.engine.operate import Operator
-from esclusa.house import House
-from esclusa.model.books import DeadLetter, Message
-from esclusa.observe import log
+from esclusa.app import open_runtime
+from esclusa.engine.operations import Operations
+from esclusa.model.system_records import DeadLetter, Message
+from esclusa.observability import log
 from esclusa.pipelines.documents.events import FINALIZED
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.pipelines.documents.signals import from_command
+from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.simulators.documentai import DocumentAi
 from esclusa.web.server import Service, listen
@@ -46,18 +46,37 @@ class Lines:
         return [json.loads(line) for line in self.text]
 
     def stages(self, **match: Any) -> list[str]:
-        return [line["stage"] for line in self.parsed if "stage" in line and all(line.get(k) == v for k, v in match.items())]
+        return [
+            line["stage"]
+            for line in self.parsed
+            if "stage" in line and all(line.get(k) == v for k, v in match.items())
+        ]
 
 
 class Office:
     """A house with this pipeline, a bucket folder, the simulator, and short ways to use them."""
 
-    def __init__(self, house: House, folder: Path, simulator: DocumentAi, lines: Lines, url: str, environ: dict[str, str]) -> None:
-        self.house, self.folder, self.simulator, self.lines, self.url, self.environ = house, folder, simulator, lines, url, environ
+    def __init__(
+        self,
+        runtime: Runtime,
+        folder: Path,
+        simulator: DocumentAi,
+        lines: Lines,
+        url: str,
+        environ: dict[str, str],
+    ) -> None:
+        self.runtime, self.folder, self.simulator, self.lines, self.url, self.environ = (
+            runtime,
+            folder,
+            simulator,
+            lines,
+            url,
+            environ,
+        )
 
     @property
     def records(self) -> Any:
-        return self.house.engine.records
+        return self.runtime.engine.records
 
     def put(self, name: str, content: bytes | str = b"%PDF-1.4\n%class=balance_sheet\n") -> Path:
         path = self.folder / name
@@ -77,11 +96,11 @@ class Office:
         signal = from_command(uri, **options)
         inserted = await self.records.insert([signal])
         params = {"folio_id": signal.folio_id, "signal": inserted[0].id}
-        run = await Operator(self.house.engine, "test").run("documents.process", params=params)
+        run = await Operations(self.runtime.engine, "test").run("documents.process", params=params)
         return run.answer()
 
     async def run(self) -> dict[str, Any]:
-        return (await Operator(self.house.engine, "test").run("documents.process")).answer()
+        return (await Operations(self.runtime.engine, "test").run("documents.process")).answer()
 
     async def folio(self) -> Folio:
         found = (await self.records.find(Folio)).items
@@ -89,7 +108,9 @@ class Office:
         return found[0]
 
     async def docs(self, **where: Any) -> list[Documento]:
-        return sorted([d async for d in self.records.each(Documento, where)], key=lambda d: d.gcs_uri)
+        return sorted(
+            [d async for d in self.records.each(Documento, where)], key=lambda d: d.gcs_uri
+        )
 
     async def extractions(self, **where: Any) -> list[Extraccion]:
         return [e async for e in self.records.each(Extraccion, where)]
@@ -101,17 +122,29 @@ class Office:
         return (await self.records.find(Message)).items
 
     async def post(self, path: str, **options: Any) -> tuple[int, Any]:
-        async with aiohttp.ClientSession() as session, session.post(self.url + path, **options) as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(self.url + path, **options) as answer,
+        ):
             return answer.status, json.loads(await answer.text())
 
     async def get(self, path: str) -> tuple[int, Any, Any]:
         async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
             body = await answer.read()
-            return answer.status, answer.content_type, json.loads(body) if "json" in answer.content_type else body
+            return (
+                answer.status,
+                answer.content_type,
+                json.loads(body) if "json" in answer.content_type else body,
+            )
 
-    async def event(self, name: str, *, id: str = "e-1", bucket: str = "bkt", **more: Any) -> tuple[int, Any]:
+    async def event(
+        self, name: str, *, id: str = "e-1", bucket: str = "bkt", **more: Any
+    ) -> tuple[int, Any]:
         """A CloudEvent in binary mode."""
-        said = {"headers": headers(id, bucket), "json": {"bucket": bucket, "name": name, "generation": "1", "size": "0"}} | more
+        said = {
+            "headers": headers(id, bucket),
+            "json": {"bucket": bucket, "name": name, "generation": "1", "size": "0"},
+        } | more
         return await self.post("/events/storage?__GCP_CloudEventsMode=GCS_NOTIFICATION", **said)
 
 
@@ -126,7 +159,9 @@ NewOffice = Callable[..., Awaitable[Office]]
 
 
 @pytest.fixture
-async def new_office(bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NewOffice]:
+async def new_office(
+    bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[NewOffice]:
     """``await new_office(max_attempts=3)`` opens one; several share the same data, as other processes would."""
     monkeypatch.setenv("NO_PROXY", "*")
     async with AsyncExitStack() as stack:
@@ -137,7 +172,14 @@ async def new_office(bare_place: Any, tmp_path: Path, monkeypatch: pytest.Monkey
         bucket = tmp_path / "bkt"
         bucket.mkdir()
 
-        async def new(*, local: bool = False, serve: bool = False, worker: bool = False, tokens: str = "", **options: Any) -> Office:
+        async def new(
+            *,
+            local: bool = False,
+            serve: bool = False,
+            worker: bool = False,
+            tokens: str = "",
+            **options: Any,
+        ) -> Office:
             environ = {
                 "ESCLUSA_STORE": bare_place.url, "ESCLUSA_ARTIFACTS": str(tmp_path / "artifacts"), "ESCLUSA_PIPELINES": "documents",
                 "ESCLUSA_LEASE_SECONDS": "20", "ESCLUSA_POLL_SECONDS": "0.1", "ESCLUSA_API_TOKENS": tokens,
@@ -145,19 +187,23 @@ async def new_office(bare_place: Any, tmp_path: Path, monkeypatch: pytest.Monkey
                 "DOCUMENTS_BACKOFF_SECONDS": "0.05", "DOCUMENTS_MAX_ATTEMPTS": "3", "ESCLUSA_GRACE_SECONDS": "2",
             }  # fmt: skip
             if not local:
-                extractors = ",".join(f"{name}=ext" for name in ("balance_sheet", "income_statement", "cash_flow"))
+                extractors = ",".join(
+                    f"{name}=ext" for name in ("balance_sheet", "income_statement", "cash_flow")
+                )
                 environ |= {
                     "DOCUMENTS_PROCESSOR": "documentai", "DOCUMENTAI_PROJECT": "p", "DOCUMENTAI_CLASSIFIER": "classifier",
                     "DOCUMENTAI_ENDPOINT": address, "DOCUMENTS_EXTRACTORS": extractors,
                 }  # fmt: skip
             environ |= {name: str(value) for name, value in options.items()}
-            house = await stack.enter_async_context(open_house(load(environ=environ)))
+            runtime = await stack.enter_async_context(open_runtime(load(environ=environ)))
             log.configure("json", "info", stream=lines)  # type: ignore[arg-type]
             url = ""
             if serve:
-                service = Service(house, worker=worker)
+                service = Service(runtime, worker=worker)
                 listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-                task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))
+                task = asyncio.create_task(
+                    service.run(listen("127.0.0.1", 0), listening.set_result)
+                )
                 await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
                 url = f"http://127.0.0.1:{await listening}"
 
@@ -167,8 +213,8 @@ async def new_office(bare_place: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 
                 stack.push_async_callback(end)
             else:
-                await stack.enter_async_context(house.engine.running())
-            return Office(house, bucket, simulator, lines, url, environ)
+                await stack.enter_async_context(runtime.engine.running())
+            return Office(runtime, bucket, simulator, lines, url, environ)
 
         yield new
 

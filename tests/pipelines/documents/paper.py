@@ -96,14 +96,18 @@ class Pen:
         self.w, self.h = style.page
         turned = style.rotate in (90, 270) or style.sideways
         self.canvas = canvas.Canvas(
-            self.out, pagesize=(self.h, self.w) if turned and not style.sideways else (self.w, self.h), pageCompression=1
+            self.out,
+            pagesize=(self.h, self.w) if turned and not style.sideways else (self.w, self.h),
+            pageCompression=1,
         )
         self.pages = 0
         self.begin()
 
     def begin(self) -> None:
         s = self.style
-        if s.sideways:  # a landscape table drawn sideways on a portrait page: W and H are the table's own
+        if (
+            s.sideways
+        ):  # a landscape table drawn sideways on a portrait page: W and H are the table's own
             self.canvas.setPageSize((self.h, self.w))
             self.canvas.transform(0, 1, -1, 0, self.h, 0)
         elif s.rotate == 90:

@@ -57,20 +57,32 @@ class Score:
         lines = [
             f"documents {self.documents}, printed values {self.printed}, read {self.read}",
             f"recall {self.recall:.4f}  precision {self.precision:.4f}  boxes {self.boxes:.4f}  class {self.classes / max(1, self.documents):.4f}",
-            "  ".join(f"{name} {count / max(1, self.right):.4f}" for name, count in sorted(self.fields.items())),
+            "  ".join(
+                f"{name} {count / max(1, self.right):.4f}"
+                for name, count in sorted(self.fields.items())
+            ),
         ]
         for family, counts in sorted(self.by_family.items()):
-            r, p = counts["right"] / max(1, counts["printed"]), counts["right"] / max(1, counts["read"])
-            lines.append(f"  {family:16s} recall {r:.4f}  precision {p:.4f}  class {counts['class']}/{counts['documents']}")
+            r, p = (
+                counts["right"] / max(1, counts["printed"]),
+                counts["right"] / max(1, counts["read"]),
+            )
+            lines.append(
+                f"  {family:16s} recall {r:.4f}  precision {p:.4f}  class {counts['class']}/{counts['documents']}"
+            )
         return "\n".join(lines)
 
 
 def plain(text: str | None) -> str:
     flat = unicodedata.normalize("NFKD", (text or "").lower())
-    return re.sub(r"[^a-z0-9]+", " ", "".join(c for c in flat if not unicodedata.combining(c))).strip()
+    return re.sub(
+        r"[^a-z0-9]+", " ", "".join(c for c in flat if not unicodedata.combining(c))
+    ).strip()
 
 
-def key(label: str | None, period: str | None, value: str | None) -> tuple[str, str | None, Decimal | None]:
+def key(
+    label: str | None, period: str | None, value: str | None
+) -> tuple[str, str | None, Decimal | None]:
     return plain(label), period, None if value is None else Decimal(value)
 
 
@@ -86,7 +98,9 @@ def measure(statements: Iterable[Statement]) -> Score:
         score.classes += right_class
         counts["class"] += right_class
         if not right_class:
-            score.misses.append(f"{statement.name}: class {answer.get('doc_type')} {answer.get('message')}, not {statement.doc_type}")
+            score.misses.append(
+                f"{statement.name}: class {answer.get('doc_type')} {answer.get('message')}, not {statement.doc_type}"
+            )
         found: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         items = [i for i in answer.get("items", []) if i["type"] == "LINE_ITEM_VALUE"]
         for item in items:
@@ -98,7 +112,9 @@ def measure(statements: Iterable[Statement]) -> Score:
         for truth in statement.values:
             hits = found.get(key(truth.label, truth.period, truth.value))
             if not hits:
-                score.misses.append(f"{statement.name}: missed p{truth.page} {truth.label!r} {truth.period} {truth.printed}")
+                score.misses.append(
+                    f"{statement.name}: missed p{truth.page} {truth.label!r} {truth.period} {truth.printed}"
+                )
                 continue
             hit = hits.pop(0)
             score.right += 1
@@ -134,11 +150,24 @@ def overlap(item: dict[str, Any], page: int, box: tuple[float, float, float, flo
 
 
 if __name__ == "__main__":
-    sets = {"tuned": tuned, "held_out": held_out, "outsiders": outsiders, "strangers": strangers, "unseen": unseen}
+    sets = {
+        "tuned": tuned,
+        "held_out": held_out,
+        "outsiders": outsiders,
+        "strangers": strangers,
+        "unseen": unseen,
+    }
     which = next((sets[a] for a in sys.argv[1:] if a in sets), tuned)
     number = next((int(a) for a in sys.argv[1:] if a.isdigit()), 64)
-    seeds = next((a.removeprefix("--seeds=").split(",") for a in sys.argv[1:] if a.startswith("--seeds=")), [])
-    told = measure(s for seed in seeds for s in which(number, seed=int(seed))) if seeds else measure(which(number))
+    seeds = next(
+        (a.removeprefix("--seeds=").split(",") for a in sys.argv[1:] if a.startswith("--seeds=")),
+        [],
+    )
+    told = (
+        measure(s for seed in seeds for s in which(number, seed=int(seed)))
+        if seeds
+        else measure(which(number))
+    )
     print(told.report())
     if "--misses" in sys.argv:
         print("\n".join(told.misses))

@@ -14,8 +14,34 @@ from typing import Any
 from pipelines.documents import vocabulary
 from pipelines.documents.paper import Pen, Statement, Style, Truth
 
-MONTHS_ES = ["enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre", "diciembre"]
-MONTHS_EN = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+MONTHS_ES = [
+    "enero",
+    "febrero",
+    "marzo",
+    "abril",
+    "mayo",
+    "junio",
+    "julio",
+    "agosto",
+    "septiembre",
+    "octubre",
+    "noviembre",
+    "diciembre",
+]
+MONTHS_EN = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 
 
 def amount(number: int, style: Style, rng: Random) -> tuple[str, str]:
@@ -27,7 +53,12 @@ def amount(number: int, style: Style, rng: Random) -> tuple[str, str]:
     printed = grouped + (f"{point}{cents:02d}" if style.decimals else "")
     value = f"{whole}.{cents:02d}" if style.decimals else str(whole)
     if number < 0:
-        printed = {"parens": f"({printed})", "minus": f"-{printed}", "spaced": f"( {printed} )", "after": f"{printed}-"}[style.negative]
+        printed = {
+            "parens": f"({printed})",
+            "minus": f"-{printed}",
+            "spaced": f"( {printed} )",
+            "after": f"{printed}-",
+        }[style.negative]
         value = f"-{value}"
     return printed, value
 
@@ -72,7 +103,9 @@ def titles(style: Style, org: str, title: str) -> list[str]:
     es = style.lang == "es"
     word = (MONTHS_ES if es else MONTHS_EN)[style.month - 1]
     years = [str(y) for y in style.years]
-    listed = ", ".join(years[:-1]) + ((" y " if es else " and ") + years[-1] if len(years) > 1 else years[-1])
+    listed = ", ".join(years[:-1]) + (
+        (" y " if es else " and ") + years[-1] if len(years) > 1 else years[-1]
+    )
     flow = style.doc_type != "balance_sheet"
     if es:
         dated = f"{'Por los años terminados el' if flow else 'Al'} {day} de {word} de {listed}"
@@ -92,7 +125,10 @@ def titles(style: Style, org: str, title: str) -> list[str]:
 def make(name: str, style: Style, rng: Random, words: vocabulary.Words) -> Statement:
     """Draw a statement."""
     pen = Pen(style)
-    org, title = rng.choice(words.orgs[style.lang]), rng.choice(words.titles[style.lang][style.doc_type])
+    org, title = (
+        rng.choice(words.orgs[style.lang]),
+        rng.choice(words.titles[style.lang][style.doc_type]),
+    )
     if style.case == "upper":
         title = title.upper()
     truths: list[Truth] = []
@@ -100,23 +136,42 @@ def make(name: str, style: Style, rng: Random, words: vocabulary.Words) -> State
     lanes: list[tuple[float, float, list[Any]]]
     margin = 50.0 + style.crop
     if style.beside:
-        cut = next(i for i, row in enumerate(content) if i >= len(content) // 2 and row.kind == "section")
+        cut = next(
+            i for i, row in enumerate(content) if i >= len(content) // 2 and row.kind == "section"
+        )
         half = pen.w / 2
         lanes = [(margin, half - 15, content[:cut]), (half + 15, pen.w - margin, content[cut:])]
     else:
         lanes = [(margin, pen.w - margin, content)]
     top = _titles(pen, style, org, title, rng)
     for left, right, part in lanes:
-        _table(pen, style, rng, left, right, top, part, truths, lambda: _titles(pen, style, org, title, rng))
+        _table(
+            pen,
+            style,
+            rng,
+            left,
+            right,
+            top,
+            part,
+            truths,
+            lambda: _titles(pen, style, org, title, rng),
+        )
     _foot(pen, style)
-    return Statement(name, style.doc_type, pen.done(), truths, org, title, style.currency, style.scale)
+    return Statement(
+        name, style.doc_type, pen.done(), truths, org, title, style.currency, style.scale
+    )
 
 
 def _titles(pen: Pen, style: Style, org: str, title: str, rng: Random) -> float:
     y = 50.0 + style.crop
-    bold = {"Helvetica": "Helvetica-Bold", "Times-Roman": "Times-Bold", "Courier": "Courier-Bold"}[style.font]
+    bold = {"Helvetica": "Helvetica-Bold", "Times-Roman": "Times-Bold", "Courier": "Courier-Bold"}[
+        style.font
+    ]
     for number, text in enumerate(titles(style, org, title)):
-        pen.font(bold if number < 2 else style.font, style.size + (3 if number == 0 else 1 if number == 1 else 0))
+        pen.font(
+            bold if number < 2 else style.font,
+            style.size + (3 if number == 0 else 1 if number == 1 else 0),
+        )
         x = (pen.w - pen.width(text)) / 2 if style.centered else 50.0 + style.crop
         pen.text(x, y, text)
         y += 1.6 * style.size
@@ -146,11 +201,18 @@ def _table(
     truths: list[Truth],
     retitle: Callable[[], float],
 ) -> None:
-    bold = {"Helvetica": "Helvetica-Bold", "Times-Roman": "Times-Bold", "Courier": "Courier-Bold"}[style.font]
+    bold = {"Helvetica": "Helvetica-Bold", "Times-Roman": "Times-Bold", "Courier": "Courier-Bold"}[
+        style.font
+    ]
     shared = max(1, len(style.groups))
-    columns: list[int | None] = [*(year for year in style.years for _ in range(shared)), *([None] if style.variation else [])]
+    columns: list[int | None] = [
+        *(year for year in style.years for _ in range(shared)),
+        *([None] if style.variation else []),
+    ]
     sample = pen.width("(8.888.888.888)" if not style.decimals else "(888.888.888,88)")
-    wide = max(sample + 14, max(pen.width(line) for y in style.years for line in heading(style, y)) + 12)
+    wide = max(
+        sample + 14, max(pen.width(line) for y in style.years for line in heading(style, y)) + 12
+    )
     edges = [right - (len(columns) - 1 - i) * wide for i in range(len(columns))]
     if style.percent:
         edges = [e - 45 for e in edges]
@@ -163,22 +225,43 @@ def _table(
             for number, year in enumerate(style.years):
                 group = edges[number * shared : (number + 1) * shared]
                 for line, text in enumerate(heading(style, year)):
-                    pen.text((group[0] - wide + 14 + group[-1] - pen.width(text)) / 2, y + line * 1.25 * style.size, text)
+                    pen.text(
+                        (group[0] - wide + 14 + group[-1] - pen.width(text)) / 2,
+                        y + line * 1.25 * style.size,
+                        text,
+                    )
                 for edge, text in zip(group, style.groups, strict=True):
-                    pen.text(edge - pen.width(text), y + len(heading(style, year)) * 1.25 * style.size, text)
+                    pen.text(
+                        edge - pen.width(text),
+                        y + len(heading(style, year)) * 1.25 * style.size,
+                        text,
+                    )
             pen.font(style.font, style.size)
-            return y + (len(heading(style, style.years[0])) + 1) * 1.25 * style.size + 0.6 * style.size
-        lines = [heading(style, c) if c is not None else ["Variación" if style.lang == "es" else "Change"] for c in columns]
+            return (
+                y + (len(heading(style, style.years[0])) + 1) * 1.25 * style.size + 0.6 * style.size
+            )
+        lines = [
+            heading(style, c)
+            if c is not None
+            else ["Variación" if style.lang == "es" else "Change"]
+            for c in columns
+        ]
         deep = max(map(len, lines))
         if style.heads == "span":
             word = (MONTHS_ES if style.lang == "es" else MONTHS_EN)[style.month - 1]
             day = {2: 28, 4: 30, 6: 30, 9: 30, 11: 30}.get(style.month, 31)
             text = f"Al {day} de {word} de" if style.lang == "es" else f"{word} {day},"
-            pen.text((edges[0] - wide + edges[len(style.years) - 1] - pen.width(text)) / 2 + 5, y, text)
+            pen.text(
+                (edges[0] - wide + edges[len(style.years) - 1] - pen.width(text)) / 2 + 5, y, text
+            )
             y += 1.3 * style.size
         for edge, column in zip(edges, lines, strict=True):
             for number, text in enumerate(column):
-                x = edge - pen.width(text) if style.align == "right" else edge - wide / 2 - pen.width(text) / 2
+                x = (
+                    edge - pen.width(text)
+                    if style.align == "right"
+                    else edge - wide / 2 - pen.width(text) / 2
+                )
                 pen.text(x, y + (number + deep - len(column)) * 1.25 * style.size, text)
         if style.notes in ("head", "fancy"):
             text = "Nota" if style.lang == "es" else "Note"
@@ -206,7 +289,23 @@ def _table(
             pen.font(style.font, style.size)
             y += style.pitch * style.size
             continue
-        y = _row(pen, style, rng, row, left, label_end, note_x, edges, wide, columns, y, section, truths, bold, right)
+        y = _row(
+            pen,
+            style,
+            rng,
+            row,
+            left,
+            label_end,
+            note_x,
+            edges,
+            wide,
+            columns,
+            y,
+            section,
+            truths,
+            bold,
+            right,
+        )
 
 
 def _row(
@@ -222,46 +321,85 @@ def _row(
             pen.text(
                 left,
                 y,
-                {"dots": f"{first}.{second}.0{third}", "dashes": f"{first}{second}-0{third}", "plain": f"{first}{second}0{third}"}[
-                    style.codes
-                ],
+                {
+                    "dots": f"{first}.{second}.0{third}",
+                    "dashes": f"{first}{second}-0{third}",
+                    "plain": f"{first}{second}0{third}",
+                }[style.codes],
             )
         x = left + 5.5 * style.size
-    parts = _wrapped(pen, row.label, label_end - x, force=style.wrap != "none" and not total and rng.random() < 0.35)
+    parts = _wrapped(
+        pen,
+        row.label,
+        label_end - x,
+        force=style.wrap != "none" and not total and rng.random() < 0.35,
+    )
     step = (1.15 if style.wrap_tight else style.pitch) * style.size
-    value_line = {"first": 0, "last": len(parts) - 1, "middle": (len(parts) - 1) / 2, "none": len(parts) - 1}[style.wrap]
+    value_line = {
+        "first": 0,
+        "last": len(parts) - 1,
+        "middle": (len(parts) - 1) / 2,
+        "none": len(parts) - 1,
+    }[style.wrap]
     for number, part in enumerate(parts):
         text = part
         hang = 8.0 if number else 0.0
         if style.leaders and number == len(parts) - 1 and value_line == number:
             room = label_end - x - hang - pen.width(text)
-            text = f"{text} {'.' * max(3, int(room / pen.width('.')) - 2)}" if room > 4 * pen.width(".") else text
+            text = (
+                f"{text} {'.' * max(3, int(room / pen.width('.')) - 2)}"
+                if room > 4 * pen.width(".")
+                else text
+            )
         pen.text(x + hang, y + number * step, text)
     base = y + value_line * step
     if style.notes != "none" and not total and rng.random() < 0.7:
         note = str(rng.randrange(3, 38))
         if style.notes == "fancy":
-            note = rng.choice([note, f"{note}.{rng.randrange(1, 5)}", f"{note}({rng.choice('abc')})", f"{note}, {int(note) + 1}"])
+            note = rng.choice(
+                [
+                    note,
+                    f"{note}.{rng.randrange(1, 5)}",
+                    f"{note}({rng.choice('abc')})",
+                    f"{note}, {int(note) + 1}",
+                ]
+            )
         pen.text(note_x - pen.width(note) / 2, base, note)
     for edge, year in zip(edges, columns, strict=True):
         if not total and rng.random() < 0.06:
             pen.text(edge - pen.width(style.zero), base, style.zero)
             continue
         top = 10 ** rng.randrange(3, 8) if not style.decimals else 10 ** rng.randrange(3, 7)
-        number = rng.randrange(top // 10, top) * (-1 if rng.random() < (0.18 if not total else 0.05) else 1)
+        number = rng.randrange(top // 10, top) * (
+            -1 if rng.random() < (0.18 if not total else 0.05) else 1
+        )
         if rng.random() < 0.05 and not total:
             number = rng.randrange(1, 900)
         printed, value = amount(number or 7, style, rng)
         width = pen.width(printed)
         hang = pen.width(")") if style.align == "digits" and printed.endswith(")") else 0.0
-        start = edge - width + hang if style.align in ("right", "digits") else edge - wide / 2 - width / 2
+        start = (
+            edge - width + hang
+            if style.align in ("right", "digits")
+            else edge - wide / 2 - width / 2
+        )
         if style.sign == "all" or (style.sign == "totals" and total):
             pen.text(edge - wide + 8, base, "$")
         box = pen.text(start, base, printed)
         if style.mark and not printed.endswith(")") and rng.random() < 0.1:
             pen.text(start + width, base, style.mark)
         truths.append(
-            Truth(row.label, year, ends(style, year) if year else None, value, printed.replace(" ", ""), pen.pages, box, section, total)
+            Truth(
+                row.label,
+                year,
+                ends(style, year) if year else None,
+                value,
+                printed.replace(" ", ""),
+                pen.pages,
+                box,
+                section,
+                total,
+            )
         )
     if style.percent:
         text = f"{rng.randrange(-40, 60)}{'.' if style.thousands == ',' else ','}{rng.randrange(10)}{'%' if style.percent_sign else ''}"
@@ -279,7 +417,7 @@ def _wrapped(pen: Pen, label: str, room: float, *, force: bool) -> list[str]:
 # families
 
 
-Family = Callable[[Random], Style]
+RecordWithChildren = Callable[[Random], Style]
 
 
 def _base(rng: Random) -> Style:
@@ -296,7 +434,7 @@ def _base(rng: Random) -> Style:
     )  # fmt: skip
 
 
-def _with(**fixed: Any) -> Family:
+def _with(**fixed: Any) -> RecordWithChildren:
     def family(rng: Random) -> Style:
         style = _base(rng)
         for name, value in fixed.items():
@@ -317,7 +455,7 @@ def _several(rng: Random, low: int, high: int) -> list[int]:
     return [first - i for i in range(rng.randrange(low, high + 1))]
 
 
-TUNED: dict[str, Family] = {
+TUNED: dict[str, RecordWithChildren] = {
     "plain": _with(),
     "leaders": _with(leaders=True),
     "wrapped": _with(wrap=lambda r: r.choice(["first", "last", "middle"]), wrap_tight=True),
@@ -326,8 +464,12 @@ TUNED: dict[str, Family] = {
     "rotated": _with(rotate=lambda r: r.choice([90, 180, 270])),
     "sideways": _with(sideways=True, page=(792.0, 612.0), per_page=22),
     "cropped": _with(crop=lambda r: r.choice([20.0, 36.0])),
-    "pages": _with(rows=60, per_page=lambda r: r.randrange(22, 34), repeat_heads=True, running=True),
-    "pages_bare": _with(rows=60, per_page=lambda r: r.randrange(22, 34), repeat_heads=False, running=False),
+    "pages": _with(
+        rows=60, per_page=lambda r: r.randrange(22, 34), repeat_heads=True, running=True
+    ),
+    "pages_bare": _with(
+        rows=60, per_page=lambda r: r.randrange(22, 34), repeat_heads=False, running=False
+    ),
     "beside": _with(
         beside=True,
         page=(842.0, 595.0),
@@ -340,20 +482,44 @@ TUNED: dict[str, Family] = {
         wrap="none",
     ),
     "signs": _with(
-        sign=lambda r: r.choice(["all", "totals"]), negative=lambda r: r.choice(["parens", "spaced"]), decimals=lambda r: r.choice([0, 2])
+        sign=lambda r: r.choice(["all", "totals"]),
+        negative=lambda r: r.choice(["parens", "spaced"]),
+        decimals=lambda r: r.choice([0, 2]),
     ),
-    "headings": _with(heads=lambda r: r.choice(["long", "range", "span", "dots", "shortyear", "fy"]), month=lambda r: r.choice([12, 6, 9])),
+    "headings": _with(
+        heads=lambda r: r.choice(["long", "range", "span", "dots", "shortyear", "fy"]),
+        month=lambda r: r.choice([12, 6, 9]),
+    ),
     "variation": _with(variation=True, percent=lambda r: r.random() < 0.4),
     "fancy_notes": _with(notes="fancy"),
     "digits": _with(align="digits", font="Courier", size=7.0),
-    "spaces": _with(thousands=" ", negative=lambda r: r.choice(["minus", "parens"]), decimals=lambda r: r.choice([0, 2])),
+    "spaces": _with(
+        thousands=" ",
+        negative=lambda r: r.choice(["minus", "parens"]),
+        decimals=lambda r: r.choice([0, 2]),
+    ),
     "apostrophes": _with(thousands="'", currency="CHF", units="title", negative="minus"),
-    "codes": _with(codes=lambda r: r.choice(["dots", "dashes", "plain"]), negative=lambda r: r.choice(["parens", "after"])),
-    "shares": _with(percent=True, percent_sign=False, heads=lambda r: r.choice(["named", "unit", "year"]), units="title", mark="*"),
-    "groups": _with(groups=("Consolidado", "Individual"), page=(842.0, 595.0), heads="year", per_page=22, size=8.0),
+    "codes": _with(
+        codes=lambda r: r.choice(["dots", "dashes", "plain"]),
+        negative=lambda r: r.choice(["parens", "after"]),
+    ),
+    "shares": _with(
+        percent=True,
+        percent_sign=False,
+        heads=lambda r: r.choice(["named", "unit", "year"]),
+        units="title",
+        mark="*",
+    ),
+    "groups": _with(
+        groups=("Consolidado", "Individual"),
+        page=(842.0, 595.0),
+        heads="year",
+        per_page=22,
+        size=8.0,
+    ),
 }
 
-HELD_OUT: dict[str, Family] = {
+HELD_OUT: dict[str, RecordWithChildren] = {
     "annual_report": _with(font="Times-Roman", notes="fancy", heads=lambda r: r.choice(["long", "span"]), align="digits", case="upper", month=lambda r: r.choice([12, 3])),
     "fund": _with(decimals=2, page=(595.0, 842.0), currency="EUR", units="title", scale=1, thousands=lambda r: r.choice([".", ","]), leaders=lambda r: r.random() < 0.5),
     "holding": _with(page=(842.0, 595.0), years=lambda r: _several(r, 2, 4), rotate=90, rows=30, per_page=22, wrap="last", heads=lambda r: r.choice(["dmy", "shortyear"])),
@@ -379,7 +545,13 @@ def held_out(count: int, seed: int = 90_001) -> Iterator[Statement]:
     yield from _made("held", HELD_OUT, vocabulary.HELD_OUT, count, seed)
 
 
-def _made(part: str, families: dict[str, Family], words: vocabulary.Words, count: int, seed: int) -> Iterator[Statement]:
+def _made(
+    part: str,
+    families: dict[str, RecordWithChildren],
+    words: vocabulary.Words,
+    count: int,
+    seed: int,
+) -> Iterator[Statement]:
     names = list(families)
     for number in range(count):
         name = names[number % len(names)]

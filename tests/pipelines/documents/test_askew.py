@@ -40,8 +40,20 @@ def made(**style: object) -> Statement:
 
 
 @pytest.mark.parametrize("degrees", ANGLES)
-@pytest.mark.parametrize("style", [{}, {"rotate": 90}, {"rotate": 180}, {"rotate": 270}, {"sideways": True}, {"page": (792.0, 612.0)}])
-def test_every_value_keeps_its_label_and_its_period(style: dict[str, object], degrees: float) -> None:
+@pytest.mark.parametrize(
+    "style",
+    [
+        {},
+        {"rotate": 90},
+        {"rotate": 180},
+        {"rotate": 270},
+        {"sideways": True},
+        {"page": (792.0, 612.0)},
+    ],
+)
+def test_every_value_keeps_its_label_and_its_period(
+    style: dict[str, object], degrees: float
+) -> None:
     statement = made(**style)
     result = score.measure([replace(statement, content=turned(statement.content, degrees))])
     assert (result.recall, result.precision) == (1.0, 1.0)
@@ -50,11 +62,16 @@ def test_every_value_keeps_its_label_and_its_period(style: dict[str, object], de
 def test_boxes_are_where_the_values_are_shown() -> None:
     statement = made()
     straight = [i for i in work(statement.content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
-    askew = [i for i in work(turned(statement.content, 2.0))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    askew = [
+        i for i in work(turned(statement.content, 2.0))["items"] if i["type"] == "LINE_ITEM_VALUE"
+    ]
     cos, sin = math.cos(math.radians(2)), math.sin(math.radians(2))
     assert len(straight) == len(askew)
     for before, after in zip(straight, askew, strict=True):
-        (x0, y0, x1, y1), (left, top, right, bottom) = before["page_refs"][0]["boxes"][0], after["page_refs"][0]["boxes"][0]
+        (x0, y0, x1, y1), (left, top, right, bottom) = (
+            before["page_refs"][0]["boxes"][0],
+            after["page_refs"][0]["boxes"][0],
+        )
         x, y = ((x0 + x1) / 2 - 0.5) * 612, (0.5 - (y0 + y1) / 2) * 792
         assert (left + right) / 2 == pytest.approx(0.5 + (x * cos - y * sin) / 612, abs=0.002)
         assert (top + bottom) / 2 == pytest.approx(0.5 - (x * sin + y * cos) / 792, abs=0.002)
@@ -70,12 +87,22 @@ def test_upright_words_on_lines_that_are_not_level(degrees: float) -> None:
         for word in text.split():
             px, py = x - 306, y - 396
             up = rng.uniform(-0.3, 0.3)
-            page.drawString(306 + px * math.cos(angle) - py * math.sin(angle), 396 + px * math.sin(angle) + py * math.cos(angle) + up, word)
+            page.drawString(
+                306 + px * math.cos(angle) - py * math.sin(angle),
+                396 + px * math.sin(angle) + py * math.cos(angle) + up,
+                word,
+            )
             x += stringWidth(f"{word} ", "Helvetica", 9)
 
-    labels = [f"{a} {b}" for a in ("Cash at", "Trade", "Other") for b in ("bank", "debtors", "assets held")]
+    labels = [
+        f"{a} {b}"
+        for a in ("Cash at", "Trade", "Other")
+        for b in ("bank", "debtors", "assets held")
+    ]
     rows = [(label, 1000 + 137 * n, 900 + 91 * n) for n, label in enumerate(labels)]
-    for n, line in enumerate(["Kestrel Trading plc", "Balance sheet", "As of December 31, 2024 and 2023"]):
+    for n, line in enumerate(
+        ["Kestrel Trading plc", "Balance sheet", "As of December 31, 2024 and 2023"]
+    ):
         write(60, 740 - 14 * n, line)
     write(440, 690, "2024")
     write(530, 690, "2023")
@@ -84,5 +111,9 @@ def test_upright_words_on_lines_that_are_not_level(degrees: float) -> None:
             write(x, 670 - 14 * n, text)
     page.save()
     found = [i for i in work(out.getvalue())["items"] if i["type"] == "LINE_ITEM_VALUE"]
-    want = [(label, year, str(value)) for label, *both in rows for year, value in zip(("2024", "2023"), both, strict=True)]
+    want = [
+        (label, year, str(value))
+        for label, *both in rows
+        for year, value in zip(("2024", "2023"), both, strict=True)
+    ]
     assert [(i["LINE_ITEM_NAME"], i["COLUMN_YEAR"], i["value"]) for i in found] == want

@@ -27,14 +27,22 @@ def printed(number: int) -> str:
 
 
 def page(
-    above: list[str], heads: list[list[str]], rows: list[list[str]], edges: list[float], *more: tuple[float, float, float, str]
+    above: list[str],
+    heads: list[list[str]],
+    rows: list[list[str]],
+    edges: list[float],
+    *more: tuple[float, float, float, str],
 ) -> Any:
     """What is read of a table whose columns end at these edges, below some lines; each head and row begins with its label."""
     texts: Texts = [(60, 770 - 14 * n, 9, text) for n, text in enumerate(above)]
     y = FIRST + 11 * len(heads)
     for number, (label, *cells) in enumerate([*heads, *rows]):
         texts += [(60, y, 8, label)] if label else []
-        texts += [(right_aligned(edge, text, 8), y, 8, text) for edge, text in zip(edges, cells, strict=True) if text]
+        texts += [
+            (right_aligned(edge, text, 8), y, 8, text)
+            for edge, text in zip(edges, cells, strict=True)
+            if text
+        ]
         y -= 11 if number < len(heads) else 14
     return work(pdf([*texts, *more]))
 
@@ -53,19 +61,53 @@ def by_label(answer: Any) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("said", "heads", "periods"),
     [
-        ("Year ended 30 June 2024", ["Actual", "Budget", "Variance"], ["2024-06-30", "2024-06-30", None]),
+        (
+            "Year ended 30 June 2024",
+            ["Actual", "Budget", "Variance"],
+            ["2024-06-30", "2024-06-30", None],
+        ),
         ("Year ended 30 June 2024", ["Retail", "Wholesale", "Total 2024"], ["2024-06-30"] * 3),
-        ("Year ended 30 June 2024", ["2024", "Budget", "Movement"], ["2024-06-30", "2024-06-30", None]),
-        ("Board meeting, June 2024", ["Q1 2024", "Q2 2024", "FY 2024"], ["2024-03-31", "2024-06-30", "2024-06-30"]),
-        ("Board meeting, March 2024", ["Q3 2024", "Q4 2024", "FY 2024"], ["2024-09-30", "2024-12-31", "2024-12-31"]),
-        ("Half-year ended 30 June 2024", ["H1 2024", "H1 2023", "FY 2023"], ["2024-06-30", "2023-06-30", "2023-12-31"]),
-        ("Half-year ended 30 June 2024", ["H1 2024", "H1 2023", "YTD 2023"], ["2024-06-30", "2023-06-30", "2023-06-30"]),
-        ("Unaudited", ["Q3 2024", "Q3 2023", "FY 2024"], ["2024-09-30", "2023-09-30", "2024-12-31"]),
+        (
+            "Year ended 30 June 2024",
+            ["2024", "Budget", "Movement"],
+            ["2024-06-30", "2024-06-30", None],
+        ),
+        (
+            "Board meeting, June 2024",
+            ["Q1 2024", "Q2 2024", "FY 2024"],
+            ["2024-03-31", "2024-06-30", "2024-06-30"],
+        ),
+        (
+            "Board meeting, March 2024",
+            ["Q3 2024", "Q4 2024", "FY 2024"],
+            ["2024-09-30", "2024-12-31", "2024-12-31"],
+        ),
+        (
+            "Half-year ended 30 June 2024",
+            ["H1 2024", "H1 2023", "FY 2023"],
+            ["2024-06-30", "2023-06-30", "2023-12-31"],
+        ),
+        (
+            "Half-year ended 30 June 2024",
+            ["H1 2024", "H1 2023", "YTD 2023"],
+            ["2024-06-30", "2023-06-30", "2023-06-30"],
+        ),
+        (
+            "Unaudited",
+            ["Q3 2024", "Q3 2023", "FY 2024"],
+            ["2024-09-30", "2023-09-30", "2024-12-31"],
+        ),
         ("Unaudited", ["Jan-24", "Feb-24", "Total"], ["2024-01-31", "2024-02-29", "2024-02-29"]),
-        ("Unaudited", ["June 30, 2024", "December 31, 2023", "Change"], ["2024-06-30", "2023-12-31", None]),
+        (
+            "Unaudited",
+            ["June 30, 2024", "December 31, 2023", "Change"],
+            ["2024-06-30", "2023-12-31", None],
+        ),
     ],
 )
-def test_columns_without_a_period_have_their_neighbours(said: str, heads: list[str], periods: list[str | None]) -> None:
+def test_columns_without_a_period_have_their_neighbours(
+    said: str, heads: list[str], periods: list[str | None]
+) -> None:
     rows = [[label, *(printed(number * k) for k in (4, 5, 9))] for label, number in ROWS]
     answer = page([ORG, "Income statement", said], [["", *heads]], rows, [380, 460, 540])
     assert [item["REPORTING_PERIOD"] for item in values(answer)] == periods * len(ROWS)
@@ -75,14 +117,21 @@ def test_a_title_that_stands_over_a_column_is_of_all_columns() -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     title = (240.0, 716.0, 8.0, "FOR THE YEAR ENDED 30 JUNE 2024")
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [290, 380], title)
-    assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2024-06-30", "2023-06-30"] * len(ROWS)
+    assert [item["REPORTING_PERIOD"] for item in values(answer)] == [
+        "2024-06-30",
+        "2023-06-30",
+    ] * len(ROWS)
 
 
 def test_a_line_below_the_years_may_name_columns_in_any_words() -> None:
     rows = [[label, *(printed(number * k) for k in (4, 5, 9))] for label, number in ROWS]
     heads = [["", "2024", "2023", ""], ["Conceptos", "AR$", "AR$", "Var. absoluta"]]
     answer = page(["Kestrel S.A.", "Estado de resultados"], heads, rows, [360, 440, 530])
-    assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2024-12-31", "2023-12-31", None] * len(ROWS)
+    assert [item["REPORTING_PERIOD"] for item in values(answer)] == [
+        "2024-12-31",
+        "2023-12-31",
+        None,
+    ] * len(ROWS)
     assert {item["CURRENCY"] for item in values(answer)} == {"ARS"}
 
 
@@ -90,7 +139,10 @@ def test_codes_with_letters_are_no_part_of_labels_however_close_they_are() -> No
     rows = [["", printed(number), printed(2 * number)] for _, number in ROWS]
     more: Texts = []
     for number, (label, _) in enumerate(ROWS):
-        more += [(60, FIRST - 14 * number, 8, f"1D0{number}09"), (100 if number else 94, FIRST - 14 * number, 8, label)]
+        more += [
+            (60, FIRST - 14 * number, 8, f"1D0{number}09"),
+            (100 if number else 94, FIRST - 14 * number, 8, label),
+        ]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [460, 540], *more)
     assert list(by_label(answer)) == [label for label, _ in ROWS]
 
@@ -104,13 +156,17 @@ def test_a_header_that_had_room_for_the_next_word_has_not_wrapped() -> None:
         ["Losses of the Schools and of the Homes of", "", ""],
         ["Northumberland", "(22)", "(95)"],
     ]
-    answer = page([ORG, "Statement of financial activities"], [["", "2024", "2023"]], rows, [460, 540])
+    answer = page(
+        [ORG, "Statement of financial activities"], [["", "2024", "2023"]], rows, [460, 540]
+    )
     assert list(by_label(answer)) == [
         "Donations",
         "Others, as the trustees decided in their meeting",
         "Losses of the Schools and of the Homes of Northumberland",
     ]
-    assert [item["SECTION_HEADER"] for item in values(answer)][:2] == ["Income and endowments from"] * 2
+    assert [item["SECTION_HEADER"] for item in values(answer)][:2] == [
+        "Income and endowments from"
+    ] * 2
 
 
 def test_numbers_between_the_lines_of_a_label_in_capitals_are_its_own() -> None:
@@ -122,7 +178,9 @@ def test_numbers_between_the_lines_of_a_label_in_capitals_are_its_own() -> None:
         (447, low - 9, 8, "812"),
         (527, low - 9, 8, "790"),
     ]
-    answer = page(["Kestrel S.A.", "Estado de resultados"], [["", "2024", "2023"]], rows, [460, 540], *more)
+    answer = page(
+        ["Kestrel S.A.", "Estado de resultados"], [["", "2024", "2023"]], rows, [460, 540], *more
+    )
     assert by_label(answer)["TOTAL COSTOS DE ADMINISTRACIÓN"] == ["812", "790"]
 
 
@@ -138,25 +196,41 @@ def test_digits_that_a_font_sets_apart_are_one_number() -> None:
     rows = [[label, "", printed(2 * number)] for label, number in ROWS]
     more: Texts = []
     for number in range(len(ROWS)):
-        more += [(440 + 4.6 * place, FIRST - 14 * number, 8, digit) for place, digit in enumerate(f"58{number}")]
+        more += [
+            (440 + 4.6 * place, FIRST - 14 * number, 8, digit)
+            for place, digit in enumerate(f"58{number}")
+        ]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [460, 540], *more)
-    assert [item["LINE_ITEM_VALUE"] for item in values(answer)][::2] == [f"58{number}" for number in range(len(ROWS))]
+    assert [item["LINE_ITEM_VALUE"] for item in values(answer)][::2] == [
+        f"58{number}" for number in range(len(ROWS))
+    ]
 
 
 def test_typed_thousands_have_a_gap_as_wide_as_a_digit() -> None:
     rows = [[label, "", printed(2 * number)] for label, number in ROWS]
     more: Texts = []
     for number in range(len(ROWS)):
-        more += [(430 + (0, 13.7, 31.8)[place], FIRST - 14 * number, 8, part) for place, part in enumerate(("1{0}", "05{0}", "34{0}"))]
+        more += [
+            (430 + (0, 13.7, 31.8)[place], FIRST - 14 * number, 8, part)
+            for place, part in enumerate(("1{0}", "05{0}", "34{0}"))
+        ]
     more = [(x, y, size, text.format(n // 3)) for n, (x, y, size, text) in enumerate(more)]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [480, 560], *more)
-    assert [item["value"] for item in values(answer)][::2] == [f"1{n}05{n}34{n}" for n in range(len(ROWS))]
+    assert [item["value"] for item in values(answer)][::2] == [
+        f"1{n}05{n}34{n}" for n in range(len(ROWS))
+    ]
 
 
 def test_signs_far_from_their_numbers_are_no_part_of_labels() -> None:
     rows = [[label, f"{abs(number) // 100}", f"{abs(number) // 90}"] for label, number in ROWS]
     more: Texts = [(380, FIRST, 8, "C$"), (480, FIRST, 8, "C$")]
-    answer = page([ORG, "Income statement", "For the year, and all of the amounts"], [["", "2024", "2023"]], rows, [460, 540], *more)
+    answer = page(
+        [ORG, "Income statement", "For the year, and all of the amounts"],
+        [["", "2024", "2023"]],
+        rows,
+        [460, 540],
+        *more,
+    )
     assert list(by_label(answer)) == [label for label, _ in ROWS]
     assert {item["CURRENCY"] for item in values(answer)} == {"CAD"}
 
@@ -171,7 +245,13 @@ def test_a_unit_with_a_number_in_it_is_no_value() -> None:
 
 def test_comments_beside_a_table_are_none_of_it() -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
-    said = ("Pipeline healthy going", "into next quarter,", "hiring paused outside", "engineering, runway", "extended")
+    said = (
+        "Pipeline healthy going",
+        "into next quarter,",
+        "hiring paused outside",
+        "engineering, runway",
+        "extended",
+    )
     more: Texts = [(430, FIRST - 11 * number, 8, text) for number, text in enumerate(said)]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [300, 380], *more)
     assert list(by_label(answer)) == [label for label, _ in ROWS]
@@ -179,9 +259,14 @@ def test_comments_beside_a_table_are_none_of_it() -> None:
 
 def test_totals_of_the_right_half_may_begin_before_its_other_labels() -> None:
     drawn: Texts = [(60, 770, 9, "Kestrel S.A."), (60, 756, 9, "Balance general")]
-    drawn += [(x, 730, 8, text) for x, text in ((210, "2024"), (250, "2023"), (480, "2024"), (520, "2023"))]
+    drawn += [
+        (x, 730, 8, text)
+        for x, text in ((210, "2024"), (250, "2023"), (480, "2024"), (520, "2023"))
+    ]
     for number, label in enumerate(("Caja", "Deudores", "Inventarios", "Equipos", "Total activo")):
-        right = ("Proveedores", "Préstamos", "Impuestos", "Capital", "Total pasivo y capital")[number]
+        right = ("Proveedores", "Préstamos", "Impuestos", "Capital", "Total pasivo y capital")[
+            number
+        ]
         cells = (
             (60, label),
             (200, f"{number}.410"),
@@ -197,9 +282,25 @@ def test_totals_of_the_right_half_may_begin_before_its_other_labels() -> None:
 @pytest.mark.parametrize(
     ("above", "more", "name"),
     [
-        (["Charity registered number 1187379", "Rivers for Life", "Statement of financial activities"], [], "Rivers for Life"),
-        (["Consolidated income statement"], [(60.0, 24.0, 7.0, "Tern Offshore AG Annual Report 2024")], "Tern Offshore AG"),
-        (["Kestrel Building", "Products Limited", "Consolidated income statement"], [], "Kestrel Building Products Limited"),
+        (
+            [
+                "Charity registered number 1187379",
+                "Rivers for Life",
+                "Statement of financial activities",
+            ],
+            [],
+            "Rivers for Life",
+        ),
+        (
+            ["Consolidated income statement"],
+            [(60.0, 24.0, 7.0, "Tern Offshore AG Annual Report 2024")],
+            "Tern Offshore AG",
+        ),
+        (
+            ["Kestrel Building", "Products Limited", "Consolidated income statement"],
+            [],
+            "Kestrel Building Products Limited",
+        ),
     ],
 )
 def test_the_name_of_the_organisation(above: list[str], more: Texts, name: str) -> None:
@@ -209,43 +310,81 @@ def test_the_name_of_the_organisation(above: list[str], more: Texts, name: str) 
 
 
 def test_a_date_over_one_of_the_columns_is_of_all_if_years_stand_below_it() -> None:
-    rows = [[label, printed(1000 * number), "", printed(2000 * number), ""] for label, number in ROWS[:2]]
-    rows += [[label, "", printed(1000 * number), "", printed(2000 * number)] for label, number in ROWS[2:]]
+    rows = [
+        [label, printed(1000 * number), "", printed(2000 * number), ""]
+        for label, number in ROWS[:2]
+    ]
+    rows += [
+        [label, "", printed(1000 * number), "", printed(2000 * number)]
+        for label, number in ROWS[2:]
+    ]
     date = (242.0, 730.0, 8.0, "as at 30 June 2024")
     more = (320.0, 716.0, 8.0, "2024"), (460.0, 716.0, 8.0, "2023")
-    answer = page([ORG, "Balance sheet"], [["", "£", "£", "£", "£"]], rows, [300, 370, 440, 510], date, *more)
-    assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2024-06-30", "2023-06-30"] * len(ROWS)
+    answer = page(
+        [ORG, "Balance sheet"], [["", "£", "£", "£", "£"]], rows, [300, 370, 440, 510], date, *more
+    )
+    assert [item["REPORTING_PERIOD"] for item in values(answer)] == [
+        "2024-06-30",
+        "2023-06-30",
+    ] * len(ROWS)
 
 
 def test_codes_and_notes_between_labels_and_amounts_are_no_amounts() -> None:
     rows = [
-        [label, f"1{n}300", str(4 + n) if n % 2 else "", printed(1000 * number), printed(2000 * number)]
+        [
+            label,
+            f"1{n}300",
+            str(4 + n) if n % 2 else "",
+            printed(1000 * number),
+            printed(2000 * number),
+        ]
         for n, (label, number) in enumerate(ROWS)
     ]
     form = (400.0, 756.0, 8.0, "Euros:"), (440.0, 756.0, 8.0, "09001"), (480.0, 756.0, 8.0, "X")
     heads = [["", "", "", "2024", "2023"], ["", "", "", "(1)", "(2)"]]
     answer = page([ORG, "Income statement"], heads, rows, [300, 350, 460, 540], *form)
-    assert by_label(answer) == {label: [str(1000 * number), str(2000 * number)] for label, number in ROWS}
+    assert by_label(answer) == {
+        label: [str(1000 * number), str(2000 * number)] for label, number in ROWS
+    }
 
 
 def test_a_code_between_the_lines_of_its_label_is_no_label() -> None:
-    many = [(f"{label} {place}", number) for place in ("abroad", "at home", "elsewhere") for label, number in ROWS]
+    many = [
+        (f"{label} {place}", number)
+        for place in ("abroad", "at home", "elsewhere")
+        for label, number in ROWS
+    ]
     rows = [["", printed(number), printed(2 * number)] for _, number in many]
     more: Texts = []
     for number, (label, _) in enumerate(many):
-        more += [(60, FIRST - 14 * number, 8, f"{310 + number}"), (100, FIRST - 14 * number, 8, label)]
+        more += [
+            (60, FIRST - 14 * number, 8, f"{310 + number}"),
+            (100, FIRST - 14 * number, 8, label),
+        ]
     low = FIRST - 14 * len(many)
-    more += [(60, low - 9, 8, "350"), (100, low - 4, 8, "TOTAL COSTOS DE"), (100, low - 14, 8, "ADMINISTRACIÓN")]
+    more += [
+        (60, low - 9, 8, "350"),
+        (100, low - 4, 8, "TOTAL COSTOS DE"),
+        (100, low - 14, 8, "ADMINISTRACIÓN"),
+    ]
     more += [(447, low - 9, 8, "812"), (527, low - 9, 8, "790")]
-    answer = page(["Kestrel S.A.", "Estado de resultados"], [["", "2024", "2023"]], rows, [460, 540], *more)
+    answer = page(
+        ["Kestrel S.A.", "Estado de resultados"], [["", "2024", "2023"]], rows, [460, 540], *more
+    )
     assert by_label(answer)["TOTAL COSTOS DE ADMINISTRACIÓN"] == ["812", "790"]
 
 
 def test_headings_with_a_hyphen_and_short_names_of_changes() -> None:
     rows = [[label, *(printed(number * k) for k in (4, 5, 9)), "2.1%"] for label, number in ROWS]
     heads = [["", "YTD-Actual JUN-23", "YTD-Actual JUN-22", "Desv. absoluta", "Var %"]]
-    answer = page([ORG, "Income statement", "Current Period: JUN-23"], heads, rows, [320, 410, 490, 550])
-    assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2023-06-30", "2022-06-30", None] * len(ROWS)
+    answer = page(
+        [ORG, "Income statement", "Current Period: JUN-23"], heads, rows, [320, 410, 490, 550]
+    )
+    assert [item["REPORTING_PERIOD"] for item in values(answer)] == [
+        "2023-06-30",
+        "2022-06-30",
+        None,
+    ] * len(ROWS)
 
 
 def test_a_paragraph_below_the_table_has_no_rows() -> None:
@@ -262,11 +401,17 @@ def test_a_paragraph_below_the_table_has_no_rows() -> None:
 def test_headers_in_capitals_are_headers_whatever_code_is_beside_them() -> None:
     rows: list[list[str]] = []
     for n, (label, number) in enumerate(ROWS):
-        rows += [["A) OPERATING" if n == 0 else "B) FINANCIAL", f"2{n}100", "", ""]] if n in (0, 3) else []
+        rows += (
+            [["A) OPERATING" if n == 0 else "B) FINANCIAL", f"2{n}100", "", ""]]
+            if n in (0, 3)
+            else []
+        )
         rows += [["Nothing here", f"2{n}200", "", ""]] if n == 4 else []
         rows += [[label, f"2{n}300", printed(1000 * number), printed(2000 * number)]]
     answer = page([ORG, "Income statement"], [["", "", "2024", "2023"]], rows, [300, 460, 540])
-    assert [item["SECTION_HEADER"] for item in values(answer)] == ["A) OPERATING"] * 6 + ["B) FINANCIAL"] * 4
+    assert [item["SECTION_HEADER"] for item in values(answer)] == ["A) OPERATING"] * 6 + [
+        "B) FINANCIAL"
+    ] * 4
 
 
 def test_headers_in_capitals_may_have_codes_as_long_as_those_of_rows() -> None:
@@ -279,7 +424,14 @@ def test_headers_in_capitals_may_have_codes_as_long_as_those_of_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "scale"), [("Miles: 09002", 1), ("Sociedad 1000", 1), ("in CHF 1000", 1000), ("In £'000", 1000), ("Cifras en miles", 1000)]
+    ("said", "scale"),
+    [
+        ("Miles: 09002", 1),
+        ("Sociedad 1000", 1),
+        ("in CHF 1000", 1000),
+        ("In £'000", 1000),
+        ("Cifras en miles", 1000),
+    ],
 )
 def test_units_that_nobody_chose_are_none(said: str, scale: int) -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
@@ -301,12 +453,19 @@ def test_who_reports_is_who_a_form_or_letter_says(above: list[str]) -> None:
     assert {item["ORG_NAME"] for item in values(answer)} == {"Kestrel Norte"}
 
 
-@pytest.mark.parametrize("said", ["Nine Months Ended September", "Nueve meses terminados en septiembre"])
-def test_a_heading_that_breaks_before_its_day_says_the_month_that_ends_the_period(said: str) -> None:
+@pytest.mark.parametrize(
+    "said", ["Nine Months Ended September", "Nueve meses terminados en septiembre"]
+)
+def test_a_heading_that_breaks_before_its_day_says_the_month_that_ends_the_period(
+    said: str,
+) -> None:
     over = [(right_aligned(480, said, 8), FIRST + 36, 8, said), (430, FIRST + 25, 8, "30")]
     rows = [[label, printed(number), printed(number - 70)] for label, number in ROWS]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [430, 520], *over)
-    assert [item["REPORTING_PERIOD"] for item in values(answer)] == ["2024-09-30", "2023-09-30"] * len(ROWS)
+    assert [item["REPORTING_PERIOD"] for item in values(answer)] == [
+        "2024-09-30",
+        "2023-09-30",
+    ] * len(ROWS)
 
 
 @pytest.mark.parametrize("counter", ["Pág.: 1", "Page: 1 of 3", "Hoja 1"])

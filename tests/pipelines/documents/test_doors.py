@@ -33,8 +33,14 @@ def provider(request: pytest.FixtureRequest, providers: Any) -> Any:
     return providers(request.param)
 
 
-def esclusa(office: Office, *args: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("ESCLUSA_", "DOCUMENT"))} | office.environ | environ
+def esclusa(
+    office: Office, *args: str, stdin: str = "", **environ: str
+) -> subprocess.CompletedProcess[str]:
+    env = (
+        {k: v for k, v in os.environ.items() if not k.startswith(("ESCLUSA_", "DOCUMENT"))}
+        | office.environ
+        | environ
+    )
     return subprocess.run(
         [sys.executable, "-m", "esclusa", *args],
         env=env,
@@ -51,7 +57,9 @@ def esclusa(office: Office, *args: str, stdin: str = "", **environ: str) -> subp
 
 
 @SQLITE
-async def test_process_answers_as_a_run_with_its_log_on_stderr_and_progress_reads_it(new_office: NewOffice) -> None:
+async def test_process_answers_as_a_run_with_its_log_on_stderr_and_progress_reads_it(
+    new_office: NewOffice,
+) -> None:
     office = await new_office()
     office.fill("a", 3)
     done = await asyncio.to_thread(esclusa, office, "documents", "process", "gs://bkt/a", "--json")
@@ -62,17 +70,26 @@ async def test_process_answers_as_a_run_with_its_log_on_stderr_and_progress_read
     assert answer["counters"] == {"total_docs": 3, "processed_docs": 3, "DONE": 3, "ERROR": 0}
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert [line["stage"] for line in lines if "stage" in line][-1] == "DONE"
-    read = await asyncio.to_thread(esclusa, office, "documents", "progress", "--json", stdin=done.stderr)
+    read = await asyncio.to_thread(
+        esclusa, office, "documents", "progress", "--json", stdin=done.stderr
+    )
     shown = json.loads(read.stdout)
     folio = await office.folio()
-    assert (shown["folio_id"], shown["progress_pct"], shown["total_docs"], shown["processed_docs"]) == (folio.folio_id, 100, 3, 3)
+    assert (
+        shown["folio_id"],
+        shown["progress_pct"],
+        shown["total_docs"],
+        shown["processed_docs"],
+    ) == (folio.folio_id, 100, 3, 3)
     again = await asyncio.to_thread(esclusa, office, "documents", "process", "gs://bkt/a", "--json")
     assert json.loads(again.stdout)["outcome"] == "ok"
     assert "DOC_" not in again.stderr
 
 
 @SQLITE
-async def test_process_exits_5_with_documents_in_error_2_on_a_bad_uri_1_without_the_bucket(new_office: NewOffice) -> None:
+async def test_process_exits_5_with_documents_in_error_2_on_a_bad_uri_1_without_the_bucket(
+    new_office: NewOffice,
+) -> None:
     office = await new_office()
     office.fill("a", 2)
     office.put("a/bad.pdf", "%PDF-1.4 broken")
@@ -82,12 +99,22 @@ async def test_process_exits_5_with_documents_in_error_2_on_a_bad_uri_1_without_
         bad = await asyncio.to_thread(esclusa, office, "documents", "process", uri)
         assert bad.returncode == 2
         assert "gs://bucket/folder" in bad.stderr
-    gone = await asyncio.to_thread(esclusa, office, "documents", "process", "gs://bkt/x", "--json", DOCUMENTS_LOCAL_BUCKETS="bkt=/no/where")
+    gone = await asyncio.to_thread(
+        esclusa,
+        office,
+        "documents",
+        "process",
+        "gs://bkt/x",
+        "--json",
+        DOCUMENTS_LOCAL_BUCKETS="bkt=/no/where",
+    )
     assert (gone.returncode, json.loads(gone.stdout)["outcome"]) == (1, "error")
 
 
 @SQLITE
-async def test_watch_processes_every_ready_folder_below_and_each_flag_once(new_office: NewOffice) -> None:
+async def test_watch_processes_every_ready_folder_below_and_each_flag_once(
+    new_office: NewOffice,
+) -> None:
     office = await new_office()
     for name in ("x/one", "two"):
         office.fill(name, 2)
@@ -96,12 +123,17 @@ async def test_watch_processes_every_ready_folder_below_and_each_flag_once(new_o
     office.fill("full", 1)
     office.put("full/is_ready", "not empty")
     for _ in range(2):
-        done = await asyncio.to_thread(esclusa, office, "documents", "watch", str(office.folder), "--once", "--every", "0.1")
+        done = await asyncio.to_thread(
+            esclusa, office, "documents", "watch", str(office.folder), "--once", "--every", "0.1"
+        )
         assert done.returncode == 0, done.stderr
     docs = await office.docs()
     assert len(docs) == 4
     assert {d.status for d in docs} == {"DONE"}
-    assert {(d.bucket, d.folder_prefix) for d in docs} == {(str(office.folder), "x/one"), (str(office.folder), "two")}
+    assert {(d.bucket, d.folder_prefix) for d in docs} == {
+        (str(office.folder), "x/one"),
+        (str(office.folder), "two"),
+    }
     assert sum(office.simulator.counts.values()) == 8
 
 
@@ -116,9 +148,13 @@ async def test_watch_processes_every_ready_folder_below_and_each_flag_once(new_o
         ("DOCUMENTS_ERROR_THRESHOLD", "1.5", "DOCUMENTS_ERROR_THRESHOLD"),
     ],
 )
-async def test_wrong_settings_are_named(new_office: NewOffice, name: str, value: str, said: str) -> None:
+async def test_wrong_settings_are_named(
+    new_office: NewOffice, name: str, value: str, said: str
+) -> None:
     office = await new_office()
-    done = await asyncio.to_thread(esclusa, office, "documents", "process", "gs://bkt/a", **{name: value})
+    done = await asyncio.to_thread(
+        esclusa, office, "documents", "process", "gs://bkt/a", **{name: value}
+    )
     assert done.returncode == 3
     assert said in done.stderr
 
@@ -137,26 +173,43 @@ async def test_a_document_its_extractions_and_its_pages_over_http(new_office: Ne
         status, _, body = await office.get(f"/documents/{doc.folio_id}/{id}")
         assert status == 200
         assert body["doc_type"] == "balance_sheet"
-        assert sum(e["type"] == "LINE_ITEM_VALUE" for e in body["extracciones"]) == len(statement.values)
+        assert sum(e["type"] == "LINE_ITEM_VALUE" for e in body["extracciones"]) == len(
+            statement.values
+        )
     status, _, body = await office.get(f"/documents/{doc.folio_id}")
     assert (status, body["folio"]["status"], len(body["items"])) == (200, "DONE", 1)
     status, kind, text = await office.get(f"/documents/{doc.folio_id}/{doc.slug}/text")
-    value = next(e for e in (await office.extractions(documento_id=doc.id)) if e.type == "LINE_ITEM_VALUE")
+    value = next(
+        e for e in (await office.extractions(documento_id=doc.id)) if e.type == "LINE_ITEM_VALUE"
+    )
     assert (status, kind) == (200, "text/plain")
-    assert text.decode()[value.text_spans[0]["start"] : value.text_spans[0]["end"]] == value.LINE_ITEM_VALUE
-    status, kind, picture = await office.get(f"/documents/{doc.folio_id}/{doc.slug}/pages/0.png?width=400")
+    assert (
+        text.decode()[value.text_spans[0]["start"] : value.text_spans[0]["end"]]
+        == value.LINE_ITEM_VALUE
+    )
+    status, kind, picture = await office.get(
+        f"/documents/{doc.folio_id}/{doc.slug}/pages/0.png?width=400"
+    )
     assert (status, kind, picture[:8]) == (200, "image/png", b"\x89PNG\r\n\x1a\n")
     assert int.from_bytes(picture[16:20]) == 400
-    for path, code in (("pages/9.png", 404), ("pages/0.png?width=99999", 422), ("pages/-1.png", 422)):
+    for path, code in (
+        ("pages/9.png", 404),
+        ("pages/0.png?width=99999", 422),
+        ("pages/-1.png", 422),
+    ):
         assert (await office.get(f"/documents/{doc.folio_id}/{doc.slug}/{path}"))[0] == code
     assert (await office.get(f"/documents/{doc.folio_id}/nothing"))[0] == 404
     assert (await office.get("/documents/nothing"))[0] == 404
 
 
 @pytest.mark.parametrize("provider", list(PLACES), indirect=True)
-async def test_the_text_is_the_one_in_which_spans_count_whoever_read_the_document(new_office: NewOffice) -> None:
+async def test_the_text_is_the_one_in_which_spans_count_whoever_read_the_document(
+    new_office: NewOffice,
+) -> None:
     office = await new_office(serve=True, DOCUMENTAI_MAX_PAGES=2, DOCUMENTS_DEDUP="content")
-    statement = statements.make("s", statements.Style(rows=30, per_page=9), Random(1), vocabulary.TUNED)
+    statement = statements.make(
+        "s", statements.Style(rows=30, per_page=9), Random(1), vocabulary.TUNED
+    )
     office.put("a/s.pdf", statement.content)
     office.put("b/copy.pdf", statement.content)
     await office.process("gs://bkt/a")
@@ -166,21 +219,31 @@ async def test_the_text_is_the_one_in_which_spans_count_whoever_read_the_documen
     for doc in (read, copied):
         status, kind, body = await office.get(f"/documents/{doc.folio_id}/{doc.slug}/text")
         assert (status, kind) == (200, "text/plain")
-        values = [e for e in await office.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"]
+        values = [
+            e for e in await office.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"
+        ]
         assert len(values) == len(statement.values)
-        assert [body.decode()[s["start"] : s["end"]] for e in values for s in e.text_spans] == [e.LINE_ITEM_VALUE for e in values]
+        assert [body.decode()[s["start"] : s["end"]] for e in values for s in e.text_spans] == [
+            e.LINE_ITEM_VALUE for e in values
+        ]
 
 
 @SQLITE
-async def test_a_text_that_was_not_kept_or_is_gone_is_said_and_never_another_one(new_office: NewOffice) -> None:
+async def test_a_text_that_was_not_kept_or_is_gone_is_said_and_never_another_one(
+    new_office: NewOffice,
+) -> None:
     office = await new_office(serve=True)
-    office.put("a/s.pdf", statements.make("s", statements.Style(), Random(1), vocabulary.TUNED).content)
+    office.put(
+        "a/s.pdf", statements.make("s", statements.Style(), Random(1), vocabulary.TUNED).content
+    )
     await office.process("gs://bkt/a")
     doc = (await office.docs())[0]
     path = f"/documents/{doc.folio_id}/{doc.slug}/text"
-    await office.house.artifacts.delete(doc.text_path)
+    await office.runtime.artifacts.delete(doc.text_path)
     assert (await office.get(path))[0] == 404
-    await office.records.edit(Documento, doc.id, among=["DONE"], who="test", reason="", text_path=None)  # read before texts were kept
+    await office.records.edit(
+        Documento, doc.id, among=["DONE"], who="test", reason="", text_path=None
+    )  # read before texts were kept
     status, _, body = await office.get(path)
     assert (status, "--force" in body["detail"]) == (404, True)
     await office.process("gs://bkt/a", reprocess=True, force=True)
@@ -188,14 +251,18 @@ async def test_a_text_that_was_not_kept_or_is_gone_is_said_and_never_another_one
 
 
 @SQLITE
-async def test_a_page_that_brings_down_whoever_draws_it_brings_down_no_server(new_office: NewOffice) -> None:
+async def test_a_page_that_brings_down_whoever_draws_it_brings_down_no_server(
+    new_office: NewOffice,
+) -> None:
     office = await new_office(serve=True, local=True, DOCUMENTS_LOCAL_PROCESSES=1)
-    office.put("a/s.pdf", statements.make("s", statements.Style(), Random(1), vocabulary.TUNED).content)
+    office.put(
+        "a/s.pdf", statements.make("s", statements.Style(), Random(1), vocabulary.TUNED).content
+    )
     await office.process("gs://bkt/a")
     doc = (await office.docs())[0]
     path = f"/documents/{doc.folio_id}/{doc.slug}"
     assert (await office.get(f"{path}/pages/0.png"))[0] == 200
-    drawing = office.house.engine.contexts["documents"].viewer._readers._free._queue[0]._process
+    drawing = office.runtime.engine.contexts["documents"].viewer._readers._free._queue[0]._process
     drawing.kill()
     status, _, body = await office.get(f"{path}/text")
     assert (status, "died" in body["detail"]) == (502, True)
@@ -203,7 +270,9 @@ async def test_a_page_that_brings_down_whoever_draws_it_brings_down_no_server(ne
 
 
 @SQLITE
-async def test_the_trace_view_has_a_box_for_every_value_and_says_why_nothing_was_read(new_office: NewOffice) -> None:
+async def test_the_trace_view_has_a_box_for_every_value_and_says_why_nothing_was_read(
+    new_office: NewOffice,
+) -> None:
     office = await new_office(serve=True, local=True, DOCUMENTS_LOCAL_PROCESSES=1)
     statement = statements.make("s", statements.Style(rotate=270), Random(1), vocabulary.TUNED)
     office.put("a/s.pdf", statement.content)
@@ -212,7 +281,9 @@ async def test_the_trace_view_has_a_box_for_every_value_and_says_why_nothing_was
     broken, read = await office.docs()
     status, kind, page = await office.get(f"/console/documents/{read.folio_id}/{read.id}")
     assert (status, kind) == (200, "text/html")
-    assert page.decode().count("<rect data-box=") == len(await office.extractions(documento_id=read.id))
+    assert page.decode().count("<rect data-box=") == len(
+        await office.extractions(documento_id=read.id)
+    )
     assert f"<b>{statement.org}</b>" in html.unescape(page.decode())
     status, _, page = await office.get(f"/console/documents/{broken.folio_id}/{broken.id}")
     assert status == 200
@@ -230,7 +301,11 @@ async def issuer() -> Any:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())) | {"kid": "k1", "use": "sig", "alg": "RS256"}
+    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())) | {
+        "kid": "k1",
+        "use": "sig",
+        "alg": "RS256",
+    }
     asked = []
 
     async def certs(_: web.Request) -> web.Response:
@@ -238,7 +313,13 @@ async def issuer() -> Any:
         return web.json_response({"keys": [public]})
 
     def sign(kid: str = "k1", with_key: Any = None, **claims: Any) -> str:
-        said = {"iss": "https://accounts.google.com", "aud": "https://svc.run.app", "sub": "1", "email": "sa@p.iam", "email_verified": True}
+        said = {
+            "iss": "https://accounts.google.com",
+            "aud": "https://svc.run.app",
+            "sub": "1",
+            "email": "sa@p.iam",
+            "email_verified": True,
+        }
         said |= {"iat": int(time.time()), "exp": int(time.time()) + 600} | claims
         return jwt.encode(said, with_key or key, algorithm="RS256", headers={"kid": kid})
 
@@ -247,7 +328,9 @@ async def issuer() -> Any:
 
 
 @SQLITE
-async def test_the_callers_token_is_verified_when_an_audience_is_set(new_office: NewOffice, issuer: Any) -> None:
+async def test_the_callers_token_is_verified_when_an_audience_is_set(
+    new_office: NewOffice, issuer: Any
+) -> None:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     url, sign, asked = issuer
@@ -275,17 +358,27 @@ async def test_the_callers_token_is_verified_when_an_audience_is_set(new_office:
 
 
 @SQLITE
-async def test_without_an_audience_the_events_want_the_houses_own_token(new_office: NewOffice) -> None:
+async def test_without_an_audience_the_events_want_the_houses_own_token(
+    new_office: NewOffice,
+) -> None:
     office = await new_office(serve=True, tokens="operator-token")
     assert (await office.event("a/is_ready"))[0] == 401
-    assert (await office.event("a/is_ready", headers=headers() | {"Authorization": "Bearer operator-token"}))[0] == 202
+    assert (
+        await office.event(
+            "a/is_ready", headers=headers() | {"Authorization": "Bearer operator-token"}
+        )
+    )[0] == 202
 
 
 # progress from the log alone
 
 
-def line(stage: str, *, execution: str = "x1", time: str = "2026-01-01T00:00:00Z", **fields: Any) -> str:
-    return json.dumps({"stage": stage, "folio_id": "f", "execution_id": execution, "time": time, **fields})
+def line(
+    stage: str, *, execution: str = "x1", time: str = "2026-01-01T00:00:00Z", **fields: Any
+) -> str:
+    return json.dumps(
+        {"stage": stage, "folio_id": "f", "execution_id": execution, "time": time, **fields}
+    )
 
 
 def doc(n: int, stage: str = "DOC_EXTRACTION_DONE", status: str = "DONE", **more: Any) -> str:
@@ -305,9 +398,16 @@ def test_progress_moves_forward_only_and_is_100_after_closing_alone() -> None:
     assert shown[-1]["processed_docs"] == 4
 
 
-def test_progress_starts_again_with_a_new_execution_and_late_lines_of_the_old_one_do_nothing() -> None:
+def test_progress_starts_again_with_a_new_execution_and_late_lines_of_the_old_one_do_nothing() -> (
+    None
+):
     reader = Progress()
-    for text in (line("PROCESSING_START", total_docs=2, processed_docs=0), doc(1), doc(2), line("DONE", total_docs=2, processed_docs=2)):
+    for text in (
+        line("PROCESSING_START", total_docs=2, processed_docs=0),
+        doc(1),
+        doc(2),
+        line("DONE", total_docs=2, processed_docs=2),
+    ):
         reader.read(text)
     assert reader.folders[0]["progress_pct"] == 100
     later = {"execution": "x2", "time": "2026-01-02T00:00:00Z"}
@@ -325,7 +425,15 @@ def test_progress_reads_lines_as_cloud_logging_exports_them() -> None:
     reader = Progress()
     reader.read(
         json.dumps(
-            {"timestamp": "2026-01-01T00:00:00Z", "jsonPayload": {"stage": "DONE", "folio_id": "f", "total_docs": 1, "processed_docs": 1}}
+            {
+                "timestamp": "2026-01-01T00:00:00Z",
+                "jsonPayload": {
+                    "stage": "DONE",
+                    "folio_id": "f",
+                    "total_docs": 1,
+                    "processed_docs": 1,
+                },
+            }
         )
     )
     assert reader.folders[0]["progress_pct"] == 100
@@ -343,7 +451,9 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="cloud")
     server.start()
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server._api._httpd.server_address[1]}")
+    monkeypatch.setenv(
+        "STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server._api._httpd.server_address[1]}"
+    )
     client = storage.Client(project="local", credentials=AnonymousCredentials())
     yield client.bucket("cloud")
     client.close()
@@ -352,10 +462,14 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.mark.parametrize("provider", list(PLACES), indirect=True)
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-async def test_a_folder_on_cloud_storage_with_generations(new_office: NewOffice, cloud: Any) -> None:
+async def test_a_folder_on_cloud_storage_with_generations(
+    new_office: NewOffice, cloud: Any
+) -> None:
     office = await new_office()
     for n in range(3):
-        cloud.blob(f"2026/caso/d{n}.pdf").upload_from_string(f"%PDF-1.4\n%class=balance_sheet\n{n}", content_type="application/pdf")
+        cloud.blob(f"2026/caso/d{n}.pdf").upload_from_string(
+            f"%PDF-1.4\n%class=balance_sheet\n{n}", content_type="application/pdf"
+        )
     cloud.blob("2026/caso/is_ready").upload_from_string(b"")
     cloud.blob("2026/caso/readme.txt").upload_from_string(b"hello")
     cloud.blob("2026/caso-2/d.pdf").upload_from_string(b"%PDF-1.4\n%class=other\n")
@@ -363,17 +477,27 @@ async def test_a_folder_on_cloud_storage_with_generations(new_office: NewOffice,
     assert answer["counters"] == {"total_docs": 3, "processed_docs": 3, "DONE": 3, "ERROR": 0}
     first = {d.gcs_uri: d.generation for d in await office.docs()}
     assert set(first) == {f"gs://cloud/2026/caso/d{n}.pdf" for n in range(3)}
-    cloud.blob("2026/caso/d1.pdf").upload_from_string("%PDF-1.4\n%class=cash_flow\nnew", content_type="application/pdf")
+    cloud.blob("2026/caso/d1.pdf").upload_from_string(
+        "%PDF-1.4\n%class=cash_flow\nnew", content_type="application/pdf"
+    )
     answer = await office.process("gs://cloud/2026/caso", reprocess=True)
     assert answer["counters"]["DONE"] == 3
     changed = [d for d in await office.docs(superseded=0) if d.generation != first[d.gcs_uri]]
-    assert [(d.gcs_uri, d.doc_type) for d in changed] == [("gs://cloud/2026/caso/d1.pdf", "cash_flow")]
+    assert [(d.gcs_uri, d.doc_type) for d in changed] == [
+        ("gs://cloud/2026/caso/d1.pdf", "cash_flow")
+    ]
 
 
 @SQLITE
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-async def test_a_bucket_that_is_not_there_is_a_folder_level_failure(new_office: NewOffice, cloud: Any) -> None:
+async def test_a_bucket_that_is_not_there_is_a_folder_level_failure(
+    new_office: NewOffice, cloud: Any
+) -> None:
     office = await new_office()
     answer = await office.process("gs://nobody/x")
     folio = await office.folio()
-    assert (answer["outcome"], folio.status, folio.error_type) == ("error", "ERROR", "bucket_not_found")
+    assert (answer["outcome"], folio.status, folio.error_type) == (
+        "error",
+        "ERROR",
+        "bucket_not_found",
+    )

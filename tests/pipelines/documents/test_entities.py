@@ -11,9 +11,14 @@ from pipelines.documents.conftest import Office
 from esclusa.pipelines.documents.entities import Part, items_of
 
 
-def entity(type: str, text: str = "", normal: str = "", confidence: float = 0.9, **children: str) -> Any:
+def entity(
+    type: str, text: str = "", normal: str = "", confidence: float = 0.9, **children: str
+) -> Any:
     made = documentai.Document.Entity(type_=type, mention_text=text, confidence=confidence)
-    made.properties = [documentai.Document.Entity(type_=f"{type}/{name}", mention_text=said) for name, said in children.items()]
+    made.properties = [
+        documentai.Document.Entity(type_=f"{type}/{name}", mention_text=said)
+        for name, said in children.items()
+    ]
     if normal:
         made.normalized_value = documentai.Document.Entity.NormalizedValue(text=normal)
     return made
@@ -21,7 +26,12 @@ def entity(type: str, text: str = "", normal: str = "", confidence: float = 0.9,
 
 def values(*answers: list[Any]) -> list[dict[str, Any]]:
     """The values of a document that took so many calls."""
-    items = items_of([Part(documentai.Document(entities=entities), [number], 0) for number, entities in enumerate(answers)])
+    items = items_of(
+        [
+            Part(documentai.Document(entities=entities), [number], 0)
+            for number, entities in enumerate(answers)
+        ]
+    )
     return [item for item in items if item["type"] == "LINE_ITEM_VALUE"]
 
 
@@ -33,7 +43,9 @@ def test_what_the_first_call_says_once_holds_for_the_others_unless_they_say_it_t
         entity("STATEMENT_TITLE", "Balance"),
         entity("row", **row),
     ]
-    found = values(first, [entity("row", **row)], [entity("STATEMENT_TITLE", "Flujos"), entity("row", **row)])
+    found = values(
+        first, [entity("row", **row)], [entity("STATEMENT_TITLE", "Flujos"), entity("row", **row)]
+    )
     assert [(i["CURRENCY"], i["UNITS_SCALE"], i["STATEMENT_TITLE"]) for i in found] == [
         ("CLP", 1000, "Balance"), ("CLP", 1000, "Balance"), ("CLP", 1000, "Flujos"),
     ]  # fmt: skip
@@ -41,14 +53,17 @@ def test_what_the_first_call_says_once_holds_for_the_others_unless_they_say_it_t
 
 def test_numbers_are_read_as_the_whole_document_writes_them() -> None:
     found = values(
-        [entity("row", LINE_ITEM_VALUE="1.234.567")], [entity("row", LINE_ITEM_VALUE="1.234"), entity("row", LINE_ITEM_VALUE="0,5")]
+        [entity("row", LINE_ITEM_VALUE="1.234.567")],
+        [entity("row", LINE_ITEM_VALUE="1.234"), entity("row", LINE_ITEM_VALUE="0,5")],
     )
     assert [i["value"] for i in found] == ["1234567", "1234", "0.5"]
 
 
 @pytest.mark.parametrize("dash", ["-", "–", "—"])
 def test_a_dash_is_nothing(dash: str) -> None:
-    assert [i["value"] for i in values([entity("row", LINE_ITEM_NAME="Caja", LINE_ITEM_VALUE=dash)])] == ["0"]
+    assert [
+        i["value"] for i in values([entity("row", LINE_ITEM_NAME="Caja", LINE_ITEM_VALUE=dash)])
+    ] == ["0"]
 
 
 @pytest.mark.parametrize(
@@ -63,17 +78,25 @@ def test_a_dash_is_nothing(dash: str) -> None:
         ("June 30, 2024", "", {"COLUMN_YEAR": "Dic-23"}, "2023", "2023-12-31"),
     ],
 )
-def test_the_day_on_which_a_column_ends(told: str, normal: str, row: dict[str, str], year: str | None, ends: str | None) -> None:
-    (item,) = values([entity("REPORTING_PERIOD", told, normal), entity("row", LINE_ITEM_VALUE="12", **row)])
+def test_the_day_on_which_a_column_ends(
+    told: str, normal: str, row: dict[str, str], year: str | None, ends: str | None
+) -> None:
+    (item,) = values(
+        [entity("REPORTING_PERIOD", told, normal), entity("row", LINE_ITEM_VALUE="12", **row)]
+    )
     assert (item["COLUMN_YEAR"], item["REPORTING_PERIOD"]) == (year, ends)
 
 
 def test_a_confidence_that_is_no_number_is_none() -> None:
-    assert [i["confidence"] for i in values([entity("LINE_ITEM_VALUE", "12", confidence=float("nan"))])] == [0.0]
+    assert [
+        i["confidence"] for i in values([entity("LINE_ITEM_VALUE", "12", confidence=float("nan"))])
+    ] == [0.0]
 
 
 @pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("body", [{}, [], {"error": {"code": 13}}, {"document": None}, {"document": {}}])
+@pytest.mark.parametrize(
+    "body", [{}, [], {"error": {"code": 13}}, {"document": None}, {"document": {}}]
+)
 @pytest.mark.parametrize("processor", ["classifier", "ext"])
 async def test_an_answer_without_a_document_is_tried_again_and_never_taken_for_an_empty_one(
     office: Office, body: Any, processor: str
@@ -83,4 +106,6 @@ async def test_an_answer_without_a_document_is_tried_again_and_never_taken_for_a
     await office.process("gs://bkt/a")
     (doc,) = await office.docs()
     assert (doc.status, doc.attempts, len(await office.extractions())) == ("DONE", 2, 2)
-    assert [line["error_type"] for line in office.lines.parsed if line.get("stage") == "DOC_ERROR"] == ["bad_answer"]
+    assert [
+        line["error_type"] for line in office.lines.parsed if line.get("stage") == "DOC_ERROR"
+    ] == ["bad_answer"]

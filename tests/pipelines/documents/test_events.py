@@ -18,8 +18,16 @@ from esclusa.pipelines.documents.cloud import CloudBucket
 from esclusa.pipelines.documents.events import PUBLISHED, BadEvent, Passed, Ready, read_event
 from esclusa.pipelines.documents.records import Signal
 
-OBJECT = {"kind": "storage#object", "bucket": "bkt", "name": "2026/Año ñ/is_ready", "generation": "17", "size": "0"}
-READY = Ready("2070443601311540", "//storage.googleapis.com/projects/_/buckets/bkt", "bkt", "2026/Año ñ")
+OBJECT = {
+    "kind": "storage#object",
+    "bucket": "bkt",
+    "name": "2026/Año ñ/is_ready",
+    "generation": "17",
+    "size": "0",
+}
+READY = Ready(
+    "2070443601311540", "//storage.googleapis.com/projects/_/buckets/bkt", "bkt", "2026/Año ñ"
+)
 ATTRIBUTES = {
     "eventType": "OBJECT_FINALIZE", "payloadFormat": "JSON_API_V1", "bucketId": "bkt", "objectId": OBJECT["name"], "objectGeneration": "17",
     "eventTime": "2026-01-01T00:00:00Z", "notificationConfig": "projects/_/buckets/bkt/notificationConfigs/1",
@@ -33,8 +41,16 @@ def packed(said: Any) -> str:
 
 def push(data: Any = OBJECT, attributes: Any = ATTRIBUTES, **message: Any) -> dict[str, Any]:
     """The envelope of a push subscription."""
-    said = {"data": packed(data), "attributes": attributes, "messageId": READY.event_id, "message_id": READY.event_id}
-    return {"message": said | {"publishTime": "2026-01-01T00:00:00Z"} | message, "subscription": "projects/p/subscriptions/s"}
+    said = {
+        "data": packed(data),
+        "attributes": attributes,
+        "messageId": READY.event_id,
+        "message_id": READY.event_id,
+    }
+    return {
+        "message": said | {"publishTime": "2026-01-01T00:00:00Z"} | message,
+        "subscription": "projects/p/subscriptions/s",
+    }
 
 
 def read(body: Any, **head: str) -> Ready | Passed:
@@ -54,14 +70,24 @@ def test_an_event_in_the_attributes_of_a_push() -> None:
 
 
 def test_a_structured_event_in_the_data_of_a_push() -> None:
-    assert read(push(structured(data=OBJECT), {"content-type": "application/cloudevents+json; charset=utf-8"})) == READY
+    assert (
+        read(
+            push(
+                structured(data=OBJECT),
+                {"content-type": "application/cloudevents+json; charset=utf-8"},
+            )
+        )
+        == READY
+    )
 
 
 def test_a_pubsub_trigger_of_eventarc_in_both_modes() -> None:
     event = headers("other", type=PUBLISHED)
     assert read(push(), **event) == READY
     plain = {name.removeprefix("ce-"): value for name, value in event.items()}
-    assert read(plain | {"data": push()}, **{"Content-Type": "application/cloudevents+json"}) == READY
+    assert (
+        read(plain | {"data": push()}, **{"Content-Type": "application/cloudevents+json"}) == READY
+    )
 
 
 def test_a_push_without_wrapping() -> None:
@@ -91,9 +117,15 @@ def test_other_messages_are_passed_with_a_reason(body: Any) -> None:
         ({"message": None}, "'message' of a Pub/Sub push"),
         ({"message": []}, "'message' of a Pub/Sub push"),
         (push(attributes=["x"]), "message.attributes"),
-        (push() | {"message": push()["message"] | {"data": "not base64!"}}, "message.data is not base64"),
+        (
+            push() | {"message": push()["message"] | {"data": "not base64!"}},
+            "message.data is not base64",
+        ),
         (push() | {"message": push()["message"] | {"data": 7}}, "message.data is not base64"),
-        (push() | {"message": push()["message"] | {"data": base64.b64encode(b"{").decode()}}, "message.data is not JSON"),
+        (
+            push() | {"message": push()["message"] | {"data": base64.b64encode(b"{").decode()}},
+            "message.data is not JSON",
+        ),
         (push(data=[1]), "not a JSON object"),
         (push(messageId=None, message_id=None), "no messageId"),
         (push(attributes=ATTRIBUTES | {"payloadFormat": "NONE"}), "JSON_API_V1"),
@@ -167,7 +199,9 @@ def faults() -> dict[str, int]:
 
 
 @pytest.fixture
-async def listed(monkeypatch: pytest.MonkeyPatch, faults: dict[str, int]) -> AsyncIterator[list[str]]:
+async def listed(
+    monkeypatch: pytest.MonkeyPatch, faults: dict[str, int]
+) -> AsyncIterator[list[str]]:
     """Cloud Storage with 2,500 objects, whose listing has an empty page after each full one; the page tokens that were asked for."""
     asked: list[str] = []
 
@@ -175,14 +209,22 @@ async def listed(monkeypatch: pytest.MonkeyPatch, faults: dict[str, int]) -> Asy
         token = request.query.get("pageToken", "0")
         asked.append(token)
         if token in faults:
-            return web.json_response({"error": {"code": faults[token], "message": "to order"}}, status=faults[token])
+            return web.json_response(
+                {"error": {"code": faults[token], "message": "to order"}}, status=faults[token]
+            )
         assert request.query["prefix"] == "caso/"
         start, size = int(token.rstrip("e")), int(request.query["maxResults"])
         if token.endswith("e"):
             return web.json_response({"kind": "storage#objects", "nextPageToken": str(start)})
         end = min(2500, start + size)
-        items = [{"name": f"caso/{n:05}.pdf", "bucket": "b", "generation": "1", "size": "9"} for n in range(start, end)]
-        return web.json_response({"kind": "storage#objects", "items": items} | ({"nextPageToken": f"{end}e"} if end < 2500 else {}))
+        items = [
+            {"name": f"caso/{n:05}.pdf", "bucket": "b", "generation": "1", "size": "9"}
+            for n in range(start, end)
+        ]
+        return web.json_response(
+            {"kind": "storage#objects", "items": items}
+            | ({"nextPageToken": f"{end}e"} if end < 2500 else {})
+        )
 
     async with serving(web.get("/storage/v1/b/b/o", objects)) as url:
         monkeypatch.setenv("NO_PROXY", "*")
@@ -191,11 +233,15 @@ async def listed(monkeypatch: pytest.MonkeyPatch, faults: dict[str, int]) -> Asy
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-async def test_a_listing_goes_on_after_an_empty_page_and_has_one_page_at_a_time(listed: list[str]) -> None:
+async def test_a_listing_goes_on_after_an_empty_page_and_has_one_page_at_a_time(
+    listed: list[str],
+) -> None:
     found: list[Blob] = []
     async for blob in CloudBucket("b").list("caso"):
         found.append(blob)
-        assert len(listed) == 1 + 2 * ((len(found) - 1) // 1000)  # no page is asked for before the one before it was used up
+        assert len(listed) == 1 + 2 * (
+            (len(found) - 1) // 1000
+        )  # no page is asked for before the one before it was used up
     assert [blob.name for blob in found] == [f"caso/{n:05}.pdf" for n in range(2500)]
     assert listed == ["0", "1000e", "1000", "2000e", "2000"]
 
@@ -203,7 +249,12 @@ async def test_a_listing_goes_on_after_an_empty_page_and_has_one_page_at_a_time(
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize(
     ("status", "type", "permanent"),
-    [(429, "storage_error", False), (503, "storage_error", False), (403, "storage_refused", True), (404, "bucket_not_found", True)],
+    [
+        (429, "storage_error", False),
+        (503, "storage_error", False),
+        (403, "storage_refused", True),
+        (404, "bucket_not_found", True),
+    ],
 )
 async def test_a_listing_that_breaks_off_is_no_end(
     listed: list[str], faults: dict[str, int], status: int, type: str, permanent: bool

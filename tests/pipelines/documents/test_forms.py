@@ -18,14 +18,25 @@ from esclusa.pipelines.documents.local.picture import render
 from esclusa.pipelines.documents.local.work import work
 
 ENGLISH = ["Kestrel plc", "Balance sheet", "As of December 31, 2024"]
-SPANISH = ["Comercial de los Andes S.A.", "Estado de situación financiera", "Al 31 de diciembre de 2024"]
+SPANISH = [
+    "Comercial de los Andes S.A.",
+    "Estado de situación financiera",
+    "Al 31 de diciembre de 2024",
+]
 
 
 def values(*cells: str, above: list[str] = ENGLISH, head: str = "2024") -> list[dict[str, Any]]:
     labels = (
-        ["Caja", "Deudores", "Inventarios", "Otros activos", "Total activos"] if above[0] == SPANISH[0] else ["Cash", "Debtors", "Stock"]
+        ["Caja", "Deudores", "Inventarios", "Otros activos", "Total activos"]
+        if above[0] == SPANISH[0]
+        else ["Cash", "Debtors", "Stock"]
     )
-    answer = page(above, [["", head]], [[label, cell] for label, cell in zip(labels, cells, strict=False)], [500.0])
+    answer = page(
+        above,
+        [["", head]],
+        [[label, cell] for label, cell in zip(labels, cells, strict=False)],
+        [500.0],
+    )
     return [item for item in answer["items"] if item["type"] == "LINE_ITEM_VALUE"]
 
 
@@ -34,26 +45,40 @@ def test_apostrophes_between_thousands(mark: str) -> None:
     assert value_of(f"({1}{mark}234{mark}567.50)", Convention(",", ".")) == "-1234567.50"
 
 
-@pytest.mark.parametrize("text", ["1,234—", "1,234 —", "—1,234", "1,234–", "(1,234)", "1,234CR", "1,234 Cr.", "1,234 cr"])
+@pytest.mark.parametrize(
+    "text", ["1,234—", "1,234 —", "—1,234", "1,234–", "(1,234)", "1,234CR", "1,234 Cr.", "1,234 cr"]
+)
 def test_what_makes_a_number_negative(text: str) -> None:
     assert value_of(text, Convention(",", ".")) == "-1234"
 
 
-@pytest.mark.parametrize("text", ["12M", "10K", "5 k", "2024 M$", "2024 M USD", "12 mm", "1,234 M USD M"])
+@pytest.mark.parametrize(
+    "text", ["12M", "10K", "5 k", "2024 M$", "2024 M USD", "12 mm", "1,234 M USD M"]
+)
 def test_what_is_no_amount_though_a_size_stands_behind_it(text: str) -> None:
     assert not is_amount(text)
 
 
 def test_a_small_number_in_parentheses_is_no_mark_of_a_footnote() -> None:
     found = values("(34)", "1,234(1)", "$(5)")
-    assert [(i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [("(34)", "-34"), ("1,234", "1234"), ("(5)", "-5")]
-    assert all(i["page_refs"][0]["boxes"][0][2] - i["page_refs"][0]["boxes"][0][0] > 0.01 for i in found)
+    assert [(i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [
+        ("(34)", "-34"),
+        ("1,234", "1234"),
+        ("(5)", "-5"),
+    ]
+    assert all(
+        i["page_refs"][0]["boxes"][0][2] - i["page_refs"][0]["boxes"][0][0] > 0.01 for i in found
+    )
     assert all(i["text_spans"][0]["end"] > i["text_spans"][0]["start"] for i in found)
 
 
 def test_credits_are_negative_and_debits_positive_and_the_mark_stays_with_the_number() -> None:
     found = values("1,234 DR", "12,345 CR", "3,210Dr.")
-    assert [(i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [("1,234 DR", "1234"), ("12,345 CR", "-12345"), ("3,210Dr.", "3210")]
+    assert [(i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [
+        ("1,234 DR", "1234"),
+        ("12,345 CR", "-12345"),
+        ("3,210Dr.", "3210"),
+    ]
 
 
 def test_a_debit_among_numbers_without_a_side_has_no_sign_that_anybody_could_know() -> None:
@@ -64,7 +89,9 @@ def test_a_debit_among_numbers_without_a_side_has_no_sign_that_anybody_could_kno
 
 
 def test_an_amount_that_says_its_size_counts_in_that_whatever_the_heading_says() -> None:
-    found = values("$1,234k", "USD 16.8 M", "$ 3 mn", above=[*ENGLISH, "(in thousands of US dollars)"])
+    found = values(
+        "$1,234k", "USD 16.8 M", "$ 3 mn", above=[*ENGLISH, "(in thousands of US dollars)"]
+    )
     assert [(i["LINE_ITEM_VALUE"], i["value"], i["UNITS_SCALE"]) for i in found] == [
         ("1,234k", "1234", 1000), ("16.8 M", "16.8", 1_000_000), ("3 mn", "3", 1_000_000),
     ]  # fmt: skip
@@ -72,7 +99,12 @@ def test_an_amount_that_says_its_size_counts_in_that_whatever_the_heading_says()
 
 def test_a_single_m_in_spanish_is_millions_with_a_fraction_and_else_unclear() -> None:
     found = values("1,2 M USD", "US$ 1.234 M", "3,5 k USD", "2 k USD", above=SPANISH)
-    assert [(i["value"], i["UNITS_SCALE"]) for i in found] == [("1.2", 1_000_000), ("1234", None), ("3.5", 1000), ("2", 1000)]
+    assert [(i["value"], i["UNITS_SCALE"]) for i in found] == [
+        ("1.2", 1_000_000),
+        ("1234", None),
+        ("3.5", 1000),
+        ("2", 1000),
+    ]
     assert found[1]["confidence"] < 0.6 < found[0]["confidence"]
 
 
@@ -91,19 +123,35 @@ def test_units_of_a_spanish_statement(unit: str, currency: str, scale: int | Non
 
 
 @pytest.mark.parametrize(
-    ("more", "scale"), [([], None), (["Deuda en MM USD: véase la nota 4"], 1000), (["Deuda de la matriz en MUS$"], 1000)]
+    ("more", "scale"),
+    [
+        ([], None),
+        (["Deuda en MM USD: véase la nota 4"], 1000),
+        (["Deuda de la matriz en MUS$"], 1000),
+    ],
 )
-def test_what_else_a_document_writes_says_what_its_single_m_is(more: list[str], scale: int | None) -> None:
+def test_what_else_a_document_writes_says_what_its_single_m_is(
+    more: list[str], scale: int | None
+) -> None:
     found = values("1.234", "12.345", "3.210", above=[*SPANISH, *more], head="2024 M USD")
     assert {i["UNITS_SCALE"] for i in found} == {scale}
 
 
 def test_a_single_m_in_english_is_millions() -> None:
-    assert {i["UNITS_SCALE"] for i in values("1,234", "12,345", "3,210", above=[*ENGLISH, "(in M USD)"])} == {1_000_000}
+    assert {
+        i["UNITS_SCALE"] for i in values("1,234", "12,345", "3,210", above=[*ENGLISH, "(in M USD)"])
+    } == {1_000_000}
 
 
 @pytest.mark.parametrize(
-    "form", [("$", "(", "", ")"), ("", "$(", "", ")"), ("$", "", "(", ")"), ("€", "(", "", ")"), ("US$", "", "(", ")")]
+    "form",
+    [
+        ("$", "(", "", ")"),
+        ("", "$(", "", ")"),
+        ("$", "", "(", ")"),
+        ("€", "(", "", ")"),
+        ("US$", "", "(", ")"),
+    ],
 )
 def test_parentheses_and_signs_in_columns_of_their_own(form: tuple[str, str, str, str]) -> None:
     sign, edge, glued, close = form
@@ -114,7 +162,9 @@ def test_parentheses_and_signs_in_columns_of_their_own(form: tuple[str, str, str
         made.drawString(60, 770 - 14 * n, text)
     for x, year in ((400, "2024"), (520, "2023")):
         made.drawRightString(x, 710, year)
-        for n, (label, number) in enumerate([("Cash", 1234), ("Debtors", -12345), ("Stock", 3210), ("Provisions", -860)]):
+        for n, (label, number) in enumerate(
+            [("Cash", 1234), ("Debtors", -12345), ("Stock", 3210), ("Provisions", -860)]
+        ):
             y = 690 - 14 * n
             if x == 400:
                 made.drawString(60, y, label)
@@ -127,7 +177,12 @@ def test_parentheses_and_signs_in_columns_of_their_own(form: tuple[str, str, str
     found = [i for i in work(out.getvalue())["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["COLUMN_YEAR"], i["value"]) for i in found] == [
         (label, year, value)
-        for label, value in (("Cash", "1234"), ("Debtors", "-12345"), ("Stock", "3210"), ("Provisions", "-860"))
+        for label, value in (
+            ("Cash", "1234"),
+            ("Debtors", "-12345"),
+            ("Stock", "3210"),
+            ("Provisions", "-860"),
+        )
         for year in ("2024", "2023")
     ]
     assert all("$" not in i["LINE_ITEM_VALUE"] and "€" not in i["LINE_ITEM_VALUE"] for i in found)
@@ -137,11 +192,19 @@ def test_parentheses_and_signs_in_columns_of_their_own(form: tuple[str, str, str
     ("printed", "unit", "value", "scale"),
     [("1,2 M", "", "1.2", None), ("1.234 CR", "1000", "-1234", 1000), ("1.234", "M USD", "1234", None), ("3 k", "1", "3", 1000), ("$ 3 MM", "1", "3", 1_000_000)],
 )  # fmt: skip
-def test_the_same_forms_in_an_answer_of_document_ai(printed: str, unit: str, value: str | None, scale: int | None) -> None:
-    names = {"line_item_value": printed, "units_scale": unit} if unit else {"line_item_value": printed}
-    children = [documentai.Document.Entity(type_=name, mention_text=text) for name, text in names.items()]
+def test_the_same_forms_in_an_answer_of_document_ai(
+    printed: str, unit: str, value: str | None, scale: int | None
+) -> None:
+    names = (
+        {"line_item_value": printed, "units_scale": unit} if unit else {"line_item_value": printed}
+    )
+    children = [
+        documentai.Document.Entity(type_=name, mention_text=text) for name, text in names.items()
+    ]
     convention = documentai.Document.Entity(type_="line_item_value", mention_text="1.234.567,5")
-    answer = documentai.Document(entities=[documentai.Document.Entity(type_="line_item", properties=children), convention])
+    answer = documentai.Document(
+        entities=[documentai.Document.Entity(type_="line_item", properties=children), convention]
+    )
     item = items_of([Part(answer, [0], 0)])[0]
     assert (item["value"], item.get("UNITS_SCALE")) == (value, scale)
 
@@ -158,11 +221,29 @@ def test_what_was_filled_into_a_form_is_read_and_shown(looks: bool) -> None:
     rows = [("Cash", "1,234"), ("Debtors", "3,222"), ("Total assets", "4,456")]
     for n, (label, text) in enumerate(rows):
         made.drawString(60, 700 - 18 * n, label)
-        made.acroForm.textfield(name=label, value=text, x=340, y=697 - 18 * n, width=60, height=14, fontSize=9, borderWidth=0)
+        made.acroForm.textfield(
+            name=label,
+            value=text,
+            x=340,
+            y=697 - 18 * n,
+            width=60,
+            height=14,
+            fontSize=9,
+            borderWidth=0,
+        )
     made.save()
-    content = out.getvalue() if looks else re.sub(rb"/AP <<\s*/N \d+ 0 R\s*>>", lambda found: b" " * len(found[0]), out.getvalue())
+    content = (
+        out.getvalue()
+        if looks
+        else re.sub(
+            rb"/AP <<\s*/N \d+ 0 R\s*>>", lambda found: b" " * len(found[0]), out.getvalue()
+        )
+    )
     empty = re.sub(rb"/(D?V) \(\d,\d{3}\)", lambda found: b"/%s (     )" % found[1], content)
     found = [i for i in work(content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["LINE_ITEM_VALUE"]) for i in found] == rows
-    assert all(0.5 < i["page_refs"][0]["boxes"][0][0] < i["page_refs"][0]["boxes"][0][2] < 0.7 for i in found)
+    assert all(
+        0.5 < i["page_refs"][0]["boxes"][0][0] < i["page_refs"][0]["boxes"][0][2] < 0.7
+        for i in found
+    )
     assert looks or render(content, 0, 600) != render(empty, 0, 600)

@@ -12,7 +12,9 @@ from esclusa.stores.firestore.wire import Wire
 pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 
 
-async def test_a_folder_is_not_written_for_each_of_its_documents(office: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_is_not_written_for_each_of_its_documents(
+    office: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writes: Counter[str] = Counter()
     commit = Wire.commit
 

@@ -30,7 +30,9 @@ POINTS = [
 """In the order of a folder's way; each worker dies at its point, the next one goes on."""
 
 
-async def test_a_folder_survives_a_kill_at_every_point(new_office: NewOffice, tmp_path: Path) -> None:
+async def test_a_folder_survives_a_kill_at_every_point(
+    new_office: NewOffice, tmp_path: Path
+) -> None:
     office = await new_office(MAX_CONCURRENT_DOCS=2, DOCUMENTS_MAX_ATTEMPTS=30)
     office.fill("a", 12)
     office.put("a/bad.pdf", "%PDF-1.4 broken")
@@ -38,10 +40,17 @@ async def test_a_folder_survives_a_kill_at_every_point(new_office: NewOffice, tm
     logs = tmp_path / "workers.log"
 
     def start(kill_at: str) -> subprocess.Popen[bytes]:
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("ESCLUSA_", "DOCUMENT"))} | office.environ
+        env = {
+            k: v for k, v in os.environ.items() if not k.startswith(("ESCLUSA_", "DOCUMENT"))
+        } | office.environ
         env |= {"KILL_AT": kill_at, "PYTHONPATH": str(TESTS), "ESCLUSA_LEASE_SECONDS": "1.5"}
         with logs.open("ab") as log:
-            return subprocess.Popen([sys.executable, str(Path(__file__).with_name("worker.py"))], env=env, stdout=log, stderr=log)
+            return subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("worker.py"))],
+                env=env,
+                stdout=log,
+                stderr=log,
+            )
 
     died = 0
     for point in POINTS:
@@ -68,20 +77,22 @@ async def test_a_folder_survives_a_kill_at_every_point(new_office: NewOffice, tm
     assert died >= 6
     folio = await office.folio()
     assert (folio.status, folio.total_docs, folio.processed_docs) == ("DONE_WITH_ERRORS", 13, 13)
-    steps = await office.house.store.history(folio.ref)
+    steps = await office.runtime.store.history(folio.ref)
     assert [s.to for s in steps if s.to != s.frm] == ["PROCESSING", "DONE_WITH_ERRORS"]
     docs = await office.docs()
     assert sorted(d.status for d in docs) == ["DONE"] * 12 + ["ERROR"]
     for doc in docs:
         state = "NOT_STARTED"
-        for step in await office.house.store.history(doc.ref):
+        for step in await office.runtime.store.history(doc.ref):
             assert step.frm == state
             state = step.to
         assert state == doc.status
         found = await office.extractions(documento_id=doc.id)
         assert len(found) == (2 if doc.status == "DONE" else 0)
         assert {e.revision for e in found} <= {doc.revision}
-    assert [(x.table_name, x.error_type) for x in await office.letters()] == [("documentos", "invalid_argument")]
+    assert [(x.table_name, x.error_type) for x in await office.letters()] == [
+        ("documentos", "invalid_argument")
+    ]
     classified = sum(v for k, v in office.simulator.counts.items() if "classifier" in k)
     assert classified <= 13 + died  # at most the call that was cut off is made again
     reader = Progress()

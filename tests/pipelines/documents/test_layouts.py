@@ -16,12 +16,20 @@ from esclusa.pipelines.documents.local.work import work
 from esclusa.pipelines.documents.sample import pdf
 
 
-def said(rows: list[tuple[str, str, str]], *above: str, heads: tuple[str, str, str] = ("", "2024", "2023")) -> dict[str, Any]:
+def said(
+    rows: list[tuple[str, str, str]],
+    *above: str,
+    heads: tuple[str, str, str] = ("", "2024", "2023"),
+) -> dict[str, Any]:
     """What is read of lines above a table of two columns."""
     drawn = [(72, 760 - 14 * n, 10, text) for n, text in enumerate(above)]
     top = 740 - 14 * len(above)
     for number, row in enumerate([heads, *rows]):
-        drawn += [(x, top - 16 * number, 10, text) for x, text in zip((72, 380, 480), row, strict=True) if text]
+        drawn += [
+            (x, top - 16 * number, 10, text)
+            for x, text in zip((72, 380, 480), row, strict=True)
+            if text
+        ]
     return work(pdf(drawn))
 
 
@@ -33,7 +41,11 @@ def labels(answer: dict[str, Any]) -> dict[str, list[str]]:
     return out
 
 
-ROWS = [("Revenue", "5,410", "4,970"), ("Cost of sales", "(3,122)", "(2,905)"), ("Gross profit", "2,288", "2,065")]
+ROWS = [
+    ("Revenue", "5,410", "4,970"),
+    ("Cost of sales", "(3,122)", "(2,905)"),
+    ("Gross profit", "2,288", "2,065"),
+]
 
 
 def test_a_header_that_ends_as_a_sentence_would_go_on_is_no_part_of_the_row_below() -> None:
@@ -45,23 +57,53 @@ def test_a_header_that_ends_as_a_sentence_would_go_on_is_no_part_of_the_row_belo
         ("Amortización", "12", "14"),
     ]
     answer = said(rows, "Kestrel plc", "Income statement", "For the year ended 31 March 2024")
-    assert list(labels(answer)) == ["Revenue", "Cost of sales", "Gross profit", "Owners of the parent", "Amortización"]
-    assert [i["SECTION_HEADER"] for i in answer["items"] if i.get("LINE_ITEM_NAME") == "Owners of the parent"] == ["Attributable to"] * 2
+    assert list(labels(answer)) == [
+        "Revenue",
+        "Cost of sales",
+        "Gross profit",
+        "Owners of the parent",
+        "Amortización",
+    ]
+    assert [
+        i["SECTION_HEADER"]
+        for i in answer["items"]
+        if i.get("LINE_ITEM_NAME") == "Owners of the parent"
+    ] == ["Attributable to"] * 2
 
 
 def test_capitals_that_wrap_are_one_label() -> None:
-    rows = [*ROWS, ("FLUJO NETO UTILIZADO EN LAS ACTIVIDADES DE", "", ""), ("FINANCIACIÓN", "(700)", "(650)")]
+    rows = [
+        *ROWS,
+        ("FLUJO NETO UTILIZADO EN LAS ACTIVIDADES DE", "", ""),
+        ("FINANCIACIÓN", "(700)", "(650)"),
+    ]
     answer = said(rows, "Molinos S.A.", "Estado de flujo de efectivo", "Al 31 de diciembre de 2024")
-    assert labels(answer)["FLUJO NETO UTILIZADO EN LAS ACTIVIDADES DE FINANCIACIÓN"] == ["-700", "-650"]
+    assert labels(answer)["FLUJO NETO UTILIZADO EN LAS ACTIVIDADES DE FINANCIACIÓN"] == [
+        "-700",
+        "-650",
+    ]
 
 
 def test_an_item_without_numbers_is_no_part_of_the_one_above() -> None:
-    rows = [*ROWS, ("a) Ventas", "900", "800"), ("b) Prestaciones de servicios", "", ""), ("2. Aprovisionamientos", "(70)", "(60)")]
-    assert "a) Ventas" in labels(said(rows, "Aceites, S.A.", "Cuenta de pérdidas y ganancias", "31 de diciembre de 2024"))
+    rows = [
+        *ROWS,
+        ("a) Ventas", "900", "800"),
+        ("b) Prestaciones de servicios", "", ""),
+        ("2. Aprovisionamientos", "(70)", "(60)"),
+    ]
+    assert "a) Ventas" in labels(
+        said(rows, "Aceites, S.A.", "Cuenta de pérdidas y ganancias", "31 de diciembre de 2024")
+    )
 
 
 def test_a_unit_in_the_corner_of_the_headings_is_no_number() -> None:
-    answer = said(ROWS, "Kestrel plc", "Income statement", "Financial years ended 30 June", heads=("€ 000", "FY24", "FY23"))
+    answer = said(
+        ROWS,
+        "Kestrel plc",
+        "Income statement",
+        "Financial years ended 30 June",
+        heads=("€ 000", "FY24", "FY23"),
+    )
     values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert {(i["REPORTING_PERIOD"], i["UNITS_SCALE"], i["CURRENCY"]) for i in values} == {
         ("2024-06-30", 1000, "EUR"),
@@ -79,7 +121,10 @@ def test_the_heading_of_percentages_is_not_that_of_the_column_beside_them() -> N
         (490, 715, 10, "Var %"),
     ]
     for number, (label, first, second) in enumerate(ROWS):
-        drawn += [(x, 700 - 15 * number, 10, text) for x, text in ((72, label), (380, first), (440, second), (490, "5.4%"))]
+        drawn += [
+            (x, 700 - 15 * number, 10, text)
+            for x, text in ((72, label), (380, first), (440, second), (490, "5.4%"))
+        ]
     assert labels(work(pdf([one for one in drawn if one[3]])))["Revenue"] == ["5410", "4970"]
 
 
@@ -112,7 +157,11 @@ def test_months_ended_over_two_years_hold_for_both_though_their_numbers_are_narr
             ("Total", "74", "64", "78", "36"),
         ]
     ):
-        drawn += [(x, 700 - 15 * number, 8, text) for x, text in zip((72, 295, 360, 430, 510), row, strict=True) if text]
+        drawn += [
+            (x, 700 - 15 * number, 8, text)
+            for x, text in zip((72, 295, 360, 430, 510), row, strict=True)
+            if text
+        ]
     items = [i for i in work(pdf(drawn))["items"] if i.get("LINE_ITEM_NAME") == "Products"]
     assert [i["REPORTING_PERIOD"] for i in items] == ["2025-06-30", "2024-06-30"] * 2
 
@@ -123,7 +172,14 @@ def test_what_an_opinion_says_is_neither_title_nor_unit() -> None:
         "statement of cash flows and the notes, and which show investments of more than 40 millions in the year,",
         "and in our opinion they present fairly the financial position and the cash flows of the period.",
     )
-    answer = said(ROWS, *opinion, "", "Kestrel plc", "Consolidated income statement", "For the year ended 31 March 2024")
+    answer = said(
+        ROWS,
+        *opinion,
+        "",
+        "Kestrel plc",
+        "Consolidated income statement",
+        "For the year ended 31 March 2024",
+    )
     values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert answer["doc_type"] == "income_statement"
     assert {(i["STATEMENT_TITLE"], i["UNITS_SCALE"], i["ORG_NAME"]) for i in values} == {
@@ -132,20 +188,31 @@ def test_what_an_opinion_says_is_neither_title_nor_unit() -> None:
 
 
 def test_a_table_goes_on_below_a_title_that_says_so() -> None:
-    parts = [[(72, 760, 10, f"Balance sheet{more}"), (380, 730, 10, "2024"), (480, 730, 10, "2023")] for more in ("", " (continued)")]
+    parts = [
+        [(72, 760, 10, f"Balance sheet{more}"), (380, 730, 10, "2024"), (480, 730, 10, "2023")]
+        for more in ("", " (continued)")
+    ]
     parts[0].append((72, 715, 10, "Current assets"))
     for number, (label, first, second) in enumerate(ROWS):
         for part in parts:
-            part += [(72, 700 - 15 * number, 10, label), (380, 700 - 15 * number, 10, first), (480, 700 - 15 * number, 10, second)]
+            part += [
+                (72, 700 - 15 * number, 10, label),
+                (380, 700 - 15 * number, 10, first),
+                (480, 700 - 15 * number, 10, second),
+            ]
     items = [i for i in work(_bound(*map(pdf, parts)))["items"] if i["type"] == "LINE_ITEM_VALUE"]
-    assert {(i["STATEMENT_TITLE"], i["SECTION_HEADER"]) for i in items} == {("Balance sheet", "Current assets")}
+    assert {(i["STATEMENT_TITLE"], i["SECTION_HEADER"]) for i in items} == {
+        ("Balance sheet", "Current assets")
+    }
     assert {i["page_refs"][0]["page"] for i in items} == {0, 1}
 
 
 def periods_of(answer: dict[str, Any]) -> list[str | None]:
     """When the columns of the first row end."""
     values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
-    return [i["REPORTING_PERIOD"] for i in values if i["TABLE_ROW_REF"] == values[0]["TABLE_ROW_REF"]]
+    return [
+        i["REPORTING_PERIOD"] for i in values if i["TABLE_ROW_REF"] == values[0]["TABLE_ROW_REF"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,14 +227,31 @@ def periods_of(answer: dict[str, Any]) -> list[str | None]:
         ("Year 2024", "Q1", "Total", ["2024-03-31", "2024-12-31"]),
         ("For the month ended June 30, 2024", "Actual", "Budget", ["2024-06-30", "2024-06-30"]),
         ("For the month ended June 30, 2024", "Actual", "Variance", ["2024-06-30", None]),
-        ("Ejercicio cerrado el 30 de junio de 2024", "Ejercicio actual", "Ejercicio anterior", ["2024-06-30", "2023-06-30"]),
+        (
+            "Ejercicio cerrado el 30 de junio de 2024",
+            "Ejercicio actual",
+            "Ejercicio anterior",
+            ["2024-06-30", "2023-06-30"],
+        ),
         ("Al 30 de junio de 2024", "Matriz", "Consolidado", ["2024-06-30", "2024-06-30"]),
-        ("For the years ended December 28, 2024 and December 30, 2023", "2024", "2023", ["2024-12-28", "2023-12-30"]),
+        (
+            "For the years ended December 28, 2024 and December 30, 2023",
+            "2024",
+            "2023",
+            ["2024-12-28", "2023-12-30"],
+        ),
         ("Board meeting, 14 February 2025", "FY24", "FY23", ["2024-12-31", "2023-12-31"]),
     ],
 )
-def test_what_a_heading_says_of_its_column(dated: str, first: str, second: str, expected: list[str | None]) -> None:
-    assert periods_of(said(ROWS, "Kestrel plc", "Income statement", dated or " ", heads=("", first, second))) == expected
+def test_what_a_heading_says_of_its_column(
+    dated: str, first: str, second: str, expected: list[str | None]
+) -> None:
+    assert (
+        periods_of(
+            said(ROWS, "Kestrel plc", "Income statement", dated or " ", heads=("", first, second))
+        )
+        == expected
+    )
 
 
 def test_a_day_that_no_month_has_is_no_day() -> None:
@@ -185,17 +269,35 @@ def test_a_day_that_no_month_has_is_no_day() -> None:
 )  # fmt: skip
 def test_how_a_number_may_be_written(printed: str, value: str) -> None:
     rows = [(label, printed, second) for label, _, second in ROWS]
-    assert labels(said(rows, "Kestrel plc", "Income statement", "Year ended 31 March 2024"))["Revenue"][0] == value
+    assert (
+        labels(said(rows, "Kestrel plc", "Income statement", "Year ended 31 March 2024"))[
+            "Revenue"
+        ][0]
+        == value
+    )
 
 
 def test_a_minus_with_a_currency_sign_at_the_edge_of_a_column_is_of_its_number() -> None:
-    rows = [("Ventas", "$ 5.410", "$ 4.970"), ("Costo de ventas", "-$ 3.122", "-$ 2.905"), ("Otros", "$ -", "-$ 12")]
-    drawn = [(72, 760, 10, "Molinos SpA"), (72, 745, 10, "Estado de resultados"), (380, 715, 10, "2024"), (480, 715, 10, "2023")]
+    rows = [
+        ("Ventas", "$ 5.410", "$ 4.970"),
+        ("Costo de ventas", "-$ 3.122", "-$ 2.905"),
+        ("Otros", "$ -", "-$ 12"),
+    ]
+    drawn = [
+        (72, 760, 10, "Molinos SpA"),
+        (72, 745, 10, "Estado de resultados"),
+        (380, 715, 10, "2024"),
+        (480, 715, 10, "2023"),
+    ]
     for number, (label, *cells) in enumerate(rows):
         drawn.append((72, 700 - 15 * number, 10, label))
         for x, (sign, value) in zip((380, 480), map(str.split, cells), strict=True):
             drawn += [(x - 50, 700 - 15 * number, 10, sign), (x, 700 - 15 * number, 10, value)]
-    assert labels(work(pdf(drawn))) == {"Ventas": ["5410", "4970"], "Costo de ventas": ["-3122", "-2905"], "Otros": ["-12"]}
+    assert labels(work(pdf(drawn))) == {
+        "Ventas": ["5410", "4970"],
+        "Costo de ventas": ["-3122", "-2905"],
+        "Otros": ["-12"],
+    }
 
 
 @pytest.mark.parametrize("mark", ["1", "(2)", "a", "1,2", "*"])
@@ -203,10 +305,17 @@ def test_the_raised_mark_of_a_footnote_is_no_part_of_what_it_stands_behind(mark:
     drawn = [(72, 760, 10, "Kestrel plc"), (72, 745, 10, "Income statement")]
     for number, row in enumerate([("Item", "2024", "2023"), *ROWS]):
         for x, text in zip((72, 380, 480), row, strict=True):
-            drawn += [(x, 715 - 15 * number, 10, text), (x + stringWidth(text, "Helvetica", 10), 718.5 - 15 * number, 6, mark)]
+            drawn += [
+                (x, 715 - 15 * number, 10, text),
+                (x + stringWidth(text, "Helvetica", 10), 718.5 - 15 * number, 6, mark),
+            ]
     content = pdf(drawn)
     answer, text = work(content), read(content).text
-    assert labels(answer) == {"Revenue": ["5410", "4970"], "Cost of sales": ["-3122", "-2905"], "Gross profit": ["2288", "2065"]}
+    assert labels(answer) == {
+        "Revenue": ["5410", "4970"],
+        "Cost of sales": ["-3122", "-2905"],
+        "Gross profit": ["2288", "2065"],
+    }
     assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
     for item in answer["items"]:
         if item["type"] == "LINE_ITEM_VALUE":
@@ -234,7 +343,9 @@ def test_a_thousand_in_the_corner_of_the_headings_is_a_unit(unit: str) -> None:
     answer = said(ROWS, "Kestrel plc", "Income statement", heads=(unit, "2024", "2023"))
     assert labels(answer)["Revenue"] == ["5410", "4970"]
     assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
-    assert {(i["UNITS_SCALE"], i["CURRENCY"]) for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {(1000, "EUR")}
+    assert {
+        (i["UNITS_SCALE"], i["CURRENCY"]) for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"
+    } == {(1000, "EUR")}
 
 
 @pytest.mark.parametrize(
@@ -249,13 +360,19 @@ def test_a_thousand_in_the_corner_of_the_headings_is_a_unit(unit: str) -> None:
         (("Weekly sales",), [("Leeds", "100", "200"), ("York", "10", "20"), ("Total sales", "110", "220")]),
     ],
 )  # fmt: skip
-def test_papers_that_are_no_statements_have_no_line_items(above: tuple[str, ...], rows: list[tuple[str, str, str]]) -> None:
+def test_papers_that_are_no_statements_have_no_line_items(
+    above: tuple[str, ...], rows: list[tuple[str, str, str]]
+) -> None:
     answer = said(rows, "Kestrel Ltd", *above, heads=("Description", "Amount", "Total"))
     assert (answer["doc_type"], answer["items"]) == ("other", [])
 
 
 def test_a_statement_without_a_title_is_known_by_its_parts() -> None:
-    rows = [("Total activos", "1.000", "900"), ("Total pasivos", "600", "500"), ("Capital social", "400", "400")]
+    rows = [
+        ("Total activos", "1.000", "900"),
+        ("Total pasivos", "600", "500"),
+        ("Capital social", "400", "400"),
+    ]
     assert said(rows, "Molinos S.A.")["doc_type"] == "balance_sheet"
 
 
@@ -274,7 +391,10 @@ def test_what_a_program_prints_around_a_statement_is_none_of_it() -> None:
         (480, 60, 10, "4"),
     ]
     for number, (label, first, second) in enumerate(ROWS):
-        drawn += [(x, 696 - 16 * number, 10, text) for x, text in ((72, label), (380, first), (480, second))]
+        drawn += [
+            (x, 696 - 16 * number, 10, text)
+            for x, text in ((72, label), (380, first), (480, second))
+        ]
     answer = work(pdf(drawn))
     assert list(labels(answer)) == [label for label, _, _ in ROWS]
     assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
@@ -292,28 +412,56 @@ def test_codes_beside_their_labels_are_no_amounts() -> None:
     for number, (label, first, second) in enumerate(ROWS):
         row = ((72, label), (300, str(40100 + number)), (380, first), (480, second))
         drawn += [(x, 700 - 15 * number, 10, text) for x, text in row]
-    assert labels(work(pdf(drawn))) == {"Revenue": ["5410", "4970"], "Cost of sales": ["-3122", "-2905"], "Gross profit": ["2288", "2065"]}
+    assert labels(work(pdf(drawn))) == {
+        "Revenue": ["5410", "4970"],
+        "Cost of sales": ["-3122", "-2905"],
+        "Gross profit": ["2288", "2065"],
+    }
 
 
 def test_a_title_set_letter_by_letter_is_read() -> None:
-    answer = said(ROWS, "Molinos S.A.", "E S T A D O   D E   R E S U L T A D O S", "Al 31 de diciembre de 2024")
-    assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {"ESTADO DE RESULTADOS"}
+    answer = said(
+        ROWS,
+        "Molinos S.A.",
+        "E S T A D O   D E   R E S U L T A D O S",
+        "Al 31 de diciembre de 2024",
+    )
+    assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {
+        "ESTADO DE RESULTADOS"
+    }
 
 
 def test_the_first_of_several_statements_on_a_page_is_what_the_document_is() -> None:
-    first = [("Assets", "1,200", "1,100"), ("Liabilities", "(700)", "(650)"), ("Equity", "500", "450")]
-    second = [(f"{name} activities", "125", "110") for name in ("Operating", "Investing", "Financing")]
-    rows = [*first, ("Cash flow statement", "", ""), ("", "2024", "2023"), *second, ("Net change in cash", "34", "60")]
+    first = [
+        ("Assets", "1,200", "1,100"),
+        ("Liabilities", "(700)", "(650)"),
+        ("Equity", "500", "450"),
+    ]
+    second = [
+        (f"{name} activities", "125", "110") for name in ("Operating", "Investing", "Financing")
+    ]
+    rows = [
+        *first,
+        ("Cash flow statement", "", ""),
+        ("", "2024", "2023"),
+        *second,
+        ("Net change in cash", "34", "60"),
+    ]
     answer = said(rows, "Kestrel plc", "Balance sheet", "At 30 June 2024")
     assert answer["doc_type"] == "balance_sheet"
-    assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {"Balance sheet", "Cash flow statement"}
+    assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {
+        "Balance sheet",
+        "Cash flow statement",
+    }
 
 
 def test_slanted_letters_leave_the_space_that_they_lean_over() -> None:
     out = io.BytesIO()
     paper = canvas.Canvas(out, pagesize=(612, 792))
     paper.setFont("Times-Italic", 10)
-    for number, text in enumerate(("Kestrel plc", "Income statement", "For the year ended 31 March 2024")):
+    for number, text in enumerate(
+        ("Kestrel plc", "Income statement", "For the year ended 31 March 2024")
+    ):
         paper.drawString(72, 760 - 14 * number, text)
     for number, row in enumerate([("", "2024", "2023"), *ROWS]):
         for x, text in zip((72, 380, 480), row, strict=True):

@@ -20,7 +20,14 @@ from esclusa.pipelines.documents.documentai import parts
 from esclusa.pipelines.documents.local import LocalProcessor, Viewer, words
 from esclusa.pipelines.documents.local.classes import title_class
 from esclusa.pipelines.documents.local.money import currency_by_votes, currency_of, scale_of
-from esclusa.pipelines.documents.local.numbers import Convention, convention, is_amount, is_dash, is_note, value_of
+from esclusa.pipelines.documents.local.numbers import (
+    Convention,
+    convention,
+    is_amount,
+    is_dash,
+    is_note,
+    value_of,
+)
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.readers import Readers
 from esclusa.pipelines.documents.local.work import work
@@ -30,7 +37,12 @@ from esclusa.pipelines.documents.sample import pdf, statement
 
 @pytest.mark.parametrize(
     ("part", "recall", "precision"),
-    [(statements.tuned, 0.98, 0.98), (statements.held_out, 0.95, 0.97), (outsiders, 0.95, 0.97), (strangers, 0.98, 0.98)],
+    [
+        (statements.tuned, 0.98, 0.98),
+        (statements.held_out, 0.95, 0.97),
+        (outsiders, 0.95, 0.97),
+        (strangers, 0.98, 0.98),
+    ],
 )
 def test_recall_precision_and_boxes(part: object, recall: float, precision: float) -> None:
     score = measure(part(48, seed=77))  # type: ignore[operator]
@@ -113,7 +125,9 @@ def test_the_convention_is_what_is_unmistakable(texts: list[str], decimal: str) 
 
 def test_what_is_a_number_and_what_is_not() -> None:
     assert all(is_amount(t) for t in ("1", "(1)", "1.234", "-12", "$5", "2024"))
-    assert not any(is_amount(t) for t in ("", "a", "12a", "1.2.3.4", "31-12-2024", "S.A.", "7(a)", "12%"))
+    assert not any(
+        is_amount(t) for t in ("", "a", "12a", "1.2.3.4", "31-12-2024", "S.A.", "7(a)", "12%")
+    )
     assert all(is_dash(t) for t in ("-", "–", "—", "--"))
     assert all(is_note(t) for t in ("4", "12.1", "5-6", "7(a)", "3, 4"))
 
@@ -167,7 +181,13 @@ def test_titles(text: str, found: str | None) -> None:
 
 
 async def test_what_somebody_else_classified_is_read_as_that() -> None:
-    content = pdf([(x, 700 - 15 * n, 10, text) for n in range(4) for x, text in ((72, f"Item {n}"), (400, f"1,00{n}"), (500, f"2,00{n}"))])
+    content = pdf(
+        [
+            (x, 700 - 15 * n, 10, text)
+            for n in range(4)
+            for x, text in ((72, f"Item {n}"), (400, f"1,00{n}"), (500, f"2,00{n}"))
+        ]
+    )
     source, processor = Source("gs://b/a.pdf", "1", content), LocalProcessor(1)
     try:
         assert (await processor.classify(source)).doc_type == "other"
@@ -179,7 +199,9 @@ async def test_what_somebody_else_classified_is_read_as_that() -> None:
 
 def test_a_reader_has_so_much_memory_and_no_more() -> None:
     program = "from esclusa.pipelines.documents.local.child import MEMORY, bound; bound(); bytearray(MEMORY)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, "MemoryError" in done.stderr) == (1, True)
 
 
@@ -192,7 +214,9 @@ async def test_what_takes_too_long_to_draw_is_given_up_with_its_process() -> Non
     await viewer.close()
 
 
-async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     readers = Readers(1)
     good = pdf([(72, 700, 10, "Hola")])
     assert (await readers.read(good))["doc_type"] == "other"
@@ -209,7 +233,9 @@ async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(monke
 
 
 def test_a_document_is_cut_into_calls_that_the_api_takes() -> None:
-    long = statements.make("l", statements.Style(rows=300, per_page=8), Random(1), vocabulary.TUNED).content
+    long = statements.make(
+        "l", statements.Style(rows=300, per_page=8), Random(1), vocabulary.TUNED
+    ).content
     pages = len(words.read(long).pages)
     assert pages > 30
     calls = parts(long, 15, 1 << 30)
@@ -228,11 +254,20 @@ def test_a_document_with_several_statements_and_codes_of_accounts() -> None:
         (60.0, 724.0, 11.0, "Balance General"),
         (60.0, 708.0, 9.0, "Al 30 de junio de 2024 y 31 de diciembre de 2023"),
     ]
-    rows = [("1101", "Caja", "1.200", "900"), ("1102", "Banco", "33.400", "12.000"), ("1103", "Clientes", "5.000", "(4.000)")]
+    rows = [
+        ("1101", "Caja", "1.200", "900"),
+        ("1102", "Banco", "33.400", "12.000"),
+        ("1103", "Clientes", "5.000", "(4.000)"),
+    ]
     texts = [*top, (400.0, 690.0, 9.0, "2024"), (500.0, 690.0, 9.0, "2023")]
     for n, (code, label, first, second) in enumerate(rows):
         y = 670.0 - 14 * n
-        texts += [(60.0, y, 9.0, code), (100.0, y, 9.0, label), (390.0, y, 9.0, first), (490.0, y, 9.0, second)]
+        texts += [
+            (60.0, y, 9.0, code),
+            (100.0, y, 9.0, label),
+            (390.0, y, 9.0, first),
+            (490.0, y, 9.0, second),
+        ]
     found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["REPORTING_PERIOD"], i["value"]) for i in found] == [
         ("Caja", "2024-06-30", "1200"), ("Caja", "2023-12-31", "900"), ("Banco", "2024-06-30", "33400"), ("Banco", "2023-12-31", "12000"),
@@ -246,7 +281,9 @@ def test_a_number_that_looks_like_a_year_is_a_value_where_thousands_have_no_mark
         (60.0, 724.0, 11.0, "Balance general al 31 de diciembre de 2024"),
         (480.0, 700.0, 9.0, "2024"),
     ]
-    for n, (label, value) in enumerate([("Caja", "120000"), ("Bancos", "3340"), ("Clientes", "860"), ("Capital", "2010")]):
+    for n, (label, value) in enumerate(
+        [("Caja", "120000"), ("Bancos", "3340"), ("Clientes", "860"), ("Capital", "2010")]
+    ):
         texts += [(60.0, 680.0 - 14 * n, 9.0, label), (475.0, 680.0 - 14 * n, 9.0, value)]
     found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["value"]) for i in found] == [
@@ -282,8 +319,14 @@ def test_which_pesos_the_rest_of_the_document_says(unit: str, org: str, currency
 
 
 def test_parentheses_at_the_edge_of_a_column_and_marks_behind_a_number() -> None:
-    texts = [(60.0, 740.0, 11.0, "Agrícola Sol Ltda."), (60.0, 724.0, 11.0, "Balance general"), (482.0, 700.0, 9.0, "2024")]
-    for n, (label, value) in enumerate([("Caja", "1.200*"), ("Bancos", "3.340"), ("Provisión", "860")]):
+    texts = [
+        (60.0, 740.0, 11.0, "Agrícola Sol Ltda."),
+        (60.0, 724.0, 11.0, "Balance general"),
+        (482.0, 700.0, 9.0, "2024"),
+    ]
+    for n, (label, value) in enumerate(
+        [("Caja", "1.200*"), ("Bancos", "3.340"), ("Provisión", "860")]
+    ):
         texts += [(60.0, 680.0 - 14 * n, 9.0, label), (475.0, 680.0 - 14 * n, 9.0, value)]
     texts += [(420.0, 652.0, 9.0, "("), (492.0, 652.0, 9.0, ")")]
     found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
@@ -292,8 +335,12 @@ def test_parentheses_at_the_edge_of_a_column_and_marks_behind_a_number() -> None
     ]  # fmt: skip
 
 
-def test_a_document_with_too_many_pages_is_refused_and_not_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = statements.make("l", statements.Style(rows=60, per_page=20), Random(1), vocabulary.TUNED).content
+def test_a_document_with_too_many_pages_is_refused_and_not_read_in_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = statements.make(
+        "l", statements.Style(rows=60, per_page=20), Random(1), vocabulary.TUNED
+    ).content
     assert work(made)["pages"] > 2
     monkeypatch.setattr(words, "MAX_PAGES", 2)
     assert work(made)["error"] == "too_many_pages"
@@ -303,7 +350,12 @@ def test_a_table_of_contents_is_no_statement_and_dates_in_prose_are_not_the_colu
     def page(texts: list[tuple[float, float, float, str]]) -> bytes:
         return pdf([(60.0, 760.0, 11.0, "Comercial Sur SpA"), *texts])
 
-    contents = ["Estado de Situación Financiera", "Estado de Resultados", "Estado de Flujos de Efectivo", "Notas a los estados financieros"]
+    contents = [
+        "Estado de Situación Financiera",
+        "Estado de Resultados",
+        "Estado de Flujos de Efectivo",
+        "Notas a los estados financieros",
+    ]
     index = [(60.0, 700.0 - 15 * n, 9.0, f"{title} {'.' * 30}") for n, title in enumerate(contents)]
     index += [(500.0, 700.0 - 15 * n, 9.0, str(3 + n)) for n in range(len(contents))]
     assert [i for i in work(page(index))["items"] if i["type"] == "LINE_ITEM_VALUE"] == []
@@ -313,6 +365,10 @@ def test_a_table_of_contents_is_no_statement_and_dates_in_prose_are_not_the_colu
         (482.0, 680.0, 9.0, "2024"), (552.0, 680.0, 9.0, "2023"),
     ]  # fmt: skip
     for n, label in enumerate(["Caja", "Bancos", "Clientes"]):
-        texts += [(60.0, 660.0 - 14 * n, 9.0, label), (478.0, 660.0 - 14 * n, 9.0, "1.200"), (548.0, 660.0 - 14 * n, 9.0, "3.400")]
+        texts += [
+            (60.0, 660.0 - 14 * n, 9.0, label),
+            (478.0, 660.0 - 14 * n, 9.0, "1.200"),
+            (548.0, 660.0 - 14 * n, 9.0, "3.400"),
+        ]
     found = [i for i in work(page(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [i["REPORTING_PERIOD"] for i in found] == ["2024-12-31", "2023-12-31"] * 3

@@ -29,7 +29,11 @@ def rows(words: Words, lang: str, doc_type: str, count: int, rng: Random) -> lis
     while len(out) < count:
         for header, items, total in words.sections[lang][doc_type]:
             chosen = [i for i in items if rng.random() < 0.85] or items[:1]
-            mark = "" if cycle == 0 else f" ({'serie' if lang == 'es' else 'series'} {'ABCDEFGH'[cycle % 8]})"
+            mark = (
+                ""
+                if cycle == 0
+                else f" ({'serie' if lang == 'es' else 'series'} {'ABCDEFGH'[cycle % 8]})"
+            )
             out.append(Line("section", header + mark))
             out += [Line("item", item + mark) for item in chosen]
             out.append(Line("total", total + mark))

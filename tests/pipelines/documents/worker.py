@@ -8,12 +8,12 @@ from typing import Any
 
 from faults.worker import POINT, reached
 
-from esclusa.app import open_store
+from esclusa.app import store_for
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.engine.engine import Engine, Options
 from esclusa.engine.scheduler import Scheduler
-from esclusa.observe import log
-from esclusa.observe.telemetry import Observer
+from esclusa.observability import log
+from esclusa.observability.telemetry import Observer
 from esclusa.pipelines.documents.documentai import DocumentAi
 from esclusa.settings import load
 
@@ -71,9 +71,15 @@ async def main() -> None:
     marked("extract", "extracted")
     settings = load()
     log.configure("json", "info")
-    store: Any = Store(open_store(settings))
+    store: Any = Store(store_for(settings))
     options = Options(lease=settings.lease_seconds, poll=0.1, grace=5.0)
-    engine = Engine(store, settings.plans, LocalArtifacts(Path(settings.artifacts)), options=options, telemetry=Observer())
+    engine = Engine(
+        store,
+        settings.plans,
+        LocalArtifacts(Path(settings.artifacts)),
+        options=options,
+        telemetry=Observer(),
+    )
     await store.open()
     await store.use(engine.all_kinds, engine.all_stages)
     scheduler = Scheduler(engine)

@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import pytest
-from conformance.places import Place, Provider, quoted
+from conformance.places import PrefixMiddleware, Provider, quoted
 
-from esclusa.app import open_house
+from esclusa.app import open_runtime
 from esclusa.engine.runs import RunContext
 from esclusa.pipelines.media.records import Publication
 from esclusa.settings import load
@@ -46,17 +46,39 @@ async def sql(place: Any, statement: str, *values: Any) -> list[dict[str, Any]]:
 class Yard:
     """An opened and served house with the pipeline, and the CDN."""
 
-    def __init__(self, house: Any, place: Any, cdn: MediaCdn, cdn_url: str, url: str, web: aiohttp.ClientSession) -> None:
-        self.house, self.place, self.cdn, self.at, self.url, self.web = house, place, cdn, cdn_url, url, web
-        self.records = house.engine.records
+    def __init__(
+        self,
+        runtime: Any,
+        place: Any,
+        cdn: MediaCdn,
+        cdn_url: str,
+        url: str,
+        web: aiohttp.ClientSession,
+    ) -> None:
+        self.runtime, self.place, self.cdn, self.at, self.url, self.web = (
+            runtime,
+            place,
+            cdn,
+            cdn_url,
+            url,
+            web,
+        )
+        self.records = runtime.engine.records
 
     async def row(self, link: str | None, post: str | None = None, **values: Any) -> str:
         """A row as another program's webhook writes it: without a word about tracking. A path is one of the CDN's."""
         values = {"post_id": post or f"p_{link}", "tipo_item": "photo", "imagen_url": link} | values
         if link is not None and link.startswith("/"):
             values["imagen_url"] = self.at + link
-        names, marks = ", ".join(map(quoted, values)), ", ".join(f"${n}" for n in range(1, len(values) + 1))
-        [made] = await sql(self.place, f"INSERT INTO {TABLE} ({names}) VALUES ({marks}) RETURNING id", *values.values())
+        names, marks = (
+            ", ".join(map(quoted, values)),
+            ", ".join(f"${n}" for n in range(1, len(values) + 1)),
+        )
+        [made] = await sql(
+            self.place,
+            f"INSERT INTO {TABLE} ({names}) VALUES ({marks}) RETURNING id",
+            *values.values(),
+        )
         return str(made["id"])
 
     async def write(self, id: str, **values: Any) -> None:
@@ -75,19 +97,21 @@ class Yard:
         return found  # type: ignore[no-any-return]
 
     async def run(self, **options: Any) -> RunContext:
-        run: RunContext = await self.house.engine.run_cycle("media.download", **options)
+        run: RunContext = await self.runtime.engine.run_cycle("media.download", **options)
         return run
 
     async def later(self, seconds: float) -> None:
-        self.house.store.clock_offset += seconds
-        await self.house.engine.clock.sync()
+        self.runtime.store.clock_offset += seconds
+        await self.runtime.engine.clock.sync()
 
     async def call(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         async with self.web.request(method, self.url + path, **options) as answer:
             text = await answer.text()
             return answer.status, json.loads(text) if answer.content_type.endswith("json") else text
 
-    async def deliver(self, document: Any, *, secret: str = SECRET, **options: Any) -> tuple[int, Any]:
+    async def deliver(
+        self, document: Any, *, secret: str = SECRET, **options: Any
+    ) -> tuple[int, Any]:
         """A delivery of Meta's, signed."""
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         signature = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
@@ -105,7 +129,13 @@ def file_at(address: str) -> Path:
 
 
 def feed(*values: dict[str, Any], **entry: Any) -> dict[str, Any]:
-    return {"object": "page", "entry": [{"id": "1", "time": 1, "changes": [{"field": "feed", "value": v} for v in values]} | entry]}
+    return {
+        "object": "page",
+        "entry": [
+            {"id": "1", "time": 1, "changes": [{"field": "feed", "value": v} for v in values]}
+            | entry
+        ],
+    }
 
 
 NewYard = Callable[..., Any]
@@ -118,9 +148,15 @@ def databases() -> list[Any]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def bare(request: pytest.FixtureRequest, providers: Callable[[str], Provider], databases: list[Any]) -> AsyncIterator[Any]:
+async def bare(
+    request: pytest.FixtureRequest, providers: Callable[[str], Provider], databases: list[Any]
+) -> AsyncIterator[Any]:
     """A data set without any table."""
-    found: Any = databases.pop() if databases and request.param == "postgres" else await providers(request.param).place(empty=True)
+    found: Any = (
+        databases.pop()
+        if databases and request.param == "postgres"
+        else await providers(request.param).place(empty=True)
+    )
     found.dialect = request.param
     yield found
     if request.param == "postgres":
@@ -131,7 +167,7 @@ async def bare(request: pytest.FixtureRequest, providers: Callable[[str], Provid
 
 
 @pytest.fixture
-async def place(bare: Any) -> Place:
+async def place(bare: Any) -> PrefixMiddleware:
     """A data set in which another program has made its table."""
     await sql(bare, MAKE[bare.dialect])
     return bare  # type: ignore[no-any-return]
@@ -161,9 +197,13 @@ async def new_yard(bare: Any, cdn: tuple[MediaCdn, str], tmp_path: Path) -> Asyn
     async with AsyncExitStack() as stack:
 
         async def new(place: Any, **settings: str) -> Yard:
-            said = {name: value for name, value in environ_of(place, tmp_path, cdn[1], **settings).items() if value}
-            house = await stack.enter_async_context(open_house(load(environ=said)))
-            service = Service(house, worker=False)
+            said = {
+                name: value
+                for name, value in environ_of(place, tmp_path, cdn[1], **settings).items()
+                if value
+            }
+            runtime = await stack.enter_async_context(open_runtime(load(environ=said)))
+            service = Service(runtime, worker=False)
             listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))
 
@@ -176,12 +216,12 @@ async def new_yard(bare: Any, cdn: tuple[MediaCdn, str], tmp_path: Path) -> Asyn
             if task.done():
                 task.result()
             web = await stack.enter_async_context(aiohttp.ClientSession())
-            return Yard(house, place, *cdn, f"http://127.0.0.1:{await listening}", web)
+            return Yard(runtime, place, *cdn, f"http://127.0.0.1:{await listening}", web)
 
         yield new
 
 
 @pytest.fixture
-async def yard(new_yard: NewYard, place: Place) -> Yard:
+async def yard(new_yard: NewYard, place: PrefixMiddleware) -> Yard:
     made: Yard = await new_yard(place)
     return made

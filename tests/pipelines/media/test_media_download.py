@@ -13,7 +13,7 @@ from pipelines.media.conftest import FOREIGN, TABLE, NewYard, Yard, file_at, sql
 from support.loopback import serving
 
 from esclusa.artifacts.paths import clean
-from esclusa.model.books import Alert, DeadLetter
+from esclusa.model.system_records import Alert, DeadLetter
 from esclusa.pipelines.media.downloads import path_of
 from esclusa.pipelines.media.records import Publication
 from esclusa.simulators.media_cdn import content
@@ -26,13 +26,25 @@ async def test_pending_rows_with_a_link_become_files_and_success(yard: Yard) -> 
     bare = await yard.row(None, "10_3", tipo_item="share")
     run = await yard.run()
     counters = {"taken": 2, "success": 2, "retried": 0, "error": 0}
-    assert run.answer() | {"run": ""} == {"run": "", "cycle": "media.download", "outcome": "ok", "counters": counters, "message": None}
+    assert run.answer() | {"run": ""} == {
+        "run": "",
+        "cycle": "media.download",
+        "outcome": "ok",
+        "counters": counters,
+        "message": None,
+    }
     row = await yard.seen(one)
-    assert (row["media_status"], row["media_attempts"], row["media_last_error"]) == ("success", 1, None)
+    assert (row["media_status"], row["media_attempts"], row["media_last_error"]) == (
+        "success",
+        1,
+        None,
+    )
     assert row["media_updated_at"] is not None
     assert row["imagen_local"].endswith(f"/media/{one}-10_1.jpg")
     assert file_at(row["imagen_local"]).read_bytes() == content("jpg", 5000, "one")
-    assert file_at((await yard.seen(film))["imagen_local"]).read_bytes() == content("mp4", 70000, "film")
+    assert file_at((await yard.seen(film))["imagen_local"]).read_bytes() == content(
+        "mp4", 70000, "film"
+    )
     assert (await yard.seen(bare))["media_status"] is None  # not ours: it has no link
     assert (await yard.run()).counters["taken"] == 0
 
@@ -82,7 +94,12 @@ async def test_simular_error(new_yard: NewYard, place: Any) -> None:
 async def test_simular_exito_tras_reintentos(yard: Yard) -> None:
     """Point 11: a success after two failures leaves success, the file, and no error."""
     id = await yard.row("/m/jpg/900/valid-image.jpg", "test_retry")
-    await yard.write(id, media_status="pending", media_attempts=2, media_last_error={"message": "Old error", "type": "http_error"})
+    await yard.write(
+        id,
+        media_status="pending",
+        media_attempts=2,
+        media_last_error={"message": "Old error", "type": "http_error"},
+    )
     await yard.run()
     pub = await yard.seen(id)
     assert pub["media_status"] == "success"
@@ -107,7 +124,9 @@ PASSING = {
 }
 
 
-async def test_errors_that_may_pass_are_retried_and_the_fifth_is_the_end(new_yard: NewYard, place: Any) -> None:
+async def test_errors_that_may_pass_are_retried_and_the_fifth_is_the_end(
+    new_yard: NewYard, place: Any
+) -> None:
     """Point 5."""
     yard = await new_yard(place, MEDIA_TIMEOUT_SECONDS="0.5", MEDIA_ALLOW_HOSTS="127.0.0.1")
     ids = {link: await yard.row(link) for link in PASSING}
@@ -118,15 +137,25 @@ async def test_errors_that_may_pass_are_retried_and_the_fifth_is_the_end(new_yar
         assert run.outcome == ("partial" if last else "ok")
         for link, (type, words) in PASSING.items():
             row = await yard.seen(ids[link])
-            assert (row["media_status"], row["media_attempts"]) == ("error" if last else "pending", attempt)
-            assert (row["media_last_error"]["type"], row["media_last_error"]["attempt"]) == (type, attempt)
+            assert (row["media_status"], row["media_attempts"]) == (
+                "error" if last else "pending",
+                attempt,
+            )
+            assert (row["media_last_error"]["type"], row["media_last_error"]["attempt"]) == (
+                type,
+                attempt,
+            )
             assert words in row["media_last_error"]["message"]
             assert row["imagen_local"] is None
     assert (await yard.run()).counters["taken"] == 0
     letters = {x.record_id: x async for x in yard.records.each(DeadLetter)}
     for link, (type, _) in PASSING.items():
         letter = letters[ids[link]]
-        assert (letter.error_type, letter.attempts, letter.reason) == (type, 5, "reached the maximum of attempts (5)")
+        assert (letter.error_type, letter.attempts, letter.reason) == (
+            type,
+            5,
+            "reached the maximum of attempts (5)",
+        )
         assert "imagen_url" not in letter.payload
 
 
@@ -174,7 +203,11 @@ async def test_a_store_that_fails_is_a_storage_error(yard: Yard, tmp_path: Path)
     folder.write_text("a file where the folder should be")
     await yard.run()
     row = await yard.seen(id)
-    assert (row["media_status"], row["media_attempts"], row["media_last_error"]["type"]) == ("pending", 1, "storage_error")
+    assert (row["media_status"], row["media_attempts"], row["media_last_error"]["type"]) == (
+        "pending",
+        1,
+        "storage_error",
+    )
     folder.unlink()
     await yard.run()
     assert (await yard.seen(id))["media_status"] == "success"
@@ -189,7 +222,9 @@ async def test_the_backoff_doubles_up_to_an_hour(new_yard: NewYard, place: Any) 
         pub = await yard.pub(id)
         assert (pub.due_at - pub.updated_at).total_seconds() == pytest.approx(wait, abs=1)
         assert pub.attempts == attempt
-        assert (await yard.run()).counters["taken"] == 0  # the next run does not hit the dead link at once
+        assert (await yard.run()).counters[
+            "taken"
+        ] == 0  # the next run does not hit the dead link at once
         await yard.later(wait + 1)
 
 
@@ -210,8 +245,20 @@ async def test_one_object_per_row(yard: Yard) -> None:
 
 def test_names_never_meet() -> None:
     """«Object name», for ids that are text."""
-    pairs = [("a", "b-c"), ("a-b", "c"), ("a", "b%2Dc"), ("a%2Db", "c"), ("a", ""), ("a-", ""), ("", "a"), ("é", "x"), ("a" * 400, "b")]
-    pairs += [("a", "-" * n) for n in (1, 79, 80, 150)] + [("i" * n, "p" * n) for n in (120, 121, 149, 400)]
+    pairs = [
+        ("a", "b-c"),
+        ("a-b", "c"),
+        ("a", "b%2Dc"),
+        ("a%2Db", "c"),
+        ("a", ""),
+        ("a-", ""),
+        ("", "a"),
+        ("é", "x"),
+        ("a" * 400, "b"),
+    ]
+    pairs += [("a", "-" * n) for n in (1, 79, 80, 150)] + [
+        ("i" * n, "p" * n) for n in (120, 121, 149, 400)
+    ]
     names = {path_of(Publication(id=id, post_id=post), ".jpg") for id, post in pairs}
     assert len(names) == len(pairs)
     assert all(clean(name) for name in names)
@@ -242,7 +289,10 @@ async def test_the_public_address_of_a_local_store(new_yard: NewYard, place: Any
 
 async def test_the_type_is_that_of_the_bytes(yard: Yard) -> None:
     """Point 2: whatever the server calls it."""
-    ids = {kind: await yard.row(f"/m/{kind}/3000/liar.html", kind) for kind in ("jpg", "png", "gif", "webp", "mp4", "webm")}
+    ids = {
+        kind: await yard.row(f"/m/{kind}/3000/liar.html", kind)
+        for kind in ("jpg", "png", "gif", "webp", "mp4", "webm")
+    }
     await yard.run()
     for kind, id in ids.items():
         assert (await yard.seen(id))["imagen_local"].endswith(f".{kind}")
@@ -256,12 +306,15 @@ async def test_an_operators_retry_starts_again(yard: Yard) -> None:
     id = await yard.row("/html")
     await yard.run()
     await yard.write(id, imagen_url=f"{yard.at}/m/jpg/100/a")
-    acted = await yard.house.operator("ada").retry(TABLE, ids=[id], reason="fixed")
+    acted = await yard.runtime.operations("ada").retry(TABLE, ids=[id], reason="fixed")
     assert acted.moved == 1
     row = await yard.seen(id)
     assert (row["media_status"], row["media_attempts"]) == ("pending", 0)
     await yard.run()
-    assert ((await yard.seen(id))["media_status"], (await yard.seen(id))["media_attempts"]) == ("success", 1)
+    assert ((await yard.seen(id))["media_status"], (await yard.seen(id))["media_attempts"]) == (
+        "success",
+        1,
+    )
 
 
 # alerts, log
@@ -285,20 +338,27 @@ async def test_an_alert_when_more_than_a_fifth_of_a_batch_failed(yard: Yard) -> 
     assert await alerts() == []
     await batch(3, 2)
     [alert] = await alerts()
-    assert (alert.name, alert.subject, alert.details["failed"], alert.details["taken"]) == ("error_rate", "media.download", 2, 5)
+    assert (alert.name, alert.subject, alert.details["failed"], alert.details["taken"]) == (
+        "error_rate",
+        "media.download",
+        2,
+        5,
+    )
     assert "2 of 5 records failed (40%, more than 20%)" in alert.message
     status, told = await yard.call("GET", "/api/alerts")
     assert status == 200
     assert [item["name"] for item in told["items"]] == ["error_rate"]
 
 
-async def test_an_alert_when_the_job_itself_breaks(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_alert_when_the_job_itself_breaks(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Point 7."""
 
     async def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no disk")
 
-    monkeypatch.setattr(yard.house.engine, "drain", broken)
+    monkeypatch.setattr(yard.runtime.engine, "drain", broken)
     run = await yard.run()
     assert run.outcome == "error"
     [alert] = [a async for a in yard.records.each(Alert)]
@@ -306,7 +366,9 @@ async def test_an_alert_when_the_job_itself_breaks(yard: Yard, monkeypatch: pyte
     assert "no disk" in alert.message
 
 
-async def test_log_lines_carry_the_attempt(new_yard: NewYard, place: Any, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_log_lines_carry_the_attempt(
+    new_yard: NewYard, place: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Point 6, and: no link is ever logged, for it is signed."""
     yard = await new_yard(place, ESCLUSA_LOG_LEVEL="info", ESCLUSA_LOG_FORMAT="json")
     await yard.row("/gone/404?oe=secret-signature", "456_789")
@@ -315,7 +377,10 @@ async def test_log_lines_carry_the_attempt(new_yard: NewYard, place: Any, capfd:
     text = "".join(capfd.readouterr())
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     assert any("photo of post 456_789 (attempt 3/5)" in json.dumps(line) for line in lines)
-    assert any("attempt 3/5, will retry" in json.dumps(line) and "HTTP 404" in json.dumps(line) for line in lines)
+    assert any(
+        "attempt 3/5, will retry" in json.dumps(line) and "HTTP 404" in json.dumps(line)
+        for line in lines
+    )
     assert any("reached the maximum of attempts (5)" in json.dumps(line) for line in lines)
     assert "secret-signature" not in text
 
@@ -324,7 +389,11 @@ async def test_log_lines_carry_the_attempt(new_yard: NewYard, place: Any, capfd:
 
 
 def checksum(rows: list[dict[str, Any]], names: tuple[str, ...]) -> str:
-    return hashlib.sha256(json.dumps([{n: row[n] for n in names} for row in rows], default=str, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(
+            [{n: row[n] for n in names} for row in rows], default=str, sort_keys=True
+        ).encode()
+    ).hexdigest()
 
 
 async def test_nothing_of_another_owner_is_touched(new_yard: NewYard, place: Any) -> None:
@@ -332,7 +401,17 @@ async def test_nothing_of_another_owner_is_touched(new_yard: NewYard, place: Any
     insert = f"INSERT INTO {TABLE} (post_id, tipo_item, imagen_url, imagen_local, mensaje, likes, raw) VALUES ($1, $2, $3, $4, $5, $6, $7)"
     for n in range(30):
         raw = json.dumps({"n": n, "ñ": None})
-        await sql(place, insert, f"old{n}", "status", None, "kept" if n % 3 == 0 else None, "ñandú 'x' \"y\"", n, raw)
+        await sql(
+            place,
+            insert,
+            f"old{n}",
+            "status",
+            None,
+            "kept" if n % 3 == 0 else None,
+            "ñandú 'x' \"y\"",
+            n,
+            raw,
+        )
     before = await sql(place, f"SELECT * FROM {TABLE} ORDER BY id")
     yard = await new_yard(place)
     good, bad = await yard.row("/m/jpg/500/a"), await yard.row("/html")
@@ -341,14 +420,18 @@ async def test_nothing_of_another_owner_is_touched(new_yard: NewYard, place: Any
     after = await yard.rows()
     assert checksum(after, FOREIGN) == checksum(both, FOREIGN)
     assert checksum(after[:30], tuple(before[0])) == checksum(before, tuple(before[0]))
-    assert {(r["media_attempts"], r["media_updated_at"], r["media_last_error"]) for r in after[:30]} <= {
+    assert {
+        (r["media_attempts"], r["media_updated_at"], r["media_last_error"]) for r in after[:30]
+    } <= {
         (None, None, None),
         (0, None, None),
     }
     assert [(await yard.seen(id))["media_status"] for id in (good, bad)] == ["success", "error"]
 
 
-async def test_rows_that_have_their_file_already_start_as_success(new_yard: NewYard, place: Any) -> None:
+async def test_rows_that_have_their_file_already_start_as_success(
+    new_yard: NewYard, place: Any
+) -> None:
     """«Attempts»: when the pipeline first attaches to a table without tracking columns."""
     insert = f"INSERT INTO {TABLE} (post_id, imagen_url, imagen_local) VALUES ($1, $2, $3)"
     await sql(place, insert, "done", "http://127.0.0.1:9/a", "https://x.supabase.co/a.jpg")
@@ -359,7 +442,10 @@ async def test_rows_that_have_their_file_already_start_as_success(new_yard: NewY
     run = await yard.run()
     assert run.counters["taken"] == 1
     first = (await yard.rows())[0]
-    assert (first["media_status"], first["imagen_local"]) == ("success", "https://x.supabase.co/a.jpg")
+    assert (first["media_status"], first["imagen_local"]) == (
+        "success",
+        "https://x.supabase.co/a.jpg",
+    )
 
 
 async def test_a_null_status_or_due_time_is_pending_and_due(yard: Yard) -> None:
@@ -387,13 +473,30 @@ async def test_a_table_that_is_not_there_is_made(new_yard: NewYard, bare: Any) -
 @pytest.mark.parametrize("kind", ["uuid", "text"])
 async def test_ids_of_other_types(new_yard: NewYard, bare: Any, kind: str) -> None:
     """The record's ``id``: a UUID that the table makes, or a text that it does not."""
-    column = {"uuid": "uuid DEFAULT gen_random_uuid()", "text": "varchar(100)"}[kind] if bare.dialect == "postgres" else "TEXT"
-    await sql(bare, f"CREATE TABLE {TABLE} (id {column} PRIMARY KEY, post_id text, tipo_item text, imagen_url text, imagen_local text)")
+    column = (
+        {"uuid": "uuid DEFAULT gen_random_uuid()", "text": "varchar(100)"}[kind]
+        if bare.dialect == "postgres"
+        else "TEXT"
+    )
+    await sql(
+        bare,
+        f"CREATE TABLE {TABLE} (id {column} PRIMARY KEY, post_id text, tipo_item text, imagen_url text, imagen_local text)",
+    )
     yard = await new_yard(bare)
     values = [
-        {"item": "photo", "verb": "add", "post_id": f"p{n}", "photo_id": n, "link": f"{yard.at}/m/jpg/{90 + n}/{n}"} for n in range(3)
+        {
+            "item": "photo",
+            "verb": "add",
+            "post_id": f"p{n}",
+            "photo_id": n,
+            "link": f"{yard.at}/m/jpg/{90 + n}/{n}",
+        }
+        for n in range(3)
     ]
-    delivery = {"object": "page", "entry": [{"changes": [{"field": "feed", "value": v} for v in values]}]}
+    delivery = {
+        "object": "page",
+        "entry": [{"changes": [{"field": "feed", "value": v} for v in values]}],
+    }
     assert (await yard.deliver(delivery))[1] == {"created": 3, "updated": 0, "known": 0}
     assert (await yard.deliver(delivery))[1] == {"created": 0, "updated": 0, "known": 3}
     assert (await yard.run()).counters["success"] == 3

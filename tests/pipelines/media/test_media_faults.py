@@ -23,13 +23,34 @@ from esclusa.simulators import Played
 from esclusa.simulators.media_cdn import content
 
 WORKER = Path(__file__).parent / "worker.py"
-POINTS = ["in the middle of the body", "before keep", "after keep", "before sync", "after sync", "before settle", "after settle"]
+POINTS = [
+    "in the middle of the body",
+    "before keep",
+    "after keep",
+    "before sync",
+    "after sync",
+    "before settle",
+    "after settle",
+]
 
 
 def start(yard: Yard, folder: Path, kill_at: str = "") -> subprocess.Popen[bytes]:
-    environ = environ_of(yard.place, folder, yard.at, ESCLUSA_LEASE_SECONDS="1", MEDIA_MAX_ATTEMPTS="20", KILL_AT=kill_at)
+    environ = environ_of(
+        yard.place,
+        folder,
+        yard.at,
+        ESCLUSA_LEASE_SECONDS="1",
+        MEDIA_MAX_ATTEMPTS="20",
+        KILL_AT=kill_at,
+    )
     with (folder / "workers.log").open("ab") as log:
-        return subprocess.Popen([sys.executable, str(WORKER)], env=os.environ | environ, cwd=folder, stdout=log, stderr=log)
+        return subprocess.Popen(
+            [sys.executable, str(WORKER)],
+            env=os.environ | environ,
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
 
 
 async def until(yard: Yard, count: int, folder: Path) -> None:
@@ -38,7 +59,9 @@ async def until(yard: Yard, count: int, folder: Path) -> None:
             while (await yard.records.count(Publication, {"status": "success"}))[0] < count:
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise AssertionError(f"not all of {count}: {(folder / 'workers.log').read_text()[-3000:]}") from None
+        raise AssertionError(
+            f"not all of {count}: {(folder / 'workers.log').read_text()[-3000:]}"
+        ) from None
 
 
 async def whole(yard: Yard, ids: list[str], folder: Path, crashes: int = 0) -> None:
@@ -49,7 +72,7 @@ async def whole(yard: Yard, ids: list[str], folder: Path, crashes: int = 0) -> N
         assert 1 <= pub.attempts <= crashes + 1  # a crash counts
         assert pub.imagen_local is not None
         assert file_at(pub.imagen_local).read_bytes() == content("jpg", 3000 + n, str(n))
-        steps = await yard.house.store.history(pub.ref)
+        steps = await yard.runtime.store.history(pub.ref)
         assert all(a.to == b.frm for a, b in pairwise(steps)), steps
         assert sum(step.to == "success" for step in steps) == 1
     kept = [p for p in (folder / "artifacts" / "media").iterdir() if p.is_file()]
@@ -57,10 +80,14 @@ async def whole(yard: Yard, ids: list[str], folder: Path, crashes: int = 0) -> N
 
 
 @pytest.mark.promise(1)
-async def test_killed_at_every_point_between_the_download_and_the_settlement(yard: Yard, tmp_path: Path) -> None:
+async def test_killed_at_every_point_between_the_download_and_the_settlement(
+    yard: Yard, tmp_path: Path
+) -> None:
     ids: list[str] = []
     for point in POINTS:
-        ids += [await yard.row(f"/m/jpg/{3000 + n}/{n}", f"p{n}") for n in range(len(ids), len(ids) + 5)]
+        ids += [
+            await yard.row(f"/m/jpg/{3000 + n}/{n}", f"p{n}") for n in range(len(ids), len(ids) + 5)
+        ]
         dying = start(yard, tmp_path, point)
         try:
             assert await asyncio.to_thread(dying.wait, 30) == -signal.SIGKILL, point
@@ -104,7 +131,9 @@ def moto() -> Iterator[S3Server]:
         yield server
 
 
-async def test_files_in_supabase_and_its_errors(new_yard: NewYard, place: Any, supabase: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_in_supabase_and_its_errors(
+    new_yard: NewYard, place: Any, supabase: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Point 3, and storage_error in the store's own words."""
     url, environ = supabase_bucket(supabase, allowed_mime_types=["image/*"])
     for name, value in environ.items():
@@ -119,11 +148,17 @@ async def test_files_in_supabase_and_its_errors(new_yard: NewYard, place: Any, s
         assert (answer.status, answer.content_type) == (200, "image/jpeg")
         assert await answer.read() == content("jpg", 4000, "a")
     row = await yard.seen(film)
-    assert (row["media_status"], row["media_attempts"], row["media_last_error"]["type"]) == ("pending", 1, "storage_error")
+    assert (row["media_status"], row["media_attempts"], row["media_last_error"]["type"]) == (
+        "pending",
+        1,
+        "storage_error",
+    )
     assert "mime type video/mp4 is not supported" in row["media_last_error"]["message"]
 
 
-async def test_files_in_s3(new_yard: NewYard, place: Any, moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_in_s3(
+    new_yard: NewYard, place: Any, moto: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Point 3."""
     for name, value in moto.environ.items():
         monkeypatch.setenv(name, value)

@@ -17,7 +17,9 @@ MEDIA = {
     ".png": [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"],
     ".gif": [b"GIF87a..", b"GIF89a.."],
     ".webp": [b"RIFF\x10\0\0\0WEBPVP8L"],
-    ".bmp": [b"BM" + (1000).to_bytes(4, "little") + bytes(4) + (54).to_bytes(4, "little") + bytes(40)],
+    ".bmp": [
+        b"BM" + (1000).to_bytes(4, "little") + bytes(4) + (54).to_bytes(4, "little") + bytes(40)
+    ],
     ".tiff": [b"II*\0....", b"MM\0*...."],
     ".avif": [iso(b"avif", b"mif1"), iso(b"mif1", b"avif", b"miaf")],
     ".heic": [iso(b"heic", b"mif1"), iso(b"mif1", b"heic")],
@@ -29,12 +31,17 @@ MEDIA = {
     ".avi": [b"RIFF\x10\0\0\0AVI LIST"],
     ".mpg": [b"\0\0\x01\xba\x44", b"\0\0\x01\xb3\x14"],
     ".ts": [(b"G" + bytes(187)) * 3],
-    ".ogv": [b"OggS\0\x02" + bytes(22) + b"\x80theora\x03\x02", b"OggS\0\x02" + bytes(22) + b"fishead\0"],
+    ".ogv": [
+        b"OggS\0\x02" + bytes(22) + b"\x80theora\x03\x02",
+        b"OggS\0\x02" + bytes(22) + b"fishead\0",
+    ],
     ".flv": [b"FLV\x01\x05"],
 }
 
 
-@pytest.mark.parametrize(("extension", "head"), [(e, h) for e, heads in MEDIA.items() for h in heads])
+@pytest.mark.parametrize(
+    ("extension", "head"), [(e, h) for e, heads in MEDIA.items() for h in heads]
+)
 def test_media(extension: str, head: bytes) -> None:
     found = media_type(head)
     assert found is not None

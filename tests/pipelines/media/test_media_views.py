@@ -14,7 +14,7 @@ import pytest
 from pipelines.media.conftest import TABLE, NewYard, Yard, environ_of, sql
 from support.command import Answer
 
-from esclusa.app import open_bare, open_house
+from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
 from esclusa.model.query import above, not_null, query
 from esclusa.pipelines.media.records import Publication
@@ -73,19 +73,41 @@ async def test_the_views_say_what_the_seeds_queries_say(yard: Yard) -> None:
     await lived(yard)
     status, told = await yard.call("GET", "/media/summary")
     assert status == 200
-    expected = {r["media_status"]: (r["total"], float(r["avg_intentos"])) for r in await sql(yard.place, SUMMARY)}
-    assert {i["media_status"]: (i["total"], pytest.approx(i["avg_intentos"])) for i in told["items"]} == expected
+    expected = {
+        r["media_status"]: (r["total"], float(r["avg_intentos"]))
+        for r in await sql(yard.place, SUMMARY)
+    }
+    assert {
+        i["media_status"]: (i["total"], pytest.approx(i["avg_intentos"])) for i in told["items"]
+    } == expected
     assert expected["success"][0] == 5
     for path, question, columns in (
-        ("/media/errors", ERRORS, {"post_id", "tipo_item", "media_attempts", "error_msg", "error_type", "media_updated_at"}),
-        ("/media/retries", RETRIES, {"post_id", "tipo_item", "media_attempts", "ultimo_error", "media_updated_at"}),
+        (
+            "/media/errors",
+            ERRORS,
+            {
+                "post_id",
+                "tipo_item",
+                "media_attempts",
+                "error_msg",
+                "error_type",
+                "media_updated_at",
+            },
+        ),
+        (
+            "/media/retries",
+            RETRIES,
+            {"post_id", "tipo_item", "media_attempts", "ultimo_error", "media_updated_at"},
+        ),
     ):
         rows = await sql(yard.place, question)
         status, told = await yard.call("GET", path)
         assert (status, told["next"]) == (200, None)
         assert all(set(item) == columns for item in told["items"])
         keep = sorted(columns - {"media_updated_at"})
-        assert [[item[n] for n in keep] for item in told["items"]] == [[row[n] for n in keep] for row in rows]
+        assert [[item[n] for n in keep] for item in told["items"]] == [
+            [row[n] for n in keep] for row in rows
+        ]
         assert len(rows) == (3 if "errors" in path else 2)
     assert [i["post_id"] for i in told["items"]] == ["twice", "once"]
 
@@ -93,7 +115,10 @@ async def test_the_views_say_what_the_seeds_queries_say(yard: Yard) -> None:
 async def test_every_door_has_the_three_views(yard: Yard) -> None:
     """Point 9: the console's views, and the API's, answer what the routes of the pipeline answer."""
     await lived(yard)
-    told = {v["view"]: v["count"] for v in (await yard.call("GET", "/api/views?pipeline=media"))[1]["items"]}
+    told = {
+        v["view"]: v["count"]
+        for v in (await yard.call("GET", "/api/views?pipeline=media"))[1]["items"]
+    }
     assert told == {"media.summary": None, "media.errors": 3, "media.retries": 2}
     for name in ("summary", "errors", "retries"):
         own = (await yard.call("GET", f"/media/{name}"))[1]["items"]
@@ -101,15 +126,33 @@ async def test_every_door_has_the_three_views(yard: Yard) -> None:
         assert [{n: v for n, v in item.items() if n != "id"} for item in view["items"]] == own
 
 
-async def test_a_reader_is_not_told_the_secrets_in_what_a_server_said(new_yard: NewYard, place: Any) -> None:
+async def test_a_reader_is_not_told_the_secrets_in_what_a_server_said(
+    new_yard: NewYard, place: Any
+) -> None:
     tokens = {"reader": "r" * 32, "operator": "o" * 32}
-    yard = await new_yard(place, ESCLUSA_API_TOKENS=f"a={tokens['reader']}:read,b={tokens['operator']}:operate")
+    yard = await new_yard(
+        place, ESCLUSA_API_TOKENS=f"a={tokens['reader']}:read,b={tokens['operator']}:operate"
+    )
     for status in ("error", "pending"):
-        said = {"message": "cdn.example: HTTP 403 (token=hunter2 is over)", "type": "http_error", "attempt": 1}
+        said = {
+            "message": "cdn.example: HTTP 403 (token=hunter2 is over)",
+            "type": "http_error",
+            "attempt": 1,
+        }
         id = await yard.row("https://cdn.example/x", status)
-        await yard.write(id, media_status=status, media_attempts=1, media_last_error=json.dumps(said))
-    for route in ("/media/errors", "/media/retries", "/api/views/media.errors", "/api/views/media.retries"):
-        seen = {who: str(await yard.call("GET", route, headers={"Authorization": f"Bearer {t}"})) for who, t in tokens.items()}
+        await yard.write(
+            id, media_status=status, media_attempts=1, media_last_error=json.dumps(said)
+        )
+    for route in (
+        "/media/errors",
+        "/media/retries",
+        "/api/views/media.errors",
+        "/api/views/media.retries",
+    ):
+        seen = {
+            who: str(await yard.call("GET", route, headers={"Authorization": f"Bearer {t}"}))
+            for who, t in tokens.items()
+        }
         assert "HTTP 403" in seen["reader"], route
         assert "hunter2" not in seen["reader"], route
         assert "hunter2" in seen["operator"], route
@@ -129,7 +172,11 @@ async def test_the_lists_come_in_pages(yard: Yard) -> None:
         after = f"&after={told['next']}"
     assert sorted(seen) == ["bad0", "bad1", "bad2"]
     assert (await yard.call("GET", "/media/retries?limit=1"))[1]["next"] is not None
-    for wrong in ("/media/errors?limit=0", "/media/errors?after=nonsense", "/media/retries?limit=x"):
+    for wrong in (
+        "/media/errors?limit=0",
+        "/media/errors?after=nonsense",
+        "/media/retries?limit=x",
+    ):
         status, told = await yard.call("GET", wrong)
         assert status in (400, 422)
         assert told["detail"]
@@ -138,38 +185,56 @@ async def test_the_lists_come_in_pages(yard: Yard) -> None:
 async def test_the_views_ask_their_indexes(new_yard: NewYard, place: Any) -> None:
     """Point 9: cheap, however many rows are done."""
     yard = await new_yard(place)
-    values = [Publication(post_id=f"p{n}", imagen_url=f"http://x/{n}", imagen_local="x", status="success") for n in range(3000)]
+    values = [
+        Publication(post_id=f"p{n}", imagen_url=f"http://x/{n}", imagen_local="x", status="success")
+        for n in range(3000)
+    ]
     await yard.records.insert(values)
     for where, order in (
         ({"status": "error"}, "-updated_at"),
-        ({"status": "pending", "attempts": above(0), "imagen_url": not_null}, ("-attempts", "updated_at")),
+        (
+            {"status": "pending", "attempts": above(0), "imagen_url": not_null},
+            ("-attempts", "updated_at"),
+        ),
     ):
         asked = query(Publication, where, order=order, limit=10)
         if place.dialect == "sqlite":
             from esclusa.stores.sqlite.statements import page
 
             text, bound = page(asked, 10, None)
-            plan = " ".join(str(r["detail"]) for r in await sql(place, f"EXPLAIN QUERY PLAN {text}", *bound))
+            plan = " ".join(
+                str(r["detail"]) for r in await sql(place, f"EXPLAIN QUERY PLAN {text}", *bound)
+            )
             assert re.search(r"SEARCH .*USING INDEX", plan), plan
         else:
             from esclusa.stores.postgres.statements import find
 
-            text, bound = find(yard.house.store._table(Publication.kind), asked, 10)
+            text, bound = find(yard.runtime.store._table(Publication.kind), asked, 10)
             await sql(place, "ANALYZE")
-            plan = " ".join(str(r["QUERY PLAN"]) for r in await sql(place, f"EXPLAIN {text}", *bound))
+            plan = " ".join(
+                str(r["QUERY PLAN"]) for r in await sql(place, f"EXPLAIN {text}", *bound)
+            )
             assert "Seq Scan" not in plan, plan
 
 
 async def test_the_views_are_in_the_description(yard: Yard) -> None:
     _, told = await yard.call("GET", "/openapi.json")
-    assert {"/webhooks/meta", "/media/summary", "/media/errors", "/media/retries"} <= set(told["paths"])
+    assert {"/webhooks/meta", "/media/summary", "/media/errors", "/media/retries"} <= set(
+        told["paths"]
+    )
 
 
 # the commands
 
 
 @pytest.fixture
-def esclusa(tmp_path: Path, place: Any, cdn: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def esclusa(
+    tmp_path: Path,
+    place: Any,
+    cdn: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Any:
     """Calls the command as a user would, in a thread: the CDN lives in this process."""
     monkeypatch.chdir(tmp_path)
     for name, value in environ_of(place, tmp_path, cdn[1]).items():
@@ -177,7 +242,9 @@ def esclusa(tmp_path: Path, place: Any, cdn: Any, monkeypatch: pytest.MonkeyPatc
 
     async def call(*argv: str) -> Answer:
         capsys.readouterr()
-        code = await asyncio.to_thread(code_of, argv, open_house=open_house, open_bare=open_bare)
+        code = await asyncio.to_thread(
+            code_of, argv, open_runtime=open_runtime, open_store=open_store
+        )
         captured = capsys.readouterr()
         return Answer(code, captured.out, captured.err)
 
@@ -206,19 +273,32 @@ async def test_import_run_retry_summary(esclusa: Any, tmp_path: Path, cdn: Any, 
     file.write_text("\n".join(rows))
     answer = await esclusa("media", "import", str(file), "--json")
     assert (answer.code, answer.json) == (0, {"created": 4, "known": 0, "errors": []}), answer.err
-    assert (await esclusa("media", "import", str(file), "--json")).json == {"created": 0, "known": 4, "errors": []}
+    assert (await esclusa("media", "import", str(file), "--json")).json == {
+        "created": 0,
+        "known": 4,
+        "errors": [],
+    }
     answer = await esclusa("media", "run", "--json")
     assert answer.code == 5, answer.err
     assert answer.json["counters"] == {"taken": 3, "success": 1, "retried": 1, "error": 1}
     assert (answer.json["cycle"], answer.json["outcome"]) == ("media.download", "partial")
-    told = {i["media_status"]: i for i in (await esclusa("media", "summary", "--json")).json["items"]}
-    assert {name: (i["total"], i["avg_intentos"]) for name, i in told.items()} == {"success": (1, 1), "pending": (1, 1), "error": (1, 1)}
+    told = {
+        i["media_status"]: i for i in (await esclusa("media", "summary", "--json")).json["items"]
+    }
+    assert {name: (i["total"], i["avg_intentos"]) for name, i in told.items()} == {
+        "success": (1, 1),
+        "pending": (1, 1),
+        "error": (1, 1),
+    }
     assert "success" in (await esclusa("media", "summary")).out
     assert (await esclusa("media", "retry", "--type", "timeout", "--json")).json["moved"] == 0
     dry = (await esclusa("media", "retry", "--type", "invalid_media", "--dry-run", "--json")).json
     assert (dry["matched"], dry["moved"], dry["dry_run"]) == (1, 0, True)
     assert (await esclusa("media", "retry", "--type", "invalid_media", "--json")).json["moved"] == 1
-    [row] = await sql(place, "SELECT media_status, media_attempts FROM meta_publicaciones_webhook WHERE post_id = 'a_2'")
+    [row] = await sql(
+        place,
+        "SELECT media_status, media_attempts FROM meta_publicaciones_webhook WHERE post_id = 'a_2'",
+    )
     assert (row["media_status"], row["media_attempts"]) == ("pending", 0)
     assert (await esclusa("media", "retry", "--type", "nonsense")).code == 2
     await esclusa("media", "run")
@@ -229,32 +309,50 @@ async def test_retry_says_what_it_does(esclusa: Any, tmp_path: Path, cdn: Any) -
     (tmp_path / "posts.csv").write_text(f"post_id,imagen_url\na,{cdn[1]}/html\n")
     await esclusa("media", "import", "posts.csv")
     await esclusa("media", "run")
-    assert (await esclusa("media", "retry", "--dry-run")).out == "1 error would go back to pending\n"
-    assert (await esclusa("media", "retry", "--type", "timeout")).out == "no errors of type timeout\n"
+    assert (
+        await esclusa("media", "retry", "--dry-run")
+    ).out == "1 error would go back to pending\n"
+    assert (
+        await esclusa("media", "retry", "--type", "timeout")
+    ).out == "no errors of type timeout\n"
     assert (await esclusa("media", "retry")).out == "1 error, 1 goes back to pending\n"
     assert (await esclusa("media", "retry")).out == "no errors\n"
 
 
-async def test_retry_of_what_the_table_refused(esclusa: Any, tmp_path: Path, cdn: Any, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retry_of_what_the_table_refused(
+    esclusa: Any, tmp_path: Path, cdn: Any, place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The engine has errors of its own, and an operator who mended the cause names them as the views do."""
     monkeypatch.setenv("MEDIA_MAX_ATTEMPTS", "1")
     (tmp_path / "posts.csv").write_text(f"post_id,imagen_url\na,{cdn[1]}/m/jpg/90/a\n")
     await esclusa("media", "import", "posts.csv")
     if place.dialect == "postgres":
-        await sql(place, f"ALTER TABLE {TABLE} ADD CONSTRAINT narrow CHECK (length(imagen_local) < 5)")
+        await sql(
+            place, f"ALTER TABLE {TABLE} ADD CONSTRAINT narrow CHECK (length(imagen_local) < 5)"
+        )
     else:
         wide = "length(NEW.imagen_local) >= 5"
-        await sql(place, f"CREATE TRIGGER narrow BEFORE UPDATE ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END")
+        await sql(
+            place,
+            f"CREATE TRIGGER narrow BEFORE UPDATE ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END",
+        )
     assert (await esclusa("media", "run")).code == 5
     [error] = (await esclusa("views", "media.errors", "--json")).json["items"]
     assert error["error_type"] == "rejected"
-    await sql(place, f"ALTER TABLE {TABLE} DROP CONSTRAINT narrow" if place.dialect == "postgres" else "DROP TRIGGER narrow")
+    await sql(
+        place,
+        f"ALTER TABLE {TABLE} DROP CONSTRAINT narrow"
+        if place.dialect == "postgres"
+        else "DROP TRIGGER narrow",
+    )
     assert (await esclusa("media", "retry", "--type", "rejected", "--json")).json["moved"] == 1
     assert (await esclusa("media", "run", "--json")).json["counters"]["success"] == 1
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson"])
-async def test_import_tells_every_fault_by_its_row(esclusa: Any, tmp_path: Path, form: str, place: Any) -> None:
+async def test_import_tells_every_fault_by_its_row(
+    esclusa: Any, tmp_path: Path, form: str, place: Any
+) -> None:
     """Point 10 and «Import: CSV, JSON, NDJSON»."""
     rows: list[Any] = [
         {"post_id": "ok", "imagen_url": "https://x/1"}, {"imagen_url": "https://x/2"}, {"post_id": "p", "imagen_url": "ftp://x"},
@@ -273,40 +371,66 @@ async def test_import_tells_every_fault_by_its_row(esclusa: Any, tmp_path: Path,
     assert "image_url: there is no such column" in faults[4]
     assert "object" in faults[5]
     assert "post_id" in faults[6]
-    states = {r["post_id"]: r["media_status"] for r in await sql(place, "SELECT post_id, media_status FROM meta_publicaciones_webhook")}
+    states = {
+        r["post_id"]: r["media_status"]
+        for r in await sql(place, "SELECT post_id, media_status FROM meta_publicaciones_webhook")
+    }
     assert states == {"ok": "pending", "kept": "success", "12": "pending"}
     assert "row 3" in (await esclusa("media", "import", str(file))).out
 
 
 async def test_import_tells_a_link_that_is_none(esclusa: Any, tmp_path: Path, place: Any) -> None:
     file = tmp_path / "posts.ndjson"
-    file.write_text('{"post_id": "a", "imagen_url": "http://[::1"}\n{"post_id": "b", "imagen_url": "HTTPS://x/1"}\n')
+    file.write_text(
+        '{"post_id": "a", "imagen_url": "http://[::1"}\n{"post_id": "b", "imagen_url": "HTTPS://x/1"}\n'
+    )
     answer = await esclusa("media", "import", str(file), "--json")
     assert (answer.code, answer.json["created"]) == (1, 1)
     [fault] = answer.json["errors"]
-    assert (fault["row"], "imagen_url: it cannot be read as an address" in fault["error"]) == (1, True)
+    assert (fault["row"], "imagen_url: it cannot be read as an address" in fault["error"]) == (
+        1,
+        True,
+    )
 
 
-async def test_import_keeps_the_others_when_the_table_cannot_hold_a_row(esclusa: Any, tmp_path: Path, place: Any) -> None:
+async def test_import_keeps_the_others_when_the_table_cannot_hold_a_row(
+    esclusa: Any, tmp_path: Path, place: Any
+) -> None:
     """Another program's table has its own limits: its columns', its checks', and those of PostgreSQL's indexes."""
     long = "".join(Random(1).choices(ascii_letters, k=6000))
     if place.dialect == "sqlite":
         wide = "length(NEW.post_id) > 1000"
-        await sql(place, f"CREATE TRIGGER narrow BEFORE INSERT ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END")
-    rows = [{"post_id": f"p{n}", "imagen_url": f"https://x/{n}"} for n in range(40)]  # more than are added at once
+        await sql(
+            place,
+            f"CREATE TRIGGER narrow BEFORE INSERT ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END",
+        )
+    rows = [
+        {"post_id": f"p{n}", "imagen_url": f"https://x/{n}"} for n in range(40)
+    ]  # more than are added at once
     rows[7] = {"post_id": long, "imagen_url": "https://x/secret"}
     rows[20] = {"post_id": "", "imagen_url": "https://x/y"}
     file = tmp_path / "posts.json"
     file.write_text(json.dumps(rows))
     answer = await esclusa("media", "import", str(file), "--json")
-    assert (answer.code, answer.json["created"], [e["row"] for e in answer.json["errors"]]) == (1, 38, [8, 21])
+    assert (answer.code, answer.json["created"], [e["row"] for e in answer.json["errors"]]) == (
+        1,
+        38,
+        [8, 21],
+    )
     assert "the table" in answer.json["errors"][0]["error"]
     assert "secret" not in answer.out + answer.err
     assert (await esclusa("media", "import", str(file), "--json")).json["known"] == 38
 
 
-async def test_import_tells_what_was_kept_of_a_file_that_breaks_off(esclusa: Any, tmp_path: Path) -> None:
-    lines = ["post_id;imagen_url", *(f"p{n};https://x/{n}" for n in range(3000)), "ca\xf1a;https://x/y", ""]
+async def test_import_tells_what_was_kept_of_a_file_that_breaks_off(
+    esclusa: Any, tmp_path: Path
+) -> None:
+    lines = [
+        "post_id;imagen_url",
+        *(f"p{n};https://x/{n}" for n in range(3000)),
+        "ca\xf1a;https://x/y",
+        "",
+    ]
     (tmp_path / "posts.csv").write_bytes("\n".join(lines).encode("latin-1"))
     answer = await esclusa("media", "import", "posts.csv", "--json")
     [fault] = answer.json["errors"]
@@ -324,7 +448,9 @@ async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
     )
     for name, content in contents:
         if content is not None:
-            (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+            (tmp_path / name).write_bytes(
+                content if isinstance(content, bytes) else content.encode()
+            )
         answer = await esclusa("media", "import", name)
         assert answer.code == 1
         assert name in answer.err

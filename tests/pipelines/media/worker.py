@@ -7,7 +7,7 @@ import os
 import signal
 from typing import Any
 
-from esclusa.app import open_house
+from esclusa.app import open_runtime
 from esclusa.pipelines.media import downloads
 from esclusa.settings import load
 
@@ -49,10 +49,10 @@ class Judge(downloads._Judge):
 
 async def main() -> None:
     downloads._Judge = Judge  # type: ignore[misc]
-    async with open_house(load()) as house:
-        engine = house.engine
+    async with open_runtime(load()) as runtime:
+        engine = runtime.engine
         engine.artifacts = engine.settler._artifacts = Watched(engine.artifacts, "keep", "sync")
-        engine.settler._store = Watched(house.store, "settle")
+        engine.settler._store = Watched(runtime.store, "settle")
         async with engine.running():
             while True:
                 await engine.run_cycle("media.download")

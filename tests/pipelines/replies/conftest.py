@@ -9,10 +9,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from conformance.places import Place
+from conformance.places import PrefixMiddleware
 from support.replies import Trial, environ
 
-from esclusa.app import open_house
+from esclusa.app import open_runtime
 from esclusa.settings import load
 from esclusa.simulators.information_tracer import InformationTracer
 from esclusa.web.server import Service, listen
@@ -29,14 +29,18 @@ async def sim() -> AsyncIterator[InformationTracer]:
 
 
 @pytest.fixture
-async def new_trial(bare_place: Place, sim: InformationTracer, tmp_path: Path) -> AsyncIterator[NewTrial]:
+async def new_trial(
+    bare_place: PrefixMiddleware, sim: InformationTracer, tmp_path: Path
+) -> AsyncIterator[NewTrial]:
     """``await new_trial(REPLIES_…=…)`` serves a house on the same store as the others; each as another process would."""
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(aiohttp.ClientSession())
 
         async def new(**more: str) -> Trial:
-            house = await stack.enter_async_context(open_house(load(environ=environ(bare_place.url, tmp_path, sim.url, **more))))
-            service = Service(house, worker=False)
+            runtime = await stack.enter_async_context(
+                open_runtime(load(environ=environ(bare_place.url, tmp_path, sim.url, **more)))
+            )
+            service = Service(runtime, worker=False)
             listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))
 
@@ -48,7 +52,7 @@ async def new_trial(bare_place: Place, sim: InformationTracer, tmp_path: Path) -
             await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 task.result()
-            return Trial(house, sim, f"http://127.0.0.1:{await listening}", web, tmp_path)
+            return Trial(runtime, sim, f"http://127.0.0.1:{await listening}", web, tmp_path)
 
         yield new
 

@@ -48,12 +48,12 @@ def of_ours(settlements: Any) -> bool:
 async def main(cycle: str) -> None:
     for name in ("submit", "status", "result"):
         watch(Client, name, name)
-    async with root.open_house(load(environ=dict(os.environ)), migrate=False) as house:
-        if hasattr(house.store, "settle"):
-            watch(house.store, "settle", "settle", own=of_ours)
-        watch(house.artifacts, "put", "put")
-        async with house.engine.running():
-            await house.engine.run_cycle(cycle)
+    async with root.open_runtime(load(environ=dict(os.environ)), migrate=False) as runtime:
+        if hasattr(runtime.store, "settle"):
+            watch(runtime.store, "settle", "settle", own=of_ours)
+        watch(runtime.artifacts, "put", "put")
+        async with runtime.engine.running():
+            await runtime.engine.run_cycle(cycle)
 
 
 if __name__ == "__main__":

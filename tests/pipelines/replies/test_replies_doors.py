@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.replies import TOKEN, environ
 
-from esclusa.app import open_bare, open_house
+from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
 from esclusa.pipelines.replies import Job, Post
 
@@ -28,10 +28,18 @@ async def test_adding_posts(trial: Any) -> None:
         {"platform": "twitter", "post_id": "48", "replies_count": True},
     ]  # fmt: skip
     answer = await trial.call("POST", "/posts", rows)
-    assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (1, 0, list(range(2, 13)))
+    assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (
+        1,
+        0,
+        list(range(2, 13)),
+    )
     assert answer["errors"][0]["error"] == "post_id: it is missing"
     post = await trial.post("42")
-    assert (post.status, post.replies_count, post.created_at.isoformat()) == ("noreplies", 7, "2026-01-05T10:00:00+00:00")
+    assert (post.status, post.replies_count, post.created_at.isoformat()) == (
+        "noreplies",
+        7,
+        "2026-01-05T10:00:00+00:00",
+    )
     lines = '{"platform": "twitter", "post_id": "42", "replies_count": 9}\n{"platform": "reddit", "post_id": "50"}\n{oops\n'
     answer = await trial.call("POST", "/posts", data=lines)
     assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (1, 1, [3])
@@ -48,12 +56,26 @@ async def test_a_row_that_no_store_can_hold_is_a_fault_of_that_row(trial: Any) -
         {"replies_count": "99999999999999999999999"}, {"max_posts_replies": 3e9}, {"max_replies": -(2**40)}, {"replies_count": 1e300},
         {"platform": "x" * 801}, {"country": "ñ" * 401}, {"candidate_id": "c" * 10_000}, {"post_id": "7" * 507}, {"created_at": 10**30},
     ]  # fmt: skip
-    rows = [{"platform": "twitter", "post_id": f"bad{n}", "replies_count": 5} | more for n, more in enumerate(odd)]
+    rows = [
+        {"platform": "twitter", "post_id": f"bad{n}", "replies_count": 5} | more
+        for n, more in enumerate(odd)
+    ]
     many = "".join(map(chr, range(0x4E00, 0x5E00)))  # as hard to compress as any name
-    rows.append({"platform": "twitter", "post_id": many[:506], "country": many[:266], "candidate_id": many[300:566], "replies_count": 5})
+    rows.append(
+        {
+            "platform": "twitter",
+            "post_id": many[:506],
+            "country": many[:266],
+            "candidate_id": many[300:566],
+            "replies_count": 5,
+        }
+    )
     rows.append({"platform": "twitter", "post_id": "1", "created_at": 1_767_600_000_000})
     answer = await trial.call("POST", "/posts", rows)
-    assert (answer["created"], [e["row"] for e in answer["errors"]]) == (2, list(range(1, len(odd) + 1)))
+    assert (answer["created"], [e["row"] for e in answer["errors"]]) == (
+        2,
+        list(range(1, len(odd) + 1)),
+    )
     for error, row in zip(answer["errors"], odd, strict=True):
         assert error["error"].startswith(next(iter(row)))
     assert (await trial.submit())["counters"]["submitted"] == 1
@@ -72,16 +94,29 @@ async def test_lists_and_counts(trial: Any) -> None:
     rest = await trial.call("GET", "/posts", params={"limit": 2, "after": page["next"]})
     assert sorted(p["post_id"] for p in page["items"] + rest["items"]) == ["1", "2", "3", "4"]
     assert rest["next"] is None
-    assert [p["post_id"] for p in (await trial.call("GET", "/posts", params={"status": "noreplies"}))["items"]] == ["2"]
+    assert [
+        p["post_id"]
+        for p in (await trial.call("GET", "/posts", params={"status": "noreplies"}))["items"]
+    ] == ["2"]
     found = (await trial.call("GET", "/jobs", params={"status": "failed"}))["items"]
-    assert [(j["post_id"], j["status"], j["last_error"]["type"]) for j in found] == [("2", "failed", "provider_failed")]
+    assert [(j["post_id"], j["status"], j["last_error"]["type"]) for j in found] == [
+        ("2", "failed", "provider_failed")
+    ]
 
     async def count(**params: str) -> int:
         return (await trial.call("GET", "/jobs/count", params=params))["count"]
 
-    assert (await count(), await count(status="done"), await count(platform="reddit", country="ar", candidate_id="c2")) == (4, 3, 1)
+    assert (
+        await count(),
+        await count(status="done"),
+        await count(platform="reddit", country="ar", candidate_id="c2"),
+    ) == (4, 3, 1)
     assert (await trial.ask("GET", "/jobs/count", params={"status": "lost"}))[0] == 422
-    assert (await trial.ask("GET", "/jobs/count", params={"status": "done", "failed_without_done": "true"}))[0] == 422
+    assert (
+        await trial.ask(
+            "GET", "/jobs/count", params={"status": "done", "failed_without_done": "true"}
+        )
+    )[0] == 422
     assert (await trial.ask("GET", "/jobs", params={"after": "x"}))[0] == 400
     assert (await trial.ask("GET", "/jobs", params={"country": "a\x00"}))[0] == 400
 
@@ -100,7 +135,11 @@ async def test_a_parameter_that_is_not_there_is_refused(trial: Any) -> None:
         status, problem = await trial.ask(method, path)
         assert (status, "there is no parameter" in problem["detail"]) == (400, True), path
     assert await trial.states("1") == ("processing", "empty_result")
-    assert (await trial.call("POST", "/empty-result-jobs/retry", params={"post_id": "1", "dry_run": "true"}))["matched"] == 1
+    assert (
+        await trial.call(
+            "POST", "/empty-result-jobs/retry", params={"post_id": "1", "dry_run": "true"}
+        )
+    )["matched"] == 1
 
 
 async def test_failed_without_done(trial: Any) -> None:
@@ -125,7 +164,9 @@ async def test_failed_without_done(trial: Any) -> None:
     assert await without_done(platform="reddit") == []
     assert (await trial.call("GET", "/jobs/count", params={"status": "failed"}))["count"] == 5
     trial.sim.behave("late")
-    acted = await trial.call("POST", "/jobs/retry", params={"status": "failed", "post_id": "late", "limit": 1})
+    acted = await trial.call(
+        "POST", "/jobs/retry", params={"status": "failed", "post_id": "late", "limit": 1}
+    )
     assert (acted["matched"], acted["retried"]) == (2, 1)
     await trial.check()
     assert await without_done() == ["bad", "bad"]
@@ -140,7 +181,17 @@ async def test_empty_results(trial: Any) -> None:
     await trial.posts("many", replies_count=3)
     await trial.posts("reopened", "filled", replies_count=9)
     await trial.posts("fb", platform="facebook", replies_count=1)
-    await trial.records.insert([Post(platform="twitter", post_id="unknown", max_posts_replies=5, country="hn", candidate_id="c1")])
+    await trial.records.insert(
+        [
+            Post(
+                platform="twitter",
+                post_id="unknown",
+                max_posts_replies=5,
+                country="hn",
+                candidate_id="c1",
+            )
+        ]
+    )
     for post_id in ("few", "many", "reopened", "filled", "fb", "unknown"):
         trial.sim.behave(post_id, result="empty_list")
     await trial.submit()
@@ -155,10 +206,14 @@ async def test_empty_results(trial: Any) -> None:
     assert await trial.states("few") == ("done", "verified")
     assert await trial.states("unknown") == ("processing", "empty_result")
     ids = [(await trial.post("reopened")).id]
-    await trial.call("POST", "/api/records/posts/move", {"ids": ids, "to": "done", "reason": "by hand"})
+    await trial.call(
+        "POST", "/api/records/posts/move", {"ids": ids, "to": "done", "reason": "by hand"}
+    )
     trial.save("filled", [{"id_str": "1"}])
     params = {"candidate_id": "c1", "country": "hn", "platform": "twitter"}
-    assert (await trial.call("POST", "/empty-result-jobs/retry", params=params | {"limit": 1}))["retried"] == 1
+    assert (await trial.call("POST", "/empty-result-jobs/retry", params=params | {"limit": 1}))[
+        "retried"
+    ] == 1
     acted = await trial.call("POST", "/empty-result-jobs/retry", params=params)
     assert (acted["retried"], len(acted["passed"])) == (2, 1)
     assert "it is done" in acted["passed"][0]["why"]
@@ -181,8 +236,17 @@ async def test_quota_and_undeclared_moves(trial: Any) -> None:
     await trial.jobs("1")
     trial.sim.used = 170
     quota = await trial.call("GET", "/quota")
-    assert (quota["used"], quota["limit"], quota["left"], quota["reset"][-15:]) == (170, 400, 230, "T00:00:00+00:00")
-    status, problem = await trial.ask("POST", "/api/records/pending_jobs/move", {"filter": {"status": "pending"}, "to": "verified"})
+    assert (quota["used"], quota["limit"], quota["left"], quota["reset"][-15:]) == (
+        170,
+        400,
+        230,
+        "T00:00:00+00:00",
+    )
+    status, problem = await trial.ask(
+        "POST",
+        "/api/records/pending_jobs/move",
+        {"filter": {"status": "pending"}, "to": "verified"},
+    )
     assert (status, problem["from"], problem["to"]) == (409, "pending", "verified")
     assert (await trial.job("1")).status == "pending"
     trial.sim.order("/account_stat", status=500)
@@ -214,21 +278,27 @@ async def test_every_route_is_described(trial: Any) -> None:
         assert method in paths[path], path
 
 
-async def test_the_commands(trial: Any, bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+async def test_the_commands(
+    trial: Any, bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     """``esclusa replies``: import of three formats with a report by row, both phases, and every verb; exit codes that mean something."""
     for name, value in environ(bare_place.url, tmp_path, trial.sim.url).items():
         monkeypatch.setenv(name, value)
 
     async def call(*argv: str) -> tuple[int, Any]:
         capsys.readouterr()
-        code = await asyncio.to_thread(code_of, ["replies", *argv, "--json"], open_house=open_house, open_bare=open_bare)
+        code = await asyncio.to_thread(
+            code_of, ["replies", *argv, "--json"], open_runtime=open_runtime, open_store=open_store
+        )
         out = capsys.readouterr()
         return code, json.loads(out.out) if out.out else out.err
 
     async def process(*argv: str) -> tuple[int, Any]:
         """A command that handles signals wants a process of its own."""
         command = [sys.executable, "-m", "esclusa", "replies", *argv, "--json"]
-        started = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        started = await asyncio.create_subprocess_exec(
+            *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         try:
             async with asyncio.timeout(120):
                 out, err = await started.communicate()
@@ -237,16 +307,26 @@ async def test_the_commands(trial: Any, bare_place: Any, tmp_path: Path, monkeyp
             raise
         return started.returncode or 0, json.loads(out) if out else err.decode()
 
-    (tmp_path / "a.csv").write_text("platform,post_id,country,candidate_id,replies_count,note\ntwitter,1,hn,c1,2,x\ntwitter,,hn,c1,2,\n")
-    (tmp_path / "b.json").write_text('[{"platform": "twitter", "post_id": "2", "country": "hn", "candidate_id": "c1", "replies_count": 4}]')
+    (tmp_path / "a.csv").write_text(
+        "platform,post_id,country,candidate_id,replies_count,note\ntwitter,1,hn,c1,2,x\ntwitter,,hn,c1,2,\n"
+    )
+    (tmp_path / "b.json").write_text(
+        '[{"platform": "twitter", "post_id": "2", "country": "hn", "candidate_id": "c1", "replies_count": 4}]'
+    )
     (tmp_path / "c.ndjson").write_text(
         '{"platform": "twitter", "post_id": "1"}\n{"platform": "twitter", "post_id": "3", "replies_count": 4}\n'
     )
     (tmp_path / "d.csv").write_text("platform,post_id\n,\n")
     code, said = await call("import", str(tmp_path / "a.csv"))
-    assert (code, said) == (5, {"created": 1, "known": 0, "errors": [{"row": 2, "error": "post_id: it is missing"}]})
+    assert (code, said) == (
+        5,
+        {"created": 1, "known": 0, "errors": [{"row": 2, "error": "post_id: it is missing"}]},
+    )
     assert (await call("import", str(tmp_path / "b.json")))[0] == 0
-    assert (await call("import", str(tmp_path / "c.ndjson"))) == (0, {"created": 1, "known": 1, "errors": []})
+    assert (await call("import", str(tmp_path / "c.ndjson"))) == (
+        0,
+        {"created": 1, "known": 1, "errors": []},
+    )
     assert (await call("import", str(tmp_path / "d.csv")))[0] == 1
     code, said = await call("import", str(tmp_path / "none.csv"))
     assert (code, "none.csv" in said) == (1, True)
@@ -276,7 +356,9 @@ async def test_the_token_is_in_no_log_and_no_record(new_trial: Any, capsys: Any)
     """A provider that repeats the token, and addresses that hold it, do not bring it into messages."""
     trial = await new_trial(ESCLUSA_LOG_LEVEL="debug")
     await trial.jobs("1", "2")
-    trial.sim.order("/status", status=200, body={"status": "failed", "message": f"token {TOKEN} is bad"})
+    trial.sim.order(
+        "/status", status=200, body={"status": "failed", "message": f"token {TOKEN} is bad"}
+    )
     trial.sim.order("/status", fault="cut")
     await trial.check()
     await trial.posts("3")

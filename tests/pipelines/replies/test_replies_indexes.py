@@ -13,7 +13,14 @@ from esclusa.model.query import null, query
 from esclusa.pipelines.replies import Job, app
 from esclusa.pipelines.replies.settings import RepliesSettings
 
-FILE = Path(__file__).parents[3] / "src" / "esclusa" / "pipelines" / "replies" / "firestore.indexes.json"
+FILE = (
+    Path(__file__).parents[3]
+    / "src"
+    / "esclusa"
+    / "pipelines"
+    / "replies"
+    / "firestore.indexes.json"
+)
 WITHOUT_DONE = query(Job, {"status": "failed", "done_siblings": null})
 
 
@@ -22,7 +29,9 @@ def made() -> dict[str, Any]:
     from esclusa.stores.firestore import indexes_for
 
     file = indexes_for([app.bind(RepliesSettings())])
-    for index in file["indexes"]:  # values that are compared may stand in any order: as people know them
+    for index in file[
+        "indexes"
+    ]:  # values that are compared may stand in any order: as people know them
         if [f["fieldPath"] for f in index["fields"]] == ["platform", "status", "created_at"]:
             index["fields"][:2] = reversed(index["fields"][:2])
     return file
@@ -31,7 +40,9 @@ def made() -> dict[str, Any]:
 def test_the_index_file_is_up_to_date() -> None:
     file = json.loads(FILE.read_text())
     assert file == made()
-    there = {(i["collectionGroup"], *(f["fieldPath"] for f in i["fields"])) for i in file["indexes"]}
+    there = {
+        (i["collectionGroup"], *(f["fieldPath"] for f in i["fields"])) for i in file["indexes"]
+    }
     assert {
         ("posts", "status", "platform", "created_at"),
         ("pending_jobs", "status", "created_at"),
@@ -42,7 +53,7 @@ def test_the_index_file_is_up_to_date() -> None:
 async def test_the_index_file_covers_what_is_asked(new_trial: Any, bare_place: Any) -> None:
     """Every query of both phases and all doors, on the store that needs the file."""
     trial = await new_trial()
-    watch = getattr(trial.house.store, "watch_queries", None)
+    watch = getattr(trial.runtime.store, "watch_queries", None)
     if watch is None:
         return
     from esclusa.stores.firestore import uncovered
@@ -65,7 +76,12 @@ async def test_the_index_file_covers_what_is_asked(new_trial: Any, bare_place: A
         "/jobs?failed_without_done=true&status=failed",
     ):
         await trial.call("GET", path, params=params)
-    for path in ("/empty-result-jobs/retry", "/empty-result-jobs/verify", "/jobs/retry", "/posts/retry"):
+    for path in (
+        "/empty-result-jobs/retry",
+        "/empty-result-jobs/verify",
+        "/jobs/retry",
+        "/posts/retry",
+    ):
         await trial.call("POST", path, params=params)
     ours = [shape for shape in shapes if shape.collection in ("posts", "pending_jobs")]
     assert len(ours) > 20
@@ -74,20 +90,24 @@ async def test_the_index_file_covers_what_is_asked(new_trial: Any, bare_place: A
 
 async def test_failed_without_done_reads_its_index(trial: Any) -> None:
     """However many jobs there are: the count walks an index on SQL, and asks by equality alone on Firestore."""
-    store: Any = trial.house.store
-    assert (await trial.call("GET", "/jobs/count", params={"failed_without_done": "true"}))["count"] == 0
-    if trial.house.store.url.startswith("sqlite"):
+    store: Any = trial.runtime.store
+    assert (await trial.call("GET", "/jobs/count", params={"failed_without_done": "true"}))[
+        "count"
+    ] == 0
+    if trial.runtime.store.url.startswith("sqlite"):
         import apsw
 
         from esclusa.stores.sqlite.statements import counted
 
         statement, values = counted(WITHOUT_DONE, 10**9)
-        connection = apsw.Connection(trial.house.settings.store.removeprefix("sqlite:///"))
-        plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values))
+        connection = apsw.Connection(trial.runtime.settings.store.removeprefix("sqlite:///"))
+        plan = " ".join(
+            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+        )
         connection.close()
         assert "USING COVERING INDEX" in plan
         assert "status=? AND done_siblings=?" in plan
-    elif trial.house.store.url.startswith("postgres"):
+    elif trial.runtime.store.url.startswith("postgres"):
         from esclusa.stores.postgres.statements import count
 
         statement, values = count(store._table(Job.kind), WITHOUT_DONE, 10**9)

@@ -17,7 +17,11 @@ async def test_the_quota_comes_first(trial: Any) -> None:
     [job] = await trial.jobs("1")
     trial.sim.used = trial.sim.limit
     run = await trial.check()
-    assert (run["outcome"], run["counters"]["quota_blocked"], run["counters"]["taken"]) == ("blocked", 1, 0)
+    assert (run["outcome"], run["counters"]["quota_blocked"], run["counters"]["taken"]) == (
+        "blocked",
+        1,
+        0,
+    )
     assert "400/400" in run["message"]
     assert await trial.job("1") == job
     assert trial.sim.counts["GET /status"] == 0
@@ -31,16 +35,25 @@ async def test_oldest_first_up_to_max_jobs(trial: Any) -> None:
     await trial.jobs("3", "1", "2")
     for number, post_id in enumerate(("1", "2", "3")):
         old = await trial.job(post_id)
-        await trial.house.store.purge(_only(old))
+        await trial.runtime.store.purge(_only(old))
         await trial.records.insert([old.but(created_at=start + timedelta(hours=number))])
     run = await trial.check(max_jobs=2)
     assert (run["counters"]["taken"], run["counters"]["done"], run["outcome"]) == (2, 2, "ok")
-    assert [await trial.states(p) for p in "123"] == [("done", "done"), ("done", "done"), ("processing", "pending")]
+    assert [await trial.states(p) for p in "123"] == [
+        ("done", "done"),
+        ("done", "done"),
+        ("processing", "pending"),
+    ]
     job = await trial.job("1")
-    steps = await trial.house.store.history(job.ref)
-    assert [(s.frm, s.to) for s in steps][-2:] == [("pending", "processing"), ("processing", "done")]
+    steps = await trial.runtime.store.history(job.ref)
+    assert [(s.frm, s.to) for s in steps][-2:] == [
+        ("pending", "processing"),
+        ("processing", "done"),
+    ]
     assert {s.run for s in steps[-2:]} == {run["run"]}
-    assert [r["in_reply_to_status_id_str"] for r in json.loads(trial.file("1").read_text())] == ["1"] * 3
+    assert [r["in_reply_to_status_id_str"] for r in json.loads(trial.file("1").read_text())] == [
+        "1"
+    ] * 3
     assert job.updated_at > job.created_at
 
 
@@ -48,11 +61,19 @@ async def test_a_job_without_its_ids_is_failed(trial: Any) -> None:
     """Point 2."""
     [whole] = await trial.jobs("1")
     blank = {"post_doc_id": "x", "post_id": "9", "platform": "twitter"}
-    await trial.records.insert([Job(id="a", job_id=None, **blank), Job(id="b", job_id="h", **blank | {"post_doc_id": None})])
+    await trial.records.insert(
+        [
+            Job(id="a", job_id=None, **blank),
+            Job(id="b", job_id="h", **blank | {"post_doc_id": None}),
+        ]
+    )
     run = await trial.check()
     assert (run["counters"]["failed"], run["counters"]["done"], run["outcome"]) == (2, 1, "partial")
     failed = [await trial.records.get(Job, id) for id in "ab"]
-    assert [job.last_error["message"] for job in failed] == ["the job has no job_id", "the job has no post_doc_id"]
+    assert [job.last_error["message"] for job in failed] == [
+        "the job has no job_id",
+        "the job has no post_doc_id",
+    ]
     assert whole.id not in {line["job_id"] for line in trial.log("process-jobs", "errors")}
 
 
@@ -106,14 +127,22 @@ async def test_every_kind_of_result(trial: Any) -> None:
         "null": ("noreplies", "failed"), "no_body": ("noreplies", "failed"), "error_object": ("noreplies", "failed"),
         "text": ("noreplies", "failed"), "404": ("noreplies", "failed"),
     }  # fmt: skip
-    ends = {"failed": ("noreplies", "failed"), "no_status": ("noreplies", "failed"), "dead_text": ("noreplies", "failed")}
+    ends = {
+        "failed": ("noreplies", "failed"),
+        "no_status": ("noreplies", "failed"),
+        "dead_text": ("noreplies", "failed"),
+    }
     await trial.jobs(*kinds, *ends)
     for kind in kinds:
         trial.sim.behave(kind, result=kind)
     for end in ends:
         trial.sim.behave(end, end=end)
     run = await trial.check()
-    assert (run["counters"]["done"], run["counters"]["empty_result"], run["counters"]["failed"]) == (2, 3, 8)
+    assert (
+        run["counters"]["done"],
+        run["counters"]["empty_result"],
+        run["counters"]["failed"],
+    ) == (2, 3, 8)
     assert run["outcome"] == "partial"
     for post_id, states in (kinds | ends).items():
         assert (post_id, await trial.states(post_id)) == (post_id, states)
@@ -143,18 +172,36 @@ def test_what_a_status_means() -> None:
             {"status": "started", "status_text": "we cannot locate this job"},
         ],
     }  # fmt: skip
-    assert {found: {standing(answer)[0] for answer in answers} for found, answers in said.items()} == {found: {found} for found in said}
+    assert {
+        found: {standing(answer)[0] for answer in answers} for found, answers in said.items()
+    } == {found: {found} for found in said}
 
 
 def test_what_usage_means() -> None:
     """Numbers in any dress, those that nobody can have used up, and answers that tell no usage."""
 
     def of(used: Any, limit: Any) -> Usage | None:
-        return usage({"usage": {"day": {"searches_used": used, "period_start": 12}}, "limits": {"max_searches_per_day": limit}})
+        return usage(
+            {
+                "usage": {"day": {"searches_used": used, "period_start": 12}},
+                "limits": {"max_searches_per_day": limit},
+            }
+        )
 
-    assert [of(170, 400), of("170", "400"), of(3.7, None), of(-3, -1)] == [Usage(170, 400), Usage(170, 400), Usage(3, 0), Usage(0, 0)]
+    assert [of(170, 400), of("170", "400"), of(3.7, None), of(-3, -1)] == [
+        Usage(170, 400),
+        Usage(170, 400),
+        Usage(3, 0),
+        Usage(0, 0),
+    ]
     assert of(10**30, 10**30) == Usage(2**31 - 1, 2**31 - 1)
-    assert [of(float("inf"), 400), of(None, 400), of(True, 400), usage([]), usage({"usage": []})] == [None] * 5
+    assert [
+        of(float("inf"), 400),
+        of(None, 400),
+        of(True, 400),
+        usage([]),
+        usage({"usage": []}),
+    ] == [None] * 5
 
 
 async def test_out_of_quota_is_told_from_failed(trial: Any) -> None:
@@ -162,13 +209,19 @@ async def test_out_of_quota_is_told_from_failed(trial: Any) -> None:
     await trial.jobs("1", "2", "3")
     trial.sim.behave("1", end="failed")
     trial.sim.behave("2", result="null")
-    trial.sim.order("/account_stat", status=500)  # the first question; so the run goes on although all is used up
+    trial.sim.order(
+        "/account_stat", status=500
+    )  # the first question; so the run goes on although all is used up
     trial.sim.used = trial.sim.limit
     run = await trial.check()
-    assert (run["counters"]["quota_exceeded"], run["counters"]["done"], run["counters"]["failed"]) == (2, 1, 0)
+    assert (
+        run["counters"]["quota_exceeded"],
+        run["counters"]["done"],
+        run["counters"]["failed"],
+    ) == (2, 1, 0)
     assert [await trial.states(p) for p in "12"] == [("processing", "quota_exceeded")] * 2
     job = await trial.job("1")
-    assert "400/400" in (await trial.house.store.history(job.ref))[-1].reason
+    assert "400/400" in (await trial.runtime.store.history(job.ref))[-1].reason
     assert job.last_error["type"] == "provider_failed"
 
 
@@ -191,8 +244,16 @@ async def test_resumed_after_the_reset(new_trial: Any) -> None:
     assert (await off.check())["counters"]["resumed"] == 0
     trial.sim.used, trial.sim.limit = 0, 2
     run = await trial.check()
-    assert (run["counters"]["resumed"], run["counters"]["done"], run["counters"]["taken"]) == (2, 2, 2)
-    assert [await trial.states(p) for p in "123"] == [("done", "done"), ("done", "done"), ("processing", "quota_exceeded")]
+    assert (run["counters"]["resumed"], run["counters"]["done"], run["counters"]["taken"]) == (
+        2,
+        2,
+        2,
+    )
+    assert [await trial.states(p) for p in "123"] == [
+        ("done", "done"),
+        ("done", "done"),
+        ("processing", "quota_exceeded"),
+    ]
     acted = await trial.call("POST", "/jobs/retry", params={"status": "quota_exceeded"})
     assert acted["retried"] == 1
     assert (await trial.check())["counters"]["done"] == 1
@@ -203,20 +264,38 @@ async def test_a_failed_job_sends_its_post_back_only_if_no_other_is_active(trial
     await trial.jobs("1", "2")
     one, two = await trial.post("1"), await trial.post("2")
     other = {"post_id": "1", "platform": "twitter"}
-    await trial.records.insert([Job(job_id="other", post_doc_id=one.id, due_at=datetime.now(UTC) + timedelta(days=1), **other)])
+    await trial.records.insert(
+        [
+            Job(
+                job_id="other",
+                post_doc_id=one.id,
+                due_at=datetime.now(UTC) + timedelta(days=1),
+                **other,
+            )
+        ]
+    )
     trial.sim.behave("1", end="failed")
     trial.sim.behave("2", end="failed")
-    await trial.call("POST", "/api/records/posts/move", {"ids": [two.id], "to": "done", "reason": "by hand"})
+    await trial.call(
+        "POST", "/api/records/posts/move", {"ids": [two.id], "to": "done", "reason": "by hand"}
+    )
     run = await trial.scheduled("process-jobs")
     assert run["counters"]["failed"] == 2
-    assert ((await trial.post("1")).status, (await trial.post("2")).status) == ("processing", "done")
-    assert (await trial.check())["counters"]["failed"] == 1  # the provider does not know the other one
+    assert ((await trial.post("1")).status, (await trial.post("2")).status) == (
+        "processing",
+        "done",
+    )
+    assert (await trial.check())["counters"][
+        "failed"
+    ] == 1  # the provider does not know the other one
     assert (await trial.post("1")).status == "noreplies"
 
 
 async def test_hiccups_are_not_failures(new_trial: Any) -> None:
     """Network errors and server errors: back to pending, an attempt counted; so many in a row, and it is failed."""
-    trial = await new_trial(REPLIES_MAX_TRANSIENT="3", REPLIES_RESULT_SECONDS="0.5")  # no result of it is a good one
+    trial = await new_trial(
+        REPLIES_MAX_TRANSIENT="3", REPLIES_RESULT_SECONDS="0.5"
+    )  # no result of it is a good one
     await trial.jobs("1")
     for number, fault in enumerate(({"status": 500}, {"fault": "cut"}), 1):
         trial.sim.order("/status", **fault)
@@ -244,14 +323,21 @@ async def test_a_provider_that_asks_to_slow_down_is_waited_for(trial: Any) -> No
     assert 5 < (job.due_at - job.updated_at).total_seconds() < 8
 
 
-@pytest.mark.parametrize("said", ["inf", "nan", "-5", "99999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "soon", ""])
+@pytest.mark.parametrize(
+    "said", ["inf", "nan", "-5", "99999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "soon", ""]
+)
 async def test_patience_that_nobody_has_is_not_asked_for(trial: Any, said: str) -> None:
     """429 with a Retry-After that is no time, or one beyond a day: no attempt is counted, and a day is the longest wait."""
     await trial.jobs("2")
     trial.sim.order("/status", status=429, headers={"Retry-After": said})
     run = await trial.check()
     job = await trial.job("2")
-    assert (run["counters"]["still_pending"], job.status, job.attempts, job.last_error) == (1, "pending", 0, None)
+    assert (run["counters"]["still_pending"], job.status, job.attempts, job.last_error) == (
+        1,
+        "pending",
+        0,
+        None,
+    )
     assert 0 < (job.due_at - job.updated_at).total_seconds() <= 86_400
 
 
@@ -259,8 +345,18 @@ async def test_words_that_cannot_be_stored(trial: Any) -> None:
     """Status answers: half a surrogate pair or a null character in the provider's words changes nothing of what they mean."""
     await trial.jobs("1", "2")
     for end in ("\ud800", "\x00"):
-        trial.sim.order("/status", match=(await trial.job("1")).job_id, status=200, body={"status": f"busy {end}"})
-        trial.sim.order("/status", match=(await trial.job("2")).job_id, status=200, body={"status": f"busy {end}"})
+        trial.sim.order(
+            "/status",
+            match=(await trial.job("1")).job_id,
+            status=200,
+            body={"status": f"busy {end}"},
+        )
+        trial.sim.order(
+            "/status",
+            match=(await trial.job("2")).job_id,
+            status=200,
+            body={"status": f"busy {end}"},
+        )
         run = await trial.check()
         assert (run["counters"]["still_pending"], (await trial.job("1")).attempts) == (2, 0)
     for post_id, end in (("1", "\ud800"), ("2", "\x00")):
@@ -268,7 +364,9 @@ async def test_words_that_cannot_be_stored(trial: Any) -> None:
         trial.sim.order("/status", match=(await trial.job(post_id)).job_id, status=200, body=body)
     assert (await trial.check())["counters"]["failed"] == 2
     for post_id in "12":
-        assert (await trial.job(post_id)).last_error["message"] == "the provider says: broken \ufffd"
+        assert (await trial.job(post_id)).last_error[
+            "message"
+        ] == "the provider says: broken \ufffd"
 
 
 async def test_replies_that_are_hard_to_write(trial: Any) -> None:
@@ -306,7 +404,12 @@ async def test_retry_metadata(trial: Any) -> None:
     assert (await trial.job("again")).retry_count == 1
     assert (await trial.check())["counters"]["done"] == 1
     meta = json.loads(trial.file("again").read_text())["_metadata"]
-    assert (meta["is_retry"], meta["retry_count"], meta["previous_file_existed"], meta["older_version"]) == (True, 1, False, None)
+    assert (
+        meta["is_retry"],
+        meta["retry_count"],
+        meta["previous_file_existed"],
+        meta["older_version"],
+    ) == (True, 1, False, None)
     line = [li for li in trial.log("process-jobs", "success") if li["post_id"] == "again"][-1]
     assert (line["is_retry"], line["retry_count"], line["status_code"]) == (True, 1, 200)
 
@@ -315,16 +418,29 @@ async def test_paths_are_injective_and_stay_inside(trial: Any) -> None:
     """Cleaning escapes: nothing leads outside, and two values never share a file."""
     wild = ["../../etc/x", "..", "a/b", "a%2Fb", "ñandú", "x" * 400, "a b", "."]
     for number, country in enumerate(wild):
-        await trial.posts("same", platform="twitter" if number == 0 else f"p{number}", country=country)
+        await trial.posts(
+            "same", platform="twitter" if number == 0 else f"p{number}", country=country
+        )
         await trial.records.insert(
-            [Job(job_id=f"h{number}", post_doc_id=f"d{number}", post_id="same", platform="twitter", country=country)]
+            [
+                Job(
+                    job_id=f"h{number}",
+                    post_doc_id=f"d{number}",
+                    post_id="same",
+                    platform="twitter",
+                    country=country,
+                )
+            ]
         )
         trial.sim.searches[f"h{number}"] = _search(f"h{number}")
     run = await trial.check()
     assert run["counters"]["done"] == len(wild)
     files = [f for f in trial.files.rglob("*.json") if "logs" not in f.parts]
     assert len(files) == len(wild)
-    assert all(f.relative_to(trial.files / "raw").parts[1:] == ("twitter", "%empty", "same.json") for f in files)
+    assert all(
+        f.relative_to(trial.files / "raw").parts[1:] == ("twitter", "%empty", "same.json")
+        for f in files
+    )
 
 
 async def test_an_exception_ends_one_job(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,7 +459,7 @@ async def test_a_crash_too_often_fails_the_job_and_frees_its_post(new_trial: Any
     """Nobody is stuck: a job whose worker died again and again is failed, and its post waits again."""
     trial = await new_trial(REPLIES_MAX_TRANSIENT="2")
     [job] = await trial.jobs("1")
-    await trial.house.store.purge(_only(job))
+    await trial.runtime.store.purge(_only(job))
     await trial.records.insert([job.but(attempts=2)])  # as two crashes leave it
     run = await trial.check()
     assert (run["counters"]["failed"], await trial.states("1")) == (1, ("noreplies", "failed"))
@@ -366,5 +482,5 @@ async def test_a_post_that_is_gone_stops_nobody(trial: Any) -> None:
     [job] = await trial.jobs("1")
     from esclusa.model.query import query
 
-    await trial.house.store.purge(query(Post, {"id": job.post_doc_id}, limit=1))
+    await trial.runtime.store.purge(query(Post, {"id": job.post_doc_id}, limit=1))
     assert (await trial.check())["counters"]["done"] == 1

@@ -19,8 +19,17 @@ WORKER = Path(__file__).parent / "replies_worker.py"
 
 
 def start(command: list[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ESCLUSA_", "REPLIES_"))}
-    return subprocess.Popen([sys.executable, *command], env=kept | settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ESCLUSA_", "REPLIES_"))
+    }
+    return subprocess.Popen(
+        [sys.executable, *command],
+        env=kept | settings,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 async def ended(process: subprocess.Popen[bytes]) -> int:
@@ -31,23 +40,44 @@ async def ended(process: subprocess.Popen[bytes]) -> int:
         process.kill()
 
 
-async def test_four_processes_and_a_budget_of_400(trial: Any, bare_place: Any, tmp_path: Path) -> None:
+async def test_four_processes_and_a_budget_of_400(
+    trial: Any, bare_place: Any, tmp_path: Path
+) -> None:
     """The simulator never counts 401, and never has to refuse. (An emulator is slow: there the budget is 120.)"""
     limit = trial.sim.limit = 400 if bare_place.has_tables() else 120
-    rows = [Post(platform="twitter", post_id=f"p{n:03}", replies_count=3) for n in range(limit + 30)]
+    rows = [
+        Post(platform="twitter", post_id=f"p{n:03}", replies_count=3) for n in range(limit + 30)
+    ]
     await trial.records.insert(rows)
     settings = environ(bare_place.url, tmp_path, trial.sim.url)
     team = [start(["-m", "esclusa", "run", "replies.process-posts"], settings) for _ in range(4)]
     codes = [await ended(process) for process in team]
     assert set(codes) <= {0, 1}
-    assert (trial.sim.used, trial.sim.refused, trial.sim.counts["POST /submit"]) == (limit, 0, limit)
+    assert (trial.sim.used, trial.sim.refused, trial.sim.counts["POST /submit"]) == (
+        limit,
+        0,
+        limit,
+    )
     assert max(trial.sim.submitted.values()) == 1
     assert (await trial.call("GET", "/jobs/count"))["count"] == limit
 
 
 POINTS = {
-    "process-posts": ["before submit", "after submit", "before settle", "inside settle", "after settle"],
-    "process-jobs": ["after status", "after result", "after put", "before settle", "inside settle", "after settle"],
+    "process-posts": [
+        "before submit",
+        "after submit",
+        "before settle",
+        "inside settle",
+        "after settle",
+    ],
+    "process-jobs": [
+        "after status",
+        "after result",
+        "after put",
+        "before settle",
+        "inside settle",
+        "after settle",
+    ],
 }
 SLOW = ("after submit", "after put", "inside settle")
 """The points that are tried where a process takes long to start: after the outside call, and amid the transaction."""
@@ -59,15 +89,27 @@ async def test_killed_at_every_point(trial: Any, bare_place: Any, tmp_path: Path
     await trial.posts(*ids)
     for cycle, points in POINTS.items():
         for point in points if bare_place.has_tables() else [p for p in points if p in SLOW]:
-            shift = str(trial.house.store.clock_offset)
-            more = {"KILL_AT": point, "ESCLUSA_LEASE_SECONDS": "1", "REPLIES_CHECK_CONCURRENCY": "2", "ESCLUSA_CLOCK_OFFSET_SECONDS": shift}
-            worker = start([str(WORKER), f"replies.{cycle}"], environ(bare_place.url, tmp_path, trial.sim.url, **more))
+            shift = str(trial.runtime.store.clock_offset)
+            more = {
+                "KILL_AT": point,
+                "ESCLUSA_LEASE_SECONDS": "1",
+                "REPLIES_CHECK_CONCURRENCY": "2",
+                "ESCLUSA_CLOCK_OFFSET_SECONDS": shift,
+            }
+            worker = start(
+                [str(WORKER), f"replies.{cycle}"],
+                environ(bare_place.url, tmp_path, trial.sim.url, **more),
+            )
             assert await ended(worker) == -signal.SIGKILL, point
             await trial.later(2)  # the dead one's leases are over, however fast the next one starts
         await (trial.submit() if cycle == "process-posts" else trial.check())
     for post_id in ids:
         jobs = [job async for job in trial.records.each(Job, {"post_id": post_id})]
-        assert (post_id, (await trial.post(post_id)).status, [job.status for job in jobs]) == (post_id, "done", ["done"])
+        assert (post_id, (await trial.post(post_id)).status, [job.status for job in jobs]) == (
+            post_id,
+            "done",
+            ["done"],
+        )
         assert trial.file(post_id).exists()
     doubled = [post_id for post_id, searches in trial.sim.submitted.items() if searches > 1]
     assert len(doubled) <= len(POINTS["process-posts"])  # each death costs one search at most
@@ -85,7 +127,14 @@ async def test_many_jobs_in_one_run(new_trial: Any, width: int) -> None:
     for start_ in range(0, count, 100):
         await trial.records.insert(
             [
-                Job(job_id=f"h{n}", post_doc_id=f"twitter:{n}", post_id=str(n), platform="twitter", country="hn", candidate_id="c1")
+                Job(
+                    job_id=f"h{n}",
+                    post_doc_id=f"twitter:{n}",
+                    post_id=str(n),
+                    platform="twitter",
+                    country="hn",
+                    candidate_id="c1",
+                )
                 for n in range(start_, start_ + 100)
             ]
         )

@@ -20,7 +20,11 @@ async def test_order_and_max_posts(trial: Any) -> None:
     await trial.posts("t0", created_at="2025-01-01T00:00:00Z", replies_count=0)
     assert (await trial.post("t1")).created_at == datetime(2026, 1, 1, tzinfo=UTC)
     first = await trial.submit(max_posts=1)
-    assert (first["outcome"], first["counters"]["submitted"], first["counters"]["skipped"]) == ("ok", 1, 1)
+    assert (first["outcome"], first["counters"]["submitted"], first["counters"]["skipped"]) == (
+        "ok",
+        1,
+        1,
+    )
     assert trial.submitted() == ["reply:t1"]
     assert (await trial.post("t2")).attempts == 0
     await trial.submit(max_posts=2)
@@ -31,7 +35,10 @@ async def test_order_and_max_posts(trial: Any) -> None:
 async def test_a_post_without_post_id_is_an_error_of_its_own(trial: Any) -> None:
     """Point 2."""
     await trial.records.insert(
-        [Post(platform="twitter", post_id=None, replies_count=3), Post(platform="reddit", post_id=" ", replies_count=3)]
+        [
+            Post(platform="twitter", post_id=None, replies_count=3),
+            Post(platform="reddit", post_id=" ", replies_count=3),
+        ]
     )
     await trial.posts("1")
     for _ in range(2):
@@ -72,8 +79,19 @@ async def test_how_many_are_asked_for(new_trial: Any) -> None:
     await trial.posts("none", replies_count=0)
     await trial.posts("minus", max_posts_replies=-1, replies_count=None)
     run = await trial.submit()
-    asked = {json.loads(c["body"])["query"]: json.loads(c["body"])["max_post"] for c in trial.sim.calls if c["path"] == "/submit"}
-    assert asked == {"reply:both": 7, "reply:count": 50, "reply:zero": 9, "reply:old": 8, "reply:capped": 100, "reply:unknown": 100}
+    asked = {
+        json.loads(c["body"])["query"]: json.loads(c["body"])["max_post"]
+        for c in trial.sim.calls
+        if c["path"] == "/submit"
+    }
+    assert asked == {
+        "reply:both": 7,
+        "reply:count": 50,
+        "reply:zero": 9,
+        "reply:old": 8,
+        "reply:capped": 100,
+        "reply:unknown": 100,
+    }
     assert run["counters"]["skipped"] == 2
     assert (await trial.job("both")).max_posts == 7
 
@@ -85,7 +103,10 @@ async def test_nothing_expected_is_skipped(trial: Any) -> None:
     assert (await trial.submit())["counters"]["skipped"] == 2
     assert [(await trial.post(p)).status for p in ("unknown", "zero")] == ["skipped", "skipped"]
     assert trial.submitted() == []
-    assert [line["outcome"] for line in trial.log("process-posts", "success")] == ["skipped", "skipped"]
+    assert [line["outcome"] for line in trial.log("process-posts", "success")] == [
+        "skipped",
+        "skipped",
+    ]
 
 
 async def test_a_saved_file_needs_no_search(trial: Any) -> None:
@@ -106,7 +127,11 @@ async def test_a_file_that_cannot_be_looked_at_is_an_error_of_its_post(trial: An
     trial.file("odd").parent.mkdir(parents=True)
     trial.file("odd").symlink_to(trial.file("odd"))
     run = await trial.submit()
-    assert (run["outcome"], run["counters"]["errors"], run["counters"]["submitted"]) == ("partial", 1, 1)
+    assert (run["outcome"], run["counters"]["errors"], run["counters"]["submitted"]) == (
+        "partial",
+        1,
+        1,
+    )
     assert [line["post_id"] for line in trial.log("process-posts", "errors")] == ["odd"]
     trial.file("odd").unlink()
     assert (await trial.scheduled("process-posts"))["counters"]["submitted"] == 1
@@ -125,7 +150,17 @@ async def test_a_post_with_an_active_job_is_not_submitted(trial: Any) -> None:
     await trial.posts("1", "2")
     for post_id, status in (("1", "pending"), ("2", "processing")):
         id = Post.kind.id_of("twitter", post_id)
-        await trial.records.insert([Job(job_id=f"j{post_id}", post_doc_id=id, post_id=post_id, platform="twitter", status=status)])
+        await trial.records.insert(
+            [
+                Job(
+                    job_id=f"j{post_id}",
+                    post_doc_id=id,
+                    post_id=post_id,
+                    platform="twitter",
+                    status=status,
+                )
+            ]
+        )
     run = await trial.submit()
     assert (run["counters"]["submitted"], run["outcome"]) == (0, "ok")
     assert trial.submitted() == []
@@ -137,7 +172,11 @@ async def test_two_runs_at_once_submit_each_post_once(new_trial: Any) -> None:
     one, two = await new_trial(), await new_trial()
     ids = [f"p{n:02}" for n in range(40)]
     await one.posts(*ids)
-    answers = await asyncio.gather(one.ask("POST", "/process-posts"), two.ask("POST", "/process-posts"), one.ask("POST", "/process-posts"))
+    answers = await asyncio.gather(
+        one.ask("POST", "/process-posts"),
+        two.ask("POST", "/process-posts"),
+        one.ask("POST", "/process-posts"),
+    )
     assert sorted(status for status, _ in answers) == [200, 200, 409]
     assert sum(said["counters"]["submitted"] for status, said in answers if status == 200) == 40
     assert one.sim.submitted == dict.fromkeys(ids, 1)
@@ -146,22 +185,40 @@ async def test_two_runs_at_once_submit_each_post_once(new_trial: Any) -> None:
 
 async def test_what_a_submit_says(trial: Any) -> None:
     """Point 7, point 9, and the dates: a day before the post until today. The job carries what the post does."""
-    await trial.posts("77", created_at="2026-03-01T01:00:00Z", sort_by="engagement", max_posts_replies=12)
+    await trial.posts(
+        "77", created_at="2026-03-01T01:00:00Z", sort_by="engagement", max_posts_replies=12
+    )
     run = await trial.submit()
     said = json.loads(next(c["body"] for c in trial.sim.calls if c["path"] == "/submit"))
-    today = f"{await trial.house.store.now():%Y-%m-%d}"
+    today = f"{await trial.runtime.store.now():%Y-%m-%d}"
     assert said == {
         "query": "reply:77", "timeline_only": False, "sort_by": "engagement", "platform_to_collect": ["twitter"], "max_post": 12,
         "start_date": "2026-02-28", "end_date": today, "token": "tok-3f9a-very-secret",
     }  # fmt: skip
     post, job = await trial.post("77"), await trial.job("77")
-    assert (post.status, job.status, job.post_doc_id, job.retry_count) == ("processing", "pending", post.id, 0)
-    assert (job.country, job.candidate_id, job.max_posts, job.sort_by) == ("hn", "c1", 12, "engagement")
+    assert (post.status, job.status, job.post_doc_id, job.retry_count) == (
+        "processing",
+        "pending",
+        post.id,
+        0,
+    )
+    assert (job.country, job.candidate_id, job.max_posts, job.sort_by) == (
+        "hn",
+        "c1",
+        12,
+        "engagement",
+    )
     assert job.job_id in trial.sim.searches
-    steps = await trial.house.store.history(post.ref)
+    steps = await trial.runtime.store.history(post.ref)
     assert [(s.frm, s.to, s.run) for s in steps] == [("noreplies", "processing", run["run"])]
     [line] = trial.log("process-posts", "success")
-    assert (line["post_id"], line["job_id"], line["status_code"], line["is_retry"], line["retry_count"]) == (
+    assert (
+        line["post_id"],
+        line["job_id"],
+        line["status_code"],
+        line["is_retry"],
+        line["retry_count"],
+    ) == (
         "77",
         job.job_id,
         200,
@@ -193,9 +250,17 @@ async def test_a_failed_submit_stops_the_run(new_trial: Any) -> None:
         await trial.posts(*ids)
         trial.sim.behave(ids[1], submit=order)
         run = await trial.submit()
-        assert (run["outcome"], run["counters"]["submitted"], run["counters"][counter]) == (outcome, 1, 1), run
+        assert (run["outcome"], run["counters"]["submitted"], run["counters"][counter]) == (
+            outcome,
+            1,
+            1,
+        ), run
         assert words in run["message"]
-        assert [(await trial.post(p)).status for p in ids] == ["processing", "noreplies", "noreplies"]
+        assert [(await trial.post(p)).status for p in ids] == [
+            "processing",
+            "noreplies",
+            "noreplies",
+        ]
         assert (await trial.post(ids[2])).attempts == 0
         line = trial.log("process-posts", "errors")[-1]
         assert (line["post_id"], words in line["error"]) == (ids[1], True)
@@ -212,7 +277,11 @@ async def test_an_id_that_cannot_be_kept_is_none(trial: Any) -> None:
     for id in ("a\x00b", "\ud800", " ", "", 12, None, ["x"]):
         trial.sim.order("/submit", status=200, body={"id_hash256": id})
         run = await trial.submit()
-        assert (run["outcome"], run["counters"]["submitted"], "names no job" in run["message"]) == ("error", 0, True)
+        assert (run["outcome"], run["counters"]["submitted"], "names no job" in run["message"]) == (
+            "error",
+            0,
+            True,
+        )
     assert (await trial.submit())["counters"]["submitted"] == 1
 
 
@@ -220,10 +289,16 @@ async def test_a_refusal_without_a_reason_is_told_as_quota_where_it_is(trial: An
     """Point 8: exhaustion is not named by the provider; after a failed submit it is asked again, and the budget knows."""
     await trial.posts("1", "2")
     before = {"usage": {"day": {"searches_used": 10}}, "limits": {"max_searches_per_day": 400}}
-    trial.sim.order("/account_stat", status=200, body=before)  # true when it was asked; then others used the account
+    trial.sim.order(
+        "/account_stat", status=200, body=before
+    )  # true when it was asked; then others used the account
     trial.sim.used = trial.sim.limit
     run = await trial.submit()
-    assert (run["outcome"], run["counters"]["quota_blocked"], run["counters"]["submitted"]) == ("blocked", 1, 0)
+    assert (run["outcome"], run["counters"]["quota_blocked"], run["counters"]["submitted"]) == (
+        "blocked",
+        1,
+        0,
+    )
     assert "Submission failed" in run["message"]
     assert trial.log("process-posts", "errors")[0]["outcome"] == "quota"
     assert (await trial.call("GET", "/api/budgets"))["items"][0]["windows"][0]["left"] == 0
@@ -235,10 +310,17 @@ async def test_an_unknown_platform_is_an_error_of_its_post(trial: Any) -> None:
     await trial.posts("a", platform="aardvark")
     await trial.posts("z", platform="youtube")
     run = await trial.submit()
-    assert (run["counters"]["errors"], run["counters"]["submitted"], run["outcome"]) == (1, 1, "partial")
+    assert (run["counters"]["errors"], run["counters"]["submitted"], run["outcome"]) == (
+        1,
+        1,
+        "partial",
+    )
     assert trial.submitted() == ["reply:a", "reply:z"]
     post = await trial.post("a", "aardvark")
-    assert (post.status, "unsupported platform" in post.last_error["message"]) == ("noreplies", True)
+    assert (post.status, "unsupported platform" in post.last_error["message"]) == (
+        "noreplies",
+        True,
+    )
 
 
 async def test_a_failed_job_comes_back_once(trial: Any) -> None:
@@ -286,13 +368,21 @@ async def test_the_budget_ends_the_run_before_anything_is_touched(new_trial: Any
     await trial.posts(*[f"p{n}" for n in range(6)])
     trial.sim.used, trial.sim.limit = 397, 400
     run = await trial.submit()
-    assert (run["outcome"], run["counters"]["submitted"], run["counters"]["quota_blocked"]) == ("blocked", 3, 1)
+    assert (run["outcome"], run["counters"]["submitted"], run["counters"]["quota_blocked"]) == (
+        "blocked",
+        3,
+        1,
+    )
     assert trial.sim.counts["GET /account_stat"] == 1
     assert (trial.sim.used, trial.sim.refused) == (400, 0)
     again = await trial.submit()
     assert (again["outcome"], again["counters"]["taken"]) == ("blocked", 0)
     post = await trial.post("p5")
-    assert (post.status, post.attempts, await trial.house.store.history(post.ref)) == ("noreplies", 0, [])
+    assert (post.status, post.attempts, await trial.runtime.store.history(post.ref)) == (
+        "noreplies",
+        0,
+        [],
+    )
     own = await new_trial(REPLIES_DAILY_LIMIT="2")
     trial.sim.used = 0
     await own.later(86_400)
@@ -315,7 +405,9 @@ async def test_a_day_that_the_provider_still_tells_of_is_over(trial: Any) -> Non
     """Until the first search of a day the provider may tell of yesterday: that must not block today."""
     await trial.posts("1")
     trial.sim.used, trial.sim.period_start = 400, "2020-01-01"
-    assert (await trial.submit())["counters"]["submitted"] == 0  # the simulator itself still counts 400
+    assert (await trial.submit())["counters"][
+        "submitted"
+    ] == 0  # the simulator itself still counts 400
     trial.sim.used = 0
     trial.sim.period_start = "2020-01-01"
     assert (await trial.submit())["counters"]["submitted"] == 1

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 import aiohttp
 import pytest
-from conformance.places import Place, Provider
+from conformance.places import PrefixMiddleware, Provider
 from support.s3 import S3Server, moto_server
 
-from esclusa.app import open_house
+from esclusa.app import open_runtime
 from esclusa.engine.runs import RunContext
 from esclusa.pipelines.tenders.records import Delivery, DeviceInstallation, Licitacion
 from esclusa.settings import load
@@ -29,34 +29,48 @@ STORES = ("sqlite", "postgres")
 class Yard:
     """An opened house with the pipeline, and the outside that it speaks to."""
 
-    def __init__(self, house: Any, chile: ChileCompraSimulator, expo: ExpoSimulator, url: str, web: aiohttp.ClientSession) -> None:
-        self.house, self.chile, self.expo, self.url = house, chile, expo, url
+    def __init__(
+        self,
+        runtime: Any,
+        chile: ChileCompraSimulator,
+        expo: ExpoSimulator,
+        url: str,
+        web: aiohttp.ClientSession,
+    ) -> None:
+        self.runtime, self.chile, self.expo, self.url = runtime, chile, expo, url
         self.web = web
-        self.records = house.engine.records
+        self.records = runtime.engine.records
 
     async def run(self, cycle: str) -> RunContext:
-        run: RunContext = await self.house.engine.run_cycle(f"tenders.{cycle}")
+        run: RunContext = await self.runtime.engine.run_cycle(f"tenders.{cycle}")
         return run
 
     async def later(self, seconds: float) -> None:
         """Let the store's time go on."""
-        self.house.store.clock_offset += seconds
-        await self.house.engine.clock.sync()
+        self.runtime.store.clock_offset += seconds
+        await self.runtime.engine.clock.sync()
 
     async def now(self) -> datetime:
-        moment: datetime = await self.house.store.now()
+        moment: datetime = await self.runtime.store.now()
         return moment
 
     async def today(self) -> str:
         return f"{(await self.now()).astimezone(ZoneInfo('America/Santiago')):%Y-%m-%d}"
 
-    async def publish(self, count: int = 1, *, site: bool = False, api: bool = True, **changes: Any) -> list[str]:
+    async def publish(
+        self, count: int = 1, *, site: bool = False, api: bool = True, **changes: Any
+    ) -> list[str]:
         """Tenders of today, as the API tells them."""
-        details = [invented(len(self.chile.details) + n, await self.today()) | changes for n in range(count)]
+        details = [
+            invented(len(self.chile.details) + n, await self.today()) | changes
+            for n in range(count)
+        ]
         self.chile.add(*details, site=site, api=api)
         return [detail["CodigoExterno"] for detail in details]
 
-    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+    async def call(
+        self, method: str, path: str, body: Any = None, **options: Any
+    ) -> tuple[int, Any]:
         if body is not None:
             options["json"] = body
         async with self.web.request(method, self.url + path, **options) as answer:
@@ -66,7 +80,11 @@ class Yard:
     async def device(self, name: str = "d1", **preferences: Any) -> str:
         """Register a device over HTTP; its token."""
         token = f"ExponentPushToken[{name}]"
-        status, told = await self.call("POST", "/devices", {"installation_id": name, "push_token": token, "preferences": preferences})
+        status, told = await self.call(
+            "POST",
+            "/devices",
+            {"installation_id": name, "push_token": token, "preferences": preferences},
+        )
         assert status == 200, told
         return token
 
@@ -111,7 +129,9 @@ def databases() -> list[Any]:
 
 
 @pytest.fixture(params=STORES)
-async def place(request: pytest.FixtureRequest, providers: Callable[[str], Provider], databases: list[Any]) -> AsyncIterator[Place]:
+async def place(
+    request: pytest.FixtureRequest, providers: Callable[[str], Provider], databases: list[Any]
+) -> AsyncIterator[PrefixMiddleware]:
     if request.param != "postgres":
         found = await providers(request.param).place(empty=True)
         yield found
@@ -119,13 +139,21 @@ async def place(request: pytest.FixtureRequest, providers: Callable[[str], Provi
         return
     kept = databases.pop() if databases else await providers("postgres").place(empty=True)
     yield kept
-    rows = await kept._run("SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('public', 'archive')")
-    names = [f'"{r["schemaname"]}"."{r["tablename"]}"' for r in rows if r["tablename"] != "esclusa_migrations"]
+    rows = await kept._run(
+        "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('public', 'archive')"
+    )
+    names = [
+        f'"{r["schemaname"]}"."{r["tablename"]}"'
+        for r in rows
+        if r["tablename"] != "esclusa_migrations"
+    ]
     await kept._run("DO $$ BEGIN " + "".join(f"DELETE FROM {name}; " for name in names) + "END $$")
     databases.append(kept)
 
 
-def environ_of(place: Place, folder: Path, chile: str, expo: str, **settings: str) -> dict[str, str]:
+def environ_of(
+    place: PrefixMiddleware, folder: Path, chile: str, expo: str, **settings: str
+) -> dict[str, str]:
     return {
         "ESCLUSA_STORE": place.url, "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_PIPELINES": "tenders",
         "ESCLUSA_LOG_LEVEL": "error", "ESCLUSA_LEASE_SECONDS": "30", "ESCLUSA_GRACE_SECONDS": "2",
@@ -135,7 +163,7 @@ def environ_of(place: Place, folder: Path, chile: str, expo: str, **settings: st
 
 
 @pytest.fixture
-async def new_yard(place: Place, tmp_path: Path) -> AsyncIterator[NewYard]:
+async def new_yard(place: PrefixMiddleware, tmp_path: Path) -> AsyncIterator[NewYard]:
     """``await new_yard(ARCHIVE_DROP="true")`` gives a served house on the store, with these settings."""
     async with AsyncExitStack() as stack:
         chile, expo = ChileCompraSimulator(), ExpoSimulator()
@@ -144,8 +172,10 @@ async def new_yard(place: Place, tmp_path: Path) -> AsyncIterator[NewYard]:
         stack.push_async_callback(expo.stop)
 
         async def new(**settings: str) -> Yard:
-            house = await stack.enter_async_context(open_house(load(environ=environ_of(place, tmp_path, *urls, **settings))))
-            service = Service(house, worker=False)
+            runtime = await stack.enter_async_context(
+                open_runtime(load(environ=environ_of(place, tmp_path, *urls, **settings)))
+            )
+            service = Service(runtime, worker=False)
             listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))
 
@@ -158,7 +188,7 @@ async def new_yard(place: Place, tmp_path: Path) -> AsyncIterator[NewYard]:
             if task.done():
                 task.result()
             web = await stack.enter_async_context(aiohttp.ClientSession())
-            return Yard(house, chile, expo, f"http://127.0.0.1:{await listening}", web)
+            return Yard(runtime, chile, expo, f"http://127.0.0.1:{await listening}", web)
 
         yield new
 

@@ -16,9 +16,9 @@ from pipelines.tenders.conftest import NewYard, Yard
 
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.outlook import Outlook
-from esclusa.model.books import Export
 from esclusa.model.errors import ArtifactError
 from esclusa.model.query import query
+from esclusa.model.system_records import Export
 from esclusa.pipelines.tenders.archive import months_before
 from esclusa.pipelines.tenders.records import Delivery, Licitacion
 
@@ -26,12 +26,21 @@ TEXT = "Ñuñoa «ágil» — 50 % más\n日本 \U0001f600 'x' \\ \"y\""
 
 
 def old_tender(number: int, published: datetime, **fields: Any) -> Licitacion:
-    return Licitacion(codigo_externo=f"{number}-1-L125", nombre=f"Licitación {number}", fecha_publicacion=published, **fields)
+    return Licitacion(
+        codigo_externo=f"{number}-1-L125",
+        nombre=f"Licitación {number}",
+        fecha_publicacion=published,
+        **fields,
+    )
 
 
 def delivery(number: int, tender: str, status: str, **fields: Any) -> Delivery:
     return Delivery(
-        notification_event_id=f"nueva_licitacion:{tender}", installation_id=f"d{number}", licitacion_id=tender, status=status, **fields
+        notification_event_id=f"nueva_licitacion:{tender}",
+        installation_id=f"d{number}",
+        licitacion_id=tender,
+        status=status,
+        **fields,
     )
 
 
@@ -57,7 +66,11 @@ async def test_cleanup_moves_what_is_old_and_leaves_what_is_open(yard: Yard) -> 
     """Point 4: HOT_MONTHS, DELIVERY_RETENTION_DAYS; a tender whose deliveries are still open stays."""
     now = await yard.now()
     year = months_before(now, 12)
-    tenders = [old_tender(1, year - timedelta(days=1)), old_tender(2, year + timedelta(days=1)), old_tender(3, year - timedelta(days=40))]
+    tenders = [
+        old_tender(1, year - timedelta(days=1)),
+        old_tender(2, year + timedelta(days=1)),
+        old_tender(3, year - timedelta(days=40)),
+    ]
     await yard.records.insert(tenders)
     done = now - timedelta(days=91)
     await yard.records.insert([
@@ -87,7 +100,9 @@ async def test_the_archive_tables_have_the_names_that_are_promised(yard: Yard, p
 async def test_cleanup_goes_on_over_many_batches(yard: Yard) -> None:
     then = datetime(2020, 1, 1, tzinfo=UTC)
     await yard.records.insert([old_tender(n, then + timedelta(hours=n)) for n in range(1300)])
-    await yard.records.insert([delivery(n, "7-1-L125", "ok", completed_at=then) for n in range(2300)])
+    await yard.records.insert(
+        [delivery(n, "7-1-L125", "ok", completed_at=then) for n in range(2300)]
+    )
     await yard.records.insert([delivery(9999, "700-1-L125", "pending")])
     assert (await yard.run("cleanup")).told == {"licitaciones": 1299, "deliveries": 2300, "kept": 1}
 
@@ -97,14 +112,31 @@ async def test_a_delivery_whose_tender_is_archived_can_still_go_out(yard: Yard) 
     await yard.publish()
     await yard.run("ingest")
     [code] = yard.chile.details
-    await Archiver(yard.house.engine).archive(Licitacion.kind, {"codigo_externo": code}, "fecha_publicacion")
+    await Archiver(yard.runtime.engine).archive(
+        Licitacion.kind, {"codigo_externo": code}, "fecha_publicacion"
+    )
     assert (await yard.run("dispatch")).told["sent"] == 1
 
 
 VALUES: list[dict[str, Any]] = [
-    {"descripcion": TEXT, "monto_estimado": Decimal("192000000.0123456789"), "items": [{"a": [1, None, {"ñ": TEXT}]}], "notificada": True},
-    {"descripcion": None, "monto_estimado": None, "categorias": ["85", "7"], "fecha_cierre": datetime(2025, 3, 1, 4, 5, 6, 789012, UTC)},
-    {"descripcion": "", "monto_estimado": Decimal("-0.5"), "detalle": {"x": 1.5, "y": "z", "w": True}, "codigo_estado": 0},
+    {
+        "descripcion": TEXT,
+        "monto_estimado": Decimal("192000000.0123456789"),
+        "items": [{"a": [1, None, {"ñ": TEXT}]}],
+        "notificada": True,
+    },
+    {
+        "descripcion": None,
+        "monto_estimado": None,
+        "categorias": ["85", "7"],
+        "fecha_cierre": datetime(2025, 3, 1, 4, 5, 6, 789012, UTC),
+    },
+    {
+        "descripcion": "",
+        "monto_estimado": Decimal("-0.5"),
+        "detalle": {"x": 1.5, "y": "z", "w": True},
+        "codigo_estado": 0,
+    },
 ]
 
 
@@ -114,9 +146,22 @@ async def test_exports_are_read_back_row_by_row(yard: Yard, place: Any, tmp_path
     import pyarrow.parquet as pq
 
     edge = datetime(2025, 2, 28, 23, 59, 59, 999999, UTC)
-    rows = [old_tender(n, edge + timedelta(microseconds=n), **fields) for n, fields in enumerate(VALUES)]
+    rows = [
+        old_tender(n, edge + timedelta(microseconds=n), **fields) for n, fields in enumerate(VALUES)
+    ]
     await yard.records.insert(rows)
-    await yard.records.insert([delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC), sends=2, provider_ticket_id="t")])
+    await yard.records.insert(
+        [
+            delivery(
+                1,
+                "x",
+                "ok",
+                completed_at=datetime(2025, 1, 15, tzinfo=UTC),
+                sends=2,
+                provider_ticket_id="t",
+            )
+        ]
+    )
     await yard.run("cleanup")
     kept = {t.id: t for t in await archived(yard, Licitacion)}
     run = await yard.run("archive-export")
@@ -128,11 +173,19 @@ async def test_exports_are_read_back_row_by_row(yard: Yard, place: Any, tmp_path
     ]  # fmt: skip
     for path, export in found.items():
         file = tmp_path / "artifacts" / path
-        assert (export.status, export.checksum) == ("verified", hashlib.sha256(file.read_bytes()).hexdigest())
+        assert (export.status, export.checksum) == (
+            "verified",
+            hashlib.sha256(file.read_bytes()).hexdigest(),
+        )
         assert pq.ParquetFile(file).metadata.row_group(0).column(0).compression == "ZSTD"
         assert export.verified_at is not None
         assert export.drop_eligible_at == export.verified_at + timedelta(days=30)
-    back = [row for path in found if path.startswith("lic") for row in pq.ParquetFile(tmp_path / "artifacts" / path).read().to_pylist()]
+    back = [
+        row
+        for path in found
+        if path.startswith("lic")
+        for row in pq.ParquetFile(tmp_path / "artifacts" / path).read().to_pylist()
+    ]
     assert len(back) == 3
     for row in back:
         tender = kept[row["id"]]
@@ -151,7 +204,19 @@ async def test_a_file_has_the_columns_of_the_table(yard: Yard, place: Any, tmp_p
     import pyarrow.parquet as pq
 
     now = await yard.now()
-    await yard.records.insert([delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC), attempts=3, due_at=now, sends=2)])
+    await yard.records.insert(
+        [
+            delivery(
+                1,
+                "x",
+                "ok",
+                completed_at=datetime(2025, 1, 15, tzinfo=UTC),
+                attempts=3,
+                due_at=now,
+                sends=2,
+            )
+        ]
+    )
     [row] = await place.rows("notification_deliveries", "id")
     await yard.run("cleanup")
     assert (await yard.run("archive-export")).told["rows"] == 1
@@ -169,57 +234,71 @@ async def test_a_row_that_is_archived_later_goes_into_a_further_part(yard: Yard)
     await yard.records.insert([old_tender(2, then)])
     await yard.run("cleanup")
     await yard.run("archive-export")
-    assert [(e.month, e.part, e.row_count) for e in await exports(yard)] == [("2025-02", 1, 1), ("2025-02", 2, 1)]
+    assert [(e.month, e.part, e.row_count) for e in await exports(yard)] == [
+        ("2025-02", 1, 1),
+        ("2025-02", 2, 1),
+    ]
 
 
 async def test_large_months_are_cut_into_parts(yard: Yard) -> None:
     await yard.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
     for _ in range(3):  # an archiver of its own each time, as after a restart
-        await Archiver(yard.house.engine).archive(Licitacion.kind, {}, "fecha_publicacion", batch=6, rows=10)
-    made = await Archiver(yard.house.engine).export(Licitacion.kind, "fecha_publicacion", rows=10)
+        await Archiver(yard.runtime.engine).archive(
+            Licitacion.kind, {}, "fecha_publicacion", batch=6, rows=10
+        )
+    made = await Archiver(yard.runtime.engine).export(Licitacion.kind, "fecha_publicacion", rows=10)
     assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
 
 
 async def test_rows_that_came_to_the_archive_without_an_export_are_given_to_one(yard: Yard) -> None:
     """By another hand, or before exports were opened at the archiving."""
     await yard.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
-    assert await yard.house.store.archive(query(Licitacion, limit=24)) == 24
+    assert await yard.runtime.store.archive(query(Licitacion, limit=24)) == 24
     await yard.run("cleanup")
-    made = await Archiver(yard.house.engine).export(Licitacion.kind, "fecha_publicacion", rows=10)
+    made = await Archiver(yard.runtime.engine).export(Licitacion.kind, "fecha_publicacion", rows=10)
     assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
-    found = [r async for page in yard.house.store.scan(query(Licitacion, archived=True)) for r in page]
+    found = [
+        r async for page in yard.runtime.store.scan(query(Licitacion, archived=True)) for r in page
+    ]
     assert len(found) == 25
 
 
 async def test_no_row_comes_to_an_export_that_is_being_written(yard: Yard) -> None:
     """The archiver had the export in hand when it was closed: its next rows go into the next part."""
     then = datetime(2025, 2, 1, tzinfo=UTC)
-    archiver = Archiver(yard.house.engine)
+    archiver = Archiver(yard.runtime.engine)
     await yard.records.insert([old_tender(1, then)])
     assert await archiver.archive(Licitacion.kind, {}, "fecha_publicacion") == 1
     [export] = await exports(yard)
     await yard.run("archive-export")
     await yard.records.insert([old_tender(2, then)])
-    assert await yard.house.store.archive(query(Licitacion), export.id) == 0
+    assert await yard.runtime.store.archive(query(Licitacion), export.id) == 0
     assert await archiver.archive(Licitacion.kind, {}, "fecha_publicacion") == 1
     await yard.run("archive-export")
-    assert [(e.status, e.part, e.row_count) for e in await exports(yard)] == [("verified", 1, 1), ("verified", 2, 1)]
+    assert [(e.status, e.part, e.row_count) for e in await exports(yard)] == [
+        ("verified", 1, 1),
+        ("verified", 2, 1),
+    ]
 
 
 async def test_an_export_without_rows_is_forgotten(yard: Yard) -> None:
     """Opened for rows that were gone before they could be given to it."""
-    await Archiver(yard.house.engine)._open(Licitacion.kind, datetime(2025, 2, 1, tzinfo=UTC), "filling")
+    await Archiver(yard.runtime.engine)._open(
+        Licitacion.kind, datetime(2025, 2, 1, tzinfo=UTC), "filling"
+    )
     assert (await yard.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
     assert await exports(yard) == []
 
 
 async def test_what_waits_for_its_export_is_told(yard: Yard) -> None:
     await yard.records.insert([old_tender(n, datetime(2025, 2, n, tzinfo=UTC)) for n in (1, 2, 3)])
-    await yard.house.store.archive(query(Licitacion, limit=1))
+    await yard.runtime.store.archive(query(Licitacion, limit=1))
     await yard.run("cleanup")
 
     async def told() -> tuple[int, int, int]:
-        found = {a["table"]: a for a in await Outlook(yard.house.engine).archives()}["licitaciones"]
+        found = {a["table"]: a for a in await Outlook(yard.runtime.engine).archives()}[
+            "licitaciones"
+        ]
         return found["rows"], found["not_exported"], found["exports"]
 
     assert await told() == (3, 3, 0)
@@ -227,7 +306,9 @@ async def test_what_waits_for_its_export_is_told(yard: Yard) -> None:
     assert await told() == (3, 0, 1)
 
 
-async def test_nothing_is_dropped_from_an_archive_with_columns_that_are_not_declared(new_yard: NewYard, place: Any) -> None:
+async def test_nothing_is_dropped_from_an_archive_with_columns_that_are_not_declared(
+    new_yard: NewYard, place: Any
+) -> None:
     yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
     await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
     await yard.run("cleanup")
@@ -243,7 +324,9 @@ async def test_nothing_is_dropped_from_an_archive_with_columns_that_are_not_decl
     assert (await yard.run("archive-export")).told["dropped"] == 1
 
 
-async def test_rows_are_dropped_only_after_their_date_and_only_if_verified(new_yard: NewYard) -> None:
+async def test_rows_are_dropped_only_after_their_date_and_only_if_verified(
+    new_yard: NewYard,
+) -> None:
     """ARCHIVE_DROP_AFTER_DAYS, ARCHIVE_DROP: the cycle drops; drop_eligible_at is kept to."""
     yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="10")
     await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
@@ -259,10 +342,12 @@ async def test_rows_are_dropped_only_after_their_date_and_only_if_verified(new_y
     assert (await yard.run("archive-export")).told["dropped"] == 0
 
 
-async def test_an_interrupted_export_leaves_nothing_marked_and_is_finished_next_time(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interrupted_export_leaves_nothing_marked_and_is_finished_next_time(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
     await yard.run("cleanup")
-    artifacts = yard.house.artifacts
+    artifacts = yard.runtime.artifacts
 
     async def broken(*args: Any, **kwargs: Any) -> str:
         raise ArtifactError("the disk is full")
@@ -273,24 +358,33 @@ async def test_an_interrupted_export_leaves_nothing_marked_and_is_finished_next_
         assert run.outcome == "error"
         assert "the disk is full" in (run.message or "")
     [export] = await exports(yard)
-    assert (export.status, export.verified_at, export.drop_eligible_at, export.row_count) == ("written", None, None, 0)
-    assert await Archiver(yard.house.engine).drop(Licitacion.kind) == 0
+    assert (export.status, export.verified_at, export.drop_eligible_at, export.row_count) == (
+        "written",
+        None,
+        None,
+        0,
+    )
+    assert await Archiver(yard.runtime.engine).drop(Licitacion.kind) == 0
     assert len(await archived(yard, Licitacion)) == 3
     assert (await yard.run("archive-export")).told == {"files": 1, "rows": 3, "dropped": 0}
     assert [(e.status, e.part, e.row_count) for e in await exports(yard)] == [("verified", 1, 3)]
 
 
 @pytest.mark.parametrize("how", ["other bytes", "cut", "gone"])
-async def test_a_corrupted_upload_is_caught_and_nothing_is_dropped(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+async def test_a_corrupted_upload_is_caught_and_nothing_is_dropped(
+    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
     await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
     await yard.run("cleanup")
-    artifacts = yard.house.artifacts
+    artifacts = yard.runtime.artifacts
     put = type(artifacts).put
 
     async def damaged(self: Any, path: str, body: Any, **options: Any) -> str:
         data = Path(body).read_bytes()
-        url: str = await put(self, path, data[:-7] if how == "cut" else data[:50] + b"X" + data[51:], **options)
+        url: str = await put(
+            self, path, data[:-7] if how == "cut" else data[:50] + b"X" + data[51:], **options
+        )
         if how == "gone":
             await self.delete(path)
         return url
@@ -306,22 +400,40 @@ async def test_a_corrupted_upload_is_caught_and_nothing_is_dropped(new_yard: New
     assert (run.outcome, run.told["files"], run.told["dropped"]) == ("ok", 1, 3)
 
 
-async def test_one_fault_keeps_no_other_month_and_no_other_kind_from_its_export_or_drop(new_yard: NewYard) -> None:
+async def test_one_fault_keeps_no_other_month_and_no_other_kind_from_its_export_or_drop(
+    new_yard: NewYard,
+) -> None:
     """A decimal that does not fit is told with its row; nothing of its file is dropped."""
     yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
-    tenders = [old_tender(n, datetime(2025, n, 3, tzinfo=UTC), monto_estimado=Decimal(n)) for n in (1, 3)]
-    bad = [old_tender(n, datetime(2025, 2, 3, tzinfo=UTC), monto_estimado=Decimal("1" if n == 5 else "0.00000000001")) for n in (5, 6)]
+    tenders = [
+        old_tender(n, datetime(2025, n, 3, tzinfo=UTC), monto_estimado=Decimal(n)) for n in (1, 3)
+    ]
+    bad = [
+        old_tender(
+            n,
+            datetime(2025, 2, 3, tzinfo=UTC),
+            monto_estimado=Decimal("1" if n == 5 else "0.00000000001"),
+        )
+        for n in (5, 6)
+    ]
     await yard.records.insert([*tenders, *bad])
-    await yard.records.insert([delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC))])
+    await yard.records.insert(
+        [delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC))]
+    )
     await yard.run("cleanup")
     for files, rows in (3, 3), (0, 0):
         run = await yard.run("archive-export")
         assert (run.outcome, run.told) == ("error", {"files": files, "rows": rows, "dropped": rows})
         assert "licitaciones 6-1-L125: monto_estimado" in (run.message or "")
-        assert {t.codigo_externo for t in await archived(yard, Licitacion)} == {"5-1-L125", "6-1-L125"}
+        assert {t.codigo_externo for t in await archived(yard, Licitacion)} == {
+            "5-1-L125",
+            "6-1-L125",
+        }
 
 
-async def test_exports_go_to_a_bucket(new_yard: NewYard, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exports_go_to_a_bucket(
+    new_yard: NewYard, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """ARCHIVE_BUCKET, ARCHIVE_REGION, ARCHIVE_ENDPOINT."""
     import pyarrow.parquet as pq
 
@@ -330,12 +442,16 @@ async def test_exports_go_to_a_bucket(new_yard: NewYard, s3: Any, monkeypatch: p
     bucket = f"archivo-{id(new_yard)}"
     client = s3.client()
     client.create_bucket(Bucket=bucket)
-    yard: Yard = await new_yard(ARCHIVE_BUCKET=bucket, ARCHIVE_REGION="us-east-1", ARCHIVE_ENDPOINT=s3.endpoint)
+    yard: Yard = await new_yard(
+        ARCHIVE_BUCKET=bucket, ARCHIVE_REGION="us-east-1", ARCHIVE_ENDPOINT=s3.endpoint
+    )
     await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
     await yard.run("cleanup")
     run = await yard.run("archive-export")
     assert (run.outcome, run.told["rows"]) == ("ok", 3), run.message
-    body = client.get_object(Bucket=bucket, Key="licitaciones/year=2025/month=02/part-00001.parquet")["Body"].read()
+    body = client.get_object(
+        Bucket=bucket, Key="licitaciones/year=2025/month=02/part-00001.parquet"
+    )["Body"].read()
     assert pq.ParquetFile(io.BytesIO(body)).metadata.num_rows == 3
 
 
@@ -344,7 +460,9 @@ async def test_a_bucket_that_is_not_there_is_an_error_and_marks_nothing(
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, s3.environ[name])
-    yard: Yard = await new_yard(ARCHIVE_BUCKET="none-such", ARCHIVE_REGION="us-east-1", ARCHIVE_ENDPOINT=s3.endpoint)
+    yard: Yard = await new_yard(
+        ARCHIVE_BUCKET="none-such", ARCHIVE_REGION="us-east-1", ARCHIVE_ENDPOINT=s3.endpoint
+    )
     await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
     await yard.run("cleanup")
     assert (await yard.run("archive-export")).outcome == "error"
@@ -353,12 +471,14 @@ async def test_a_bucket_that_is_not_there_is_an_error_and_marks_nothing(
 
 async def test_columns_of_a_scan_are_those_of_its_rows(yard: Yard) -> None:
     """scan_columns is scan, turned: the same values, JSON as text."""
-    await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC), **VALUES[n % 3]) for n in range(7)])
+    await yard.records.insert(
+        [old_tender(n, datetime(2025, 2, 3, tzinfo=UTC), **VALUES[n % 3]) for n in range(7)]
+    )
     asked = query(Licitacion, order="-codigo_externo")
-    rows = [row async for page in yard.house.store.scan(asked) for row in page]
+    rows = [row async for page in yard.runtime.store.scan(asked) for row in page]
     columns: dict[str, list[Any]] = {name: [] for name in Licitacion.kind.columns}
     sizes = []
-    async for page in yard.house.store.scan_columns(asked, 3):
+    async for page in yard.runtime.store.scan_columns(asked, 3):
         sizes.append(len(page["id"]))
         for name, values in page.items():
             columns[name] += values

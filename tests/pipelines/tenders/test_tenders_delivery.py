@@ -14,10 +14,18 @@ LADDER = [1, 2, 4, 8, 16, 32, 60]
 async def test_a_delivery_is_sent_once_and_its_receipt_ends_it(yard: Yard) -> None:
     """Points 2 and 3; the message has title, body and data.codigo_externo."""
     sent = await yard.sent()
-    assert (sent.status, sent.attempts, sent.sends, sent.completed_at, sent.leased_by) == ("sent", 1, 1, None, None)
+    assert (sent.status, sent.attempts, sent.sends, sent.completed_at, sent.leased_by) == (
+        "sent",
+        1,
+        1,
+        None,
+        None,
+    )
     assert sent.provider_ticket_id in yard.expo.sent
     assert sent.sent_at is not None
-    assert sent.due_at == pytest.approx(sent.sent_at + timedelta(minutes=15), abs=timedelta(seconds=5))
+    assert sent.due_at == pytest.approx(
+        sent.sent_at + timedelta(minutes=15), abs=timedelta(seconds=5)
+    )
     [code] = yard.chile.details
     message = yard.expo.texts["ExponentPushToken[d1]"]
     assert message["data"] == {"codigo_externo": code}
@@ -29,9 +37,19 @@ async def test_a_delivery_is_sent_once_and_its_receipt_ends_it(yard: Yard) -> No
 
     assert (await yard.run("receipt")).told["ok"] == 0  # the ticket is not old enough
     await yard.later(15 * 60 + 5)
-    assert (await yard.run("receipt")).told == {"taken": 1, "ok": 1, "retryable": 0, "failed": 0, "invalidated": 0}
+    assert (await yard.run("receipt")).told == {
+        "taken": 1,
+        "ok": 1,
+        "retryable": 0,
+        "failed": 0,
+        "invalidated": 0,
+    }
     done = await yard.delivery()
-    assert (done.status, done.attempts, done.provider_receipt_id) == ("ok", 1, sent.provider_ticket_id)
+    assert (done.status, done.attempts, done.provider_receipt_id) == (
+        "ok",
+        1,
+        sent.provider_ticket_id,
+    )
     assert done.completed_at is not None
     assert set(yard.expo.messages.values()) == {1}
 
@@ -49,7 +67,14 @@ async def test_the_columns_that_a_reader_relies_on(yard: Yard, place: Any) -> No
     )  # fmt: skip
     assert row["next_attempt_at"] is not None
     assert row["last_error_message"]
-    assert {"notification_event_id", "installation_id", "sent_at", "provider_ticket_id", "provider_receipt_id", "created_at"} <= set(row)
+    assert {
+        "notification_event_id",
+        "installation_id",
+        "sent_at",
+        "provider_ticket_id",
+        "provider_receipt_id",
+        "created_at",
+    } <= set(row)
     [event] = await place.rows("notification_events", "id")
     [tender] = await place.rows("licitaciones", "id")
     assert (event["licitacion_id"], row["notification_event_id"]) == (tender["id"], event["id"])
@@ -66,18 +91,30 @@ async def test_the_ladder_is_1_2_4_8_16_32_60_and_then_failed(yard: Yard) -> Non
     for n, minutes in enumerate(LADDER, 1):
         assert (await yard.run("dispatch")).told["retryable"] == 1
         delivery = await yard.delivery()
-        assert (delivery.status, delivery.attempts, delivery.last_error_code) == ("retryable", n, "ExpoError")
-        assert delivery.due_at == pytest.approx(await yard.now() + timedelta(minutes=minutes), abs=timedelta(seconds=5))
+        assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
+            "retryable",
+            n,
+            "ExpoError",
+        )
+        assert delivery.due_at == pytest.approx(
+            await yard.now() + timedelta(minutes=minutes), abs=timedelta(seconds=5)
+        )
         await yard.later(minutes * 60 - 10)
         assert (await yard.run("dispatch")).counters["taken"] == 0
         await yard.later(11)
     run = await yard.run("dispatch")
     assert (run.told["failed"], run.outcome) == (1, "partial")
     delivery = await yard.delivery()
-    assert (delivery.status, delivery.attempts, delivery.last_error_code) == ("failed", 8, "ExpoError")
+    assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
+        "failed",
+        8,
+        "ExpoError",
+    )
     assert delivery.completed_at is not None
 
-    status, told = await yard.call("POST", "/deliveries/retry?last_error_code=ExpoError&reason=Expo%20is%20back")
+    status, told = await yard.call(
+        "POST", "/deliveries/retry?last_error_code=ExpoError&reason=Expo%20is%20back"
+    )
     assert (status, told["moved"]) == (200, 1)
     delivery = await yard.delivery()
     assert (delivery.status, delivery.attempts, delivery.completed_at) == ("pending", 0, None)
@@ -93,7 +130,13 @@ async def test_the_ladder_is_1_2_4_8_16_32_60_and_then_failed(yard: Yard) -> Non
         ({"fault": "bad_json"}, "bad_answer"),
         ({"fault": "cut"}, "connection_error"),
         ({"status": 503, "body": {"errors": [{"code": "API_ERROR", "message": "x"}]}}, "API_ERROR"),
-        ({"status": 200, "body": {"errors": [{"code": "INTERNAL_SERVER_ERROR", "message": "x"}]}}, "INTERNAL_SERVER_ERROR"),
+        (
+            {
+                "status": 200,
+                "body": {"errors": [{"code": "INTERNAL_SERVER_ERROR", "message": "x"}]},
+            },
+            "INTERNAL_SERVER_ERROR",
+        ),
         ({"status": 200, "body": {"data": []}}, "ticket_mismatch"),
     ],
 )
@@ -113,11 +156,18 @@ async def test_a_throttle_waits_by_retry_after_or_the_ladder_without_counting(ya
     await yard.publish()
     await yard.run("ingest")
     for fault, seconds in ({"headers": {"Retry-After": "7"}}, 7), ({}, 60):
-        yard.expo.order("/--/api/v2/push/send", status=429, body={"errors": [{"code": "TOO_MANY_REQUESTS", "message": "slow"}]}, **fault)
+        yard.expo.order(
+            "/--/api/v2/push/send",
+            status=429,
+            body={"errors": [{"code": "TOO_MANY_REQUESTS", "message": "slow"}]},
+            **fault,
+        )
         assert (await yard.run("dispatch")).counters["waited"] == 1
         delivery = await yard.delivery()
         assert (delivery.status, delivery.attempts) == ("pending", 0)
-        assert delivery.due_at == pytest.approx(await yard.now() + timedelta(seconds=seconds), abs=timedelta(seconds=3))
+        assert delivery.due_at == pytest.approx(
+            await yard.now() + timedelta(seconds=seconds), abs=timedelta(seconds=3)
+        )
         await yard.later(seconds + 1)
     yard.expo.devices[token] = {"ticket": "MessageRateExceeded", "times": 1}
     await yard.run("dispatch")
@@ -127,13 +177,15 @@ async def test_a_throttle_waits_by_retry_after_or_the_ladder_without_counting(ya
     assert (await yard.delivery()).attempts == 1
 
 
-async def test_a_device_that_is_gone_is_deactivated_and_its_other_deliveries_end_invalid(yard: Yard) -> None:
+async def test_a_device_that_is_gone_is_deactivated_and_its_other_deliveries_end_invalid(
+    yard: Yard,
+) -> None:
     """DeviceNotRegistered in a ticket, with a second delivery of the device waiting."""
     token = await yard.device()
     await yard.publish(2)
     await yard.run("ingest")
     yard.expo.devices[token] = {"ticket": "DeviceNotRegistered", "times": 1}
-    run = await yard.house.engine.run_cycle("tenders.dispatch", limit=1)
+    run = await yard.runtime.engine.run_cycle("tenders.dispatch", limit=1)
     assert run.told["invalidated"] == 1
     assert not (await yard.installation()).active
     assert (await yard.run("dispatch")).told["invalidated"] == 1
@@ -162,13 +214,24 @@ async def test_a_device_that_registered_again_meanwhile_stays_active(yard: Yard)
     await yard.sent()
     yard.expo.devices["ExponentPushToken[d1]"] = {"receipt": "DeviceNotRegistered"}
     await yard.later(901)
-    await yard.call("POST", "/devices", {"installation_id": "d1", "push_token": "ExponentPushToken[new]"})
+    await yard.call(
+        "POST", "/devices", {"installation_id": "d1", "push_token": "ExponentPushToken[new]"}
+    )
     await yard.run("receipt")
     assert (await yard.delivery()).status == "invalid"
     assert (await yard.installation()).active
 
 
-@pytest.mark.parametrize("code", ["MessageTooBig", "MismatchSenderId", "InvalidCredentials", "DeveloperError", "fcm:MismatchSenderId"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "MessageTooBig",
+        "MismatchSenderId",
+        "InvalidCredentials",
+        "DeveloperError",
+        "fcm:MismatchSenderId",
+    ],
+)
 async def test_receipts_with_final_errors_fail(yard: Yard, code: str) -> None:
     token = await yard.device()
     yard.expo.devices[token] = {"receipt": code}
@@ -179,7 +242,11 @@ async def test_receipts_with_final_errors_fail(yard: Yard, code: str) -> None:
     run = await yard.run("receipt")
     assert (run.told["failed"], run.outcome) == (1, "partial")
     delivery = await yard.delivery()
-    assert (delivery.status, delivery.attempts, delivery.last_error_code) == ("failed", 1, code.removeprefix("fcm:"))
+    assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
+        "failed",
+        1,
+        code.removeprefix("fcm:"),
+    )
 
 
 async def test_a_receipt_with_a_passing_error_goes_on_with_the_ladder(yard: Yard) -> None:
@@ -192,8 +259,14 @@ async def test_a_receipt_with_a_passing_error_goes_on_with_the_ladder(yard: Yard
         await yard.later(901)
         assert (await yard.run("receipt")).told["retryable"] == 1
         delivery = await yard.delivery()
-        assert (delivery.status, delivery.attempts, delivery.last_error_code) == ("retryable", n, "ProviderError")
-        assert delivery.due_at == pytest.approx(await yard.now() + timedelta(minutes=minutes), abs=timedelta(seconds=5))
+        assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
+            "retryable",
+            n,
+            "ProviderError",
+        )
+        assert delivery.due_at == pytest.approx(
+            await yard.now() + timedelta(minutes=minutes), abs=timedelta(seconds=5)
+        )
         await yard.later(minutes * 60 + 1)
     await yard.run("dispatch")
     await yard.later(901)
@@ -218,7 +291,10 @@ async def test_a_receipt_that_never_comes_fails_after_a_day(yard: Yard) -> None:
     assert ((await yard.delivery()).status, (await yard.delivery()).attempts) == ("sent", 1)
     await yard.later(24 * 3600)
     assert (await yard.run("receipt")).told["failed"] == 1
-    assert ((await yard.delivery()).last_error_code, (await yard.delivery()).attempts) == ("receipt_missing", 1)
+    assert ((await yard.delivery()).last_error_code, (await yard.delivery()).attempts) == (
+        "receipt_missing",
+        1,
+    )
 
 
 async def test_deleted_inactive_and_changed_preferences_end_at_dispatch(yard: Yard) -> None:
@@ -241,12 +317,18 @@ async def test_deleted_inactive_and_changed_preferences_end_at_dispatch(yard: Ya
 async def test_quiet_hours_wait_until_they_end_without_an_attempt(yard: Yard) -> None:
     now = await yard.now()
     start, end = now - timedelta(hours=2), now + timedelta(hours=3)
-    await yard.device(quiet_hours={"start": f"{start:%H:%M}", "end": f"{end:%H:%M}", "timezone": "UTC"})
+    await yard.device(
+        quiet_hours={"start": f"{start:%H:%M}", "end": f"{end:%H:%M}", "timezone": "UTC"}
+    )
     await yard.publish()
     await yard.run("ingest")
     assert (await yard.run("dispatch")).counters["waited"] == 1
     delivery = await yard.delivery()
-    assert (delivery.status, delivery.attempts, delivery.due_at) == ("pending", 0, end.replace(second=0, microsecond=0))
+    assert (delivery.status, delivery.attempts, delivery.due_at) == (
+        "pending",
+        0,
+        end.replace(second=0, microsecond=0),
+    )
     assert yard.expo.messages.total() == 0
     await yard.later(3 * 3600)
     assert (await yard.run("dispatch")).told["sent"] == 1
@@ -267,7 +349,10 @@ async def test_a_message_that_is_refused_does_not_take_the_others_with_it(yard: 
     for n in range(5):
         await yard.device(f"d{n}")
     token = await yard.device("odd")
-    fault: dict[str, Any] = {"status": 400, "body": {"errors": [{"code": "VALIDATION_ERROR", "message": "no"}]}}
+    fault: dict[str, Any] = {
+        "status": 400,
+        "body": {"errors": [{"code": "VALIDATION_ERROR", "message": "no"}]},
+    }
     yard.expo.order("/--/api/v2/push/send", times=10, match=token, **fault)
     await yard.publish()
     await yard.run("ingest")
@@ -293,11 +378,15 @@ async def test_a_refused_access_token_blocks_and_burns_no_attempt(new_yard: Any)
 
 
 async def test_batches_hold_at_most_100_messages_and_1000_receipts(yard: Yard) -> None:
-    bodies = [{"installation_id": f"d{n}", "push_token": f"ExponentPushToken[d{n}]"} for n in range(230)]
+    bodies = [
+        {"installation_id": f"d{n}", "push_token": f"ExponentPushToken[d{n}]"} for n in range(230)
+    ]
     from esclusa.pipelines.tenders.devices import DeviceBody
 
     now = await yard.now()
-    await yard.records.put([r for b in bodies for r in DeviceBody.model_validate(b).records(now)], who="test")
+    await yard.records.put(
+        [r for b in bodies for r in DeviceBody.model_validate(b).records(now)], who="test"
+    )
     await yard.publish(5)
     assert (await yard.run("ingest")).counters["deliveries"] == 1150
     assert (await yard.run("dispatch")).told["sent"] == 1150
@@ -323,9 +412,15 @@ def test_quiet_hours_over_midnight_and_over_a_clock_change() -> None:
     from esclusa.pipelines.tenders.targeting import quiet_until
 
     night = {"start": "22:00", "end": "07:00", "timezone": "America/Santiago"}
-    assert quiet_until(night, datetime(2026, 6, 1, 3, 0, tzinfo=UTC)) == datetime(2026, 6, 1, 11, 0, tzinfo=UTC)  # 23:00 in Santiago
-    assert quiet_until(night, datetime(2026, 6, 1, 10, 59, tzinfo=UTC)) == datetime(2026, 6, 1, 11, 0, tzinfo=UTC)
+    assert quiet_until(night, datetime(2026, 6, 1, 3, 0, tzinfo=UTC)) == datetime(
+        2026, 6, 1, 11, 0, tzinfo=UTC
+    )  # 23:00 in Santiago
+    assert quiet_until(night, datetime(2026, 6, 1, 10, 59, tzinfo=UTC)) == datetime(
+        2026, 6, 1, 11, 0, tzinfo=UTC
+    )
     assert quiet_until(night, datetime(2026, 6, 1, 11, 0, tzinfo=UTC)) is None
     # in the night to 6 September 2026 Chile goes from -04 to -03
-    assert quiet_until(night, datetime(2026, 9, 6, 3, 0, tzinfo=UTC)) == datetime(2026, 9, 6, 10, 0, tzinfo=UTC)
+    assert quiet_until(night, datetime(2026, 9, 6, 3, 0, tzinfo=UTC)) == datetime(
+        2026, 9, 6, 10, 0, tzinfo=UTC
+    )
     assert quiet_until(None, datetime(2026, 6, 1, tzinfo=UTC)) is None

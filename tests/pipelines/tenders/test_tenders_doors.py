@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pipelines.tenders.conftest import Yard, environ_of
 
-from esclusa.app import open_bare, open_house
+from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
 from esclusa.engine.outlook import Outlook
 from esclusa.model.errors import SettingsError
@@ -37,10 +37,20 @@ async def test_a_device_registers_and_registers_again(yard: Yard, place: Any) ->
     assert told["preferences"]["regions"] == ["Región del Biobío"]
     [row] = await place.rows("notification_preferences", "id")
     assert row["installation_id"] == "i-1"
-    await yard.house.operator("test").move("device_installations", "inactive", reason="test", ids=["i-1"], fields={"active": False})
+    await yard.runtime.operations("test").move(
+        "device_installations", "inactive", reason="test", ids=["i-1"], fields={"active": False}
+    )
     assert not (await yard.installation("i-1")).active
-    status, told = await yard.call("POST", "/devices", {"installation_id": "i-1", "push_token": "ExpoPushToken[new]"})
-    assert (status, told["created"], told["active"], told["push_token"], told["platform"]) == (200, False, True, "ExpoPushToken[new]", None)
+    status, told = await yard.call(
+        "POST", "/devices", {"installation_id": "i-1", "push_token": "ExpoPushToken[new]"}
+    )
+    assert (status, told["created"], told["active"], told["push_token"], told["platform"]) == (
+        200,
+        False,
+        True,
+        "ExpoPushToken[new]",
+        None,
+    )
     assert told["preferences"] == {
         "enabled": True, "regions": [], "categories": [], "buyers": [], "keywords": [], "amount_min": None, "amount_max": None,
         "quiet_hours": None,
@@ -64,13 +74,23 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"preferences": {"amount_min": -1}}, "preferences.amount_min"),
     ({"preferences": {"amount_min": "much"}}, "preferences.amount_min"),
     ({"preferences": {"amount_min": 5, "amount_max": 4}}, "preferences"),
-    ({"preferences": {"quiet_hours": {"start": "25:00", "end": "07:00"}}}, "preferences.quiet_hours.start"),
+    (
+        {"preferences": {"quiet_hours": {"start": "25:00", "end": "07:00"}}},
+        "preferences.quiet_hours.start",
+    ),
     ({"preferences": {"quiet_hours": {"start": "22:00"}}}, "preferences.quiet_hours.end"),
     (
-        {"preferences": {"quiet_hours": {"start": "22:00", "end": "07:00", "timezone": "Chile/Nowhere"}}},
+        {
+            "preferences": {
+                "quiet_hours": {"start": "22:00", "end": "07:00", "timezone": "Chile/Nowhere"}
+            }
+        },
         "preferences.quiet_hours.timezone",
     ),
-    ({"preferences": {"quiet_hours": {"start": "22:00", "end": "22:00"}}}, "preferences.quiet_hours"),
+    (
+        {"preferences": {"quiet_hours": {"start": "22:00", "end": "22:00"}}},
+        "preferences.quiet_hours",
+    ),
 ]
 
 
@@ -86,7 +106,12 @@ async def test_a_refusal_names_the_field_and_stores_nothing(yard: Yard, place: A
 
 
 async def test_a_body_that_is_no_json_is_refused(yard: Yard) -> None:
-    status, told = await yard.call("POST", "/devices", data=b'{"installation_id": ', headers={"Content-Type": "application/json"})
+    status, told = await yard.call(
+        "POST",
+        "/devices",
+        data=b'{"installation_id": ',
+        headers={"Content-Type": "application/json"},
+    )
     assert (status, told["title"]) == (400, "The body is not JSON")
 
 
@@ -108,11 +133,16 @@ async def test_tenders_are_listed_with_filters_and_a_cursor(yard: Yard) -> None:
     _, rest = await yard.call("GET", f"/licitaciones?limit=3&after={page['next']}")
     assert {t["codigo_externo"] for t in page["items"] + rest["items"]} == set(codes)
     assert rest["next"] is None
-    _, some = await yard.call("GET", "/licitaciones?monto_estimado__gte=2000000&codigo_organismo=6920")
+    _, some = await yard.call(
+        "GET", "/licitaciones?monto_estimado__gte=2000000&codigo_organismo=6920"
+    )
     assert [t["codigo_organismo"] for t in some["items"]] == ["6920", "6920"]
     for number in ("NaN", "Infinity", "-Infinity", "sNaN", "1e", ""):
         status, told = await yard.call("GET", f"/licitaciones?monto_estimado__gte={number}")
-        assert (status, "monto_estimado is compared with a value of type decimal" in told["detail"]) == (400, True), (number, told)
+        assert (
+            status,
+            "monto_estimado is compared with a value of type decimal" in told["detail"],
+        ) == (400, True), (number, told)
     status, told = await yard.call("GET", "/licitaciones?color=rojo")
     assert (status, "color" in told["detail"]) == (400, True)
     status, one = await yard.call("GET", f"/licitaciones/{codes[0]}")
@@ -131,7 +161,7 @@ async def test_deliveries_are_listed_and_failed_ones_retried(yard: Yard) -> None
     assert {d["last_error_code"] for d in page["items"]} == {"MessageTooBig"}
     assert page["items"][0]["attempt_count"] == 1
     [code] = yard.chile.details
-    related = await Outlook(yard.house.engine).related("licitaciones", code)
+    related = await Outlook(yard.runtime.engine).related("licitaciones", code)
     assert {(r["way"], r["table"], len(r["items"])) for r in related} == {
         ("from", "notification_events", 1), ("from", "notification_deliveries", 2),
     }  # fmt: skip
@@ -159,7 +189,9 @@ async def test_deliveries_are_asked_for_by_the_names_of_their_columns(yard: Yard
     ):  # fmt: skip
         status, page = await yard.call("GET", f"/deliveries?{asked}")
         assert (status, len(page["items"])) == (200, count), (asked, page)
-    status, page = await yard.call("GET", "/api/records/notification_deliveries?order=-next_attempt_at&attempt_count__lt=5")
+    status, page = await yard.call(
+        "GET", "/api/records/notification_deliveries?order=-next_attempt_at&attempt_count__lt=5"
+    )
     assert (status, len(page["items"])) == (200, 1)
 
 
@@ -185,7 +217,11 @@ async def test_runs_are_listed_by_short_or_full_name(yard: Yard) -> None:
         status, page = await yard.call("GET", f"/worker-runs?worker={name}")
         assert (status, len(page["items"])) == (200, 1)
         [run] = page["items"]
-        assert (run["cycle"], run["outcome"], run["counters"]["sent"]) == ("tenders.dispatch", "ok", 1)
+        assert (run["cycle"], run["outcome"], run["counters"]["sent"]) == (
+            "tenders.dispatch",
+            "ok",
+            1,
+        )
         assert run["counters"]["invalidated"] == 0
         assert run["duration_ms"] >= 0
     assert len((await yard.call("GET", "/worker-runs"))[1]["items"]) == 2
@@ -205,7 +241,7 @@ def cli(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.chdir(tmp_path)
 
         def run(*args: str) -> int:
-            return code_of(list(args), open_house=open_house, open_bare=open_bare)
+            return code_of(list(args), open_runtime=open_runtime, open_store=open_store)
 
         run.chile, run.expo = chile.url, expo.url  # type: ignore[attr-defined]
         yield run
@@ -214,20 +250,30 @@ def cli(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def post(url: str, body: Any) -> Any:
     import urllib.request
 
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     return json.loads(urllib.request.urlopen(request).read())
 
 
-def test_the_commands(cli: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands(
+    cli: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """devices import, ingest|dispatch|receipts|cleanup|archive-export --once, drop-exported; exit codes and answers."""
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
     lines = [BODY | {"installation_id": f"i{n}", "preferences": {}} for n in range(3)]
     file = tmp_path / "devices.ndjson"
-    file.write_text("\n".join(json.dumps(line) for line in [*lines, BODY | {"push_token": "no"}]) + "\nno json\n", encoding="utf-8")
+    file.write_text(
+        "\n".join(json.dumps(line) for line in [*lines, BODY | {"push_token": "no"}])
+        + "\nno json\n",
+        encoding="utf-8",
+    )
     with file.open("a", encoding="utf-8") as more:
-        more.write(json.dumps(BODY | {"push_token": "ExponentPushToken[\ud800]"}))  # half a character, which no store takes
+        more.write(
+            json.dumps(BODY | {"push_token": "ExponentPushToken[\ud800]"})
+        )  # half a character, which no store takes
     assert cli("tenders", "devices", "import", str(file), "--json") == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["created"], told["known"], [e["row"] for e in told["errors"]]) == (3, 0, [4, 5, 6])
@@ -240,7 +286,12 @@ def test_the_commands(cli: Any, tmp_path: Path, capsys: pytest.CaptureFixture[st
     post(f"{cli.chile}/_tenders", {"count": 2, "day": today})
     assert cli("tenders", "ingest", "--once", "--json") == 0
     run = json.loads(capsys.readouterr().out)
-    assert (run["cycle"], run["outcome"], run["counters"]["new"], run["counters"]["deliveries"]) == ("tenders.ingest", "ok", 2, 6)
+    assert (
+        run["cycle"],
+        run["outcome"],
+        run["counters"]["new"],
+        run["counters"]["deliveries"],
+    ) == ("tenders.ingest", "ok", 2, 6)
     assert cli("tenders", "dispatch", "--once", "--json") == 0
     assert json.loads(capsys.readouterr().out)["counters"]["sent"] == 6
     monkeypatch.setenv("ESCLUSA_CLOCK_OFFSET_SECONDS", "1000")
@@ -248,17 +299,27 @@ def test_the_commands(cli: Any, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)["counters"]["ok"] == 6
     monkeypatch.setenv("ESCLUSA_CLOCK_OFFSET_SECONDS", str(400 * 86400))
     assert cli("tenders", "cleanup", "--once", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["counters"] == {"licitaciones": 2, "deliveries": 6, "kept": 0}
+    assert json.loads(capsys.readouterr().out)["counters"] == {
+        "licitaciones": 2,
+        "deliveries": 6,
+        "kept": 0,
+    }
     assert cli("tenders", "archive-export", "--once", "--json") == 0
     assert json.loads(capsys.readouterr().out)["counters"] == {"files": 2, "rows": 8, "dropped": 0}
     assert cli("tenders", "drop-exported", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"dropped": {"licitaciones": 0, "notification_deliveries": 0}}
+    assert json.loads(capsys.readouterr().out) == {
+        "dropped": {"licitaciones": 0, "notification_deliveries": 0}
+    }
     monkeypatch.setenv("ESCLUSA_CLOCK_OFFSET_SECONDS", str(431 * 86400))
     assert cli("tenders", "drop-exported", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"dropped": {"licitaciones": 2, "notification_deliveries": 6}}
+    assert json.loads(capsys.readouterr().out) == {
+        "dropped": {"licitaciones": 2, "notification_deliveries": 6}
+    }
 
 
-def test_exit_codes(cli: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_exit_codes(
+    cli: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Blocked exits 1, partial 5, a wrong setting 3, a missing file 2."""
     from datetime import datetime
     from zoneinfo import ZoneInfo
@@ -268,8 +329,13 @@ def test_exit_codes(cli: Any, capsys: pytest.CaptureFixture[str], monkeypatch: p
     run = json.loads(capsys.readouterr().out)
     assert (run["outcome"], "quota" in run["message"]) == ("blocked", True)
     post(f"{cli.chile}/_state", {"quota": 100})
-    post(f"{cli.chile}/_tenders", {"count": 1, "day": f"{datetime.now(ZoneInfo('America/Santiago')):%Y-%m-%d}"})
-    (tmp_path / "d.ndjson").write_text(json.dumps({"installation_id": "a", "push_token": "ExponentPushToken[a]"}), encoding="utf-8")
+    post(
+        f"{cli.chile}/_tenders",
+        {"count": 1, "day": f"{datetime.now(ZoneInfo('America/Santiago')):%Y-%m-%d}"},
+    )
+    (tmp_path / "d.ndjson").write_text(
+        json.dumps({"installation_id": "a", "push_token": "ExponentPushToken[a]"}), encoding="utf-8"
+    )
     assert cli("tenders", "devices", "import", "d.ndjson") == 0
     post(f"{cli.expo}/_devices", {"ExponentPushToken[a]": {"ticket": "MessageTooBig"}})
     assert cli("tenders", "ingest", "--once") == 0
@@ -299,7 +365,7 @@ def test_a_wrong_setting_is_named(name: str, value: str) -> None:
 def test_the_schedules_and_who_runs_alone() -> None:
     """The five cycles, when they run, and which run alone in the cluster."""
     [plan] = load(environ={"ESCLUSA_PIPELINES": "tenders"}).plans
-    assert {c.name: (str(c.schedule), c.alone) for c in plan.cycles} == {
+    assert {c.name: (str(c.schedule), c.singleton) for c in plan.cycles} == {
         "tenders.ingest": ("every 2m", True),
         "tenders.dispatch": ("every 1m", False),
         "tenders.receipt": ("every 1m", False),
@@ -310,16 +376,29 @@ def test_the_schedules_and_who_runs_alone() -> None:
     assert "CHILECOMPRA_TICKET" in told[0]
 
 
-async def test_a_device_that_is_forgotten_while_it_registers_has_both_rows_or_none(yard: Yard, place: Any) -> None:
+async def test_a_device_that_is_forgotten_while_it_registers_has_both_rows_or_none(
+    yard: Yard, place: Any
+) -> None:
     """DELETE and POST at once, from many: whoever comes last, a device never hears of everything for want of its preferences, and no
     preferences stay of a device that is gone."""
-    body = {"installation_id": "i-1", "push_token": "ExponentPushToken[a]", "preferences": {"regions": ["Atacama"]}}
+    body = {
+        "installation_id": "i-1",
+        "push_token": "ExponentPushToken[a]",
+        "preferences": {"regions": ["Atacama"]},
+    }
     for _ in range(25):
         calls = [yard.call("POST", "/devices", body), yard.call("DELETE", "/devices/i-1")]
-        answers = await asyncio.gather(*calls, yard.call("DELETE", "/devices/i-1"), yard.call("POST", "/devices", body))
-        for (status, told), allowed in zip(answers, ((200,), (204, 404), (204, 404), (200,)), strict=True):
+        answers = await asyncio.gather(
+            *calls, yard.call("DELETE", "/devices/i-1"), yard.call("POST", "/devices", body)
+        )
+        for (status, told), allowed in zip(
+            answers, ((200,), (204, 404), (204, 404), (200,)), strict=True
+        ):
             assert status in allowed, told
-        devices, wanted = await place.rows("device_installations", "id"), await place.rows("notification_preferences", "id")
+        devices, wanted = (
+            await place.rows("device_installations", "id"),
+            await place.rows("notification_preferences", "id"),
+        )
         assert [row["id"] for row in devices] == [row["id"] for row in wanted]
     assert await yard.call("POST", "/devices", body)
     assert (await yard.call("DELETE", "/devices/i-1"))[0] == 204

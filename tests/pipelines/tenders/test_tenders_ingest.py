@@ -38,10 +38,18 @@ async def test_new_tenders_become_rows_events_and_deliveries(yard: Yard, place: 
     assert first.categorias == ["85122200"]
     assert not first.notificada
     assert second.url
-    assert second.organismo == "Municipalidad de Ñuñoa"  # the site cuts the name, the API has it whole
-    assert {r["codigo_externo"] for r in await place.rows("licitacion_registry", "id")} == {by_api, by_site}
+    assert (
+        second.organismo == "Municipalidad de Ñuñoa"
+    )  # the site cuts the name, the API has it whole
+    assert {r["codigo_externo"] for r in await place.rows("licitacion_registry", "id")} == {
+        by_api,
+        by_site,
+    }
     assert len(await place.rows("notification_events", "id")) == 2
-    assert {(d.installation_id, d.status, d.attempts) for d in await yard.deliveries()} == {("a", "pending", 0), ("b", "pending", 0)}
+    assert {(d.installation_id, d.status, d.attempts) for d in await yard.deliveries()} == {
+        ("a", "pending", 0),
+        ("b", "pending", 0),
+    }
 
 
 async def test_running_twice_adds_nothing_and_asks_no_detail(yard: Yard) -> None:
@@ -84,14 +92,21 @@ async def test_a_code_that_somebody_else_claims_meanwhile_gets_nothing(yard: Yar
     ("state", "said"),
     [({"ticket": "another"}, "the ticket is not valid"), ({"quota": 0}, "daily quota is used up")],
 )
-async def test_a_bad_ticket_and_a_spent_quota_block_and_write_nothing(yard: Yard, state: dict[str, Any], said: str) -> None:
+async def test_a_bad_ticket_and_a_spent_quota_block_and_write_nothing(
+    yard: Yard, state: dict[str, Any], said: str
+) -> None:
     """203 → blocked; the message says which."""
     await yard.publish(2, site=True)
-    yard.chile.ticket, yard.chile.quota = state.get("ticket", yard.chile.ticket), state.get("quota", yard.chile.quota)
+    yard.chile.ticket, yard.chile.quota = (
+        state.get("ticket", yard.chile.ticket),
+        state.get("quota", yard.chile.quota),
+    )
     run = await yard.run("ingest")
     assert run.outcome == "blocked"
     assert said in (run.message or "")
-    assert await yard.records.find(RegistryEntry) == await yard.records.find(RegistryEntry, {"codigo_externo": "none"})
+    assert await yard.records.find(RegistryEntry) == await yard.records.find(
+        RegistryEntry, {"codigo_externo": "none"}
+    )
 
 
 @pytest.mark.parametrize("ticket", ["", " \n"])
@@ -118,7 +133,7 @@ async def test_the_daily_budget_of_calls_is_kept(new_yard: NewYard) -> None:
     assert (run.outcome, run.counters["new"]) == ("blocked", 3)
     assert "budget chilecompra is empty" in (run.message or "")
     assert yard.chile.answered == 4
-    [budget] = await yard.house.insight.budgets()
+    [budget] = await yard.runtime.read_model.budgets()
     assert (budget["windows"][0]["used"], budget["windows"][0]["left"]) == (4, 0)
 
 
@@ -159,7 +174,12 @@ async def test_yesterdays_list_is_read_until_all_of_it_was_had(yard: Yard) -> No
     run = await yard.run("ingest")
     assert (run.outcome, run.told["new"]) == ("ok", 1)
     assert "yesterday's tenders" in (run.message or "")
-    yard.chile.order(API, status=500, match=f"codigo={codes[1]}", body={"Codigo": 10300, "Mensaje": "Los parámetros no son válidos."})
+    yard.chile.order(
+        API,
+        status=500,
+        match=f"codigo={codes[1]}",
+        body={"Codigo": 10300, "Mensaje": "Los parámetros no son válidos."},
+    )
     assert (await yard.run("ingest")).told["new"] == 1
     days_asked(yard)
     assert (await yard.run("ingest")).told["new"] == 1
@@ -177,8 +197,12 @@ async def test_the_site_may_fail_without_harm(yard: Yard) -> None:
     assert "the public site failed: it answered HTTP 503" in (run.message or "")
 
 
-@pytest.mark.parametrize("fault", [{"fault": "cut"}, {"status": 200, "body": "<html><p>otra cosa</p></html>"}])
-async def test_a_site_that_breaks_or_changes_does_no_harm(yard: Yard, fault: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "fault", [{"fault": "cut"}, {"status": 200, "body": "<html><p>otra cosa</p></html>"}]
+)
+async def test_a_site_that_breaks_or_changes_does_no_harm(
+    yard: Yard, fault: dict[str, Any]
+) -> None:
     await yard.publish(1)
     yard.chile.order("/BuscarLicitacion", **fault)
     run = await yard.run("ingest")
@@ -189,8 +213,20 @@ async def test_a_site_that_breaks_or_changes_does_no_harm(yard: Yard, fault: dic
 @pytest.mark.parametrize(
     "fault",
     [
-        {"status": 429, "body": {"Codigo": 10500, "Mensaje": "Lo sentimos. Hemos detectado que existen peticiones simultáneas."}},
-        {"status": 200, "body": {"Codigo": 10500, "Mensaje": "Lo sentimos. Hemos detectado que existen peticiones simultáneas."}},
+        {
+            "status": 429,
+            "body": {
+                "Codigo": 10500,
+                "Mensaje": "Lo sentimos. Hemos detectado que existen peticiones simultáneas.",
+            },
+        },
+        {
+            "status": 200,
+            "body": {
+                "Codigo": 10500,
+                "Mensaje": "Lo sentimos. Hemos detectado que existen peticiones simultáneas.",
+            },
+        },
         {"status": 500, "body": {"error": {"message": "x"}, "Codigo": 10500}},
         {"fault": "html"},
         {"fault": "cut"},
@@ -205,11 +241,17 @@ async def test_a_call_that_fails_is_tried_again(yard: Yard, fault: dict[str, Any
     assert (run.outcome, run.counters["new"], run.counters["left"]) == ("ok", 2, 0)
 
 
-async def test_a_code_whose_detail_fails_is_left_for_the_next_run_and_stops_no_other(yard: Yard) -> None:
+async def test_a_code_whose_detail_fails_is_left_for_the_next_run_and_stops_no_other(
+    yard: Yard,
+) -> None:
     codes = await yard.publish(4)
     yard.chile.order(API, times=6, status=503, body="down", match=f"codigo={codes[1]}&")
     yard.chile.order(
-        API, times=1, status=500, body={"Codigo": 10300, "Mensaje": "Los parámetros no son válidos."}, match=f"codigo={codes[2]}&"
+        API,
+        times=1,
+        status=500,
+        body={"Codigo": 10300, "Mensaje": "Los parámetros no son válidos."},
+        match=f"codigo={codes[2]}&",
     )
     run = await yard.run("ingest")
     assert (run.outcome, run.counters["new"], run.counters["left"]) == ("ok", 2, 2)
@@ -288,7 +330,9 @@ async def test_it_runs_alone_and_an_overlap_is_refused(new_yard: NewYard) -> Non
 
 
 def test_the_recorded_page_of_the_site() -> None:
-    first, second = site.parse((Path(__file__).parent / "site_sample.html").read_text(encoding="utf-8"))
+    first, second = site.parse(
+        (Path(__file__).parent / "site_sample.html").read_text(encoding="utf-8")
+    )
     assert first == {
         "codigo_externo": "1057417-445-LP26", "nombre": "Adquisición de insumos médicos & quirúrgicos",
         "descripcion": "Insumos para el Hospital Guillermo Grant Benavente, según bases.", "organismo": "Servicio de Salud Concepción",
@@ -296,8 +340,19 @@ def test_the_recorded_page_of_the_site() -> None:
         "fecha_publicacion": datetime(2026, 4, 16, 4, 0, tzinfo=UTC), "fecha_cierre": datetime(2026, 5, 6, 19, 30, tzinfo=UTC),
         "url": "/fichaLicitacion.html?idLicitacion=1057417-445-LP26",
     }  # fmt: skip
-    assert (second["codigo_externo"], second["monto_estimado"], second["region"]) == ("2239-7-L126", None, None)
-    assert len(site.parse((Path(__file__).parent / "site_sample.html").read_text(encoding="utf-8"), count=1)) == 1
+    assert (second["codigo_externo"], second["monto_estimado"], second["region"]) == (
+        "2239-7-L126",
+        None,
+        None,
+    )
+    assert (
+        len(
+            site.parse(
+                (Path(__file__).parent / "site_sample.html").read_text(encoding="utf-8"), count=1
+            )
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -316,7 +371,13 @@ def test_times_of_the_api(said: Any, meant: Any) -> None:
 
 
 def test_the_more_complete_value_wins_field_by_field() -> None:
-    api = {"nombre": "Corto", "descripcion": " ", "monto_estimado": None, "region": "Región del Biobío", "items": [1, 2]}
+    api = {
+        "nombre": "Corto",
+        "descripcion": " ",
+        "monto_estimado": None,
+        "region": "Región del Biobío",
+        "items": [1, 2],
+    }
     page = {
         "nombre": "Corto pero más largo",
         "descripcion": "algo",
@@ -339,16 +400,24 @@ def test_a_name_out_of_a_list_is_the_apis_and_not_the_longer_one() -> None:
     assert merge({"estado": " ", "region": None}, page) == page
 
 
-async def test_a_tender_that_was_closed_meanwhile_is_closed_whatever_the_site_still_says(yard: Yard) -> None:
+async def test_a_tender_that_was_closed_meanwhile_is_closed_whatever_the_site_still_says(
+    yard: Yard,
+) -> None:
     await yard.device(regions=["Región Metropolitana"])
     detail = invented(0, await yard.today())
     closed = detail | {"CodigoEstado": 6, "Estado": "Cerrada"}
     opened = invented(1, await yard.today())
     opened["Comprador"] = opened["Comprador"] | {"RegionUnidad": "Región Metropolitana"}
-    page = detail, opened | {"Comprador": opened["Comprador"] | {"RegionUnidad": "Región Metropolitana de Santiago"}}
+    page = (
+        detail,
+        opened
+        | {"Comprador": opened["Comprador"] | {"RegionUnidad": "Región Metropolitana de Santiago"}},
+    )
     yard.chile.add(*page, site=True)
     for told in (closed, opened):
-        yard.chile.order(API, match=f"codigo={told['CodigoExterno']}", status=200, body={"Listado": [told]})
+        yard.chile.order(
+            API, match=f"codigo={told['CodigoExterno']}", status=200, body={"Listado": [told]}
+        )
     run = await yard.run("ingest")
     assert (run.counters["new"], run.counters["deliveries"]) == (2, 1)
     tender = await yard.tender(closed["CodigoExterno"])
@@ -361,14 +430,26 @@ async def test_what_a_detail_lacks_is_what_the_list_says(yard: Yard) -> None:
     await yard.device()
     detail = invented(0, await yard.today()) | {"FechaCierre": "2026-12-24T15:30:00"}
     yard.chile.add(detail)
-    lacks = {"CodigoExterno": detail["CodigoExterno"], "CodigoEstado": None, "Nombre": " ", "Comprador": {"CodigoOrganismo": 7375.0}}
+    lacks = {
+        "CodigoExterno": detail["CodigoExterno"],
+        "CodigoEstado": None,
+        "Nombre": " ",
+        "Comprador": {"CodigoOrganismo": 7375.0},
+    }
     yard.chile.order(API, match="codigo=", status=200, body={"Listado": [lacks]})
     run = await yard.run("ingest")
     assert (run.counters["new"], run.counters["deliveries"]) == (1, 1)
     tender = await yard.tender(detail["CodigoExterno"])
     assert tender is not None
-    assert (tender.codigo_estado, tender.nombre, tender.codigo_organismo) == (5, detail["Nombre"], "7375")
-    assert (tender.fecha_cierre, tender.detalle) == (datetime(2026, 12, 24, 18, 30, tzinfo=UTC), lacks)
+    assert (tender.codigo_estado, tender.nombre, tender.codigo_organismo) == (
+        5,
+        detail["Nombre"],
+        "7375",
+    )
+    assert (tender.fecha_cierre, tender.detalle) == (
+        datetime(2026, 12, 24, 18, 30, tzinfo=UTC),
+        lacks,
+    )
 
 
 @pytest.mark.parametrize(
@@ -394,21 +475,28 @@ def test_odd_details_are_read_leniently() -> None:
         "", 5, Decimal("1.5"), None, [],
     )  # fmt: skip
     assert read["fecha_publicacion"] is None
-    assert from_detail(invented(1, "2026-01-02"))["fecha_publicacion"] > datetime(2026, 1, 2, tzinfo=UTC) + timedelta(hours=1)
+    assert from_detail(invented(1, "2026-01-02"))["fecha_publicacion"] > datetime(
+        2026, 1, 2, tzinfo=UTC
+    ) + timedelta(hours=1)
 
 
-async def test_the_day_of_publication_is_what_anybody_says_before_when_it_was_made(yard: Yard) -> None:
+async def test_the_day_of_publication_is_what_anybody_says_before_when_it_was_made(
+    yard: Yard,
+) -> None:
     """The API's, else the site's, else the day that the API says it was made."""
     today = await yard.today()
-    dates: dict[str, Any] = {"FechaCreacion": "2025-01-02T03:00:00", "FechaPublicacion": f"{today}T10:00:00"}
-    said, unsaid, alone = (invented(n, today) | {"Fechas": dates} for n in range(3))
+    dates: dict[str, Any] = {
+        "FechaCreacion": "2025-01-02T03:00:00",
+        "FechaPublicacion": f"{today}T10:00:00",
+    }
+    said, unsaid, singleton = (invented(n, today) | {"Fechas": dates} for n in range(3))
     yard.chile.add(said, unsaid, site=True)
-    yard.chile.add(alone)
-    for detail in unsaid, alone:
+    yard.chile.add(singleton)
+    for detail in unsaid, singleton:
         answer = {"Listado": [detail | {"Fechas": {**dates, "FechaPublicacion": None}}]}
         yard.chile.order(API, match=f"codigo={detail['CodigoExterno']}", status=200, body=answer)
     assert (await yard.run("ingest")).told["new"] == 3
-    found = [await yard.tender(detail["CodigoExterno"]) for detail in (said, unsaid, alone)]
+    found = [await yard.tender(detail["CodigoExterno"]) for detail in (said, unsaid, singleton)]
     assert [tender and tender.fecha_publicacion for tender in found] == [
         chile_time(f"{today}T10:00:00"), chile_time(f"{today}T00:00:00"), chile_time("2025-01-02T03:00:00"),
     ]  # fmt: skip

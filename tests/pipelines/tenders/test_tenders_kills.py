@@ -28,11 +28,20 @@ Start = Callable[..., subprocess.Popen[bytes]]
 def start(place: Any, tmp_path: Path, yard: Yard) -> Iterator[Start]:
     """``start("tenders.dispatch", kill_at="after send")`` is a worker process on the yard's data."""
     processes: list[subprocess.Popen[bytes]] = []
-    outside = [yard.house.settings.plans[0].settings.api_url, yard.house.settings.plans[0].settings.expo_url]
+    outside = [
+        yard.runtime.settings.plans[0].settings.api_url,
+        yard.runtime.settings.plans[0].settings.expo_url,
+    ]
 
     def new(cycle: str, kill_at: str = "", **settings: str) -> subprocess.Popen[bytes]:
-        env = os.environ | environ_of(place, tmp_path, *outside, ESCLUSA_LEASE_SECONDS=str(LEASE), KILL_AT=kill_at, **settings)
-        processes.append(subprocess.Popen([sys.executable, str(HERE / "worker.py"), cycle], env=env, stdin=subprocess.DEVNULL))
+        env = os.environ | environ_of(
+            place, tmp_path, *outside, ESCLUSA_LEASE_SECONDS=str(LEASE), KILL_AT=kill_at, **settings
+        )
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, str(HERE / "worker.py"), cycle], env=env, stdin=subprocess.DEVNULL
+            )
+        )
         return processes[-1]
 
     yield new
@@ -48,12 +57,21 @@ async def died(process: subprocess.Popen[bytes]) -> None:
 
 async def devices(yard: Yard, count: int) -> None:
     now = await yard.now()
-    bodies = [{"installation_id": f"d{n}", "push_token": f"ExponentPushToken[d{n}]"} for n in range(count)]
-    await yard.records.put([r for b in bodies for r in DeviceBody.model_validate(b).records(now)], who="test")
+    bodies = [
+        {"installation_id": f"d{n}", "push_token": f"ExponentPushToken[d{n}]"} for n in range(count)
+    ]
+    await yard.records.put(
+        [r for b in bodies for r in DeviceBody.model_validate(b).records(now)], who="test"
+    )
 
 
-@pytest.mark.parametrize(("point", "most"), [("before send", 1), ("after send", 2), ("before settle", 2), ("after settle 1", 1)])
-async def test_dispatch_killed_at_every_point(yard: Yard, start: Start, point: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("point", "most"),
+    [("before send", 1), ("after send", 2), ("before settle", 2), ("after settle 1", 1)],
+)
+async def test_dispatch_killed_at_every_point(
+    yard: Yard, start: Start, point: str, most: int
+) -> None:
     """At least once: only what was sent and not settled is sent again, and the lease brings it back."""
     await devices(yard, 30)
     await yard.publish(1)
@@ -69,7 +87,9 @@ async def test_dispatch_killed_at_every_point(yard: Yard, start: Start, point: s
     assert len(yard.expo.messages) == 30
 
 
-async def test_nothing_more_is_sent_while_what_was_sent_is_not_settled(yard: Yard, start: Start) -> None:
+async def test_nothing_more_is_sent_while_what_was_sent_is_not_settled(
+    yard: Yard, start: Start
+) -> None:
     """So a kill repeats no more than EXPO_CONCURRENCY × 100 messages, however slow the store is."""
     await devices(yard, 300)
     await yard.publish(3)
@@ -83,7 +103,9 @@ async def test_nothing_more_is_sent_while_what_was_sent_is_not_settled(yard: Yar
     assert {d.status for d in await yard.deliveries()} == {"sent"}
 
 
-@pytest.mark.parametrize("point", ["before receipts", "after receipts", "before settle", "after settle 1"])
+@pytest.mark.parametrize(
+    "point", ["before receipts", "after receipts", "before settle", "after settle 1"]
+)
 async def test_receipt_killed_at_every_point(yard: Yard, start: Start, point: str) -> None:
     await devices(yard, 10)
     await yard.publish(1)
@@ -96,8 +118,12 @@ async def test_receipt_killed_at_every_point(yard: Yard, start: Start, point: st
     assert set(yard.expo.messages.values()) == {1}
 
 
-@pytest.mark.parametrize("point", ["after detail 1", "before insert", "after insert", "after detail 2"])
-async def test_ingest_killed_at_every_point_leaves_nothing_half_made(yard: Yard, start: Start, place: Any, point: str) -> None:
+@pytest.mark.parametrize(
+    "point", ["after detail 1", "before insert", "after insert", "after detail 2"]
+)
+async def test_ingest_killed_at_every_point_leaves_nothing_half_made(
+    yard: Yard, start: Start, place: Any, point: str
+) -> None:
     await devices(yard, 10)
     codes = await yard.publish(4)
     await died(start("tenders.ingest", point))

@@ -36,7 +36,9 @@ def nested(levels: int) -> Any:
 # ChileCompra
 
 
-async def test_details_that_no_database_takes_are_written_without_what_it_does_not_take(yard: Yard) -> None:
+async def test_details_that_no_database_takes_are_written_without_what_it_does_not_take(
+    yard: Yard,
+) -> None:
     """One odd tender must not keep the others from being written, now or ever."""
     await yard.device()
     odd = {
@@ -45,10 +47,20 @@ async def test_details_that_no_database_takes_are_written_without_what_it_does_n
     }  # fmt: skip
     codes = [*await yard.publish(1, **odd), *await yard.publish(1)]
     run = await yard.run("ingest")
-    assert (run.outcome, run.counters["new"], run.counters["deliveries"], run.counters["left"]) == ("ok", 2, 2, 0), run.message
+    assert (run.outcome, run.counters["new"], run.counters["deliveries"], run.counters["left"]) == (
+        "ok",
+        2,
+        2,
+        0,
+    ), run.message
     tender = await yard.tender(codes[0])
     assert tender is not None
-    assert (tender.nombre, tender.codigo_estado, tender.monto_estimado, tender.descripcion) == ("nul  y medio  par", 5, None, None)
+    assert (tender.nombre, tender.codigo_estado, tender.monto_estimado, tender.descripcion) == (
+        "nul  y medio  par",
+        5,
+        None,
+        None,
+    )
     assert tender.detalle["Otro"]["clave"][1] == 10**40
     assert (await yard.run("dispatch")).told["sent"] == 2
 
@@ -83,11 +95,20 @@ async def test_every_answer_that_is_no_success_has_its_meaning(yard: Yard) -> No
 
 
 @ONE_STORE
-async def test_a_byte_order_mark_is_no_part_of_the_answer_and_a_code_is_the_lists(yard: Yard) -> None:
+async def test_a_byte_order_mark_is_no_part_of_the_answer_and_a_code_is_the_lists(
+    yard: Yard,
+) -> None:
     detail = invented(1, await yard.today())
     code = detail["CodigoExterno"]
-    yard.chile.order(API, status=200, body="\ufeff" + json.dumps({"Listado": [{"CodigoExterno": code}]}))
-    yard.chile.order(API, match="codigo=", status=200, body={"Listado": [detail | {"CodigoExterno": f" {code.lower()} "}]})
+    yard.chile.order(
+        API, status=200, body="\ufeff" + json.dumps({"Listado": [{"CodigoExterno": code}]})
+    )
+    yard.chile.order(
+        API,
+        match="codigo=",
+        status=200,
+        body={"Listado": [detail | {"CodigoExterno": f" {code.lower()} "}]},
+    )
     run = await yard.run("ingest")
     assert (run.outcome, run.counters["new"]) == ("ok", 1), run.message
     assert await yard.tender(code) is not None
@@ -97,7 +118,9 @@ async def test_a_byte_order_mark_is_no_part_of_the_answer_and_a_code_is_the_list
 
 
 @ONE_STORE
-async def test_an_answer_without_end_is_a_call_that_failed(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_without_end_is_a_call_that_failed(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(answers, "MOST_BYTES", 10_000)
     yard.chile.order(API, status=200, body="x" * 20_000)
     await yard.publish(1)
@@ -105,19 +128,30 @@ async def test_an_answer_without_end_is_a_call_that_failed(yard: Yard, monkeypat
 
 
 UNNAMED: tuple[dict[str, str], ...] = tuple(
-    {"Content-Type": said} for said in ("text/html", "text/html; charset=hex", "text/html; charset=idna", "text/html; charset=?", ";;;")
+    {"Content-Type": said}
+    for said in (
+        "text/html",
+        "text/html; charset=hex",
+        "text/html; charset=idna",
+        "text/html; charset=?",
+        ";;;",
+    )
 )
 """How gateways and plain servers name their pages: without an encoding, or with one that is none."""
 
 
 @ONE_STORE
 @pytest.mark.parametrize("headers", UNNAMED, ids=str)
-async def test_a_page_whose_encoding_is_not_named_is_read_as_any_other(yard: Yard, headers: dict[str, str]) -> None:
+async def test_a_page_whose_encoding_is_not_named_is_read_as_any_other(
+    yard: Yard, headers: dict[str, str]
+) -> None:
     """A gateway's page is an outage that is tried again, not a fault of ours; and the site's page is read."""
     detail = invented(0, await yard.today())
     yard.chile.add(detail, api=False)
     card = f'<div class="licitacion-publicada"><span class="id-licitacion">{detail["CodigoExterno"]}</span></div>'
-    yard.chile.order("/BuscarLicitacion", status=200, headers=headers, body=f"<p>Señalética: é</p>{card}")
+    yard.chile.order(
+        "/BuscarLicitacion", status=200, headers=headers, body=f"<p>Señalética: é</p>{card}"
+    )
     yard.chile.order(API, status=502, headers=headers, body="<h1>Puerta de enlace errónea</h1>")
     run = await yard.run("ingest")
     assert (run.outcome, run.message, run.counters["new"]) == ("ok", None, 1)
@@ -125,7 +159,9 @@ async def test_a_page_whose_encoding_is_not_named_is_read_as_any_other(yard: Yar
 
 
 @ONE_STORE
-async def test_a_fault_of_our_own_in_reading_the_site_does_no_harm(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_our_own_in_reading_the_site_does_no_harm(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any) -> Any:
         raise RecursionError("too deep")
 
@@ -143,8 +179,14 @@ async def test_a_fault_of_our_own_in_reading_the_site_does_no_harm(yard: Yard, m
         ("9999-12-31T23:59:59.9999999", None),
         ("2026-13-01T00:00:00", None),
         ("2026-04-16", datetime(2026, 4, 16, 4, tzinfo=UTC)),
-        ("2026-09-06T00:30:00", datetime(2026, 9, 6, 4, 30, tzinfo=UTC)),  # an hour that does not exist: clocks go from 00:00 to 01:00
-        ("2026-04-04T23:30:00", datetime(2026, 4, 5, 2, 30, tzinfo=UTC)),  # an hour that comes twice: the first one
+        (
+            "2026-09-06T00:30:00",
+            datetime(2026, 9, 6, 4, 30, tzinfo=UTC),
+        ),  # an hour that does not exist: clocks go from 00:00 to 01:00
+        (
+            "2026-04-04T23:30:00",
+            datetime(2026, 4, 5, 2, 30, tzinfo=UTC),
+        ),  # an hour that comes twice: the first one
         ("/Date(1700000000000)/", None),
     ],
 )
@@ -175,7 +217,10 @@ def test_amounts_fit_what_an_export_holds(said: Any, meant: Decimal | None) -> N
     assert make({"codigo_externo": "1-1-L126", "monto_estimado": read}, NOW).monto_estimado == meant
 
 
-@pytest.mark.parametrize(("said", "meant"), [(5, 5), ("5", 5), (5.0, 5), (" 5 ", 5), (5.5, None), (10**30, None), (None, None), ([], None)])
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [(5, 5), ("5", 5), (5.0, 5), (" 5 ", 5), (5.5, None), (10**30, None), (None, None), ([], None)],
+)
 def test_states_in_any_writing(said: Any, meant: int | None) -> None:
     assert from_detail({"CodigoEstado": said})["codigo_estado"] == meant
 
@@ -191,7 +236,9 @@ async def another(yard: Yard) -> None:
 
 @ONE_STORE
 @pytest.mark.parametrize("headers", UNNAMED, ids=str)
-async def test_a_gateways_page_in_expos_place_is_what_its_status_says(yard: Yard, headers: dict[str, str]) -> None:
+async def test_a_gateways_page_in_expos_place_is_what_its_status_says(
+    yard: Yard, headers: dict[str, str]
+) -> None:
     """429 is a throttle, which counts no attempt; 502 is an outage, which does, by its own name."""
     await yard.device()
     await another(yard)
@@ -203,7 +250,11 @@ async def test_a_gateways_page_in_expos_place_is_what_its_status_says(yard: Yard
     yard.expo.order(SEND, status=502, headers=headers, body="<h1>Bad Gateway</h1>")
     await yard.run("dispatch")
     delivery = await yard.delivery()
-    assert (delivery.status, delivery.attempts, delivery.last_error_code) == ("retryable", 1, "http_502")
+    assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
+        "retryable",
+        1,
+        "http_502",
+    )
     await yard.later(61)
     assert (await yard.run("dispatch")).told["sent"] == 1
     await yard.later(16 * 60)
@@ -291,7 +342,9 @@ async def test_a_retry_after_that_is_no_time_leaves_it_to_the_ladder(yard: Yard)
         await yard.run("dispatch")
         [delivery] = await yard.deliveries(status="pending")
         assert delivery.due_at is not None
-        assert timedelta(seconds=30) < delivery.due_at - await yard.now() <= timedelta(seconds=60), after
+        assert (
+            timedelta(seconds=30) < delivery.due_at - await yard.now() <= timedelta(seconds=60)
+        ), after
         await yard.later(61)
         assert (await yard.run("dispatch")).told["sent"] == 1
 
@@ -299,7 +352,9 @@ async def test_a_retry_after_that_is_no_time_leaves_it_to_the_ladder(yard: Yard)
 @ONE_STORE
 async def test_a_token_in_its_old_shape_is_sent_to(yard: Yard) -> None:
     token = "12345678-abcd-ABCD-1234-1234567890ab"
-    assert (await yard.call("POST", "/devices", {"installation_id": "d1", "push_token": token}))[0] == 200
+    assert (await yard.call("POST", "/devices", {"installation_id": "d1", "push_token": token}))[
+        0
+    ] == 200
     [code] = await yard.publish()
     await yard.run("ingest")
     assert (await yard.run("dispatch")).told["sent"] == 1
@@ -309,14 +364,23 @@ async def test_a_token_in_its_old_shape_is_sent_to(yard: Yard) -> None:
 @ONE_STORE
 async def test_a_receipt_that_cannot_be_read_sends_nothing_again(yard: Yard) -> None:
     await yard.device()
-    strange = ("null", "5", '"ok"', "{}", '{"status": "pending"}', '{"status": null, "details": {"error": "DeviceNotRegistered"}}')
+    strange = (
+        "null",
+        "5",
+        '"ok"',
+        "{}",
+        '{"status": "pending"}',
+        '{"status": null, "details": {"error": "DeviceNotRegistered"}}',
+    )
     bodies = [f'{{"data": {{"TICKET": {told}, "other": {{"status": "ok"}}}}}}' for told in strange]
     for body in (*bodies, '{"data": []}', '{"data": null}', "{}", "null", "<html>"):
         await another(yard)
         await yard.run("dispatch")
         [sent] = await yard.deliveries(status="sent")
         await yard.later(901)
-        yard.expo.order(RECEIPTS, status=200, body=body.replace("TICKET", sent.provider_ticket_id or ""))
+        yard.expo.order(
+            RECEIPTS, status=200, body=body.replace("TICKET", sent.provider_ticket_id or "")
+        )
         await yard.run("receipt")
         [still] = await yard.deliveries(status="sent")
         assert still.attempts == 1, body
@@ -326,10 +390,18 @@ async def test_a_receipt_that_cannot_be_read_sends_nothing_again(yard: Yard) -> 
 
 
 @ONE_STORE
-async def test_a_ticket_that_expo_refuses_or_that_is_missing_keeps_no_other_waiting(yard: Yard) -> None:
+async def test_a_ticket_that_expo_refuses_or_that_is_missing_keeps_no_other_waiting(
+    yard: Yard,
+) -> None:
     await yard.sent()
     now = await yard.now()
-    common: dict[str, Any] = {"notification_event_id": "e", "licitacion_id": "x", "status": "sent", "sent_at": now, "due_at": now}
+    common: dict[str, Any] = {
+        "notification_event_id": "e",
+        "licitacion_id": "x",
+        "status": "sent",
+        "sent_at": now,
+        "due_at": now,
+    }
     await yard.records.insert(
         [
             Delivery(installation_id="none", **common),
@@ -337,13 +409,21 @@ async def test_a_ticket_that_expo_refuses_or_that_is_missing_keeps_no_other_wait
         ]
     )
     await yard.later(901)
-    yard.expo.order(RECEIPTS, times=10, match="refused-ticket", status=400, body={"errors": [{"code": "VALIDATION_ERROR", "message": "x"}]})
+    yard.expo.order(
+        RECEIPTS,
+        times=10,
+        match="refused-ticket",
+        status=400,
+        body={"errors": [{"code": "VALIDATION_ERROR", "message": "x"}]},
+    )
     assert (await yard.run("receipt")).told["ok"] == 1
     assert {d.installation_id for d in await yard.deliveries(status="sent")} == {"none", "bad"}
     await yard.later(86_400)
     yard.expo.faults.clear()
     assert (await yard.run("receipt")).told["failed"] == 2
-    assert {d.last_error_code for d in await yard.deliveries(status="failed")} == {"receipt_missing"}
+    assert {d.last_error_code for d in await yard.deliveries(status="failed")} == {
+        "receipt_missing"
+    }
 
 
 # clocks
@@ -358,14 +438,25 @@ def test_quiet_hours_in_an_hour_that_comes_twice() -> None:
     assert quiet_until(evening, datetime(2026, 4, 5, 2, 40, tzinfo=UTC)) is None
 
 
-@pytest.mark.parametrize("zone", ["America/Santiago", "Europe/Madrid", "Australia/Lord_Howe", "Africa/Cairo"])
+@pytest.mark.parametrize(
+    "zone", ["America/Santiago", "Europe/Madrid", "Australia/Lord_Howe", "Africa/Cairo"]
+)
 def test_quiet_hours_always_end_ahead(zone: str) -> None:
     """Every quarter of an hour of a year, whatever the clock does."""
-    for start, end in (("22:00", "07:00"), ("23:00", "00:30"), ("01:30", "02:30"), ("00:00", "00:15")):
+    for start, end in (
+        ("22:00", "07:00"),
+        ("23:00", "00:30"),
+        ("01:30", "02:30"),
+        ("00:00", "00:15"),
+    ):
         moment = datetime(2026, 1, 1, tzinfo=UTC)
         while moment.year == 2026:
             until = quiet_until({"start": start, "end": end, "timezone": zone}, moment)
-            assert until is None or moment < until <= moment + timedelta(hours=11), (start, end, moment)
+            assert until is None or moment < until <= moment + timedelta(hours=11), (
+                start,
+                end,
+                moment,
+            )
             moment += timedelta(minutes=15)
 
 
@@ -388,31 +479,62 @@ async def test_a_body_that_does_not_fit_names_its_field_and_stores_nothing(yard:
         ({"push_token": "ExponentPushToken[\ud800]"}, "push_token"), ({"preferences": {"keywords": ["\ud800"]}}, "keywords"),
     ]  # fmt: skip
     for body, field in cases:
-        status, told = await yard.call("POST", "/devices", {"installation_id": "d", "push_token": "ExponentPushToken[d]"} | body)
+        status, told = await yard.call(
+            "POST",
+            "/devices",
+            {"installation_id": "d", "push_token": "ExponentPushToken[d]"} | body,
+        )
         assert (status, field in json.dumps(told)) == (422, True), body
-    for text in ("", "{", "[]", "null", '{"installation_id": "\\ud800", "push_token": "ExponentPushToken[d]"}', "\x00"):
-        async with yard.web.post(f"{yard.url}/devices", data=text.encode(), headers={"Content-Type": "application/json"}) as answer:
+    for text in (
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"installation_id": "\\ud800", "push_token": "ExponentPushToken[d]"}',
+        "\x00",
+    ):
+        async with yard.web.post(
+            f"{yard.url}/devices", data=text.encode(), headers={"Content-Type": "application/json"}
+        ) as answer:
             assert answer.status in (400, 422), text
     assert (await yard.call("GET", "/devices/d"))[0] == 404
 
 
 async def test_a_device_that_registers_many_times_at_once_is_one_device(yard: Yard) -> None:
     body = {"installation_id": "d", "push_token": "ExponentPushToken[d]"}
-    told = await asyncio.gather(*(yard.call("POST", "/devices", body | {"preferences": {"keywords": [f"k{n}"]}}) for n in range(8)))
+    told = await asyncio.gather(
+        *(
+            yard.call("POST", "/devices", body | {"preferences": {"keywords": [f"k{n}"]}})
+            for n in range(8)
+        )
+    )
     assert {status for status, _ in told} == {200}
     assert (await yard.installation("d")).active
     assert sum(answer["created"] for _, answer in told) == 1
 
 
-async def test_preferences_that_another_program_wrote_are_a_matter_of_their_device_alone(yard: Yard, place: Any) -> None:
+async def test_preferences_that_another_program_wrote_are_a_matter_of_their_device_alone(
+    yard: Yard, place: Any
+) -> None:
     """Nothing in place of a list is no limit; hours that are none keep back their own device's messages, and nobody else's."""
     for name in ("odd", "other"):
         await yard.device(name)
 
     async def write(**members: Any) -> None:
-        await place.write("notification_preferences", "id", "odd", **{name: json.dumps(value) for name, value in members.items()})
+        await place.write(
+            "notification_preferences",
+            "id",
+            "odd",
+            **{name: json.dumps(value) for name, value in members.items()},
+        )
 
-    lists: list[tuple[Any, int]] = [(None, 2), ([None, 5], 2), ("Región del Maule", 1), (["Región del Maule"], 1), ([], 2)]
+    lists: list[tuple[Any, int]] = [
+        (None, 2),
+        ([None, 5], 2),
+        ("Región del Maule", 1),
+        (["Región del Maule"], 1),
+        ([], 2),
+    ]
     for regions, told in lists:
         await write(regions=regions)
         await yard.publish()
@@ -420,8 +542,17 @@ async def test_preferences_that_another_program_wrote_are_a_matter_of_their_devi
         assert (run.outcome, run.counters["deliveries"]) == ("ok", told), (regions, run.message)
         assert (await yard.run("dispatch")).told["sent"] == told, regions
     now = await yard.now()
-    opens = {"start": f"{now - timedelta(hours=5):%H:%M}", "end": f"{now - timedelta(hours=7):%H:%M}", "timezone": "UTC"}
-    hours: list[Any] = [{"start": "22:00"}, {"start": 5, "end": 7}, {"start": "x", "end": "y"}, opens | {"timezone": "Marte/Olympus"}]
+    opens = {
+        "start": f"{now - timedelta(hours=5):%H:%M}",
+        "end": f"{now - timedelta(hours=7):%H:%M}",
+        "timezone": "UTC",
+    }
+    hours: list[Any] = [
+        {"start": "22:00"},
+        {"start": 5, "end": 7},
+        {"start": "x", "end": "y"},
+        opens | {"timezone": "Marte/Olympus"},
+    ]
     for quiet in hours:
         await write(quiet_hours=quiet)
         await yard.publish()
@@ -442,6 +573,8 @@ async def test_preferences_that_another_program_wrote_are_a_matter_of_their_devi
 
 def test_hours_without_a_zone_are_chiles_and_equal_ones_are_none() -> None:
     night = datetime(2026, 7, 2, 3, tzinfo=UTC)
-    assert quiet_until({"start": "22:00", "end": "07:00"}, night) == datetime(2026, 7, 2, 11, tzinfo=UTC)
+    assert quiet_until({"start": "22:00", "end": "07:00"}, night) == datetime(
+        2026, 7, 2, 11, tzinfo=UTC
+    )
     for clock in ("00:00", "03:00", "22:00"):
         assert quiet_until({"start": clock, "end": clock, "timezone": "UTC"}, night) is None

@@ -80,7 +80,19 @@ def test_plain() -> None:
 
 
 words = st.sampled_from(
-    ["Región del Biobío", "region del biobio ", "Ñuble", "", "x", "hospital", "HOSPITAL", "85", "8512", "72103300", "7375"]
+    [
+        "Región del Biobío",
+        "region del biobio ",
+        "Ñuble",
+        "",
+        "x",
+        "hospital",
+        "HOSPITAL",
+        "85",
+        "8512",
+        "72103300",
+        "7375",
+    ]
 )
 several = st.lists(words, max_size=3)
 amounts = st.none() | st.integers(0, 6).map(Decimal)
@@ -95,6 +107,8 @@ tenders = st.builds(
 
 
 @given(st.lists(st.none() | some, max_size=20), tenders)
-def test_the_index_says_what_each_device_says(preferences: list[NotificationPreferences | None], one: Licitacion) -> None:
+def test_the_index_says_what_each_device_says(
+    preferences: list[NotificationPreferences | None], one: Licitacion
+) -> None:
     devices = [(f"d{n:03}", wanted) for n, wanted in enumerate(preferences)]
     assert Targets(devices).of(one) == [id for id, wanted in devices if matches(wanted, one)]

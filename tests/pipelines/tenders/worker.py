@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import Any
 
-from esclusa.app import open_house
+from esclusa.app import open_runtime
 from esclusa.pipelines.tenders.chilecompra import ChileCompra
 from esclusa.pipelines.tenders.expo import Expo
 from esclusa.settings import load
@@ -40,7 +40,7 @@ async def main(cycle: str) -> None:
     Expo.send = killing(Expo.send, "send")  # type: ignore[method-assign]
     Expo.receipts = killing(Expo.receipts, "receipts")  # type: ignore[method-assign]
     ChileCompra.detail = killing(ChileCompra.detail, "detail")  # type: ignore[method-assign]
-    async with open_house(load()) as house, house.engine.running() as engine:
+    async with open_runtime(load()) as runtime, runtime.engine.running() as engine:
         engine.store.settle = killing(engine.store.settle, "settle")  # type: ignore[method-assign]
         engine.store.insert_if_new = killing(engine.store.insert_if_new, "insert")  # type: ignore[method-assign]
         await engine.run_cycle(cycle)

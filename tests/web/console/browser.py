@@ -7,13 +7,20 @@ from typing import Any
 
 from web.console.world import World
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or "/usr/bin/chromium"
+CHROMIUM = (
+    shutil.which("chromium")
+    or shutil.which("chromium-browser")
+    or shutil.which("google-chrome")
+    or "/usr/bin/chromium"
+)
 
 
 async def PAGES(world: World) -> dict[str, str]:  # noqa: N802 - a table that needs the world's ids
-    letters = (await world.house.insight.dead_letters({"status": "open"}, limit=1)).items
-    failed = (await world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items
-    run = (await world.house.insight.runs({}, limit=1)).items[0]
+    letters = (await world.runtime.read_model.dead_letters({"status": "open"}, limit=1)).items
+    failed = (
+        await world.runtime.read_model.records("pending_jobs", {"status": "failed"}, limit=1)
+    ).items
+    run = (await world.runtime.read_model.runs({}, limit=1)).items[0]
     return {
         "map": "/",
         "stages": "/console/stages",

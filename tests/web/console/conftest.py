@@ -42,14 +42,20 @@ def new_page(browser: Browser) -> NewPage:
 
     @asynccontextmanager
     async def open_page(**options: Any) -> AsyncIterator[Page]:
-        context = await browser.new_context(**{"locale": "en-GB", "viewport": {"width": 1280, "height": 800}, **options})
+        context = await browser.new_context(
+            **{"locale": "en-GB", "viewport": {"width": 1280, "height": 800}, **options}
+        )
         page = await context.new_page()
         page.set_default_timeout(10_000)
         faults: list[str] = []
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on(
             "console",
-            lambda said: faults.append(said.text) if said.type == "error" and "Failed to load resource" not in said.text else None,
+            lambda said: (
+                faults.append(said.text)
+                if said.type == "error" and "Failed to load resource" not in said.text
+                else None
+            ),
         )
         try:
             yield page

@@ -12,14 +12,16 @@ from web.console.browser import PAGES
 from web.console.conftest import NewPage
 from web.console.world import Job, Post, World, served
 
-from esclusa.model.books import Audit, DeadLetter
 from esclusa.model.query import Query
+from esclusa.model.system_records import Audit, DeadLetter
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
+pytestmark = pytest.mark.asyncio(
+    loop_scope="session"
+)  # one loop for the browser, the server and the tests
 
 
 async def last_act(world: World) -> Audit:
-    found = await world.house.engine.records.first(Audit, order="-done_at")
+    found = await world.runtime.engine.records.first(Audit, order="-done_at")
     assert found is not None
     return found
 
@@ -31,8 +33,13 @@ async def test_bulk_retry_with_preview_and_reason(own_world: World, new_page: Ne
         assert many > 3
         await page.get_by_role("button", name="Try again…").click()
         assert f"Try {many} records again?" in await page.locator("h1").inner_text()
-        assert await own_world.house.engine.records.count(Job, {"status": "failed"}) == (many, True)
-        await page.get_by_role("button", name="Try them again").click()  # the browser asks for the reason first
+        assert await own_world.runtime.engine.records.count(Job, {"status": "failed"}) == (
+            many,
+            True,
+        )
+        await page.get_by_role(
+            "button", name="Try them again"
+        ).click()  # the browser asks for the reason first
         assert "act?" in page.url
         await page.get_by_label("Why?").fill("the account is public again")
         await page.get_by_role("button", name="Try them again").click()
@@ -63,52 +70,80 @@ async def test_bulk_move_of_chosen_records_only(own_world: World, new_page: NewP
         assert "2 records were moved." in await page.locator(".flash").inner_text()
 
 
-async def test_an_undeclared_bulk_move_is_refused_before_anything(own_world: World, new_page: NewPage) -> None:
+async def test_an_undeclared_bulk_move_is_refused_before_anything(
+    own_world: World, new_page: NewPage
+) -> None:
     async with new_page() as page:
-        answer = await page.goto(f"{own_world.url}/console/records/pending_jobs/act?verb=move&to=verified")
+        answer = await page.goto(
+            f"{own_world.url}/console/records/pending_jobs/act?verb=move&to=verified"
+        )
         assert answer is not None
         assert answer.status == 409
         assert "The lifecycle does not have this move" in await page.locator("h1").inner_text()
 
 
-async def test_more_matches_than_previewed_are_previewed_again(own_world: World, new_page: NewPage) -> None:
+async def test_more_matches_than_previewed_are_previewed_again(
+    own_world: World, new_page: NewPage
+) -> None:
     async with new_page() as page:
-        await page.goto(f"{own_world.url}/console/records/pending_jobs/act?verb=retry&status=failed")
+        await page.goto(
+            f"{own_world.url}/console/records/pending_jobs/act?verb=retry&status=failed"
+        )
         await page.locator("input[name=matched]").evaluate("field => { field.value = '1' }")
         await page.get_by_label("Why?").fill("again")
         await page.get_by_role("button", name="Try them again").click()
         assert "look again" in await page.locator("[role=status]").inner_text()
 
 
-async def test_more_dead_letters_than_previewed_are_previewed_again(own_world: World, new_page: NewPage) -> None:
+async def test_more_dead_letters_than_previewed_are_previewed_again(
+    own_world: World, new_page: NewPage
+) -> None:
     async with new_page() as page:
-        await page.goto(f"{own_world.url}/console/dead-letters/act?verb=discard&table=pictures&error=invalid_media")
-        before = await own_world.house.insight.dead_letters({"status": "open"}, limit=100)
-        more = DeadLetter(table_name="pictures", record_id="p", state_before="pending", error_type="invalid_media", error_message="m")
-        await own_world.house.store.insert([more])
+        await page.goto(
+            f"{own_world.url}/console/dead-letters/act?verb=discard&table=pictures&error=invalid_media"
+        )
+        before = await own_world.runtime.read_model.dead_letters({"status": "open"}, limit=100)
+        more = DeadLetter(
+            table_name="pictures",
+            record_id="p",
+            state_before="pending",
+            error_type="invalid_media",
+            error_message="m",
+        )
+        await own_world.runtime.store.insert([more])
         await page.get_by_label("Why?").fill("gone")
         await page.get_by_role("button", name="Discard them").click()
         assert "look again" in await page.locator("[role=status]").inner_text()
-        after = await own_world.house.insight.dead_letters({"status": "open"}, limit=100)
+        after = await own_world.runtime.read_model.dead_letters({"status": "open"}, limit=100)
         assert len(after.items) == len(before.items) + 1
         await page.get_by_label("Why?").fill("gone")
         await page.get_by_role("button", name="Discard them").click()
         assert "closed" in await page.locator(".flash").inner_text()
 
 
-async def test_the_language_switches_on_a_page_that_answered_a_form(own_world: World, new_page: NewPage) -> None:
+async def test_the_language_switches_on_a_page_that_answered_a_form(
+    own_world: World, new_page: NewPage
+) -> None:
     """It leads to the preview again, with what was asked for and why."""
-    more = DeadLetter(table_name="pictures", record_id="p", state_before="pending", error_type="invalid_media", error_message="m")
+    more = DeadLetter(
+        table_name="pictures",
+        record_id="p",
+        state_before="pending",
+        error_type="invalid_media",
+        error_message="m",
+    )
     for path, chosen in (
         ("dead-letters/act?verb=discard&table=pictures&error=invalid_media", "pictures"),
         ("records/pending_jobs/act?verb=retry&status=failed&platform=twitter", "twitter"),
     ):
         async with new_page() as page:
             await page.goto(f"{own_world.url}/console/{path}")
-            await own_world.house.store.insert([more])
+            await own_world.runtime.store.insert([more])
             await page.locator("input[name=matched]").evaluate("field => { field.value = '0' }")
             await page.get_by_label("Why?").fill("gone & forgotten")
-            async with page.expect_response(lambda answer: answer.request.method == "POST") as answered:
+            async with page.expect_response(
+                lambda answer: answer.request.method == "POST"
+            ) as answered:
                 await page.locator("form.confirm .acts button").click()
             assert (await answered.value).status == 409
             assert await page.get_by_label("Why?").input_value() == "gone & forgotten"
@@ -122,8 +157,12 @@ async def test_the_language_switches_on_a_page_that_answered_a_form(own_world: W
             assert await page.locator(".wrong").count() == 0
 
 
-async def test_what_was_not_done_leads_back_to_its_form(own_world: World, new_page: NewPage) -> None:
-    job = (await own_world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items[0]
+async def test_what_was_not_done_leads_back_to_its_form(
+    own_world: World, new_page: NewPage
+) -> None:
+    job = (
+        await own_world.runtime.read_model.records("pending_jobs", {"status": "failed"}, limit=1)
+    ).items[0]
     address = f"{own_world.url}/console/records/pending_jobs/{job.id}"
     async with new_page() as page:
         for leave in ("button:text-is('ES')", "a:text-is('Back to the form')"):
@@ -137,26 +176,37 @@ async def test_what_was_not_done_leads_back_to_its_form(own_world: World, new_pa
             await page.get_by_role("button", name="English").click()
 
 
-async def test_a_click_on_a_group_counts_it_once(own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, counted = own_world.house.store, []
+async def test_a_click_on_a_group_counts_it_once(
+    own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, counted = own_world.runtime.store, []
 
     async def count(query: Query, *cap: int) -> tuple[int, bool]:
         counted.append(query.kind.table)
         return await type(store).count(store, query, *cap)
 
     async with new_page() as page:
-        for path in ("dead-letters/act?verb=redrive&error=forbidden", "records/pictures/act?verb=retry&status=error"):
+        for path in (
+            "dead-letters/act?verb=redrive&error=forbidden",
+            "records/pictures/act?verb=retry&status=error",
+        ):
             await page.goto(f"{own_world.url}/console/{path}")
             fields = page.locator("form.confirm input[type=hidden]")
-            form = dict(await fields.evaluate_all("all => all.map(e => [e.name, e.value])")) | {"reason": "x"}
+            form = dict(await fields.evaluate_all("all => all.map(e => [e.name, e.value])")) | {
+                "reason": "x"
+            }
             with monkeypatch.context() as watched:
                 watched.setattr(store, "count", count, raising=False)
-                answer = await page.request.post(f"{own_world.url}/console/{path.partition('?')[0]}", form=form, max_redirects=0)
+                answer = await page.request.post(
+                    f"{own_world.url}/console/{path.partition('?')[0]}", form=form, max_redirects=0
+                )
             assert answer.status == 303
     assert counted == ["dead_letters", "pictures"]
 
 
-async def test_a_second_click_while_the_first_is_on_its_way_does_nothing(own_world: World, new_page: NewPage) -> None:
+async def test_a_second_click_while_the_first_is_on_its_way_does_nothing(
+    own_world: World, new_page: NewPage
+) -> None:
     posts: list[str] = []
 
     async def slowly(route: Route) -> None:
@@ -165,7 +215,9 @@ async def test_a_second_click_while_the_first_is_on_its_way_does_nothing(own_wor
         await route.continue_()
 
     async with new_page() as page:
-        await page.goto(f"{own_world.url}/console/records/pending_jobs/act?verb=retry&status=failed")
+        await page.goto(
+            f"{own_world.url}/console/records/pending_jobs/act?verb=retry&status=failed"
+        )
         await page.get_by_label("Why?").fill("again")
         await page.route("**/act", slowly)
         box = await page.get_by_role("button", name="Try them again").bounding_box()
@@ -179,7 +231,9 @@ async def test_a_second_click_while_the_first_is_on_its_way_does_nothing(own_wor
 
 
 async def test_edits_that_no_store_can_hold_are_told(own_world: World, new_page: NewPage) -> None:
-    job = (await own_world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items[0]
+    job = (
+        await own_world.runtime.read_model.records("pending_jobs", {"status": "failed"}, limit=1)
+    ).items[0]
     address = f"{own_world.url}/console/records/pending_jobs/{job.id}"
     async with new_page() as page:
         await page.goto(address)
@@ -195,8 +249,12 @@ async def test_edits_that_no_store_can_hold_are_told(own_world: World, new_page:
         ):
             assert (await page.request.post(address, form=said | odd)).status == status, odd
         limits = {"form_token": token, "per": "day", "limit": "²", "reason": "x"}
-        assert (await page.request.post(f"{own_world.url}/console/budgets/information-tracer", form=limits)).status == 422
-    assert (await own_world.house.insight.record("pending_jobs", job.id)).status == "failed"
+        assert (
+            await page.request.post(
+                f"{own_world.url}/console/budgets/information-tracer", form=limits
+            )
+        ).status == 422
+    assert (await own_world.runtime.read_model.record("pending_jobs", job.id)).status == "failed"
 
 
 async def test_redrive_after_editing(own_world: World, new_page: NewPage) -> None:
@@ -204,19 +262,33 @@ async def test_redrive_after_editing(own_world: World, new_page: NewPage) -> Non
         await page.goto(f"{own_world.url}/console/dead-letters")
         group = page.locator(".group").filter(has_text="invalid_media")
         await group.get_by_role("link", name="Look").click()
-        gone_on = (await own_world.house.insight.records("pictures", {"title": "Publicación 0"}, limit=1)).items[0].id
+        gone_on = (
+            (
+                await own_world.runtime.read_model.records(
+                    "pictures", {"title": "Publicación 0"}, limit=1
+                )
+            )
+            .items[0]
+            .id
+        )
         await page.locator("tbody th a").filter(has_not_text=gone_on).first.click()
         await page.get_by_label("imagen_url").fill("https://cdn.example.org/mended.jpg")
         await page.locator("#reason-redrive").fill("the link was wrong")
         await page.get_by_role("button", name="Send back").click()
         await page.wait_for_url("**/console/records/pictures/**")
         assert "1 dead letter was sent back to work." in await page.locator(".flash").inner_text()
-        assert "https://cdn.example.org/mended.jpg" in await page.locator(".fields").first.inner_text()
+        assert (
+            "https://cdn.example.org/mended.jpg" in await page.locator(".fields").first.inner_text()
+        )
         assert "the link was wrong" in await page.locator(".timeline").inner_text()
 
 
 async def test_a_bad_edit_is_told_and_nothing_is_done(own_world: World, new_page: NewPage) -> None:
-    letter = (await own_world.house.insight.dead_letters({"status": "open", "table_name": "pending_jobs"}, limit=1)).items[0]
+    letter = (
+        await own_world.runtime.read_model.dead_letters(
+            {"status": "open", "table_name": "pending_jobs"}, limit=1
+        )
+    ).items[0]
     async with new_page() as page:
         await page.goto(f"{own_world.url}/console/dead-letters/{letter.id}")
         await page.get_by_label("retry_count").fill("many")
@@ -228,17 +300,27 @@ async def test_a_bad_edit_is_told_and_nothing_is_done(own_world: World, new_page
         await page.locator("#reason-redrive").fill("x")
         await page.get_by_role("button", name="Send back").click()
         assert "options is not JSON" in await page.locator(".wrong").inner_text()
-    assert (await own_world.house.insight.record("dead_letters", letter.id)).status == "open"
+    assert (await own_world.runtime.read_model.record("dead_letters", letter.id)).status == "open"
 
 
 async def test_discard_and_redrive_a_group(own_world: World, new_page: NewPage) -> None:
     async with new_page() as page:
         await page.goto(f"{own_world.url}/console/dead-letters")
-        await page.locator(".group").filter(has_text="forbidden").get_by_role("link", name="Send back…").click()
+        await (
+            page.locator(".group")
+            .filter(has_text="forbidden")
+            .get_by_role("link", name="Send back…")
+            .click()
+        )
         await page.get_by_label("Why?").fill("permission was given")
         await page.get_by_role("button", name="Send them back").click()
         assert "sent back to work" in await page.locator(".flash").inner_text()
-        await page.locator(".group").filter(has_text="invalid_media").get_by_role("link", name="Discard…").click()
+        await (
+            page.locator(".group")
+            .filter(has_text="invalid_media")
+            .get_by_role("link", name="Discard…")
+            .click()
+        )
         await page.get_by_label("Why?").fill("gone for good")
         await page.get_by_role("button", name="Discard them").click()
         assert "closed" in await page.locator(".flash").inner_text()
@@ -247,7 +329,9 @@ async def test_discard_and_redrive_a_group(own_world: World, new_page: NewPage) 
 
 async def test_edit_and_move_one_record(own_world: World, new_page: NewPage) -> None:
     async with new_page() as page:
-        waiting = (await own_world.house.insight.records("posts", {"status": "noreplies"}, limit=1)).items[0]
+        waiting = (
+            await own_world.runtime.read_model.records("posts", {"status": "noreplies"}, limit=1)
+        ).items[0]
         await page.goto(f"{own_world.url}/console/records/posts/{waiting.id}")
         offered = await page.locator("select[name=to] option").all_inner_texts()
         assert offered == ["processing", "done", "skipped"]
@@ -268,14 +352,21 @@ async def test_pause_resume_run_a_cycle(own_world: World, new_page: NewPage) -> 
         await card.get_by_role("button", name="Pause", exact=True).click()
         assert "media.download is paused" in await page.locator(".flash").inner_text()
         assert "when it is resumed" in await card.inner_text()
-        assert own_world.house.engine.paused("media.download")
-        pending = (await own_world.house.insight.records("pictures", {"status": "pending"}, limit=1)).items[0]
+        assert own_world.runtime.engine.paused("media.download")
+        pending = (
+            await own_world.runtime.read_model.records("pictures", {"status": "pending"}, limit=1)
+        ).items[0]
         await page.goto(f"{own_world.url}/console/records/pictures/{pending.id}")
         assert "is paused" in await page.locator(".why").inner_text()
         await page.goto(f"{own_world.url}/console/cycles")
         await card.get_by_role("button", name="Resume").click()
         assert "goes on" in await page.locator(".flash").inner_text()
-        await page.locator(".cycle").filter(has_text="tenders.ingest").get_by_role("button", name="Run now").click()
+        await (
+            page.locator(".cycle")
+            .filter(has_text="tenders.ingest")
+            .get_by_role("button", name="Run now")
+            .click()
+        )
         assert "tenders.ingest: ok (new 3)" in await page.locator(".flash").inner_text()
 
 
@@ -288,7 +379,10 @@ async def test_change_a_limit(own_world: World, new_page: NewPage) -> None:
         await card.get_by_label("Limit until the reset").fill("900")
         await card.get_by_label("Why?").fill("the provider raised it")
         await card.get_by_role("button", name="Change", exact=True).click()
-        assert "of 900 spent" in await page.locator(".budget").filter(has_text="information-tracer").inner_text()
+        assert (
+            "of 900 spent"
+            in await page.locator(".budget").filter(has_text="information-tracer").inner_text()
+        )
 
 
 async def test_alerts_are_seen(own_world: World, new_page: NewPage) -> None:
@@ -319,7 +413,9 @@ async def test_sign_in_roles_and_sign_out(new_page: NewPage, tmp_path: Path) -> 
             cookie = next(c for c in await page.context.cookies() if c["name"] == "esclusa_session")
             assert cookie["httpOnly"]
             assert cookie["sameSite"] == "Lax"
-            refused = await page.request.post(f"{world.url}/console/cycles/media.download/run", form={"form_token": "x"})
+            refused = await page.request.post(
+                f"{world.url}/console/cycles/media.download/run", form={"form_token": "x"}
+            )
             assert refused.status == 403
             assert (await page.request.get(f"{world.url}/api/kinds")).status == 200
             assert (
@@ -335,7 +431,12 @@ async def test_sign_in_roles_and_sign_out(new_page: NewPage, tmp_path: Path) -> 
             await page.get_by_role("button", name="Sign in").click()
             await page.wait_for_url(f"{world.url}/")
             await page.goto(f"{world.url}/console/cycles")
-            await page.locator(".cycle").filter(has_text="tenders.ingest").get_by_role("button", name="Run now").click()
+            await (
+                page.locator(".cycle")
+                .filter(has_text="tenders.ingest")
+                .get_by_role("button", name="Run now")
+                .click()
+            )
             assert "ok" in await page.locator(".flash").inner_text()
             assert (await last_act(world)).who == "console:maria"
 
@@ -344,34 +445,51 @@ async def test_a_form_that_was_not_given_is_refused(own_world: World, new_page: 
     async with new_page() as page:
         await page.goto(own_world.url)
         for form in ({}, {"form_token": "forged", "reason": "x"}):
-            answer = await page.request.post(f"{own_world.url}/console/cycles/media.download/pause", form=form)
+            answer = await page.request.post(
+                f"{own_world.url}/console/cycles/media.download/pause", form=form
+            )
             assert answer.status == 403
             assert "no longer valid" in await answer.text()
-        assert not own_world.house.engine.paused("media.download")
+        assert not own_world.runtime.engine.paused("media.download")
 
 
 async def test_guessing_tokens_is_slowed_down(new_page: NewPage, tmp_path: Path) -> None:
     async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
-        statuses = [(await page.request.post(f"{world.url}/console/sign-in", form={"token": f"guess {n}"})).status for n in range(24)]
+        statuses = [
+            (
+                await page.request.post(
+                    f"{world.url}/console/sign-in", form={"token": f"guess {n}"}
+                )
+            ).status
+            for n in range(24)
+        ]
         assert statuses[:20] == [401] * 20
         assert 429 in statuses[20:]
 
 
-async def test_who_was_let_in_is_not_shut_out_by_the_guesses_of_others(new_page: NewPage, tmp_path: Path) -> None:
+async def test_who_was_let_in_is_not_shut_out_by_the_guesses_of_others(
+    new_page: NewPage, tmp_path: Path
+) -> None:
     async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
         sign_in = f"{world.url}/console/sign-in"
         assert (await page.request.post(sign_in, form={"token": "let-me-operate"})).status == 200
         for n in range(24):
             await page.request.post(sign_in, form={"token": f"guess {n}"})
-        assert (await page.request.post(sign_in, form={"token": "let-me-look"})).status == 429  # never seen from there
+        assert (
+            await page.request.post(sign_in, form={"token": "let-me-look"})
+        ).status == 429  # never seen from there
         assert (await page.request.post(sign_in, form={"token": "let-me-operate"})).status == 200
 
 
-async def test_a_reader_is_refused_in_the_language_of_the_page(new_page: NewPage, tmp_path: Path) -> None:
+async def test_a_reader_is_refused_in_the_language_of_the_page(
+    new_page: NewPage, tmp_path: Path
+) -> None:
     async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
         await page.request.post(f"{world.url}/console/sign-in", form={"token": "let-me-look"})
         run = f"{world.url}/console/cycles/media.download/run"
-        refused = await page.request.post(run, form={"form_token": "x"}, headers={"Accept-Language": "es-CL"})
+        refused = await page.request.post(
+            run, form={"form_token": "x"}, headers={"Accept-Language": "es-CL"}
+        )
         assert refused.status == 403
         assert "Puedes mirar" in await refused.text()
 
@@ -385,23 +503,37 @@ async def test_behind_a_proxy_on_a_sub_path(new_page: NewPage, tmp_path: Path) -
         await page.wait_for_url("**/lock/console/cycles")
         for link in await page.locator("a[href]").all():
             assert (await link.get_attribute("href") or "").startswith(("/lock/", "#"))
-        await page.locator(".cycle").filter(has_text="tenders.ingest").get_by_role("button", name="Run now").click()
+        await (
+            page.locator(".cycle")
+            .filter(has_text="tenders.ingest")
+            .get_by_role("button", name="Run now")
+            .click()
+        )
         await page.wait_for_url("**/lock/console/cycles")
         await page.goto(f"{world.url}/lock/")
         await page.locator("[data-live].on").wait_for()
 
 
-async def test_every_address_of_every_page_is_below_the_sub_path(new_page: NewPage, tmp_path: Path) -> None:
+async def test_every_address_of_every_page_is_below_the_sub_path(
+    new_page: NewPage, tmp_path: Path
+) -> None:
     async with served(tmp_path, root_path="/lock") as world, new_page() as page:
         wrong: list[str] = []
-        page.on("response", lambda answer: wrong.append(answer.url) if "/lock/" not in answer.url else None)
+        page.on(
+            "response",
+            lambda answer: wrong.append(answer.url) if "/lock/" not in answer.url else None,
+        )
         for name, path in (await PAGES(world)).items():
             await page.goto(f"{world.url}/lock{path}")
             found = await page.evaluate(
                 "[...document.querySelectorAll('[href], [action], [src], [data-live]')]"
                 ".flatMap(e => ['href', 'action', 'src', 'data-live'].map(n => e.getAttribute(n))).filter(Boolean)"
             )
-            wrong += [f"{name}: {address}" for address in found if not address.startswith(("/lock/", "#", "https://"))]
+            wrong += [
+                f"{name}: {address}"
+                for address in found
+                if not address.startswith(("/lock/", "#", "https://"))
+            ]
         assert not wrong
 
 
@@ -411,7 +543,9 @@ ODD = ["x/act", "50%/25", "%2F", "a b?c#d&e", "ñandú", ".."]
 async def test_records_with_odd_ids(new_page: NewPage, tmp_path: Path) -> None:
     """An id may hold anything: its page opens, after signing in too, its forms act, and the way back leads to it."""
     async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
-        await world.house.engine.records.insert([Post(platform="odd", post_id=id, status="done") for id in ODD])
+        await world.runtime.engine.records.insert(
+            [Post(platform="odd", post_id=id, status="done") for id in ODD]
+        )
         for id in (Post.kind.id_of("odd", odd) for odd in ODD):
             await page.context.clear_cookies()
             address = f"{world.url}/console/records/posts/{quote(id, safe='')}"

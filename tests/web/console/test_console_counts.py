@@ -70,15 +70,21 @@ async def test_the_first_look_is_short_and_the_next_whole(store: Store, counted:
     assert store.whole == 1  # for everybody who looked
 
 
-async def test_a_small_table_is_told_whole_at_once(store: Store, counted: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_small_table_is_told_whole_at_once(
+    store: Store, counted: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(counts, "SOON", 10)
     store.told.set()
     assert await done(counted) == WHOLE
 
 
-async def test_after_an_act_it_is_counted_anew_and_what_was_known_is_at_least_so_many(store: Store, counted: Counts) -> None:
+async def test_after_an_act_it_is_counted_anew_and_what_was_known_is_at_least_so_many(
+    store: Store, counted: Counts
+) -> None:
     store.told.set()
-    assert (await counted.whole([Large.kind]))["large"][1] == StateCount("done", 900_000, exact=True)
+    assert (await counted.whole([Large.kind]))["large"][1] == StateCount(
+        "done", 900_000, exact=True
+    )
     counted.forget()
     store.told.clear()
     assert await done(counted) == (900_000, False)

@@ -13,7 +13,9 @@ from web.console.world import World, served
 from esclusa.model.errors import StoreUnavailable
 from esclusa.ports.store import Store
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
+pytestmark = pytest.mark.asyncio(
+    loop_scope="session"
+)  # one loop for the browser, the server and the tests
 
 SAID = "postgresql://esclusa:hunter2@db/esclusa does not answer (host=db user=esclusa password='hunter 3')"
 
@@ -26,10 +28,12 @@ def goes_away(world: World, patch: pytest.MonkeyPatch) -> None:
 
     for name, _ in inspect.getmembers(Store, inspect.iscoroutinefunction):
         if name != "close":
-            patch.setattr(world.house.store, name, away, raising=False)
+            patch.setattr(world.runtime.store, name, away, raising=False)
 
 
-async def test_health_tells_which_part_is_away(own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_tells_which_part_is_away(
+    own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with new_page(locale="es-CL") as page:
         await page.goto(f"{own_world.url}/console/health")
         assert await page.locator("table").count() == 2
@@ -52,13 +56,20 @@ async def test_health_tells_which_part_is_away(own_world: World, new_page: NewPa
 async def test_every_page_says_that_the_store_is_away(
     new_page: NewPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
-    async with served(tmp_path, tokens=f"eva={token}:read" if token else "") as world, new_page(locale="es-CL") as page:
+    async with (
+        served(tmp_path, tokens=f"eva={token}:read" if token else "") as world,
+        new_page(locale="es-CL") as page,
+    ):
         if token:
             await page.request.post(f"{world.url}/console/sign-in", form={"token": token})
         pages = await PAGES(world)
         goes_away(world, monkeypatch)
         for name, path in pages.items():
-            if name in ("health", "kinds", "views"):  # the first needs no store; what the others count is known for a while
+            if name in (
+                "health",
+                "kinds",
+                "views",
+            ):  # the first needs no store; what the others count is known for a while
                 continue
             answer = await page.goto(world.url + path)
             assert answer is not None

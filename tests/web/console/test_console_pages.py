@@ -11,9 +11,11 @@ from web.console.conftest import NewPage
 from web.console.world import LONG, Picture, World, served
 
 from esclusa import Record
-from esclusa.model.books import Alert, Audit, DeadLetter
+from esclusa.model.system_records import Alert, Audit, DeadLetter
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")  # one loop for the browser, the server and the tests
+pytestmark = pytest.mark.asyncio(
+    loop_scope="session"
+)  # one loop for the browser, the server and the tests
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 DARK = ("map", "records", "record", "dead-letters", "budgets", "cycles", "alerts", "trace")
@@ -38,7 +40,9 @@ async def test_no_page_has_a_serious_violation(world: World, new_page: NewPage, 
             assert answer.status == (404 if name == "not-found" else 200), name
             await ready(page)
             await page.evaluate(AXE)
-            rules = "" if theme == "light" else ", runOnly: ['color-contrast']"  # themes differ by colour alone
+            rules = (
+                "" if theme == "light" else ", runOnly: ['color-contrast']"
+            )  # themes differ by colour alone
             few = "{exclude: [['tbody tr:nth-child(n+3)'], ['.values li:nth-child(n+4)']]}"  # rows are all alike
             results = await page.evaluate(f"axe.run({few}, {{resultTypes: ['violations']{rules}}})")
             found += [
@@ -82,11 +86,17 @@ async def test_pages_read_without_scripts(world: World, new_page: NewPage) -> No
 
 async def test_on_a_phone_nothing_runs_out_of_the_page(world: World, new_page: NewPage) -> None:
     async with new_page(viewport={"width": 360, "height": 740}, has_touch=True) as page:
-        for name, path in ((await PAGES(world)) | {"long": f"/console/records/pictures/{LONG}"}).items():
+        for name, path in (
+            (await PAGES(world)) | {"long": f"/console/records/pictures/{LONG}"}
+        ).items():
             await page.goto(world.url + path)
-            wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            wide = await page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
             assert wide <= 1, name
-            if name == "record":  # its lifecycle is wider than the page: the state that it is in is in sight
+            if (
+                name == "record"
+            ):  # its lifecycle is wider than the page: the state that it is in is in sight
                 box = await page.locator(".graph .node.current").bounding_box()
                 assert box is not None
                 assert 0 <= box["x"] <= 360 - box["width"]
@@ -95,22 +105,45 @@ async def test_on_a_phone_nothing_runs_out_of_the_page(world: World, new_page: N
 async def test_long_words_of_others_stay_inside(own_world: World, new_page: NewPage) -> None:
     """An id in a reason, in a message and in a reference."""
     said = f"job {LONG}{LONG}"
-    await own_world.house.engine.records.insert(
-        [Picture(id=f"p-{LONG}", title=LONG * 2, imagen_url=f"https://x.example/{LONG * 2}", status="error")]
+    await own_world.runtime.engine.records.insert(
+        [
+            Picture(
+                id=f"p-{LONG}",
+                title=LONG * 2,
+                imagen_url=f"https://x.example/{LONG * 2}",
+                status="error",
+            )
+        ]
     )
-    await own_world.house.operator("tests").move("pictures", "pending", ids=[f"p-{LONG}"], reason=said)
+    await own_world.runtime.operations("tests").move(
+        "pictures", "pending", ids=[f"p-{LONG}"], reason=said
+    )
     for width in (360, 1280):
         async with new_page(viewport={"width": width, "height": 740}) as page:
-            for path in (f"pictures/p-{LONG}", "pictures?q=p-", f"pictures?q={LONG[:9]}", "pictures?title__eq=" + LONG * 2):
+            for path in (
+                f"pictures/p-{LONG}",
+                "pictures?q=p-",
+                f"pictures?q={LONG[:9]}",
+                "pictures?title__eq=" + LONG * 2,
+            ):
                 await page.goto(f"{own_world.url}/console/records/{path}")
-                wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                wide = await page.evaluate(
+                    "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                )
                 assert wide <= 1, (width, path)
 
 
-async def test_texts_of_others_that_are_hostile_stay_what_they_are(own_world: World, new_page: NewPage) -> None:
+async def test_texts_of_others_that_are_hostile_stay_what_they_are(
+    own_world: World, new_page: NewPage
+) -> None:
     """A word of ten thousand letters, one that turns the line round, one that is a page: on every page that shows them."""
-    now = own_world.house.engine.clock.now()
-    hostile = ("x" * 10_000, "<script>document.title = 'taken'</script>", "\u202eabc", "{n} {{7*7}} %s")
+    now = own_world.runtime.engine.clock.now()
+    hostile = (
+        "x" * 10_000,
+        "<script>document.title = 'taken'</script>",
+        "\u202eabc",
+        "{n} {{7*7}} %s",
+    )
     rows: list[Record] = []
     for n, said in enumerate(hostile):
         rows += [
@@ -122,13 +155,28 @@ async def test_texts_of_others_that_are_hostile_stay_what_they_are(own_world: Wo
             ),
             Picture(id="L" * 600 if n == 0 else f"h{n}", title=said, status="error"),
         ]  # fmt: skip
-    await own_world.house.store.insert(rows)
-    paths = ("alerts", "audit", "dead-letters", "dead-letters/list", "dead-letters/hostile-0", "dead-letters/hostile-1", "q" * 3000)
+    await own_world.runtime.store.insert(rows)
+    paths = (
+        "alerts",
+        "audit",
+        "dead-letters",
+        "dead-letters/list",
+        "dead-letters/hostile-0",
+        "dead-letters/hostile-1",
+        "q" * 3000,
+    )
     for width in (360, 1280):
         async with new_page(viewport={"width": width, "height": 740}) as page:
-            for path in (*paths, "records/pictures?q=h", f"records/pictures/{'L' * 600}", "records/pictures/h1"):
+            for path in (
+                *paths,
+                "records/pictures?q=h",
+                f"records/pictures/{'L' * 600}",
+                "records/pictures/h1",
+            ):
                 await page.goto(f"{own_world.url}/console/{path}")
-                wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                wide = await page.evaluate(
+                    "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                )
                 assert wide <= 1, (width, path[:40])
                 assert await page.title() != "taken"
     async with new_page() as page:
@@ -140,7 +188,8 @@ async def test_texts_of_others_that_are_hostile_stay_what_they_are(own_world: Wo
         )
         assert ends[0] < ends[1]  # what we say after it still stands after it
         last = await turned.locator(".meta").evaluate(
-            edges + " const r = of(e.lastChild); return [of(e.querySelector('time')).right, r.right] }"
+            edges
+            + " const r = of(e.lastChild); return [of(e.querySelector('time')).right, r.right] }"
         )
         assert last[0] < last[1]
 
@@ -175,10 +224,11 @@ async def test_the_map_lives(own_world: World, new_page: NewPage) -> None:
         await ready(page)
         node = page.locator("[data-graph=pictures] .node[data-state=pending] .count")
         before = await node.text_content()
-        engine = own_world.house.engine
+        engine = own_world.runtime.engine
         await engine.run_cycle("media.download")
         await page.wait_for_function(
-            "before => document.querySelector('[data-graph=pictures] .node[data-state=pending] .count').textContent !== before", arg=before
+            "before => document.querySelector('[data-graph=pictures] .node[data-state=pending] .count').textContent !== before",
+            arg=before,
         )
         await page.locator("[data-graph=pictures] .edge.moving").first.wait_for(state="attached")
 
@@ -203,22 +253,33 @@ async def test_languages_and_themes(world: World, new_page: NewPage) -> None:
         assert await page.locator("h1").inner_text() == "Presupuestos"
         await page.get_by_role("button", name="Oscuro").click()
         assert await page.locator("html").get_attribute("data-theme") == "dark"
-        assert await page.evaluate("getComputedStyle(document.body.parentElement).backgroundColor") == "rgb(13, 20, 19)"
+        assert (
+            await page.evaluate("getComputedStyle(document.body.parentElement).backgroundColor")
+            == "rgb(13, 20, 19)"
+        )
 
 
 async def test_why_is_told_in_both_languages(world: World, new_page: NewPage) -> None:
-    job = (await world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items[0]
+    job = (
+        await world.runtime.read_model.records("pending_jobs", {"status": "failed"}, limit=1)
+    ).items[0]
     async with new_page(locale="es") as page:
         await page.goto(f"{world.url}/console/records/pending_jobs/{job.id}")
         assert "Se le acabaron los intentos" in await page.locator(".why").inner_text()
         assert "No se mueve solo" in await page.locator(".why").inner_text()
-        waiting = (await world.house.insight.records("pictures", {"status": "pending", "title": "Atrasada 0"}, limit=1)).items[0]
+        waiting = (
+            await world.runtime.read_model.records(
+                "pictures", {"status": "pending", "title": "Atrasada 0"}, limit=1
+            )
+        ).items[0]
         await page.goto(f"{world.url}/console/records/pictures/{waiting.id}")
         assert "corre cada 5m, la próxima vez" in await page.locator(".why").inner_text()
 
 
 async def test_a_record_shows_what_belongs_to_it(world: World, new_page: NewPage) -> None:
-    job = (await world.house.insight.records("pending_jobs", {"status": "failed"}, limit=1)).items[0]
+    job = (
+        await world.runtime.read_model.records("pending_jobs", {"status": "failed"}, limit=1)
+    ).items[0]
     async with new_page() as page:
         await page.goto(f"{world.url}/console/records/pending_jobs/{job.id}")
         body = await page.locator("main").inner_text()
@@ -227,7 +288,12 @@ async def test_a_record_shows_what_belongs_to_it(world: World, new_page: NewPage
         assert "attempt 1" in body
         await page.locator(".related").filter(has_text="posts").get_by_role("link").first.click()
         await page.wait_for_url("**/console/records/posts/**")
-        await page.locator(".related").filter(has_text="pending_jobs").get_by_role("link").first.click()
+        await (
+            page.locator(".related")
+            .filter(has_text="pending_jobs")
+            .get_by_role("link")
+            .first.click()
+        )
         await page.wait_for_url(f"**/console/records/pending_jobs/{job.id}")
 
 
@@ -267,7 +333,9 @@ async def test_taking_one_filter_away_leaves_the_others(world: World, new_page: 
 
 
 async def test_a_quoted_value_is_taken_as_it_is(own_world: World, new_page: NewPage) -> None:
-    await own_world.house.engine.records.insert([Picture(title=title) for title in ("red, green", "red", "null")])
+    await own_world.runtime.engine.records.insert(
+        [Picture(title=title) for title in ("red, green", "red", "null")]
+    )
     async with new_page() as page:
         for said in ("red, green", "null"):
             await page.goto(f"{own_world.url}/console/records/pictures")
@@ -277,22 +345,26 @@ async def test_a_quoted_value_is_taken_as_it_is(own_world: World, new_page: NewP
             assert said in await page.locator("tbody tr").inner_text()
 
 
-async def test_a_click_beside_everything_does_not_stop_the_page(own_world: World, new_page: NewPage) -> None:
+async def test_a_click_beside_everything_does_not_stop_the_page(
+    own_world: World, new_page: NewPage
+) -> None:
     async with new_page() as page:
         await page.clock.install()
         await page.goto(f"{own_world.url}/console/cycles")
         await page.locator("h1").click()
-        await own_world.house.operator("tests").pause("tenders.ingest", "while somebody looks")
+        await own_world.runtime.operations("tests").pause("tenders.ingest", "while somebody looks")
         async with page.expect_response("**/console/cycles"):
             await page.clock.run_for(6000)
         await page.locator(".cycle.paused").wait_for()
         await page.locator("summary").first.click()  # somebody is at work
-        await own_world.house.operator("tests").resume("tenders.ingest", "")
+        await own_world.runtime.operations("tests").resume("tenders.ingest", "")
         await page.clock.run_for(12_000)
         assert await page.locator(".cycle.paused").count() == 1
 
 
-async def test_the_map_lives_again_when_the_browser_goes_back_to_it(own_world: World, new_page: NewPage) -> None:
+async def test_the_map_lives_again_when_the_browser_goes_back_to_it(
+    own_world: World, new_page: NewPage
+) -> None:
     async with new_page() as page:
         await page.goto(own_world.url)
         await page.locator("[data-live].on").wait_for()
@@ -301,7 +373,7 @@ async def test_the_map_lives_again_when_the_browser_goes_back_to_it(own_world: W
                 "() => { dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }));"
                 " dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })) }"
             )
-        await own_world.house.engine.records.insert([Picture(title="new")])
+        await own_world.runtime.engine.records.insert([Picture(title="new")])
         await page.locator("[data-total=pictures]", has_text="154").wait_for()
 
 
@@ -314,13 +386,13 @@ async def test_trace_view(world: World, new_page: NewPage) -> None:
         chosen = await page.locator("rect.on").get_attribute("data-box")
         assert chosen == await page.locator("[data-value]").nth(5).get_attribute("data-value")
         await page.locator(".boxes rect").nth(2).click()
-        assert await page.locator(".values li.on [data-value]").get_attribute("data-value") == await page.locator(".boxes rect").nth(
-            2
-        ).get_attribute("data-box")
+        assert await page.locator(".values li.on [data-value]").get_attribute(
+            "data-value"
+        ) == await page.locator(".boxes rect").nth(2).get_attribute("data-box")
         await page.keyboard.press("ArrowDown")
-        assert await page.locator(".values li.on [data-value]").get_attribute("data-value") == await page.locator(".boxes rect").nth(
-            3
-        ).get_attribute("data-box")
+        assert await page.locator(".values li.on [data-value]").get_attribute(
+            "data-value"
+        ) == await page.locator(".boxes rect").nth(3).get_attribute("data-box")
         await page.keyboard.press("+")
         assert await page.locator("[data-zoom-at]").inner_text() == "125 %"
         await page.get_by_role("button", name="Fit").click()
@@ -354,18 +426,26 @@ async def test_views_of_a_pipeline(world: World, new_page: NewPage) -> None:
         await link.click()
         assert "Imágenes que no se pudieron obtener" in await page.locator(".lead").inner_text()
         assert await page.locator("tbody tr").count() == told
-        roomy = await page.locator("tbody td.text").evaluate_all("cells => cells.map(cell => cell.textContent.length)")
-        assert min(roomy, default=99) > 20, "a column of short words takes no room from the long ones, and none is out of sight"
+        roomy = await page.locator("tbody td.text").evaluate_all(
+            "cells => cells.map(cell => cell.textContent.length)"
+        )
+        assert min(roomy, default=99) > 20, (
+            "a column of short words takes no room from the long ones, and none is out of sight"
+        )
         await page.locator("tbody th a").first.click()
         assert "error" in await page.locator("main").inner_text()
         await page.goto(f"{world.url}/console/views/media.summary")
         assert "success" in await page.locator("tbody").inner_text()
 
 
-async def test_health_tells_what_is_wrong_and_where_it_hurts(world: World, new_page: NewPage) -> None:
+async def test_health_tells_what_is_wrong_and_where_it_hurts(
+    world: World, new_page: NewPage
+) -> None:
     async with new_page() as page:
         await page.goto(f"{world.url}/console/health")
         checks = page.locator("table").first
         assert "up to date" in await checks.locator("tr", has_text="schema").inner_text()
         late = page.locator("table").last.locator("tr", has_text="pictures")
-        assert "h" in (await late.locator("td").nth(4).inner_text()), "the oldest due record of the world is late by more than an hour"
+        assert "h" in (await late.locator("td").nth(4).inner_text()), (
+            "the oldest due record of the world is late by more than an hour"
+        )

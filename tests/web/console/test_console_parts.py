@@ -12,8 +12,8 @@ from web.console.messages import holes, messages, sentences
 
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.web.auth import Token, digest_of
-from esclusa.web.console import graph, phrases, render, words
-from esclusa.web.console.desk import LONGEST, _packed, _unpacked, local
+from esclusa.web.console import catalog, graph, render, translate
+from esclusa.web.console.context import LONGEST, _packed, _unpacked, local
 from esclusa.web.console.live import movement
 from esclusa.web.console.session import Sessions
 
@@ -25,7 +25,7 @@ JOBS = Lifecycle("""
 
 
 def test_every_text_is_in_the_spanish_catalogue() -> None:
-    said, spanish = messages(), words.catalogue("es")
+    said, spanish = messages(), catalog.catalogue("es")
     assert set(said) - set(spanish) == set()
     assert set(spanish) - set(said) == set()
     for text, forms in spanish.items():
@@ -35,17 +35,29 @@ def test_every_text_is_in_the_spanish_catalogue() -> None:
 
 
 def test_every_phrase_is_one_that_the_engine_says() -> None:
-    assert {holes(phrase) for phrase in phrases.PHRASES} - sentences() == set()
+    assert {holes(phrase) for phrase in translate.PHRASES} - sentences() == set()
 
 
 @pytest.mark.parametrize(
     ("text", "spanish"),
     [
         ("attempt 2/5, will retry", "intento 2/5, se reintentará"),
-        ("given back: budget x is empty until 2026-11-17", "devuelto: el presupuesto x está agotado hasta 2026-11-17"),
-        ("crash: the worker that held it stopped without answering", "crash: el trabajador que lo tenía se detuvo sin responder"),
-        ("posts a: the move b -> c is not declared; from b it can go to d", "posts a: el paso b -> c no está declarado; de b puede ir a d"),
-        ("posts a: the move b -> c is not declared; from d it can go to e", None),  # not one of ours
+        (
+            "given back: budget x is empty until 2026-11-17",
+            "devuelto: el presupuesto x está agotado hasta 2026-11-17",
+        ),
+        (
+            "crash: the worker that held it stopped without answering",
+            "crash: el trabajador que lo tenía se detuvo sin responder",
+        ),
+        (
+            "posts a: the move b -> c is not declared; from b it can go to d",
+            "posts a: el paso b -> c no está declarado; de b puede ir a d",
+        ),
+        (
+            "posts a: the move b -> c is not declared; from d it can go to e",
+            None,
+        ),  # not one of ours
         ("no answer within {seconds} s of {x}", None),
         ("no answer within {0} s", "sin respuesta en {0} s"),
         ("the shop is closed: come again", None),
@@ -53,31 +65,44 @@ def test_every_phrase_is_one_that_the_engine_says() -> None:
         (": " * 9000, None),
     ],
 )
-def test_what_the_engine_said_is_told_in_the_language_of_the_page(text: str, spanish: str | None) -> None:
-    words.language.set("es")
-    told = phrases.told(text)
-    words.language.set("en")
+def test_what_the_engine_said_is_told_in_the_language_of_the_page(
+    text: str, spanish: str | None
+) -> None:
+    catalog.language.set("es")
+    told = translate.told(text)
+    catalog.language.set("en")
     assert told == (spanish or text)
-    assert phrases.told(text) == text
+    assert translate.told(text) == text
 
 
 @pytest.mark.parametrize(
     ("header", "language"),
-    [("es-CL,es;q=0.9,en;q=0.8", "es"), ("de,en-GB;q=0.7,es;q=0.3", "en"), ("", "en"), ("fr;q=x, es;q=0.1", "es"), ("*", "en")],
+    [
+        ("es-CL,es;q=0.9,en;q=0.8", "es"),
+        ("de,en-GB;q=0.7,es;q=0.3", "en"),
+        ("", "en"),
+        ("fr;q=x, es;q=0.1", "es"),
+        ("*", "en"),
+    ],
 )
 def test_the_browsers_language(header: str, language: str) -> None:
-    assert words.preferred(header) == language
+    assert catalog.preferred(header) == language
 
 
 def test_numbers_and_plurals() -> None:
-    words.language.set("es")
-    assert words.number(1234567) == "1.234.567"
-    assert words.ngettext("{n} record", "{n} records", 1) == "1 registro"
-    assert words.ngettext("{n} record", "{n} records", 2000) == "2.000 registros"
-    words.language.set("en")
+    catalog.language.set("es")
+    assert catalog.number(1234567) == "1.234.567"
+    assert catalog.ngettext("{n} record", "{n} records", 1) == "1 registro"
+    assert catalog.ngettext("{n} record", "{n} records", 2000) == "2.000 registros"
+    catalog.language.set("en")
 
 
-names = st.lists(st.text("abcdefghij_", min_size=1, max_size=8).filter(lambda s: s[0] != "_"), min_size=2, max_size=7, unique=True)
+names = st.lists(
+    st.text("abcdefghij_", min_size=1, max_size=8).filter(lambda s: s[0] != "_"),
+    min_size=2,
+    max_size=7,
+    unique=True,
+)
 
 
 @given(names, st.randoms())
@@ -98,11 +123,21 @@ def test_drawings_have_no_overlap_and_every_arrow(states: list[str], rng: object
         assert a_box[2] <= drawing.width
         assert a_box[3] <= drawing.height
         for b_box in boxes[i + 1 :]:
-            assert a_box[2] <= b_box[0] or b_box[2] <= a_box[0] or a_box[3] <= b_box[1] or b_box[3] <= a_box[1]
+            assert (
+                a_box[2] <= b_box[0]
+                or b_box[2] <= a_box[0]
+                or a_box[3] <= b_box[1]
+                or b_box[3] <= a_box[1]
+            )
 
 
 def test_movement_is_told_from_counts() -> None:
-    before = {"pending": (10, True), "processing": (2, True), "done": (0, True), "failed": (1, True)}
+    before = {
+        "pending": (10, True),
+        "processing": (2, True),
+        "done": (0, True),
+        "failed": (1, True),
+    }
     now = {"pending": (6, True), "processing": (2, True), "done": (4, True), "failed": (1, True)}
     assert movement(JOBS, before, now) == [("pending", "processing", 4), ("processing", "done", 4)]
     born = {**before, "pending": (13, True)}
@@ -111,7 +146,12 @@ def test_movement_is_told_from_counts() -> None:
 
 
 def test_movement_into_a_state_that_is_not_counted_to_the_end() -> None:
-    before = {"pending": (10, True), "processing": (0, True), "done": (50_000, False), "failed": (0, True)}
+    before = {
+        "pending": (10, True),
+        "processing": (0, True),
+        "done": (50_000, False),
+        "failed": (0, True),
+    }
     now = {**before, "pending": (4, True)}
     assert ("processing", "done", 6) in movement(JOBS, before, now)
 
@@ -127,8 +167,15 @@ def test_sessions() -> None:
     assert sessions.genuine(visitor.nonce, sessions.form_token(visitor.nonce))
     assert not sessions.genuine("", sessions.form_token(""))
     assert not sessions.genuine(visitor.nonce, "x")
-    assert Sessions([maria], clock=lambda: now[0]).visitor(cookie) is not None  # another process, or a restart
-    assert Sessions([Token("maria", "operate", digest_of("new"))], clock=lambda: now[0]).visitor(cookie) is None
+    assert (
+        Sessions([maria], clock=lambda: now[0]).visitor(cookie) is not None
+    )  # another process, or a restart
+    assert (
+        Sessions([Token("maria", "operate", digest_of("new"))], clock=lambda: now[0]).visitor(
+            cookie
+        )
+        is None
+    )
     assert sessions.visitor(cookie[:-2] + "xx") is None
     assert sessions.visitor("esclusa_session=a.b") is None
     now[0] += 13 * 3600
@@ -152,7 +199,11 @@ def test_a_signature_of_odd_characters_is_a_wrong_one() -> None:
 
 
 def test_what_the_next_page_tells_fits_its_cookie() -> None:
-    for said, details in (("done", ["ñ" * 5000] * 20), ("x" * 9000, []), ("🚢" * 9000, ["🚢" * 9000] * 8)):
+    for said, details in (
+        ("done", ["ñ" * 5000] * 20),
+        ("x" * 9000, []),
+        ("🚢" * 9000, ["🚢" * 9000] * 8),
+    ):
         packed = _packed("good", said, details)
         told = _unpacked(packed)
         assert len(packed) <= LONGEST
@@ -162,7 +213,9 @@ def test_what_the_next_page_tells_fits_its_cookie() -> None:
 
 
 def test_never_sent_to_another_site() -> None:
-    assert [local(p) for p in ("/console/runs?x=1", "//evil", "https://evil", "/\\evil", "", "/a\nb")] == [
+    assert [
+        local(p) for p in ("/console/runs?x=1", "//evil", "https://evil", "/\\evil", "", "/a\nb")
+    ] == [
         "/console/runs?x=1",
         "/",
         "/",
@@ -181,7 +234,15 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.35, "350 ms"), (2.98, "3 s"), (5.5, "5.5 s"), (9.97, "10 s"), (42, "42 s"), (12000, "3 h 20 min")]
+    ("seconds", "said"),
+    [
+        (0.35, "350 ms"),
+        (2.98, "3 s"),
+        (5.5, "5.5 s"),
+        (9.97, "10 s"),
+        (42, "42 s"),
+        (12000, "3 h 20 min"),
+    ],
 )
 def test_durations(seconds: float, said: str) -> None:
     assert render.duration(seconds) == said

@@ -14,11 +14,23 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from esclusa import App, Attempt, Backoff, Budget, Lifecycle, Outcome, Permanent, Record, Throttled, To, Window
-from esclusa.app import open_house
+from esclusa import (
+    App,
+    Attempt,
+    Backoff,
+    Budget,
+    Lifecycle,
+    Outcome,
+    Permanent,
+    Record,
+    Throttled,
+    To,
+    Window,
+)
+from esclusa.app import open_runtime
 from esclusa.engine.rates import BOUNDS
-from esclusa.house import House
-from esclusa.model.books import Alert, Audit, Export, Rate, Run, WorkerCard
+from esclusa.model.system_records import Alert, Audit, Export, Rate, Run, WorkerRecord
+from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.web.server import Service, listen
 
@@ -37,7 +49,13 @@ class Post(Record, table="posts", key=("platform", "post_id")):
     """)
 
 
-class Job(Record, table="pending_jobs", key="job_id", refs={"post_doc_id": Post}, index=[("post_doc_id", "status")]):
+class Job(
+    Record,
+    table="pending_jobs",
+    key="job_id",
+    refs={"post_doc_id": Post},
+    index=[("post_doc_id", "status")],
+):
     job_id: str
     post_doc_id: str
     platform: str
@@ -79,13 +97,22 @@ class Folio(Record, table="folios"):
     lifecycle = Lifecycle("PENDING -> PROCESSING -> DONE")
 
 
-class Documento(Record, table="documentos", key=("folio_id", "slug"), within="folio_id", parent=Folio, index=[("folio_id", "status")]):
+class Documento(
+    Record,
+    table="documentos",
+    key=("folio_id", "slug"),
+    within="folio_id",
+    parent=Folio,
+    index=[("folio_id", "status")],
+):
     folio_id: str
     slug: str
     gcs_uri: str
     doc_type: str | None = None
     revision: int = 1
-    lifecycle = Lifecycle("NOT_STARTED -> IN_PROGRESS -> DONE | ERROR\nIN_PROGRESS -> NOT_STARTED\nERROR -> NOT_STARTED")
+    lifecycle = Lifecycle(
+        "NOT_STARTED -> IN_PROGRESS -> DONE | ERROR\nIN_PROGRESS -> NOT_STARTED\nERROR -> NOT_STARTED"
+    )
 
 
 class Extraccion(
@@ -120,7 +147,15 @@ tenders = App("tenders", records=[Delivery], budgets=[MARKET])
 documents = App("documents", records=[Folio, Documento, Extraccion])
 
 
-@replies.stage(Job, take="pending", hold="processing", exhausted="failed", retry=Backoff(tries=3, base="5m"), every="10m", budget=TRACER)
+@replies.stage(
+    Job,
+    take="pending",
+    hold="processing",
+    exhausted="failed",
+    retry=Backoff(tries=3, base="5m"),
+    every="10m",
+    budget=TRACER,
+)
 async def process_jobs(job: Job, at: Attempt) -> Outcome:
     if job.options.get("broken"):
         raise Permanent("the service answered 403: this account is private", type="forbidden")
@@ -132,7 +167,14 @@ async def process_posts(post: Post, at: Attempt) -> Outcome:
     return To("done")
 
 
-@media.stage(Picture, take="pending", hold="downloading", exhausted="error", retry=Backoff(tries=5, base="1m"), every="5m")
+@media.stage(
+    Picture,
+    take="pending",
+    hold="downloading",
+    exhausted="error",
+    retry=Backoff(tries=5, base="1m"),
+    every="5m",
+)
 async def download(picture: Picture, at: Attempt) -> Outcome:
     if picture.imagen_url == "broken":
         raise Permanent("what came is a web page, not a picture", type="invalid_media")
@@ -143,31 +185,56 @@ async def download(picture: Picture, at: Attempt) -> Outcome:
     return To("success")
 
 
-@media.view("Pictures that could not be had", es="Imágenes que no se pudieron obtener", of=Picture, where={"status": "error"})
+@media.view(
+    "Pictures that could not be had",
+    es="Imágenes que no se pudieron obtener",
+    of=Picture,
+    where={"status": "error"},
+)
 async def errors(records: Any, limit: int, after: str | None) -> dict[str, Any]:
-    page = await records.find(Picture, {"status": "error"}, order="-updated_at", limit=limit, after=after)
-    rows = [{"id": p.id, "title": p.title, "attempts": p.attempts, "error": (p.last_error or {}).get("message")} for p in page.items]
+    page = await records.find(
+        Picture, {"status": "error"}, order="-updated_at", limit=limit, after=after
+    )
+    rows = [
+        {
+            "id": p.id,
+            "title": p.title,
+            "attempts": p.attempts,
+            "error": (p.last_error or {}).get("message"),
+        }
+        for p in page.items
+    ]
     return {"items": rows, "next": page.next}
 
 
 @media.view("Pictures by state", es="Imágenes por estado")
 async def summary(records: Any, limit: int, after: str | None) -> dict[str, Any]:
     found = await records.summary(Picture, "attempts")
-    return {"items": [{"status": s.state, "total": s.count, "attempts": s.average} for s in found], "next": None}
+    return {
+        "items": [{"status": s.state, "total": s.count, "attempts": s.average} for s in found],
+        "next": None,
+    }
 
 
-@tenders.stage(Delivery, take=("pending", "retryable"), exhausted="failed", retry=Backoff(tries=7), retry_to="retryable", every="1m")
+@tenders.stage(
+    Delivery,
+    take=("pending", "retryable"),
+    exhausted="failed",
+    retry=Backoff(tries=7),
+    retry_to="retryable",
+    every="1m",
+)
 async def dispatch(delivery: Delivery, at: Attempt) -> Outcome:
     return To("sent")
 
 
-@tenders.cycle(every="2m", alone=True)
+@tenders.cycle(every="2m", singleton=True)
 async def ingest(run: Any) -> None:
     run.count("new", 3)
 
 
 @documents.routes
-def routes(house: House) -> APIRouter:
+def routes(runtime: Runtime) -> APIRouter:
     router = APIRouter()
 
     @router.get("/documents/{folio}/{id}/pages/{n}.png")
@@ -198,7 +265,9 @@ def picture(width: int = 600, height: int = 850) -> bytes:
     body = zlib.compress(b"".join(rows))
 
     def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
 
     return (
         b"\x89PNG\r\n\x1a\n"
@@ -212,16 +281,28 @@ LONG = "3656a12e10b35bd386ac0578d43e659568c42ce52af7ec8f452e37a8fffa9ad5"
 LABELS = (
     (
         "Activos corrientes",
-        ("Efectivo y equivalentes", "Deudores comerciales", "Inventarios", "Activos por impuestos", "Total activos corrientes"),
+        (
+            "Efectivo y equivalentes",
+            "Deudores comerciales",
+            "Inventarios",
+            "Activos por impuestos",
+            "Total activos corrientes",
+        ),
     ),
-    ("Activos no corrientes", ("Propiedades, planta y equipo", "Intangibles", "Plusvalía", "Total activos no corrientes")),
-    ("Patrimonio", ("Capital emitido", "Otras reservas", "Resultados acumulados", "Total patrimonio")),
+    (
+        "Activos no corrientes",
+        ("Propiedades, planta y equipo", "Intangibles", "Plusvalía", "Total activos no corrientes"),
+    ),
+    (
+        "Patrimonio",
+        ("Capital emitido", "Otras reservas", "Resultados acumulados", "Total patrimonio"),
+    ),
 )
 
 
-async def fill(house: House) -> None:
+async def fill(runtime: Runtime) -> None:
     """Records in every state, history, dead letters, budgets spent, rates, runs, alerts and audits."""
-    engine, rng = house.engine, random.Random(7)
+    engine, rng = runtime.engine, random.Random(7)
     now = engine.clock.now()
     places = ("CL", "MX", "AR", "PE", "CO")
     posts = [
@@ -235,20 +316,29 @@ async def fill(house: House) -> None:
             due_at=now + timedelta(hours=3),
         )
         for n, (p, s) in enumerate(
-            (rng.choice(("twitter", "facebook", "tiktok")), rng.choice(("done", "done", "processing", "skipped", "noreplies")))
+            (
+                rng.choice(("twitter", "facebook", "tiktok")),
+                rng.choice(("done", "done", "processing", "skipped", "noreplies")),
+            )
             for _ in range(320)
         )
     ]
     await engine.records.insert(posts)
     jobs = []
     for n, post in enumerate(posts[:240]):
-        status = rng.choices(("pending", "done", "quota_exceeded", "empty_result", "verified"), (3, 12, 1, 2, 2))[0]
+        status = rng.choices(
+            ("pending", "done", "quota_exceeded", "empty_result", "verified"), (3, 12, 1, 2, 2)
+        )[0]
         due = (
             now - timedelta(minutes=rng.randrange(4, 14))
             if status == "pending" and n % 3
             else now + timedelta(minutes=rng.randrange(5, 50))
         )
-        options = {"broken": True, "max_posts": 500} if status == "pending" and n % 5 == 0 else {"max_posts": 500, "sort_by": "time"}
+        options = (
+            {"broken": True, "max_posts": 500}
+            if status == "pending" and n % 5 == 0
+            else {"max_posts": 500, "sort_by": "time"}
+        )
         jobs.append(
             Job(
                 job_id=f"9f{n:06x}",
@@ -263,48 +353,83 @@ async def fill(house: House) -> None:
     await engine.records.insert(jobs)
     pictures = []
     for n in range(140):
-        url = ("broken", "slow", "https://cdn.example.org/p.jpg", "busy")[0 if n < 6 else 1 if n < 14 else 3 if n < 17 else 2]
+        url = ("broken", "slow", "https://cdn.example.org/p.jpg", "busy")[
+            0 if n < 6 else 1 if n < 14 else 3 if n < 17 else 2
+        ]
         status = "pending" if n < 40 else rng.choice(("success", "success", "success", "pending"))
         pictures.append(
-            Picture(title=f"Publicación {n}", imagen_url=url, status=status, due_at=now + timedelta(minutes=20 if n > 40 else -2))
+            Picture(
+                title=f"Publicación {n}",
+                imagen_url=url,
+                status=status,
+                due_at=now + timedelta(minutes=20 if n > 40 else -2),
+            )
         )
     await engine.records.insert(pictures)
     states = ("ok", "ok", "ok", "sent", "invalid", "retryable", "pending", "failed")
     await engine.records.insert(
-        [Delivery(device=f"ExponentPushToken[{n:04}]", status=rng.choice(states), due_at=now + timedelta(minutes=40)) for n in range(600)]
+        [
+            Delivery(
+                device=f"ExponentPushToken[{n:04}]",
+                status=rng.choice(states),
+                due_at=now + timedelta(minutes=40),
+            )
+            for n in range(600)
+        ]
     )
-    await _documents(house)
+    await _documents(runtime)
     async with engine.running():
         await engine.run_cycle("replies.process-jobs", limit=60)
         await engine.run_cycle("media.download", limit=40)
         await engine.run_cycle("tenders.ingest")
     late = now - timedelta(minutes=95)
     await engine.records.insert(
-        [Picture(title=f"Atrasada {n}", imagen_url="https://cdn.example.org/l.jpg", due_at=late) for n in range(12)]
+        [
+            Picture(title=f"Atrasada {n}", imagen_url="https://cdn.example.org/l.jpg", due_at=late)
+            for n in range(12)
+        ]
     )
     await engine.records.insert([Picture(id=LONG, title="An id without a break", status="success")])
-    operator = house.operator("cli:maria")
-    await operator.retry("pictures", reason="el CDN volvió", where={"status": "error", "title": "Publicación 0"})
-    await _books(house, now, rng)
+    operator = runtime.operations("cli:maria")
+    await operator.retry(
+        "pictures", reason="el CDN volvió", where={"status": "error", "title": "Publicación 0"}
+    )
+    await _books(runtime, now, rng)
 
 
-async def _documents(house: House) -> None:
-    await house.engine.records.insert([Folio(id="apolo-2024", folio_id="apolo-2024", status="DONE")])
+async def _documents(runtime: Runtime) -> None:
+    await runtime.engine.records.insert(
+        [Folio(id="apolo-2024", folio_id="apolo-2024", status="DONE")]
+    )
     documento = Documento(
-        folio_id="apolo-2024", slug="balance", gcs_uri="gs://apolo/2024/balance-consolidado.pdf", doc_type="balance_sheet", status="DONE"
+        folio_id="apolo-2024",
+        slug="balance",
+        gcs_uri="gs://apolo/2024/balance-consolidado.pdf",
+        doc_type="balance_sheet",
+        status="DONE",
     )
     waiting = [
-        Documento(folio_id="apolo-2024", slug=f"anexo-{n}", gcs_uri=f"gs://apolo/2024/anexo-{n}.pdf", status="NOT_STARTED")
+        Documento(
+            folio_id="apolo-2024",
+            slug=f"anexo-{n}",
+            gcs_uri=f"gs://apolo/2024/anexo-{n}.pdf",
+            status="NOT_STARTED",
+        )
         for n in range(3)
     ]
-    await house.engine.records.insert([documento, *waiting])
+    await runtime.engine.records.insert([documento, *waiting])
     rng, rows, position = random.Random(3), [], 0
     for section, labels in LABELS:
         for label in labels:
             y = (60 + 44 * (position // 2 + 1)) / 850
             for column, year in ((400, "2024"), (500, "2023")):
                 amount = rng.randrange(10_000, 9_000_000)
-                box = [(column - 4) / 600, y - 5 / 850, (column + 84) / 600 if column == 400 else 572 / 600, y + 14 / 850]
+                box = [
+                    (column - 4) / 600,
+                    y - 5 / 850,
+                    (column + 84) / 600 if column == 400 else 572 / 600,
+                    y + 14 / 850,
+                ]
                 rows.append(
                     Extraccion(
                         documento_id="apolo-2024:balance",
@@ -332,11 +457,11 @@ async def _documents(house: House) -> None:
             confidence=0.8,
         )
     )
-    await house.engine.records.insert(rows)
+    await runtime.engine.records.insert(rows)
 
 
-async def _books(house: House, now: datetime, rng: random.Random) -> None:
-    engine = house.engine
+async def _books(runtime: Runtime, now: datetime, rng: random.Random) -> None:
+    engine = runtime.engine
     minute = now.replace(second=0, microsecond=0)
     rows: list[Record] = []
     for stage, scale, bad in (
@@ -375,7 +500,10 @@ async def _books(house: House, now: datetime, rng: random.Random) -> None:
                 if back == 7 and number == 2
                 else "ok"
             )
-            message = {"error": "the site did not answer: TimeoutError", "blocked": "budget information-tracer is empty"}.get(status)
+            message = {
+                "error": "the site did not answer: TimeoutError",
+                "blocked": "budget information-tracer is empty",
+            }.get(status)
             rows.append(
                 Run(
                     cycle=cycle,
@@ -418,7 +546,7 @@ async def _books(house: House, now: datetime, rng: random.Random) -> None:
         )
     )
     rows.append(
-        WorkerCard(
+        WorkerRecord(
             id="harbour-1:4211",
             host="harbour-1",
             pid=4211,
@@ -429,7 +557,14 @@ async def _books(house: House, now: datetime, rng: random.Random) -> None:
         )
     )
     rows.append(
-        WorkerCard(id="harbour-2:977", host="harbour-2", pid=977, version="0.1.0", started_at=now - timedelta(days=3), status="lost")
+        WorkerRecord(
+            id="harbour-2:977",
+            host="harbour-2",
+            pid=977,
+            version="0.1.0",
+            started_at=now - timedelta(days=3),
+            status="lost",
+        )
     )
     await engine.store.insert(rows)
     exports: list[Record] = [
@@ -454,8 +589,8 @@ async def _books(house: House, now: datetime, rng: random.Random) -> None:
 
 
 class World:
-    def __init__(self, url: str, house: House, service: Service) -> None:
-        self.url, self.house, self.service = url, house, service
+    def __init__(self, url: str, runtime: Runtime, service: Service) -> None:
+        self.url, self.runtime, self.service = url, runtime, service
 
 
 @asynccontextmanager
@@ -473,15 +608,17 @@ async def served(
         "ESCLUSA_STORE": f"sqlite:///{folder / 'world.db'}", "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_PIPELINES": apps,
         "ESCLUSA_API_TOKENS": tokens, "ESCLUSA_LOG_LEVEL": "error", "ESCLUSA_GRACE_SECONDS": "1", "ESCLUSA_LEASE_SECONDS": "60",
     }  # fmt: skip
-    async with open_house(load(environ=environ, apps=APPS.__getitem__)) as house:
+    async with open_runtime(load(environ=environ, apps=APPS.__getitem__)) as runtime:
         if not empty:
-            await fill(house)
-        service = Service(house, worker=worker)
+            await fill(runtime)
+        service = Service(runtime, worker=worker)
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result, **options))
+        task = asyncio.create_task(
+            service.run(listen("127.0.0.1", 0), listening.set_result, **options)
+        )
         await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
-        yield World(f"http://127.0.0.1:{await listening}", house, service)
+        yield World(f"http://127.0.0.1:{await listening}", runtime, service)
         service.stop()
         await task

@@ -13,22 +13,26 @@ from esclusa.pipelines.documents.records import Documento, Extraccion, Folio, Si
 from esclusa.pipelines.documents.settings import DocumentsSettings, check
 
 if TYPE_CHECKING:
-    from esclusa.house import House
+    from esclusa.runtime import Runtime
 
 app = App("documents", settings=DocumentsSettings, records=[Extraccion])
 app.checks(check)
 
 
 def _retry(settings: DocumentsSettings) -> Backoff:
-    return Backoff(tries=settings.max_attempts, base=settings.backoff_seconds, cap=settings.backoff_max_seconds)
+    return Backoff(
+        tries=settings.max_attempts, base=settings.backoff_seconds, cap=settings.backoff_max_seconds
+    )
 
 
 _always = Backoff(tries=None, base=1, cap=60)
-_letters: dict[str, Any] = {"letter": letter, "letters_to": lambda s: s.dlq_topic}
+_letters: dict[str, Any] = {"dead_letter": letter, "dead_letter_topic": lambda s: s.dlq_topic}
 
 app.stage(Signal, take="received", retry=_always, cycle=False)(folders.hear)
 app.stage(Folio, take="PENDING", retry=_always, cycle=False)(folders.begin)
-app.stage(Folio, take="PROCESSING", exhausted="ERROR", retry=_retry, cycle=False, **_letters)(folders.tend)
+app.stage(Folio, take="PROCESSING", exhausted="ERROR", retry=_retry, cycle=False, **_letters)(
+    folders.tend
+)
 app.stage(
     Documento, take="NOT_STARTED", hold="IN_PROGRESS", exhausted="ERROR", retry=_retry, cycle=False,
     concurrency=lambda s: s.max_concurrent_docs, **_letters,
@@ -56,10 +60,10 @@ async def desk(settings: DocumentsSettings) -> AsyncIterator[Any]:
 
 
 @app.routes
-def routes(house: House) -> Any:
+def routes(runtime: Runtime) -> Any:
     from esclusa.pipelines.documents.routes import build  # noqa: PLC0415 - only a server needs it
 
-    return build(house)
+    return build(runtime)
 
 
 @app.commands

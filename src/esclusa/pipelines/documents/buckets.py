@@ -132,16 +132,24 @@ class LocalBucket:
         path = self._inside(name)
         try:
             if path is None:
-                raise Permanent(f"{self._base}{name} is a link that leads to no object of the bucket", type="object_gone")
+                raise Permanent(
+                    f"{self._base}{name} is a link that leads to no object of the bucket",
+                    type="object_gone",
+                )
             with path.open("rb") as file:
                 content = file.read(count)
                 if generation_of(os.fstat(file.fileno())) == generation:
                     return content
         except FileNotFoundError:
-            raise Permanent(f"{self._base}{name} is not there any more", type="object_gone") from None
+            raise Permanent(
+                f"{self._base}{name} is not there any more", type="object_gone"
+            ) from None
         except OSError as error:
             raise Failure(f"{self._base}{name}: {error.strerror}", type="storage_error") from None
-        raise Permanent(f"{self._base}{name} was replaced: generation {generation} is not there any more", type="object_gone")
+        raise Permanent(
+            f"{self._base}{name} was replaced: generation {generation} is not there any more",
+            type="object_gone",
+        )
 
     def _inside(self, name: str) -> Path | None:
         try:

@@ -31,7 +31,8 @@ class CloudBucket:
             from google.cloud import storage  # noqa: PLC0415
         except ImportError:
             raise Permanent(
-                f"gs://{self._name} is not in DOCUMENTS_LOCAL_BUCKETS, and Cloud Storage needs esclusa[google]", type="configuration"
+                f"gs://{self._name} is not in DOCUMENTS_LOCAL_BUCKETS, and Cloud Storage needs esclusa[google]",
+                type="configuration",
             ) from None
         if os.environ.get("STORAGE_EMULATOR_HOST"):
             return storage.Client(project="local", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
@@ -39,9 +40,15 @@ class CloudBucket:
 
     async def list(self, prefix: str) -> AsyncIterator[Blob]:
         pages = await self._run(
-            lambda: self._client.list_blobs(self._name, prefix=f"{prefix}/", page_size=PAGE, retry=None, timeout=TIMEOUT).pages
+            lambda: (
+                self._client.list_blobs(
+                    self._name, prefix=f"{prefix}/", page_size=PAGE, retry=None, timeout=TIMEOUT
+                ).pages
+            )
         )
-        while (page := await self._run(lambda: next(pages, None))) is not None:  # one without objects is not the last
+        while (
+            page := await self._run(lambda: next(pages, None))
+        ) is not None:  # one without objects is not the last
             for one in page:
                 yield self._blob(one)
 
@@ -52,12 +59,17 @@ class CloudBucket:
         return await self._run(lambda: self._get(name, generation, None))
 
     def _blob(self, one: Any) -> Blob:
-        return Blob(one.name, str(one.generation), int(one.size or 0), f"gs://{self._name}/{one.name}")
+        return Blob(
+            one.name, str(one.generation), int(one.size or 0), f"gs://{self._name}/{one.name}"
+        )
 
     def _get(self, name: str, generation: str, count: int | None) -> bytes:
         from google.api_core import exceptions  # noqa: PLC0415
 
-        gone = Permanent(f"gs://{self._name}/{name}: generation {generation} is not there any more", type="object_gone")
+        gone = Permanent(
+            f"gs://{self._name}/{name}: generation {generation} is not there any more",
+            type="object_gone",
+        )
         blob = self._client.bucket(self._name).get_blob(name, retry=None, timeout=TIMEOUT)
         if blob is None or str(blob.generation) != generation:
             raise gone
@@ -80,12 +92,18 @@ class CloudBucket:
         try:
             return call()
         except exceptions.NotFound as error:
-            raise Permanent(f"gs://{self._name}: {error.message}", type="bucket_not_found") from None
+            raise Permanent(
+                f"gs://{self._name}: {error.message}", type="bucket_not_found"
+            ) from None
         except exceptions.PreconditionFailed:
-            raise Permanent(f"gs://{self._name}: the object was replaced", type="object_gone") from None
+            raise Permanent(
+                f"gs://{self._name}: the object was replaced", type="object_gone"
+            ) from None
         except (exceptions.Forbidden, exceptions.Unauthorized, exceptions.BadRequest) as error:
             raise Permanent(f"gs://{self._name}: {error.message}", type="storage_refused") from None
         except exceptions.GoogleAPICallError as error:
             raise Failure(f"gs://{self._name}: {error.message}", type="storage_error") from None
         except (auth.GoogleAuthError, OSError) as error:
-            raise Failure(f"gs://{self._name}: {type(error).__name__}: {error}", type="storage_error") from None
+            raise Failure(
+                f"gs://{self._name}: {type(error).__name__}: {error}", type="storage_error"
+            ) from None

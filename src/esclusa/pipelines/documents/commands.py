@@ -15,7 +15,7 @@ from esclusa.cli.root import Group
 from esclusa.cli.session import Session
 
 if TYPE_CHECKING:
-    from esclusa.house import House
+    from esclusa.runtime import Runtime
 
 _CODES = {"ok": 0, "partial": 5}
 CYCLE = "documents.process"
@@ -28,7 +28,11 @@ def group() -> None:
 
 @group.command()
 @click.argument("uri")
-@click.option("--reprocess", is_flag=True, help="Also if the folder is done: new and failed documents are processed.")
+@click.option(
+    "--reprocess",
+    is_flag=True,
+    help="Also if the folder is done: new and failed documents are processed.",
+)
 @click.option("--force", is_flag=True, help="Reprocess, and do unchanged documents again too.")
 @click.pass_obj
 def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
@@ -41,14 +45,16 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
     except BadUri as error:
         raise click.UsageError(str(error)) from None
 
-    async def do(house: House) -> dict[str, Any]:
-        async with house.engine.running() as engine:
-            _stop_on_signals(house)
+    async def do(runtime: Runtime) -> dict[str, Any]:
+        async with runtime.engine.running() as engine:
+            _stop_on_signals(runtime)
             inserted = await engine.records.insert([said])
             params = {"folio_id": said.folio_id, "signal": inserted[0].id}
-            return (await house.operator(session.who).run(CYCLE, params=params)).answer()
+            return (await runtime.operations(session.who).run(CYCLE, params=params)).answer()
 
-    if sys.stderr.isatty() and "log_level" not in session.settings.sources:  # the answer says it better
+    if (
+        sys.stderr.isatty() and "log_level" not in session.settings.sources
+    ):  # the answer says it better
         session.settings = session.settings.model_copy(update={"log_level": "warning"})
     answer = session.work(do)
     counted = ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items())
@@ -57,8 +63,18 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
 
 
 @group.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path), metavar="DIR")
-@click.option("--every", type=click.FloatRange(min=0.05), default=2.0, show_default=True, help="Seconds between two looks.")
+@click.argument(
+    "folder",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    metavar="DIR",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.05),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two looks.",
+)
 @click.option("--once", is_flag=True, help="Process what is ready now, then end.")
 @click.pass_obj
 def watch(session: Session, folder: Path, every: float, once: bool) -> int:
@@ -66,20 +82,23 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
     from esclusa.pipelines.documents.records import FOLDER_ENDED, Folio, Signal  # noqa: PLC0415
     from esclusa.pipelines.documents.signals import from_flags  # noqa: PLC0415
 
-    async def unfinished(house: House) -> bool:
-        records = house.engine.records
+    async def unfinished(runtime: Runtime) -> bool:
+        records = runtime.engine.records
         open_states = one_of(*(s for s in Folio.lifecycle.states if s not in FOLDER_ENDED))
-        return bool(await records.first(Signal, {"status": "received"}) or await records.first(Folio, {"status": open_states}))
+        return bool(
+            await records.first(Signal, {"status": "received"})
+            or await records.first(Folio, {"status": open_states})
+        )
 
-    async def do(house: House) -> int:
-        async with house.engine.running() as engine:
-            stopping = _stop_on_signals(house)
+    async def do(runtime: Runtime) -> int:
+        async with runtime.engine.running() as engine:
+            stopping = _stop_on_signals(runtime)
             outcomes: set[str] = set()
             while not stopping.is_set():
                 signals = await asyncio.to_thread(from_flags, folder)
                 for start in range(0, len(signals), 500):
                     await engine.records.insert(signals[start : start + 500])
-                if await unfinished(house):
+                if await unfinished(runtime):
                     outcomes.add((await engine.run_cycle(CYCLE)).outcome)
                 elif once:
                     break
@@ -116,15 +135,15 @@ def progress(session: Session, log: Any, follow: bool) -> int:
     return 0
 
 
-def _stop_on_signals(house: House) -> asyncio.Event:
+def _stop_on_signals(runtime: Runtime) -> asyncio.Event:
     """First signal: what is under work comes to its end. Second: it goes back at once."""
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def stop() -> None:
         if stopping.is_set():
-            house.engine.abort()
+            runtime.engine.abort()
         stopping.set()
-        house.engine.stop()
+        runtime.engine.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

@@ -40,24 +40,36 @@ class DocumentAi:
         """By the first pages: as many as one call may have."""
         parts = await self._parts(source)
         answer = await self._process(source, *parts[0])
-        classes = [{"class": e.type_.split("/")[-1], "confidence": sure(e.confidence)} for e in answer.entities]
+        classes = [
+            {"class": e.type_.split("/")[-1], "confidence": sure(e.confidence)}
+            for e in answer.entities
+        ]
         if not classes:
             raise Permanent(f"the classifier {self.name} named no class", type="no_class")
         best = max(classes, key=lambda one: one["confidence"])
-        return Classified(best["class"], best["confidence"], {"classes": classes, "processor": self.name})
+        return Classified(
+            best["class"], best["confidence"], {"classes": classes, "processor": self.name}
+        )
 
     async def extract(self, source: Source, doc_type: str) -> Extracted:
         answers: list[Part] = []
         offset, calls = 0, await self._parts(source)
         for content, pages, first in calls:
             answer = await self._process(source, content, pages, first)
-            numbers = [number - 1 for number in pages] or list(range(first, first + max(1, len(answer.pages))))
+            numbers = [number - 1 for number in pages] or list(
+                range(first, first + max(1, len(answer.pages)))
+            )
             answers.append(Part(answer, numbers, offset))
             offset += len(answer.text)
         version = self.name.rsplit("/", 1)[-1]
         items = [item | {"processor_version": version} for item in items_of(answers)]
         values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
-        summary = {"line_items": values, "entities": len(items), "calls": len(calls), "processor": self.name}
+        summary = {
+            "line_items": values,
+            "entities": len(items),
+            "calls": len(calls),
+            "processor": self.name,
+        }
         return Extracted(items, summary, "".join(part.answer.text for part in answers))
 
     async def close(self) -> None:
@@ -68,15 +80,24 @@ class DocumentAi:
     async def _parts(self, source: Source) -> list[tuple[bytes, list[int], int]]:
         """What to send, call by call: the content, the pages of it that are asked for (1-based; none: all), and where it begins."""
         return await asyncio.get_running_loop().run_in_executor(
-            self._threads, parts, source.content, self._settings.documentai_max_pages, self._settings.documentai_max_mb * MEGABYTE
+            self._threads,
+            parts,
+            source.content,
+            self._settings.documentai_max_pages,
+            self._settings.documentai_max_mb * MEGABYTE,
         )
 
     async def _process(self, source: Source, content: bytes, pages: list[int], first: int) -> Any:
-        call = asyncio.get_running_loop().run_in_executor(self._threads, self._call, source, content, pages)
+        call = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._call, source, content, pages
+        )
         answer = await call
         if answer.error.code:
             kind = Permanent if answer.error.code in (3, 9, 11) else Failure
-            raise kind(f"Document AI: {answer.error.message}", type="invalid_argument" if kind is Permanent else "document_error")
+            raise kind(
+                f"Document AI: {answer.error.message}",
+                type="invalid_argument" if kind is Permanent else "document_error",
+            )
         if not (answer.text or answer.pages or answer.entities):  # JSON, but of something else
             raise Failure("Document AI: its answer has no document", type="bad_answer")
         return answer
@@ -87,24 +108,45 @@ class DocumentAi:
         from google.cloud import documentai  # noqa: PLC0415
         from google.protobuf import json_format  # noqa: PLC0415
 
-        raw = documentai.RawDocument(content=content, mime_type="application/pdf", display_name=source.uri.rsplit("/", 1)[-1])
-        request = documentai.ProcessRequest(name=self.name, raw_document=raw, skip_human_review=True)
+        raw = documentai.RawDocument(
+            content=content, mime_type="application/pdf", display_name=source.uri.rsplit("/", 1)[-1]
+        )
+        request = documentai.ProcessRequest(
+            name=self.name, raw_document=raw, skip_human_review=True
+        )
         if pages:
             selector = documentai.ProcessOptions.IndividualPageSelector(pages=pages)
             request.process_options = documentai.ProcessOptions(individual_page_selector=selector)
         try:
-            return self._connected().process_document(request=request, retry=None, timeout=self._settings.timeout_seconds).document
+            return (
+                self._connected()
+                .process_document(
+                    request=request, retry=None, timeout=self._settings.timeout_seconds
+                )
+                .document
+            )
         except exceptions.GoogleAPICallError as error:
             raise _failure(error) from None
         except auth.GoogleAuthError as error:
             raise Failure(f"Document AI: {error}", type="unauthenticated") from None
         except exceptions.RetryError as error:
             raise Failure(f"Document AI: {error}", type="timeout") from None
-        except OSError as error:  # requests' errors are: no connection, cut in the middle, no answer in time
+        except (
+            OSError
+        ) as error:  # requests' errors are: no connection, cut in the middle, no answer in time
             timed = "timeout" in type(error).__name__.lower()
-            raise Failure(f"Document AI: {type(error).__name__}: {error}", type="timeout" if timed else "connection_error") from None
-        except (json_format.Error, ValueError, KeyError) as error:  # an answer that is no message of theirs: a gateway's page, half a body
-            raise Failure(f"Document AI: its answer cannot be read: {type(error).__name__}", type="bad_answer") from None
+            raise Failure(
+                f"Document AI: {type(error).__name__}: {error}",
+                type="timeout" if timed else "connection_error",
+            ) from None
+        except (
+            json_format.Error,
+            ValueError,
+            KeyError,
+        ) as error:  # an answer that is no message of theirs: a gateway's page, half a body
+            raise Failure(
+                f"Document AI: its answer cannot be read: {type(error).__name__}", type="bad_answer"
+            ) from None
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -112,7 +154,10 @@ class DocumentAi:
             from google.cloud import documentai  # noqa: PLC0415
 
             endpoint = self._settings.documentai_endpoint
-            options = {"api_endpoint": endpoint or f"{self._settings.documentai_location}-documentai.googleapis.com"}
+            options = {
+                "api_endpoint": endpoint
+                or f"{self._settings.documentai_location}-documentai.googleapis.com"
+            }
             credentials = AnonymousCredentials() if endpoint else None  # type: ignore[no-untyped-call]
             self._client = documentai.DocumentProcessorServiceClient(
                 transport="rest", client_options=options, credentials=credentials
@@ -128,8 +173,12 @@ def _full_name(settings: DocumentsSettings, id: str) -> str:
 
 def _failure(error: Any) -> Failure:
     """Their error as ours: what no later attempt can mend is permanent."""
-    status = getattr(getattr(error, "grpc_status_code", None), "name", None) or _BY_CODE.get(int(error.code or 0), "UNKNOWN")
-    details = "; ".join(str(v.description) for d in error.details or () for v in getattr(d, "field_violations", ()))
+    status = getattr(getattr(error, "grpc_status_code", None), "name", None) or _BY_CODE.get(
+        int(error.code or 0), "UNKNOWN"
+    )
+    details = "; ".join(
+        str(v.description) for d in error.details or () for v in getattr(d, "field_violations", ())
+    )
     message = f"Document AI: {status}: {error.message}" + (f" ({details})" if details else "")
     if status in _PERMANENT:
         return Permanent(message, type=_PERMANENT[status])
@@ -158,15 +207,23 @@ def _parts(content: bytes, max_pages: int, max_bytes: int) -> list[tuple[bytes, 
         document = pdfium.PdfDocument(content)
     except pdfium.PdfiumError:
         if len(content) > max_bytes:
-            raise Permanent(f"{len(content):,} bytes are too many for one call", type="too_large") from None
+            raise Permanent(
+                f"{len(content):,} bytes are too many for one call", type="too_large"
+            ) from None
         return [(content, [], 0)]
     try:
         count = len(document)
         if len(content) <= max_bytes:
             if count <= max_pages:
                 return [(content, [], 0)]
-            return [(content, list(range(first + 1, min(count, first + max_pages) + 1)), 0) for first in range(0, count, max_pages)]
-        made = [_cut(document, first, min(count, first + max_pages), max_bytes) for first in range(0, count, max_pages)]
+            return [
+                (content, list(range(first + 1, min(count, first + max_pages) + 1)), 0)
+                for first in range(0, count, max_pages)
+            ]
+        made = [
+            _cut(document, first, min(count, first + max_pages), max_bytes)
+            for first in range(0, count, max_pages)
+        ]
         return [part for group in made for part in group]
     finally:
         document.close()
@@ -183,6 +240,8 @@ def _cut(document: Any, first: int, end: int, max_bytes: int) -> list[tuple[byte
     if out.tell() <= max_bytes:
         return [(out.getvalue(), [], first)]
     if end - first == 1:
-        raise Permanent(f"page {first} alone has {out.tell():,} bytes, too many for one call", type="too_large")
+        raise Permanent(
+            f"page {first} alone has {out.tell():,} bytes, too many for one call", type="too_large"
+        )
     middle = (first + end) // 2
     return _cut(document, first, middle, max_bytes) + _cut(document, middle, end, max_bytes)

@@ -39,11 +39,22 @@ def items_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
     every = [item for items in raw for item in items]
     used = convention(item["LINE_ITEM_VALUE"] for item in every if item.get("LINE_ITEM_VALUE"))
     whole = _said_once(every)
-    return [_finished(item, shared, used) for items in raw for shared in [whole | _said_once(items)] for item in items]
+    return [
+        _finished(item, shared, used)
+        for items in raw
+        for shared in [whole | _said_once(items)]
+        for item in items
+    ]
 
 
 def _said_once(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    found = ((name, next((item[name] for item in items if item["type"] == name and item.get(name)), None)) for name in _SHARED)
+    found = (
+        (
+            name,
+            next((item[name] for item in items if item["type"] == name and item.get(name)), None),
+        )
+        for name in _SHARED
+    )
     return {name: said for name, said in found if said is not None}
 
 
@@ -64,7 +75,11 @@ def _item(part: Part, entity: Any) -> dict[str, Any]:
         said["_normal"] = entity.normalized_value
     elif not said:  # a type of the processor's own: its name and its words are kept
         said = {"LINE_ITEM_NAME": entity.type_, "LINE_ITEM_VALUE": _text(document, entity)}
-    kind = "LINE_ITEM_VALUE" if said.get("LINE_ITEM_VALUE") and (entity.properties or own == "LINE_ITEM_VALUE") else own
+    kind = (
+        "LINE_ITEM_VALUE"
+        if said.get("LINE_ITEM_VALUE") and (entity.properties or own == "LINE_ITEM_VALUE")
+        else own
+    )
     return said | {
         "type": kind, "confidence": sure(place.confidence) or sure(entity.confidence), "page_refs": _pages(document, place, part.numbers),
         "text_spans": [{"start": int(s.start_index) + offset, "end": int(s.end_index) + offset} for s in place.text_anchor.text_segments],
@@ -79,10 +94,16 @@ def _finished(item: dict[str, Any], shared: dict[str, Any], used: Any) -> dict[s
     _date(item)
     if item.get("CURRENCY"):
         code = item["CURRENCY"].strip().upper()
-        item["CURRENCY"] = code if re.fullmatch(r"[A-Z]{3}", code) else currency_of(item["CURRENCY"]) or item["CURRENCY"]
+        item["CURRENCY"] = (
+            code
+            if re.fullmatch(r"[A-Z]{3}", code)
+            else currency_of(item["CURRENCY"]) or item["CURRENCY"]
+        )
     if item.get("UNITS_SCALE") is not None:
         item["UNITS_SCALE"] = _scale(str(item["UNITS_SCALE"]))
-    if size := size_of(_close(item.get("LINE_ITEM_VALUE") or "")):  # an amount that says itself in what it counts
+    if size := size_of(
+        _close(item.get("LINE_ITEM_VALUE") or "")
+    ):  # an amount that says itself in what it counts
         item["UNITS_SCALE"] = {"k": 1000, "mm": 1_000_000}.get(size)
     return item
 
@@ -90,8 +111,16 @@ def _finished(item: dict[str, Any], shared: dict[str, Any], used: Any) -> dict[s
 def _date(item: dict[str, Any]) -> None:
     """Give it the year of its column and the day on which its period ends: as the column says, else as the period that is told does. Of
     another year than the column's, that says the day and the month."""
-    column = [one for name in ("COLUMN_YEAR", "TABLE_COLUMN_HEADER") for one in periods(item.get(name) or "")]
-    told = [] if item.get("COLUMN_YEAR") and not column else periods(item.get("REPORTING_PERIOD") or "")  # a change is of no period
+    column = [
+        one
+        for name in ("COLUMN_YEAR", "TABLE_COLUMN_HEADER")
+        for one in periods(item.get(name) or "")
+    ]
+    told = (
+        []
+        if item.get("COLUMN_YEAR") and not column
+        else periods(item.get("REPORTING_PERIOD") or "")
+    )  # a change is of no period
     year = next((one.year for one in (*column, *told)), None)
     dates = [one.ends for one in (*column, *told) if one.ends is not None]
     ends = max((day for day in dates if day.year == year), default=None)
@@ -107,7 +136,11 @@ def _date(item: dict[str, Any]) -> None:
 def _said(document: Any, entity: Any, name: str) -> str | None:
     """What an entity says; of a date, the day as the processor understood it."""
     normal = str(entity.normalized_value.text or "")
-    return normal if name == "REPORTING_PERIOD" and re.fullmatch(r"\d{4}-\d\d-\d\d", normal) else _text(document, entity)
+    return (
+        normal
+        if name == "REPORTING_PERIOD" and re.fullmatch(r"\d{4}-\d\d-\d\d", normal)
+        else _text(document, entity)
+    )
 
 
 def sure(confidence: Any) -> float:
@@ -147,7 +180,10 @@ def _name(type_: str) -> str:
 def _text(document: Any, entity: Any) -> str | None:
     if entity.mention_text:
         return str(entity.mention_text)
-    parts = [document.text[int(s.start_index) : int(s.end_index)] for s in entity.text_anchor.text_segments]
+    parts = [
+        document.text[int(s.start_index) : int(s.end_index)]
+        for s in entity.text_anchor.text_segments
+    ]
     return "".join(parts).strip() or (entity.normalized_value.text or None)
 
 
@@ -156,7 +192,10 @@ def _pages(document: Any, entity: Any, numbers: Sequence[int]) -> list[dict[str,
     for ref in entity.page_anchor.page_refs:
         index = int(ref.page)
         boxes = refs.setdefault(numbers[index] if index < len(numbers) else index, [])
-        box = _box(ref.bounding_poly, document.pages[int(ref.page)] if int(ref.page) < len(document.pages) else None)
+        box = _box(
+            ref.bounding_poly,
+            document.pages[int(ref.page)] if int(ref.page) < len(document.pages) else None,
+        )
         if box is not None:
             boxes.append(box)
     return [{"page": page, "boxes": boxes} for page, boxes in sorted(refs.items())]

@@ -43,30 +43,44 @@ def read_event(headers: Mapping[str, str], body: bytes) -> Ready | Passed:
     """What an event says, however it comes: a CloudEvent in binary or structured mode, or a Pub/Sub push with either of them, or
     with a bucket's own notification, inside. Raises BadEvent."""
     lower = {name.lower(): value for name, value in headers.items()}
-    return _envelope(lower, body) or _event(*(_structured(body) if _is_structured(lower) else _binary(lower, body)))
+    return _envelope(lower, body) or _event(
+        *(_structured(body) if _is_structured(lower) else _binary(lower, body))
+    )
 
 
 def _event(attributes: Mapping[str, Any], data: Any) -> Ready | Passed:
     """What a CloudEvent says."""
-    missing = [name for name in ("specversion", "id", "type", "source") if not _is_text(attributes.get(name))]
+    missing = [
+        name
+        for name in ("specversion", "id", "type", "source")
+        if not _is_text(attributes.get(name))
+    ]
     if missing:
-        raise BadEvent(f"the event lacks {', '.join(missing)}: a CloudEvent 1.0 has ce-specversion, ce-id, ce-type and ce-source")
+        raise BadEvent(
+            f"the event lacks {', '.join(missing)}: a CloudEvent 1.0 has ce-specversion, ce-id, ce-type and ce-source"
+        )
     if attributes["specversion"] != "1.0":
-        raise BadEvent(f"specversion {attributes['specversion']!r:.40} is not known; this reads CloudEvents 1.0")
+        raise BadEvent(
+            f"specversion {attributes['specversion']!r:.40} is not known; this reads CloudEvents 1.0"
+        )
     if attributes["type"] == PUBLISHED:
         return _message(data)
     if attributes["type"] != FINALIZED:
         return Passed(f"type {attributes['type']!r:.120} is not {FINALIZED}")
     if not isinstance(data, dict):
         raise BadEvent("the event's data is not a JSON object (the object that was finalized)")
-    return _finalized(attributes["id"], attributes["source"], data, data.get("bucket") or attributes.get("bucket"))
+    return _finalized(
+        attributes["id"], attributes["source"], data, data.get("bucket") or attributes.get("bucket")
+    )
 
 
 def _finalized(id: str, source: str, data: dict[str, Any], bucket: Any) -> Ready | Passed:
     """What a finalized object means."""
     name = data.get("name")
     if not isinstance(bucket, str) or not bucket or not isinstance(name, str) or not name:
-        raise BadEvent("the event's data names no bucket or no object: it needs 'bucket' and 'name'")
+        raise BadEvent(
+            "the event's data names no bucket or no object: it needs 'bucket' and 'name'"
+        )
     if not _is_text(bucket) or "/" in bucket:  # a path of this machine is none either
         raise BadEvent(f"{bucket!r:.120} is no bucket's name")
     if not _is_text(name):
@@ -94,7 +108,9 @@ def _structured(body: bytes) -> tuple[dict[str, Any], Any]:
 
 
 def _binary(headers: Mapping[str, str], body: bytes) -> tuple[dict[str, Any], Any]:
-    attributes: dict[str, Any] = {name[3:]: value for name, value in headers.items() if name.startswith("ce-")}
+    attributes: dict[str, Any] = {
+        name[3:]: value for name, value in headers.items() if name.startswith("ce-")
+    }
     if not attributes:
         raise BadEvent(
             "this is no CloudEvent: it has neither ce-* headers (binary mode) nor Content-Type application/cloudevents+json, "
@@ -112,7 +128,10 @@ def _envelope(headers: Mapping[str, str], body: bytes) -> Ready | Passed | None:
     if _is_structured(headers) or any(name.startswith("ce-") for name in headers):
         return None
     if "eventtype" in headers:
-        named = {name: headers.get(name.lower()) for name in ("eventType", "payloadFormat", "bucketId", "objectId")}
+        named = {
+            name: headers.get(name.lower())
+            for name in ("eventType", "payloadFormat", "bucketId", "objectId")
+        }
         return _notification(headers.get("x-goog-pubsub-message-id"), named, body)
     said = _json(body, "the body")
     return _message(said) if isinstance(said, dict) and "message" in said else None
@@ -133,7 +152,9 @@ def _message(envelope: Any) -> Ready | Passed:
     if any(name.startswith("ce-") for name in lower):
         return _inner(*_binary(lower, data))
     if "eventType" not in attributes:
-        return Passed("the Pub/Sub message is no event of Cloud Storage: it has neither the attribute eventType nor ce-type")
+        return Passed(
+            "the Pub/Sub message is no event of Cloud Storage: it has neither the attribute eventType nor ce-type"
+        )
     return _notification(message.get("messageId") or message.get("message_id"), attributes, data)
 
 
@@ -150,7 +171,9 @@ def _notification(id: Any, attributes: Mapping[str, Any], data: bytes) -> Ready 
     if not isinstance(id, str) or not id:
         raise BadEvent("the Pub/Sub message has no messageId")
     if attributes.get("payloadFormat") == "NONE" or not data:
-        raise BadEvent("the notification carries no object, so its size is not known: set the bucket's payloadFormat to JSON_API_V1")
+        raise BadEvent(
+            "the notification carries no object, so its size is not known: set the bucket's payloadFormat to JSON_API_V1"
+        )
     said = _json(data, "message.data")
     if not isinstance(said, dict):
         raise BadEvent("message.data is not a JSON object (the object that was finalized)")

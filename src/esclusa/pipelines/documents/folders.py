@@ -27,25 +27,45 @@ async def hear(signal: Signal, at: Attempt) -> Outcome:
     """What a signal means for its folder, by the folder's present state."""
     id = signal.folio_id
     folio = await at.records.get(Folio, id)
-    again: dict[str, Any] = {"execution_id": secrets.token_hex(8), "eventarc_event_id": signal.eventarc_event_id, "started_at": at.now}
+    again: dict[str, Any] = {
+        "execution_id": secrets.token_hex(8),
+        "eventarc_event_id": signal.eventarc_event_id,
+        "started_at": at.now,
+    }
     if folio is None:
         draft = Folio(
             id=id, folio_id=id, bucket=signal.bucket, folder_prefix=signal.folder_prefix, execution_id=secrets.token_hex(8),
             eventarc_event_id=signal.eventarc_event_id,
         )  # fmt: skip
         return To("heard", answer="new", also=[Create(draft)])
-    more: dict[str, Any] = {"wanted": folio.wanted + 1, "redo_from": folio.wanted + 1 if signal.force else folio.redo_from, **again}
+    more: dict[str, Any] = {
+        "wanted": folio.wanted + 1,
+        "redo_from": folio.wanted + 1 if signal.force else folio.redo_from,
+        **again,
+    }
     match folio.status:
         case "PROCESSING":  # what is not done goes on, what failed is tried again; a listing under way may have passed what is new
             return To("heard", answer="goes on", also=[Add(Folio, id, wanted=1), Wake(Folio, id)])
         case "ERROR" if signal.reprocess or at.settings.on_error == "retry":
             reason = "reprocess" if signal.reprocess else "a new event after an error"
-            return To("heard", answer=reason, also=[Move(Folio, id, "PROCESSING", frm="ERROR", reason=reason, **more)])
+            return To(
+                "heard",
+                answer=reason,
+                also=[Move(Folio, id, "PROCESSING", frm="ERROR", reason=reason, **more)],
+            )
         case "DONE" | "DONE_WITH_ERRORS" if signal.reprocess:
             frm = ("DONE", "DONE_WITH_ERRORS")
-            return To("heard", answer="reprocess", also=[Move(Folio, id, "PROCESSING", frm=frm, reason="reprocess", **more)])
+            return To(
+                "heard",
+                answer="reprocess",
+                also=[Move(Folio, id, "PROCESSING", frm=frm, reason="reprocess", **more)],
+            )
         case state:
-            at.log(f"ignored: folder {id} is {state}", folio_id=id, eventarc_event_id=signal.eventarc_event_id)
+            at.log(
+                f"ignored: folder {id} is {state}",
+                folio_id=id,
+                eventarc_event_id=signal.eventarc_event_id,
+            )
             return To("heard", answer=f"ignored: {state}")
 
 
@@ -60,7 +80,9 @@ async def tend(folio: Folio, at: Attempt) -> Outcome:
             return await _list(folio, at)
         return await _look_after(folio, at)
     except Exception as error:
-        final = getattr(error, "permanent", False) or (at.tries is not None and at.number >= at.tries)
+        final = getattr(error, "permanent", False) or (
+            at.tries is not None and at.number >= at.tries
+        )
         kind, message = tell.kind_of(error), str(error) or type(error).__name__
         tell.folder(
             at, folio, "ERROR" if final else None, f"folder {folio.folio_id}: {message}", level="error" if final else "warning",
@@ -93,11 +115,28 @@ async def _list(folio: Folio, at: Attempt) -> Outcome:
     started = folio.announced != folio.execution_id
     if started:
         tell.folder(at, folio, "INIT", f"folder {folio.folio_id}: begins")
-    tell.folder(at, folio, "LISTING", f"folder {folio.folio_id}: listing {folio.bucket}/{folio.folder_prefix}")
+    tell.folder(
+        at,
+        folio,
+        "LISTING",
+        f"folder {folio.folio_id}: listing {folio.bucket}/{folio.folder_prefix}",
+    )
     plan = await _planned(folio, at)
     for one in plan.ignored:
-        tell.folder(at, folio, None, f"ignored {one['uri']}: {one['reason']}", uri=one["uri"], reason=one["reason"])
-    found = {"total_docs": plan.total, "processed_docs": plan.ended, "ignored": plan.ignored, "ignored_count": plan.ignored_count}
+        tell.folder(
+            at,
+            folio,
+            None,
+            f"ignored {one['uri']}: {one['reason']}",
+            uri=one["uri"],
+            reason=one["reason"],
+        )
+    found = {
+        "total_docs": plan.total,
+        "processed_docs": plan.ended,
+        "ignored": plan.ignored,
+        "ignored_count": plan.ignored_count,
+    }
     await at.save(announced=folio.execution_id, **found)
     if started:
         said = "is empty: 0 documents" if plan.total == 0 else f"{plan.total} documents"
@@ -105,8 +144,16 @@ async def _list(folio: Folio, at: Attempt) -> Outcome:
     for page in _pages(plan.fresh, PAGE):
         await at.records.insert([_draft(folio, blob) for blob in page])
     if len(plan.effects) > EFFECTS:  # the rest is found again by the next listing
-        return To("PROCESSING", also=plan.effects[:EFFECTS], attempts=0, reason="a long listing goes on")
-    return To("PROCESSING", listed=folio.wanted, also=plan.effects, attempts=0, reason=f"listed: {plan.total} documents")
+        return To(
+            "PROCESSING", also=plan.effects[:EFFECTS], attempts=0, reason="a long listing goes on"
+        )
+    return To(
+        "PROCESSING",
+        listed=folio.wanted,
+        also=plan.effects,
+        attempts=0,
+        reason=f"listed: {plan.total} documents",
+    )
 
 
 async def _planned(folio: Folio, at: Attempt) -> _Plan:
@@ -118,7 +165,10 @@ async def _planned(folio: Folio, at: Attempt) -> _Plan:
         drafts = [_draft(folio, blob) for blob in page]
         known = await at.records.get_many(Documento, [draft.id for draft in drafts])
         unknown = [blob for blob, doc in zip(page, known, strict=True) if doc is None]
-        fresh = {blob.uri: why for blob, why in zip(unknown, await _not_pdf(bucket, unknown), strict=True)}
+        fresh = {
+            blob.uri: why
+            for blob, why in zip(unknown, await _not_pdf(bucket, unknown), strict=True)
+        }
         for blob, draft, doc in zip(page, drafts, known, strict=True):
             if doc is None and fresh[blob.uri]:
                 plan.ignore(blob, fresh[blob.uri])
@@ -141,12 +191,20 @@ def _again(plan: _Plan, folio: Folio, doc: Documento) -> None:
     """A document that was known before this listing: what becomes of it."""
     if doc.superseded:
         plan.effects.append(Add(Documento, doc.id, superseded=-doc.superseded))
-    context: dict[str, Any] = {"listing": folio.wanted, "execution_id": folio.execution_id, "eventarc_event_id": folio.eventarc_event_id}
+    context: dict[str, Any] = {
+        "listing": folio.wanted,
+        "execution_id": folio.execution_id,
+        "eventarc_event_id": folio.eventarc_event_id,
+    }
     if doc.status == "ERROR" and doc.listing < folio.wanted:
-        plan.effects.append(Move(Documento, doc.id, "NOT_STARTED", frm="ERROR", reason=_reason(folio), **context))
+        plan.effects.append(
+            Move(Documento, doc.id, "NOT_STARTED", frm="ERROR", reason=_reason(folio), **context)
+        )
     elif doc.status == "DONE" and doc.listing < folio.redo_from:
         redo = context | {"doc_type": None, "classifier_output_raw": None, "reused_from": None}
-        plan.effects.append(Move(Documento, doc.id, "NOT_STARTED", frm="DONE", reason=_reason(folio), **redo))
+        plan.effects.append(
+            Move(Documento, doc.id, "NOT_STARTED", frm="DONE", reason=_reason(folio), **redo)
+        )
     elif doc.status not in UNFINISHED:
         plan.ended += 1
 
@@ -215,23 +273,46 @@ async def _look_after(folio: Folio, at: Attempt) -> Outcome:
     folio.processed_docs, before = done + failed, folio.processed_docs
     if pending:
         if folio.processed_docs != before:
-            tell.folder(at, folio, "PROCESSING_IN_PROGRESS", f"folder {name}: {folio.processed_docs} of {folio.total_docs} documents")
+            tell.folder(
+                at,
+                folio,
+                "PROCESSING_IN_PROGRESS",
+                f"folder {name}: {folio.processed_docs} of {folio.total_docs} documents",
+            )
         age = (at.now - folio.started_at).total_seconds() if folio.started_at else 0.0
-        return Wait(min(5.0, 1.0 + age / 60), "its documents are being processed", attempts=0, processed_docs=folio.processed_docs)
+        return Wait(
+            min(5.0, 1.0 + age / 60),
+            "its documents are being processed",
+            attempts=0,
+            processed_docs=folio.processed_docs,
+        )
     folio.total_docs = done + failed
-    counts: dict[str, Any] = {"total_docs": folio.total_docs, "processed_docs": folio.processed_docs}
+    counts: dict[str, Any] = {
+        "total_docs": folio.total_docs,
+        "processed_docs": folio.processed_docs,
+    }
     tell.folder(at, folio, "FINALIZING", f"folder {name}: closing")
     if failed == 0:
         tell.folder(at, folio, "DONE", f"folder {name}: done, {done} documents")
         return To("DONE", reason=f"{done} documents are done", **counts)
     said = f"{failed} of {done + failed} documents ended in error"
     if failed >= at.settings.error_threshold * (done + failed):
-        tell.folder(at, folio, "ERROR", f"folder {name}: {said}", level="error", error_type="too_many_errors", error_message=said)
+        tell.folder(
+            at,
+            folio,
+            "ERROR",
+            f"folder {name}: {said}",
+            level="error",
+            error_type="too_many_errors",
+            error_message=said,
+        )
         return Retry(said, type="too_many_errors", permanent=True, **counts)
     tell.folder(at, folio, "DONE_WITH_ERRORS", f"folder {name}: {said}", level="warning")
     return To("DONE_WITH_ERRORS", reason=said, **counts)
 
 
 async def _count(at: Attempt, folio_id: str, status: Any) -> int:
-    count, _ = await at.records.count(Documento, {"folio_id": folio_id, "superseded": 0, "status": status}, cap=10_000_000)
+    count, _ = await at.records.count(
+        Documento, {"folio_id": folio_id, "superseded": 0, "status": status}, cap=10_000_000
+    )
     return count

@@ -67,7 +67,11 @@ class Progress:
         return [self._shown(folio_id) for folio_id in self._now]
 
     def _execution(self, said: dict[str, Any]) -> Execution | None:
-        folio_id, id, time = said["folio_id"], str(said.get("execution_id") or ""), str(said.get("time") or "")
+        folio_id, id, time = (
+            said["folio_id"],
+            str(said.get("execution_id") or ""),
+            str(said.get("time") or ""),
+        )
         now = self._now.get(folio_id)
         if now is not None and now.id == id:
             return now
@@ -83,7 +87,11 @@ class Progress:
 
     @staticmethod
     def _take(execution: Execution, said: dict[str, Any]) -> None:
-        stage, total, processed = said["stage"], _number(said.get("total_docs")), _number(said.get("processed_docs"))
+        stage, total, processed = (
+            said["stage"],
+            _number(said.get("total_docs")),
+            _number(said.get("processed_docs")),
+        )
         if stage in _ENDED:
             if said.get("doc_status", _ENDED[stage]) == _ENDED[stage]:
                 execution.documents.add((str(said.get("gcs_uri")), str(said.get("generation"))))
@@ -122,9 +130,15 @@ def _parsed(line: str) -> dict[str, Any] | None:
         said = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if isinstance(said, dict) and isinstance(said.get("jsonPayload"), dict):  # a line as Cloud Logging exports it
+    if isinstance(said, dict) and isinstance(
+        said.get("jsonPayload"), dict
+    ):  # a line as Cloud Logging exports it
         said = {"time": said.get("timestamp"), **said["jsonPayload"]}
-    if not isinstance(said, dict) or not isinstance(said.get("folio_id"), str) or not isinstance(said.get("stage"), str):
+    if (
+        not isinstance(said, dict)
+        or not isinstance(said.get("folio_id"), str)
+        or not isinstance(said.get("stage"), str)
+    ):
         return None
     return said if said["stage"] in _FOLDER or said["stage"].startswith("DOC_") else None
 

@@ -6,7 +6,20 @@ import asyncio
 import hashlib
 from typing import Any
 
-from esclusa import Attempt, Create, Failure, Move, Outcome, Permanent, Retry, Throttled, To, Wake, below, one_of
+from esclusa import (
+    Attempt,
+    Create,
+    Failure,
+    Move,
+    Outcome,
+    Permanent,
+    Retry,
+    Throttled,
+    To,
+    Wake,
+    below,
+    one_of,
+)
 from esclusa.pipelines.documents import tell
 from esclusa.pipelines.documents.buckets import object_name
 from esclusa.pipelines.documents.processors import Extracted, Source
@@ -20,17 +33,26 @@ this claim's number: should the claim be lost, the next one clears them away."""
 async def read(doc: Documento, at: Attempt) -> Outcome:
     """One attempt at one document. Whatever goes wrong is told in the log and settled under the same type."""
     if doc.superseded:
-        gone = Permanent("the folder holds another version of this object, or none", type="superseded")
+        gone = Permanent(
+            "the folder holds another version of this object, or none", type="superseded"
+        )
         return To("ERROR", fault=gone, also=await _last(doc, at))
     at.context.busy += 1
     try:
         async with asyncio.timeout(at.settings.timeout_seconds):
             return await _read(doc, at)
     except Throttled as error:
-        at.log(f"{doc.gcs_uri} waits: {error}", level="warning", folio_id=doc.folio_id, gcs_uri=doc.gcs_uri)
+        at.log(
+            f"{doc.gcs_uri} waits: {error}",
+            level="warning",
+            folio_id=doc.folio_id,
+            gcs_uri=doc.gcs_uri,
+        )
         raise
     except Exception as error:  # noqa: BLE001 - an error is an outcome: told, typed, counted
-        final = getattr(error, "permanent", False) or (at.tries is not None and at.number >= at.tries)
+        final = getattr(error, "permanent", False) or (
+            at.tries is not None and at.number >= at.tries
+        )
         kind, message = tell.kind_of(error), str(error) or type(error).__name__
         tell.document(
             at, doc, "DOC_ERROR", status="ERROR" if final else "NOT_STARTED", level="error" if final else "warning",
@@ -55,7 +77,14 @@ async def _read(doc: Documento, at: Attempt) -> Outcome:
     for start in range(0, early, INLINE):
         await at.save()  # raises if this claim is lost
         await at.records.insert(drafts[start : min(early, start + INLINE)])
-    tell.document(at, doc, "DOC_EXTRACTION_DONE", status="DONE", extractions=len(drafts), reused_from=doc.reused_from)
+    tell.document(
+        at,
+        doc,
+        "DOC_EXTRACTION_DONE",
+        status="DONE",
+        extractions=len(drafts),
+        reused_from=doc.reused_from,
+    )
     return To(
         "DONE", doc_type=doc.doc_type, classifier_output_raw=doc.classifier_output_raw, extractor_output_summary=found.summary,
         content_hash=source.digest, text_path=doc.text_path, reused_from=doc.reused_from, revision=doc.fence,
@@ -65,7 +94,9 @@ async def _read(doc: Documento, at: Attempt) -> Outcome:
 
 async def _source(doc: Documento, at: Attempt) -> Source:
     if doc.size > at.settings.max_document_mb * 1_000_000:
-        raise Permanent(f"{doc.size:,} bytes are more than DOCUMENTS_MAX_DOCUMENT_MB allows", type="too_large")
+        raise Permanent(
+            f"{doc.size:,} bytes are more than DOCUMENTS_MAX_DOCUMENT_MB allows", type="too_large"
+        )
     bucket = at.context.buckets[doc.bucket]
     content = await bucket.read(object_name(doc.bucket, doc.gcs_uri), doc.generation)
     return Source(doc.gcs_uri, doc.generation, content)
@@ -88,11 +119,20 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
     if name is None and doc.doc_type == "other":
         return Extracted([], {"line_items": 0, "processor": None})
     if name is None:
-        raise Permanent(f"no extractor is set for the class {doc.doc_type}; name one in DOCUMENTS_EXTRACTORS", type="no_extractor")
+        raise Permanent(
+            f"no extractor is set for the class {doc.doc_type}; name one in DOCUMENTS_EXTRACTORS",
+            type="no_extractor",
+        )
     extracted: Extracted = await at.context.extractor(name).extract(source, doc.doc_type)
     if unread := extracted.summary.get("unread_pages"):
         said = f"{doc.gcs_uri}: {len(unread)} of its pages have pictures and no text, and were not read: {unread[:20]}"
-        at.log(said, level="warning", folio_id=doc.folio_id, gcs_uri=doc.gcs_uri, unread_pages=unread[:20])
+        at.log(
+            said,
+            level="warning",
+            folio_id=doc.folio_id,
+            gcs_uri=doc.gcs_uri,
+            unread_pages=unread[:20],
+        )
     return extracted
 
 
@@ -109,13 +149,19 @@ async def _kept(text: str | None, at: Attempt) -> str | None:
 
 async def _reused(doc: Documento, at: Attempt, source: Source) -> Extracted | None:
     """The results of a document with the same content, if there is one that is done."""
-    page = await at.records.find(Documento, {"content_hash": source.digest, "status": "DONE"}, limit=2)
+    page = await at.records.find(
+        Documento, {"content_hash": source.digest, "status": "DONE"}, limit=2
+    )
     twin = next((other for other in page.items if other.id != doc.id), None)
     if twin is None:
         return None
     names = [f.name for f in Extraccion.kind.fields if f.name not in _OWN]
     found = at.records.each(Extraccion, {"documento_id": twin.id}, order="position")
-    items = [{name: getattr(e, name) for name in names} async for e in found if e.revision == twin.revision]
+    items = [
+        {name: getattr(e, name) for name in names}
+        async for e in found
+        if e.revision == twin.revision
+    ]
     doc.doc_type, doc.classifier_output_raw, doc.text_path, doc.reused_from = (
         twin.doc_type,
         twin.classifier_output_raw,
@@ -125,7 +171,9 @@ async def _reused(doc: Documento, at: Attempt, source: Source) -> Extracted | No
     return Extracted(items, {**(twin.extractor_output_summary or {}), "reused_from": twin.id})
 
 
-_OWN = frozenset({"folio_id", "documento_id", "slug", "revision", "position", "gcs_uri", "generation"})
+_OWN = frozenset(
+    {"folio_id", "documento_id", "slug", "revision", "position", "gcs_uri", "generation"}
+)
 
 
 def _draft(doc: Documento, number: int, item: dict[str, Any]) -> Extraccion:
@@ -141,7 +189,15 @@ async def _last(doc: Documento, at: Attempt) -> list[Wake | Move]:
     again, and closed by what its documents are now."""
     if await at.context.is_closed(doc.folio_id, at.records):
         reason = "a document was tried again"
-        return [Move(Folio, doc.folio_id, "PROCESSING", frm=("DONE", "DONE_WITH_ERRORS", "ERROR"), reason=reason)]
+        return [
+            Move(
+                Folio,
+                doc.folio_id,
+                "PROCESSING",
+                frm=("DONE", "DONE_WITH_ERRORS", "ERROR"),
+                reason=reason,
+            )
+        ]
     if at.context.busy >= at.settings.max_concurrent_docs > 1:
         return []
     where = {"folio_id": doc.folio_id, "superseded": 0, "status": one_of(*UNFINISHED)}

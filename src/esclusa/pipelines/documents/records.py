@@ -32,7 +32,12 @@ class Folio(
     Record,
     table="folios",
     attach=False,
-    track=track(updated_at="last_update_at", finished_at="finished_at", error_type="error_type", error_message="error_message"),
+    track=track(
+        updated_at="last_update_at",
+        finished_at="finished_at",
+        error_type="error_type",
+        error_message="error_message",
+    ),
     index=[("status", "created_at")],
 ):
     """A folder: one case. ``wanted`` listings were asked for and ``listed`` were made; it is listed again while they differ.
@@ -175,4 +180,9 @@ def _digest(*parts: str) -> str:
 def letter(record: Folio | Documento) -> dict[str, Any]:
     """What a dead letter says of a folder or a document."""
     uri = record.gcs_uri if isinstance(record, Documento) else None
-    return {"bucket": record.bucket, "folder_prefix": record.folder_prefix, "folio_id": record.folio_id, "gcs_uri": uri}
+    return {
+        "bucket": record.bucket,
+        "folder_prefix": record.folder_prefix,
+        "folio_id": record.folio_id,
+        "gcs_uri": uri,
+    }

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from esclusa import Permanent
-from esclusa.house import House
 from esclusa.pipelines.documents.buckets import object_name
 from esclusa.pipelines.documents.desk import Desk
 from esclusa.pipelines.documents.events import BadEvent, Passed, read_event
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
 from esclusa.pipelines.documents.signals import from_event
+from esclusa.runtime import Runtime
 from esclusa.web.auth import SIGNED
 from esclusa.web.oidc import Forbidden, Tokens, Unauthorized
 from esclusa.web.problems import problem, responses
@@ -23,16 +23,16 @@ KEPT = 32
 """Pictures kept in memory, the last ones that were asked for."""
 
 
-def build(house: House) -> APIRouter:
+def build(runtime: Runtime) -> APIRouter:
     router = APIRouter(tags=["documents"])
-    _events(router, house)
-    _reading(router, house)
-    _pictures(router, house)
+    _events(router, runtime)
+    _reading(router, runtime)
+    _pictures(router, runtime)
     return router
 
 
-def _events(router: APIRouter, house: House) -> None:
-    settings: DocumentsSettings = house.engine.plan_of("documents").settings  # type: ignore[assignment]
+def _events(router: APIRouter, runtime: Runtime) -> None:
+    settings: DocumentsSettings = runtime.engine.plan_of("documents").settings  # type: ignore[assignment]
     tokens = _tokens(settings)
 
     @router.post(
@@ -47,46 +47,72 @@ def _events(router: APIRouter, house: House) -> None:
         try:
             event = read_event(request.headers, await request.body())
         except BadEvent as error:
-            return problem(400, str(error), slug="bad-event", title="This event cannot be read", instance=request.url.path)
+            return problem(
+                400,
+                str(error),
+                slug="bad-event",
+                title="This event cannot be read",
+                instance=request.url.path,
+            )
         if isinstance(event, Passed):
             response.status_code = 200
             return {"accepted": False, "reason": event.reason}
         signal = from_event(event)
-        await house.engine.records.insert([signal])
+        await runtime.engine.records.insert([signal])
         return {"accepted": True, "folio_id": signal.folio_id, "eventarc_event_id": event.event_id}
 
 
-def _reading(router: APIRouter, house: House) -> None:
-    @router.get("/documents/{folio_id}", responses=responses(404), summary="A folder and its documents, page by page")
-    async def folder(folio_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: str | None = None) -> Any:
-        found = await house.engine.records.get(Folio, folio_id)
+def _reading(router: APIRouter, runtime: Runtime) -> None:
+    @router.get(
+        "/documents/{folio_id}",
+        responses=responses(404),
+        summary="A folder and its documents, page by page",
+    )
+    async def folder(
+        folio_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: str | None = None
+    ) -> Any:
+        found = await runtime.engine.records.get(Folio, folio_id)
         if found is None:
             return problem(404, f"there is no folder {folio_id!r}", slug="not-found")
-        page = await house.engine.records.find(Documento, {"folio_id": folio_id}, limit=limit, after=after)
+        page = await runtime.engine.records.find(
+            Documento, {"folio_id": folio_id}, limit=limit, after=after
+        )
         items = [Documento.kind.as_json(doc) for doc in page.items]
         return {"folio": Folio.kind.as_json(found), "items": items, "next": page.next}
 
-    @router.get("/documents/{folio_id}/{documento_id}", responses=responses(404), summary="A document with everything that was read in it")
+    @router.get(
+        "/documents/{folio_id}/{documento_id}",
+        responses=responses(404),
+        summary="A document with everything that was read in it",
+    )
     async def document(folio_id: str, documento_id: str) -> Any:
-        doc = await _document(house, folio_id, documento_id)
+        doc = await _document(runtime, folio_id, documento_id)
         if doc is None:
-            return problem(404, f"there is no document {documento_id!r} in folder {folio_id!r}", slug="not-found")
-        found = house.engine.records.each(Extraccion, {"documento_id": doc.id}, order="position")
+            return problem(
+                404,
+                f"there is no document {documento_id!r} in folder {folio_id!r}",
+                slug="not-found",
+            )
+        found = runtime.engine.records.each(Extraccion, {"documento_id": doc.id}, order="position")
         kept = [Extraccion.kind.as_json(e) async for e in found if e.revision == doc.revision]
         return {**Documento.kind.as_json(doc), "extracciones": kept}
 
 
-def _pictures(router: APIRouter, house: House) -> None:
+def _pictures(router: APIRouter, runtime: Runtime) -> None:
     @router.get(
         "/documents/{folio_id}/{documento_id}/text", response_class=Response, responses=responses(404, 502, 503),
         summary="The text in which the spans of a document's extractions count",
     )  # fmt: skip
     async def text(folio_id: str, documento_id: str) -> Any:
-        doc = await _document(house, folio_id, documento_id)
+        doc = await _document(runtime, folio_id, documento_id)
         if doc is None:
-            return problem(404, f"there is no document {documento_id!r} in folder {folio_id!r}", slug="not-found")
+            return problem(
+                404,
+                f"there is no document {documento_id!r} in folder {folio_id!r}",
+                slug="not-found",
+            )
         try:
-            return Response(await _text(house, doc), media_type="text/plain; charset=utf-8")
+            return Response(await _text(runtime, doc), media_type="text/plain; charset=utf-8")
         except Permanent as error:
             return problem(404, str(error), slug="not-found", title="There is no such text")
 
@@ -97,29 +123,47 @@ def _pictures(router: APIRouter, house: House) -> None:
         summary="A page as a picture; pages count from 0",
     )  # fmt: skip
     async def page(
-        folio_id: str, documento_id: str, number: Annotated[int, Path(ge=0)], width: Annotated[int, Query(ge=100, le=2400)] = 1200
+        folio_id: str,
+        documento_id: str,
+        number: Annotated[int, Path(ge=0)],
+        width: Annotated[int, Query(ge=100, le=2400)] = 1200,
     ) -> Any:
-        doc = await _document(house, folio_id, documento_id)
+        doc = await _document(runtime, folio_id, documento_id)
         if doc is None:
-            return problem(404, f"there is no document {documento_id!r} in folder {folio_id!r}", slug="not-found")
+            return problem(
+                404,
+                f"there is no document {documento_id!r} in folder {folio_id!r}",
+                slug="not-found",
+            )
         key = (doc.id, number, width)
         if key not in pictures:
             try:
-                picture = await _desk(house).viewer.picture(await _content(house, doc), number, width)
+                picture = await _desk(runtime).viewer.picture(
+                    await _content(runtime, doc), number, width
+                )
             except Permanent as error:  # it went away, is no PDF after all, or has no such page
                 return problem(404, str(error), slug="not-found", title="There is no such page")
             pictures[key] = picture
             while len(pictures) > KEPT:
                 pictures.popitem(last=False)
         pictures.move_to_end(key)
-        return Response(pictures[key], media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
+        return Response(
+            pictures[key],
+            media_type="image/png",
+            headers={"Cache-Control": "private, max-age=3600"},
+        )
 
 
 def _tokens(settings: DocumentsSettings) -> Tokens | None:
     if not settings.audiences:
         return None
     names = ("EVENTARC_AUDIENCE", "EVENTARC_SERVICE_ACCOUNT")
-    return Tokens(settings.audiences, settings.eventarc_certs_url, settings.eventarc_service_account, settings=names)
+    return Tokens(
+        settings.audiences,
+        settings.eventarc_certs_url,
+        settings.eventarc_service_account,
+        settings=names,
+    )
 
 
 async def _verify(tokens: Tokens, request: Request) -> Response | None:
@@ -128,36 +172,50 @@ async def _verify(tokens: Tokens, request: Request) -> Response | None:
         await tokens.verify(token.strip() if scheme.lower() == "bearer" else "")
     except Unauthorized as error:
         challenge = {"WWW-Authenticate": 'Bearer realm="eventarc"'}
-        return problem(401, str(error), slug="unauthorized", title="Who is calling?", instance=request.url.path, headers=challenge)
+        return problem(
+            401,
+            str(error),
+            slug="unauthorized",
+            title="Who is calling?",
+            instance=request.url.path,
+            headers=challenge,
+        )
     except Forbidden as error:
         return problem(403, str(error), slug="forbidden", instance=request.url.path)
     return None
 
 
-async def _document(house: House, folio_id: str, documento_id: str) -> Documento | None:
+async def _document(runtime: Runtime, folio_id: str, documento_id: str) -> Documento | None:
     """By its whole id, or by the part after the folder's."""
     for id in (documento_id, Documento.kind.id_of(folio_id, documento_id)):
-        doc = await house.engine.records.get(Documento, id)
+        doc = await runtime.engine.records.get(Documento, id)
         if doc is not None and doc.folio_id == folio_id:
             return doc
     return None
 
 
-async def _text(house: House, doc: Documento) -> bytes:
+async def _text(runtime: Runtime, doc: Documento) -> bytes:
     """Raises Permanent if there is none."""
     if doc.text_path is not None:
-        return await house.artifacts.get(doc.text_path)
+        return await runtime.artifacts.get(doc.text_path)
     reader = (doc.extractor_output_summary or {}).get("processor")
     if reader not in (None, "local"):
         how = "esclusa documents process … --reprocess --force reads the folder again and keeps it"
-        raise Permanent(f"its spans count in the text of {reader}, which was not kept when it was read; {how}", type="no_text")
-    return await _desk(house).viewer.text(await _content(house, doc))
+        raise Permanent(
+            f"its spans count in the text of {reader}, which was not kept when it was read; {how}",
+            type="no_text",
+        )
+    return await _desk(runtime).viewer.text(await _content(runtime, doc))
 
 
-def _desk(house: House) -> Desk:
-    desk: Desk = house.engine.contexts["documents"]
+def _desk(runtime: Runtime) -> Desk:
+    desk: Desk = runtime.engine.contexts["documents"]
     return desk
 
 
-async def _content(house: House, doc: Documento) -> bytes:
-    return await _desk(house).buckets[doc.bucket].read(object_name(doc.bucket, doc.gcs_uri), doc.generation)
+async def _content(runtime: Runtime, doc: Documento) -> bytes:
+    return (
+        await _desk(runtime)
+        .buckets[doc.bucket]
+        .read(object_name(doc.bucket, doc.gcs_uri), doc.generation)
+    )

@@ -52,7 +52,9 @@ async def _read(run: RunContext, only: dict[str, Any] | None) -> None:
 
 
 async def _ended(run: RunContext, folio_id: str) -> bool:
-    signal = await run.records.get(Signal, run.params["signal"]) if run.params.get("signal") else None
+    signal = (
+        await run.records.get(Signal, run.params["signal"]) if run.params.get("signal") else None
+    )
     if signal is not None and signal.status != "heard":
         return False  # another worker has it in hand: the folder is not yet what it will be
     folio = await run.records.get(Folio, folio_id)
@@ -63,7 +65,11 @@ async def _closing(run: RunContext) -> bool:
     """Whether some folder only waits to be closed."""
     async for folio in run.records.each(Folio, {"status": one_of("PENDING", "PROCESSING")}):
         where = {"folio_id": folio.folio_id, "superseded": 0, "status": one_of(*UNFINISHED)}
-        if folio.listed >= folio.wanted and not (await run.records.find(Documento, where, limit=1)).items and not folio.last_error:
+        if (
+            folio.listed >= folio.wanted
+            and not (await run.records.find(Documento, where, limit=1)).items
+            and not folio.last_error
+        ):
             return True
     return False
 
@@ -72,7 +78,9 @@ async def _answer(run: RunContext, folio_id: str) -> None:
     folio = await run.records.get(Folio, folio_id)
     if folio is None:
         return
-    run.counters = Counter({"total_docs": folio.total_docs or 0, "processed_docs": folio.processed_docs})
+    run.counters = Counter(
+        {"total_docs": folio.total_docs or 0, "processed_docs": folio.processed_docs}
+    )
     for state in ("DONE", "ERROR"):
         where = {"folio_id": folio_id, "superseded": 0, "status": state}
         run.counters[state] = (await run.records.count(Documento, where))[0]

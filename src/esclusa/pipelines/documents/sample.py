@@ -71,7 +71,10 @@ def right_aligned(edge: float, text: str, size: float) -> float:
 
 def pdf(texts: list[tuple[float, float, float, str]]) -> bytes:
     """One page of texts, each (x, y, size, text); y from the bottom, in points."""
-    drawn = "\n".join(f"BT /F1 {size:g} Tf {x:.2f} {y:.2f} Td ({_escaped(text)}) Tj ET" for x, y, size, text in texts)
+    drawn = "\n".join(
+        f"BT /F1 {size:g} Tf {x:.2f} {y:.2f} Td ({_escaped(text)}) Tj ET"
+        for x, y, size, text in texts
+    )
     stream = drawn.encode("cp1252", "replace")
     parts = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -85,7 +88,10 @@ def pdf(texts: list[tuple[float, float, float, str]]) -> bytes:
         places.append(len(out))
         out += b"%d 0 obj\n%s\nendobj\n" % (number, part)
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    trailer = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(parts) + 1, len(out))
+    trailer = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (
+        len(parts) + 1,
+        len(out),
+    )
     return out + b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(parts) + 1, table) + trailer
 
 

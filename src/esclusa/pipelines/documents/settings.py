@@ -14,10 +14,14 @@ CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
 
 class DocumentsSettings(BaseModel):
     service_name: str = option(
-        "DOCUMENTS_SERVICE_NAME", "apolo-procesamiento-inteligente-preavaluo", help="The service_name of every log line."
+        "DOCUMENTS_SERVICE_NAME",
+        "apolo-procesamiento-inteligente-preavaluo",
+        help="The service_name of every log line.",
     )
     processor: Literal["local", "documentai"] = option(
-        "DOCUMENTS_PROCESSOR", "local", help="Who classifies, and who extracts where DOCUMENTS_EXTRACTORS says nothing."
+        "DOCUMENTS_PROCESSOR",
+        "local",
+        help="Who classifies, and who extracts where DOCUMENTS_EXTRACTORS says nothing.",
     )
     extractors: str = option(
         "DOCUMENTS_EXTRACTORS", "",
@@ -29,42 +33,100 @@ class DocumentsSettings(BaseModel):
         "",
         help="Buckets that are folders on this machine: bucket=/path,… Their events and gs:// URIs are read there.",
     )
-    max_concurrent_docs: int = option("MAX_CONCURRENT_DOCS", 8, ge=1, le=1000, help="Documents at once per worker.")
+    max_concurrent_docs: int = option(
+        "MAX_CONCURRENT_DOCS", 8, ge=1, le=1000, help="Documents at once per worker."
+    )
     on_error: Literal["retry", "ignore"] = option(
-        "DOCUMENTS_ON_ERROR", "retry", help="What a new event means for a folder in ERROR: process it again, or nothing."
+        "DOCUMENTS_ON_ERROR",
+        "retry",
+        help="What a new event means for a folder in ERROR: process it again, or nothing.",
     )
     dedup: Literal["off", "content"] = option(
-        "DOCUMENTS_DEDUP", "off", help="content: results of a document with the same content are used again."
+        "DOCUMENTS_DEDUP",
+        "off",
+        help="content: results of a document with the same content are used again.",
     )
     error_threshold: float = option(
-        "DOCUMENTS_ERROR_THRESHOLD", 0.5, gt=0, le=1, help="The share of documents in error from which the folder itself ends in ERROR."
+        "DOCUMENTS_ERROR_THRESHOLD",
+        0.5,
+        gt=0,
+        le=1,
+        help="The share of documents in error from which the folder itself ends in ERROR.",
     )
-    max_attempts: int = option("DOCUMENTS_MAX_ATTEMPTS", 5, ge=1, le=100, help="Attempts at a document, or at listing a folder.")
-    backoff_seconds: float = option("DOCUMENTS_BACKOFF_SECONDS", 5.0, ge=0, help="The wait after the first failed attempt; it doubles.")
-    backoff_max_seconds: float = option("DOCUMENTS_BACKOFF_MAX_SECONDS", 300.0, ge=0, help="The longest wait between attempts.")
-    timeout_seconds: float = option("DOCUMENTS_TIMEOUT_SECONDS", 600.0, gt=0, help="Seconds for one attempt at one document.")
-    max_document_mb: int = option("DOCUMENTS_MAX_DOCUMENT_MB", 200, ge=1, le=2000, help="A larger document is an error of that document.")
+    max_attempts: int = option(
+        "DOCUMENTS_MAX_ATTEMPTS",
+        5,
+        ge=1,
+        le=100,
+        help="Attempts at a document, or at listing a folder.",
+    )
+    backoff_seconds: float = option(
+        "DOCUMENTS_BACKOFF_SECONDS",
+        5.0,
+        ge=0,
+        help="The wait after the first failed attempt; it doubles.",
+    )
+    backoff_max_seconds: float = option(
+        "DOCUMENTS_BACKOFF_MAX_SECONDS", 300.0, ge=0, help="The longest wait between attempts."
+    )
+    timeout_seconds: float = option(
+        "DOCUMENTS_TIMEOUT_SECONDS", 600.0, gt=0, help="Seconds for one attempt at one document."
+    )
+    max_document_mb: int = option(
+        "DOCUMENTS_MAX_DOCUMENT_MB",
+        200,
+        ge=1,
+        le=2000,
+        help="A larger document is an error of that document.",
+    )
     local_processes: int = option(
-        "DOCUMENTS_LOCAL_PROCESSES", 2, ge=1, le=64, help="Processes of their own in which the local processor reads PDFs."
+        "DOCUMENTS_LOCAL_PROCESSES",
+        2,
+        ge=1,
+        le=64,
+        help="Processes of their own in which the local processor reads PDFs.",
     )
-    dlq_topic: str | None = option("DLQ_TOPIC", None, help="A Pub/Sub topic to which dead letters are published too.")
+    dlq_topic: str | None = option(
+        "DLQ_TOPIC", None, help="A Pub/Sub topic to which dead letters are published too."
+    )
     eventarc_audience: str | None = option(
-        "EVENTARC_AUDIENCE", None, help="The audience of the callers' OIDC tokens; several with commas. Set: tokens are verified."
+        "EVENTARC_AUDIENCE",
+        None,
+        help="The audience of the callers' OIDC tokens; several with commas. Set: tokens are verified.",
     )
     eventarc_service_account: str | None = option(
-        "EVENTARC_SERVICE_ACCOUNT", None, help="The only service account whose tokens are taken; any verified one by default."
+        "EVENTARC_SERVICE_ACCOUNT",
+        None,
+        help="The only service account whose tokens are taken; any verified one by default.",
     )
     eventarc_certs_url: str = option(
-        "EVENTARC_CERTS_URL", "https://www.googleapis.com/oauth2/v3/certs", help="Where the keys of the tokens' issuer are."
+        "EVENTARC_CERTS_URL",
+        "https://www.googleapis.com/oauth2/v3/certs",
+        help="Where the keys of the tokens' issuer are.",
     )
-    documentai_project: str | None = option("DOCUMENTAI_PROJECT", None, help="The project of the Document AI processors.")
-    documentai_location: str = option("DOCUMENTAI_LOCATION", "us", help="Their location; the endpoint is the location's own.")
-    documentai_classifier: str | None = option("DOCUMENTAI_CLASSIFIER", None, help="The classifier: its processor id or full name.")
+    documentai_project: str | None = option(
+        "DOCUMENTAI_PROJECT", None, help="The project of the Document AI processors."
+    )
+    documentai_location: str = option(
+        "DOCUMENTAI_LOCATION", "us", help="Their location; the endpoint is the location's own."
+    )
+    documentai_classifier: str | None = option(
+        "DOCUMENTAI_CLASSIFIER", None, help="The classifier: its processor id or full name."
+    )
     documentai_endpoint: str | None = option(
-        "DOCUMENTAI_ENDPOINT", None, help="Another endpoint, for trials: http://host:port (REST, without credentials)."
+        "DOCUMENTAI_ENDPOINT",
+        None,
+        help="Another endpoint, for trials: http://host:port (REST, without credentials).",
     )
-    documentai_max_pages: int = option("DOCUMENTAI_MAX_PAGES", 15, ge=1, help="Pages in one call; longer documents take several.")
-    documentai_max_mb: int = option("DOCUMENTAI_MAX_MB", 20, ge=1, help="Megabytes in one call; a larger document is sent in parts.")
+    documentai_max_pages: int = option(
+        "DOCUMENTAI_MAX_PAGES", 15, ge=1, help="Pages in one call; longer documents take several."
+    )
+    documentai_max_mb: int = option(
+        "DOCUMENTAI_MAX_MB",
+        20,
+        ge=1,
+        help="Megabytes in one call; a larger document is sent in parts.",
+    )
 
     @field_validator("extractors")
     @classmethod
@@ -85,7 +147,9 @@ class DocumentsSettings(BaseModel):
         if self.processor == "local":  # a trained classifier may know classes of its own
             unknown = [name for name in self.extractor_of if name not in CLASSES]
             if unknown:
-                raise ValueError(f"DOCUMENTS_EXTRACTORS: {', '.join(unknown)} is none of the classes {', '.join(CLASSES)}")
+                raise ValueError(
+                    f"DOCUMENTS_EXTRACTORS: {', '.join(unknown)} is none of the classes {', '.join(CLASSES)}"
+                )
         return self
 
     @property
@@ -100,7 +164,9 @@ class DocumentsSettings(BaseModel):
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        return tuple(part.strip() for part in (self.eventarc_audience or "").split(",") if part.strip())
+        return tuple(
+            part.strip() for part in (self.eventarc_audience or "").split(",") if part.strip()
+        )
 
 
 def pairs(text: str, shape: str) -> dict[str, str]:
@@ -123,7 +189,9 @@ def check(settings: DocumentsSettings) -> Iterator[str]:
     for name, path in settings.bucket_paths.items():
         if not Path(path).is_dir():
             yield f"DOCUMENTS_LOCAL_BUCKETS: {name}={path}: there is no such folder"
-    remote = settings.processor == "documentai" or any(p != "local" for p in settings.extractor_of.values())
+    remote = settings.processor == "documentai" or any(
+        p != "local" for p in settings.extractor_of.values()
+    )
     if settings.processor == "documentai" and not settings.documentai_classifier:
         yield "DOCUMENTAI_CLASSIFIER is needed with DOCUMENTS_PROCESSOR=documentai"
     if remote and not settings.documentai_project:

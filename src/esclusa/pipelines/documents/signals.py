@@ -40,7 +40,18 @@ def from_flags(root: Path) -> list[Signal]:
         if not stat.S_ISREG(status.st_mode) or status.st_size != 0 or not is_text(str(flag)):
             continue
         folder = flag.parent
-        bucket, prefix = (root, folder.relative_to(root).as_posix()) if folder != root else (root.parent, root.name)
+        bucket, prefix = (
+            (root, folder.relative_to(root).as_posix())
+            if folder != root
+            else (root.parent, root.name)
+        )
         key = f"flag {flag} {generation_of(status)}"
-        found.append(Signal(signal_key=key, folio_id=folio_id(str(bucket), prefix), bucket=str(bucket), folder_prefix=prefix))
+        found.append(
+            Signal(
+                signal_key=key,
+                folio_id=folio_id(str(bucket), prefix),
+                bucket=str(bucket),
+                folder_prefix=prefix,
+            )
+        )
     return found

@@ -8,22 +8,57 @@ from typing import Any, Literal
 from esclusa import Attempt
 from esclusa.pipelines.documents.records import Documento, Folio
 
-FolderStage = Literal["INIT", "LISTING", "PROCESSING_START", "PROCESSING_IN_PROGRESS", "FINALIZING", "DONE", "DONE_WITH_ERRORS", "ERROR"]
+FolderStage = Literal[
+    "INIT",
+    "LISTING",
+    "PROCESSING_START",
+    "PROCESSING_IN_PROGRESS",
+    "FINALIZING",
+    "DONE",
+    "DONE_WITH_ERRORS",
+    "ERROR",
+]
 DocumentStage = Literal[
     "DOC_CLASSIFICATION_START", "DOC_CLASSIFICATION_DONE", "DOC_EXTRACTION_START", "DOC_EXTRACTION_DONE", "DOC_ERROR"
 ]  # fmt: skip
 
 
-def folder(at: Attempt, folio: Folio, stage: FolderStage | None, message: str, *, level: str = "info", **fields: Any) -> None:
+def folder(
+    at: Attempt,
+    folio: Folio,
+    stage: FolderStage | None,
+    message: str,
+    *,
+    level: str = "info",
+    **fields: Any,
+) -> None:
     """A line about a folder. ``stage`` None: a remark that moves nothing."""
-    counts = {"total_docs": folio.total_docs, "processed_docs": folio.processed_docs} if stage != "INIT" else {}
+    counts = (
+        {"total_docs": folio.total_docs, "processed_docs": folio.processed_docs}
+        if stage != "INIT"
+        else {}
+    )
     named = {} if stage is None else {"stage": stage}
     at.log(message, level=level, **_context(at, folio), **named, **(counts | fields))
 
 
-def document(at: Attempt, doc: Documento, stage: DocumentStage, *, status: str = "IN_PROGRESS", level: str = "info", **fields: Any) -> None:
+def document(
+    at: Attempt,
+    doc: Documento,
+    stage: DocumentStage,
+    *,
+    status: str = "IN_PROGRESS",
+    level: str = "info",
+    **fields: Any,
+) -> None:
     """A line about a document."""
-    about = {"gcs_uri": doc.gcs_uri, "generation": doc.generation, "doc_status": status, "doc_type": doc.doc_type, "stage": stage}
+    about = {
+        "gcs_uri": doc.gcs_uri,
+        "generation": doc.generation,
+        "doc_status": status,
+        "doc_type": doc.doc_type,
+        "stage": stage,
+    }
     at.log(f"{stage} {doc.gcs_uri}", level=level, **_context(at, doc), **(about | fields))
 
 
@@ -39,4 +74,8 @@ def kind_of(error: Exception) -> str:
     own = getattr(error, "type", None) or getattr(error, "error_type", None)
     if isinstance(own, str):
         return own
-    return "timeout" if isinstance(error, TimeoutError) else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__).lower()
+    return (
+        "timeout"
+        if isinstance(error, TimeoutError)
+        else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__).lower()
+    )

@@ -14,9 +14,17 @@ from esclusa.cli.root import Group
 if TYPE_CHECKING:
     from esclusa import To
     from esclusa.cli.session import Session
-    from esclusa.house import House
+    from esclusa.runtime import Runtime
 
-TYPES = ("timeout", "http_error", "storage_error", "invalid_media", "rejected", "crash", "invalid_record")
+TYPES = (
+    "timeout",
+    "http_error",
+    "storage_error",
+    "invalid_media",
+    "rejected",
+    "crash",
+    "invalid_record",
+)
 """What ``media_last_error`` may say: the pipeline's own, then the engine's."""
 
 
@@ -26,7 +34,9 @@ def media() -> None:
 
 
 @media.command()
-@click.option("--limit", "-n", type=click.IntRange(min=1), help="Take at most so many publications.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1), help="Take at most so many publications."
+)
 @click.pass_obj
 def run(session: Session, limit: int | None) -> int:
     """Download what is due, once, to its end. Exit code 5 if some ended in an error."""
@@ -41,14 +51,16 @@ def run(session: Session, limit: int | None) -> int:
 def import_(session: Session, file: Path) -> int:
     """Add publications from FILE (CSV, JSON or NDJSON; columns post_id, tipo_item, imagen_url, imagen_local, media_id). Rows that do
     not fit are told and passed over; a post with the same link or media_id again is known."""
-    from esclusa.intake import Report, read_file  # noqa: PLC0415 - the command starts fast
+    from esclusa.imports import Report, read_file  # noqa: PLC0415 - the command starts fast
     from esclusa.pipelines.media.intake import COLUMNS, Intake  # noqa: PLC0415
     from esclusa.pipelines.media.records import Publication  # noqa: PLC0415
 
-    async def do(house: House) -> Report:
-        report = await Intake(house.engine.records, session.who).read(read_file(file, COLUMNS))
+    async def do(runtime: Runtime) -> Report:
+        report = await Intake(runtime.engine.records, session.who).read(read_file(file, COLUMNS))
         if report.created:
-            await house.operator(session.who).note("add", Publication.kind.table, report.created)
+            await runtime.operations(session.who).note(
+                "add", Publication.kind.table, report.created
+            )
         return report
 
     answer = session.work(do).answer()
@@ -57,7 +69,9 @@ def import_(session: Session, file: Path) -> int:
 
 
 @media.command()
-@click.option("--type", "kind", type=click.Choice(TYPES), help="Only those whose last error is of this type.")
+@click.option(
+    "--type", "kind", type=click.Choice(TYPES), help="Only those whose last error is of this type."
+)
 @click.option("--reason", default="", help="Why, for the history and the audit.")
 @click.option("--dry-run", is_flag=True, help="Tell how many there are, and do nothing.")
 @click.pass_obj
@@ -76,17 +90,33 @@ def retry(session: Session, kind: str | None, reason: str, dry_run: bool) -> int
         matched += 1
         return To("pending")
 
-    async def do(house: House) -> dict[str, Any]:
-        operator, where = house.operator(session.who), {"status": "error"}
+    async def do(runtime: Runtime) -> dict[str, Any]:
+        operator, where = runtime.operations(session.who), {"status": "error"}
         if dry_run:
-            async for pub in house.engine.records.each(Publication, where):
+            async for pub in runtime.engine.records.each(Publication, where):
                 await choose(pub)
-            return {"verb": "retry", "table": Publication.kind.table, "matched": matched, "moved": 0, "dry_run": True}
-        acted = await operator.apply("retry", Publication.kind.table, choose, where=where, reason=reason)
-        return {"verb": "retry", "table": Publication.kind.table, "matched": matched, "moved": acted.moved, "dry_run": False}
+            return {
+                "verb": "retry",
+                "table": Publication.kind.table,
+                "matched": matched,
+                "moved": 0,
+                "dry_run": True,
+            }
+        acted = await operator.apply(
+            "retry", Publication.kind.table, choose, where=where, reason=reason
+        )
+        return {
+            "verb": "retry",
+            "table": Publication.kind.table,
+            "matched": matched,
+            "moved": acted.moved,
+            "dry_run": False,
+        }
 
     answer = session.look(do)
-    session.show(answer, lambda screen: screen.line(_retried(answer, f" of type {kind}" if kind else "")))
+    session.show(
+        answer, lambda screen: screen.line(_retried(answer, f" of type {kind}" if kind else ""))
+    )
     return OK
 
 
@@ -106,10 +136,22 @@ def summary(session: Session) -> int:
     """Publications with media by state, with the average of their attempts."""
     from esclusa.pipelines.media import views  # noqa: PLC0415 - the command starts fast
 
-    async def ask(house: House) -> dict[str, Any]:
-        return await views.summary(house.engine.records)
+    async def ask(runtime: Runtime) -> dict[str, Any]:
+        return await views.summary(runtime.engine.records)
 
     answer = session.look(ask)
-    rows = [(i["media_status"], i["total"], None if i["avg_intentos"] is None else f"{i['avg_intentos']:.2f}") for i in answer["items"]]
-    session.show(answer, lambda screen: screen.table(("state", ">total", ">attempts on average"), rows, empty="no publication has media"))
+    rows = [
+        (
+            i["media_status"],
+            i["total"],
+            None if i["avg_intentos"] is None else f"{i['avg_intentos']:.2f}",
+        )
+        for i in answer["items"]
+    ]
+    session.show(
+        answer,
+        lambda screen: screen.table(
+            ("state", ">total", ">attempts on average"), rows, empty="no publication has media"
+        ),
+    )
     return OK

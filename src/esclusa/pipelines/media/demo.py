@@ -27,7 +27,7 @@ def environ(urls: dict[str, str], folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-async def prepare(house: Any, urls: dict[str, str], folder: Path) -> None:
+async def prepare(runtime: Any, urls: dict[str, str], folder: Path) -> None:
     """What a delivery of Meta's webhook tells, and faults at the CDN."""
     cdn = urls["media_cdn"]
     photos = [
@@ -49,33 +49,67 @@ async def prepare(house: Any, urls: dict[str, str], folder: Path) -> None:
         "large": "/bomb/40000000",
     }
     photos += [
-        {"item": "video", "verb": "add", "post_id": f"102_{name}", "video_id": name, "link": cdn + path} for name, path in odd.items()
+        {
+            "item": "video",
+            "verb": "add",
+            "post_id": f"102_{name}",
+            "video_id": name,
+            "link": cdn + path,
+        }
+        for name, path in odd.items()
     ]
-    album = {"item": "status", "verb": "add", "post_id": "103_1", "photos": [f"{cdn}/m/png/5000/album{n}" for n in range(3)]}
-    values = [*photos, album, {"item": "share", "verb": "add", "post_id": "104_1", "share_id": "1", "link": "https://example.org"}]
-    document = {"object": "page", "entry": [{"id": "1", "changes": [{"field": "feed", "value": v} for v in values]}]}
+    album = {
+        "item": "status",
+        "verb": "add",
+        "post_id": "103_1",
+        "photos": [f"{cdn}/m/png/5000/album{n}" for n in range(3)],
+    }
+    values = [
+        *photos,
+        album,
+        {
+            "item": "share",
+            "verb": "add",
+            "post_id": "104_1",
+            "share_id": "1",
+            "link": "https://example.org",
+        },
+    ]
+    document = {
+        "object": "page",
+        "entry": [{"id": "1", "changes": [{"field": "feed", "value": v} for v in values]}],
+    }
     faults = [
         {"path": "/m/jpg", "match": "photo1", "status": 503, "times": 6}, {"path": "/m/jpg", "match": "photo2", "fault": "cut", "times": 4},
         {"path": "/m/mp4", "fault": "hang", "seconds": 3, "times": 1},
     ]  # fmt: skip
     async with session() as http, http.post(f"{cdn}/_faults", json=faults) as answer:
         answer.raise_for_status()
-    await Intake(house.engine.records, "webhook:meta").take(list(webhook.read(document)))
+    await Intake(runtime.engine.records, "webhook:meta").take(list(webhook.read(document)))
 
 
-async def finished(house: Any) -> bool:
+async def finished(runtime: Any) -> bool:
     """Whether nothing with a link is pending or under way any more."""
-    left, _ = await house.engine.records.count(Publication, {"status": ["pending", "downloading"], **views.WITH_MEDIA})
+    left, _ = await runtime.engine.records.count(
+        Publication, {"status": ["pending", "downloading"], **views.WITH_MEDIA}
+    )
     return not left
 
 
-async def summary(house: Any) -> list[str]:
-    records = house.engine.records
+async def summary(runtime: Any) -> list[str]:
+    records = runtime.engine.records
     lines = [
         f"{item['total']:>3} {item['media_status']:<8} after {item['avg_intentos']:.1f} attempts on average"
         for item in (await views.summary(records))["items"]
     ]
     failed = await views.errors(records, 10)
-    lines += [f"    {e['post_id']}: {e['error_type']} after {e['media_attempts']}: {e['error_msg'][:90]}" for e in failed["items"]]
+    lines += [
+        f"    {e['post_id']}: {e['error_type']} after {e['media_attempts']}: {e['error_msg'][:90]}"
+        for e in failed["items"]
+    ]
     first = await records.first(Publication, {"status": "success"})
-    return [*lines, f"    the files are at {first.imagen_local.rpartition('/')[0]}/"] if first else lines
+    return (
+        [*lines, f"    the files are at {first.imagen_local.rpartition('/')[0]}/"]
+        if first
+        else lines
+    )

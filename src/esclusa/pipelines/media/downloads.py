@@ -50,13 +50,21 @@ async def download(pub: Publication, at: Attempt) -> To:
     """A file behind the row's link becomes an object of its own; the row gets its public address."""
     settings: MediaSettings = at.settings
     assert pub.imagen_url is not None  # the stage takes no others
-    at.log(f"downloading {pub.tipo_item or 'media'} of post {pub.post_id} (attempt {at.number}/{at.tries})")
+    at.log(
+        f"downloading {pub.tipo_item or 'media'} of post {pub.post_id} (attempt {at.number}/{at.tries})"
+    )
     judge = _Judge()
-    limits: dict[str, Any] = {"limit": settings.max_bytes, "total": settings.timeout_seconds, "redirects": settings.max_redirects}
+    limits: dict[str, Any] = {
+        "limit": settings.max_bytes,
+        "total": settings.timeout_seconds,
+        "redirects": settings.max_redirects,
+    }
     try:
         async with fetch(at.context, pub.imagen_url, look=judge, **limits) as got:
             path = path_of(pub, judge.found.extension)
-            keep = at.keep if pub.imagen_local is None else at.artifacts.put  # what it had goes once the new one is safe
+            keep = (
+                at.keep if pub.imagen_local is None else at.artifacts.put
+            )  # what it had goes once the new one is safe
             address = await keep(path, got.body, content_type=judge.found.mime)
     except (Forbidden, TooLarge) as error:
         raise invalid(str(error)) from None

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from esclusa import BadRecord, EsclusaError, Family, Record, one_of
-from esclusa.intake import Report, Row
+from esclusa import BadRecord, EsclusaError, Record, RecordWithChildren, one_of
+from esclusa.imports import Report, Row
 from esclusa.pipelines.media.records import OPEN, Notice, Publication
 from esclusa.pipelines.media.webhook import Told
 
@@ -43,12 +43,16 @@ class Intake:
         """Keep a delivery; how many rows are new, changed, known, and the fault of each medium that the table cannot hold."""
         report = Report()
         drafts = [
-            Entry(number, t, Publication(post_id=t.post_id, tipo_item=t.tipo_item, imagen_url=t.url))
+            Entry(
+                number, t, Publication(post_id=t.post_id, tipo_item=t.tipo_item, imagen_url=t.url)
+            )
             for number, t in enumerate(told, 1)
             if t.verb == "add"
         ]
         await self._keep(drafts, report)
-        updated = await self._edit_all([(number, t) for number, t in enumerate(told, 1) if t.verb == "edited"], report)
+        updated = await self._edit_all(
+            [(number, t) for number, t in enumerate(told, 1) if t.verb == "edited"], report
+        )
         report.errors.sort(key=lambda error: error["row"])
         counts = {"created": report.created, "updated": updated, "known": report.known}
         return counts | ({"errors": report.errors} if report.errors else {})
@@ -71,7 +75,11 @@ class Intake:
     async def _keep(self, entries: list[Entry], report: Report) -> None:
         """Add a row for each and the note that it was told, together, unless it was told before."""
         rows = await self._rows([entry.told.post_id for entry in entries])
-        fresh = [e for e in entries if not any(row.imagen_url == e.told.url for row in rows.get(e.told.post_id, ()))]
+        fresh = [
+            e
+            for e in entries
+            if not any(row.imagen_url == e.told.url for row in rows.get(e.told.post_id, ()))
+        ]
         report.known += len(entries) - len(fresh)
         for start in range(0, len(fresh), CHUNK):
             chunk = fresh[start : start + CHUNK]
@@ -101,12 +109,16 @@ class Intake:
     async def _of(self, kind: type[Record], posts: Iterable[str]) -> AsyncIterator[Any]:
         wanted = list(dict.fromkeys(posts))
         for start in range(0, len(wanted), CHUNK):
-            async for record in self._records.each(kind, {"post_id": one_of(*wanted[start : start + CHUNK])}):
+            async for record in self._records.each(
+                kind, {"post_id": one_of(*wanted[start : start + CHUNK])}
+            ):
                 yield record
 
     async def _add(self, entries: list[Entry], report: Report) -> None:
         told = [Notice(post_id=t.post_id, part=t.part, imagen_url=t.url) for _, t, _ in entries]
-        made = await self._records.insert_if_new([Family(notice, [e.draft]) for notice, e in zip(told, entries, strict=True)])
+        made = await self._records.insert_if_new(
+            [RecordWithChildren(notice, [e.draft]) for notice, e in zip(told, entries, strict=True)]
+        )
         new = sum(each is not None for each in made)
         report.created += new
         report.known += len(entries) - new
@@ -121,7 +133,9 @@ class Intake:
             nonlocal updated
             for number, told in edits_of[post]:
                 try:
-                    became = await self._edit(told, rows.get(post, []), notices.setdefault(post, {}))
+                    became = await self._edit(
+                        told, rows.get(post, []), notices.setdefault(post, {})
+                    )
                 except BadRecord as error:
                     report.refuse(number, _plain(error))
                     continue
@@ -136,7 +150,9 @@ class Intake:
             await asyncio.gather(*map(edit, posts[start : start + AT_ONCE]))
         return updated
 
-    async def _edit(self, told: Told, rows: list[Publication], notices: dict[str, Notice]) -> Literal["created", "updated", "known"]:
+    async def _edit(
+        self, told: Told, rows: list[Publication], notices: dict[str, Notice]
+    ) -> Literal["created", "updated", "known"]:
         """Give the row of this medium its new link, if it has no file yet; a medium that the post did not have becomes a row. Of
         several rows that nobody told apart none is touched, nor is a post that is not known. ``rows`` and ``notices`` are the
         post's, and are kept as they become. Made again after a crash between the two writes, it comes to the same."""
@@ -150,7 +166,9 @@ class Intake:
         if notice is not None:
             row = next((row for row in rows if row.imagen_url == notice.imagen_url), None)
         else:
-            others = {each.imagen_url for each in notices.values() if not each.part.startswith(BY_LINK)}
+            others = {
+                each.imagen_url for each in notices.values() if not each.part.startswith(BY_LINK)
+            }
             free = [row for row in rows if row.imagen_url not in others]
             if not free:
                 return await self._grow(told, rows, notices)
@@ -158,27 +176,35 @@ class Intake:
         if row is None:
             return "known"
         reason = "the webhook told a new link"
-        changed = await self._records.edit(Publication, row.id, among=OPEN, who=self._who, reason=reason, imagen_url=told.url)
+        changed = await self._records.edit(
+            Publication, row.id, among=OPEN, who=self._who, reason=reason, imagen_url=told.url
+        )
         if changed:
             row.imagen_url = told.url
         if notice is None:  # another program's row: from now on it is known whose it is
-            notices[told.part] = Notice(post_id=told.post_id, part=told.part, imagen_url=row.imagen_url)
-            await self._records.insert_if_new([Family(notices[told.part], [])])
+            notices[told.part] = Notice(
+                post_id=told.post_id, part=told.part, imagen_url=row.imagen_url
+            )
+            await self._records.insert_if_new([RecordWithChildren(notices[told.part], [])])
         elif changed:
             await self._renote(notice, told.url)
         return "updated" if changed else "known"
 
-    async def _grow(self, told: Told, rows: list[Publication], notices: dict[str, Notice]) -> Literal["created", "known"]:
+    async def _grow(
+        self, told: Told, rows: list[Publication], notices: dict[str, Notice]
+    ) -> Literal["created", "known"]:
         draft = Publication(post_id=told.post_id, tipo_item=told.tipo_item, imagen_url=told.url)
         notice = Notice(post_id=told.post_id, part=told.part, imagen_url=told.url)
-        [new] = await self._records.insert_if_new([Family(notice, [draft])])
+        [new] = await self._records.insert_if_new([RecordWithChildren(notice, [draft])])
         rows[:] = (await self._rows([told.post_id])).get(told.post_id, [])
         notices[told.part] = notice
         return "known" if new is None else "created"
 
     async def _renote(self, notice: Notice, url: str) -> None:
         id = Notice.kind.id_of(notice.post_id, notice.part)
-        await self._records.edit(Notice, id, among=("told",), who=self._who, reason="edited", imagen_url=url)
+        await self._records.edit(
+            Notice, id, among=("told",), who=self._who, reason="edited", imagen_url=url
+        )
         notice.imagen_url = url
 
 
@@ -192,7 +218,11 @@ def _row(row: Row) -> Entry:
     if row.values is None:
         raise BadRow(row.fault or "it cannot be read")
     values = {name: _text(value) for name, value in row.values.items()}
-    faults = [f"{name}: there is no such column; there are {', '.join(COLUMNS)}" for name in values if name not in COLUMNS]
+    faults = [
+        f"{name}: there is no such column; there are {', '.join(COLUMNS)}"
+        for name in values
+        if name not in COLUMNS
+    ]
     faults += [
         f"{name}: it must be text{' without line breaks or control characters' if isinstance(value, str) else ''}"
         for name, value in row.values.items()
@@ -206,10 +236,18 @@ def _row(row: Row) -> Entry:
     if faults:
         raise BadRow("; ".join(faults))
     assert post is not None
-    part = values.get("media_id") or ("0" if url is None else f"{BY_LINK}{hashlib.sha256(url.encode()).hexdigest()[:32]}")
+    part = values.get("media_id") or (
+        "0" if url is None else f"{BY_LINK}{hashlib.sha256(url.encode()).hexdigest()[:32]}"
+    )
     kept = values.get("imagen_local")
     item = values.get("tipo_item")
-    draft = Publication(post_id=post, tipo_item=item, imagen_url=url, imagen_local=kept, status="success" if kept else "")
+    draft = Publication(
+        post_id=post,
+        tipo_item=item,
+        imagen_url=url,
+        imagen_local=kept,
+        status="success" if kept else "",
+    )
     return Entry(row.number, Told(post, part, item or "", url), draft)
 
 
@@ -218,7 +256,11 @@ def _link_fault(url: str) -> str | None:
         scheme = urlsplit(url).scheme
     except ValueError as error:
         return f"it cannot be read as an address: {error}"
-    return None if scheme in ("http", "https") else f"it must begin with http:// or https://, not {url[:40]!r}"
+    return (
+        None
+        if scheme in ("http", "https")
+        else f"it must begin with http:// or https://, not {url[:40]!r}"
+    )
 
 
 def _text(value: Any) -> str | None:

@@ -30,7 +30,9 @@ class Publication(
     """)
 
 
-class Notice(Record, table="media_notices", key=("post_id", "part"), index=[("post_id",)], history=False):
+class Notice(
+    Record, table="media_notices", key=("post_id", "part"), index=[("post_id",)], history=False
+):
     """One medium of one post that we were told of: the same delivery again makes no second row. ``part`` is the medium's id, or
     its place among the pictures of the post; ``imagen_url`` its link as it was last told."""
 

@@ -11,13 +11,13 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
-from esclusa.house import House
 from esclusa.pipelines.media import views, webhook
 from esclusa.pipelines.media.intake import Intake
 from esclusa.pipelines.media.settings import MediaSettings
+from esclusa.runtime import Runtime
+from esclusa.web.api.records import After, by_name, told
 from esclusa.web.auth import SIGNED
 from esclusa.web.problems import responses
-from esclusa.web.records import After, by_name, told
 
 WHO = "webhook:meta"
 
@@ -78,23 +78,37 @@ class Retries(BaseModel):
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many, at most")]
 
 
-def router(house: House) -> APIRouter:
+def router(runtime: Runtime) -> APIRouter:
     """The routes over an opened house."""
     api = APIRouter(tags=["media"], generate_unique_id_function=by_name)
-    settings = house.engine.plan_of("media.").settings
+    settings = runtime.engine.plan_of("media.").settings
     assert isinstance(settings, MediaSettings)
-    records = house.engine.records
-    _webhook(api, settings, Intake(records, WHO), house)
+    records = runtime.engine.records
+    _webhook(api, settings, Intake(records, WHO), runtime)
 
-    @api.get("/media/summary", response_model=Summary, summary="Publications with media by state, with the average of their attempts")
+    @api.get(
+        "/media/summary",
+        response_model=Summary,
+        summary="Publications with media by state, with the average of their attempts",
+    )
     async def media_summary() -> Any:
         return await views.summary(records)
 
-    @api.get("/media/errors", response_model=Errors, responses=responses(400), summary="Publications that ended in an error, newest first")
+    @api.get(
+        "/media/errors",
+        response_model=Errors,
+        responses=responses(400),
+        summary="Publications that ended in an error, newest first",
+    )
     async def media_errors(limit: Limit = 10, after: After = None) -> Any:
         return _shown(await views.errors(records, limit, after))
 
-    @api.get("/media/retries", response_model=Retries, responses=responses(400), summary="Publications that will be tried again")
+    @api.get(
+        "/media/retries",
+        response_model=Retries,
+        responses=responses(400),
+        summary="Publications that will be tried again",
+    )
     async def media_retries(limit: Limit = 100, after: After = None) -> Any:
         return _shown(await views.retries(records, limit, after))
 
@@ -106,10 +120,12 @@ def _shown(page: dict[str, Any]) -> dict[str, Any]:
     return page | {"items": [told(item) for item in page["items"]]}
 
 
-def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: House) -> None:
+def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, runtime: Runtime) -> None:
     def refused(status: int, why: str) -> HTTPException:
         """Told in the log, too: Meta only tries again for a while, and whoever set a wrong secret would hear of nothing."""
-        house.engine.telemetry.event("warning", f"a call of Meta's webhook was refused: {why}", status=status)
+        runtime.engine.telemetry.event(
+            "warning", f"a call of Meta's webhook was refused: {why}", status=status
+        )
         return HTTPException(status, why)
 
     @api.get(
@@ -126,9 +142,13 @@ def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: Hou
     ) -> str:
         """Answers the challenge, bare, to whoever shows the verify token."""
         if settings.verify_token is None:
-            raise refused(503, "META_VERIFY_TOKEN is not set; without it nobody can verify the webhook")
+            raise refused(
+                503, "META_VERIFY_TOKEN is not set; without it nobody can verify the webhook"
+            )
         expected = settings.verify_token.get_secret_value().encode()
-        if mode != "subscribe" or not hmac.compare_digest(expected, token.encode("utf-8", "surrogatepass")):
+        if mode != "subscribe" or not hmac.compare_digest(
+            expected, token.encode("utf-8", "surrogatepass")
+        ):
             raise refused(403, "the verify token is not ours, or hub.mode is not subscribe")
         return challenge
 
@@ -146,7 +166,9 @@ def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: Hou
         if settings.app_secret is None:
             raise refused(503, "META_APP_SECRET is not set; without it nothing is accepted")
         body = await request.body()
-        if not webhook.signed(body, request.headers.get("X-Hub-Signature-256"), settings.app_secret.get_secret_value()):
+        if not webhook.signed(
+            body, request.headers.get("X-Hub-Signature-256"), settings.app_secret.get_secret_value()
+        ):
             raise refused(403, "X-Hub-Signature-256 does not sign this body with our secret")
         try:
             document = json.loads(body)
@@ -154,5 +176,5 @@ def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, house: Hou
             raise refused(400, f"the body is not JSON: {error}") from None
         counts = await intake.take(list(webhook.read(document)))
         level = "warning" if "errors" in counts else "info"
-        house.engine.telemetry.event(level, "a delivery of Meta's webhook was kept", **counts)
+        runtime.engine.telemetry.event(level, "a delivery of Meta's webhook was kept", **counts)
         return counts

@@ -11,24 +11,66 @@ from esclusa.http import Allowed
 class MediaSettings(BaseModel):
     """How media is fetched, how often it is tried, and who may tell us of it."""
 
-    timeout_seconds: float = option("MEDIA_TIMEOUT_SECONDS", 30.0, gt=0, le=3600, help="Seconds for a whole download, redirects too.")
-    max_bytes: int = option("MEDIA_MAX_BYTES", 200 << 20, ge=1, help="The largest file that is taken, in bytes, decompressed.")
-    max_redirects: int = option("MEDIA_MAX_REDIRECTS", 5, ge=0, le=20, help="How many redirects are followed.")
+    timeout_seconds: float = option(
+        "MEDIA_TIMEOUT_SECONDS",
+        30.0,
+        gt=0,
+        le=3600,
+        help="Seconds for a whole download, redirects too.",
+    )
+    max_bytes: int = option(
+        "MEDIA_MAX_BYTES",
+        200 << 20,
+        ge=1,
+        help="The largest file that is taken, in bytes, decompressed.",
+    )
+    max_redirects: int = option(
+        "MEDIA_MAX_REDIRECTS", 5, ge=0, le=20, help="How many redirects are followed."
+    )
     allow_hosts: tuple[str, ...] = option(
-        "MEDIA_ALLOW_HOSTS", (), help="Hosts (host, host:port) and networks (10.0.0.0/8) that may be called although they are not public."
+        "MEDIA_ALLOW_HOSTS",
+        (),
+        help="Hosts (host, host:port) and networks (10.0.0.0/8) that may be called although they are not public.",
     )
-    max_attempts: int = option("MEDIA_MAX_ATTEMPTS", 5, ge=1, le=100, help="How often a download is tried before it is an error.")
+    max_attempts: int = option(
+        "MEDIA_MAX_ATTEMPTS",
+        5,
+        ge=1,
+        le=100,
+        help="How often a download is tried before it is an error.",
+    )
     backoff_seconds: float = option(
-        "MEDIA_BACKOFF_SECONDS", 60.0, ge=0, le=3600, help="The wait after the first failure; it doubles each time, up to one hour."
+        "MEDIA_BACKOFF_SECONDS",
+        60.0,
+        ge=0,
+        le=3600,
+        help="The wait after the first failure; it doubles each time, up to one hour.",
     )
-    concurrency: int = option("MEDIA_CONCURRENCY", 16, ge=1, le=256, help="Downloads at once, per process.")
-    interval_seconds: float = option("MEDIA_INTERVAL_SECONDS", 300.0, gt=0, le=366 * 86400, help="How often media.download runs.")
+    concurrency: int = option(
+        "MEDIA_CONCURRENCY", 16, ge=1, le=256, help="Downloads at once, per process."
+    )
+    interval_seconds: float = option(
+        "MEDIA_INTERVAL_SECONDS", 300.0, gt=0, le=366 * 86400, help="How often media.download runs."
+    )
     alert_error_rate: float = option(
-        "MEDIA_ALERT_ERROR_RATE", 0.2, ge=0, le=1, help="The share of a batch that may fail; more of it raises an alert."
+        "MEDIA_ALERT_ERROR_RATE",
+        0.2,
+        ge=0,
+        le=1,
+        help="The share of a batch that may fail; more of it raises an alert.",
     )
-    alert_min_batch: int = option("MEDIA_ALERT_MIN_BATCH", 5, ge=1, help="A smaller batch raises no alert.")
-    app_secret: SecretStr | None = option("META_APP_SECRET", None, secret=True, help="Signs the webhook; without it nothing is accepted.")
-    verify_token: SecretStr | None = option("META_VERIFY_TOKEN", None, secret=True, help="What Meta shows when the webhook is set up.")
+    alert_min_batch: int = option(
+        "MEDIA_ALERT_MIN_BATCH", 5, ge=1, help="A smaller batch raises no alert."
+    )
+    app_secret: SecretStr | None = option(
+        "META_APP_SECRET",
+        None,
+        secret=True,
+        help="Signs the webhook; without it nothing is accepted.",
+    )
+    verify_token: SecretStr | None = option(
+        "META_VERIFY_TOKEN", None, secret=True, help="What Meta shows when the webhook is set up."
+    )
 
     @field_validator("allow_hosts")
     @classmethod
@@ -42,4 +84,6 @@ class MediaSettings(BaseModel):
 
     @property
     def backoff(self) -> Backoff:
-        return Backoff(tries=self.max_attempts, base=self.backoff_seconds, factor=2.0, cap=3600.0, jitter=0.0)
+        return Backoff(
+            tries=self.max_attempts, base=self.backoff_seconds, factor=2.0, cap=3600.0, jitter=0.0
+        )

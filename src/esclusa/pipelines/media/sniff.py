@@ -55,11 +55,20 @@ def media_type(head: bytes) -> MediaType | None:
         if head.startswith(start):
             return found
     if head[:4] == b"RIFF":
-        return {b"WEBP": MediaType("image/webp", ".webp"), b"AVI ": MediaType("video/x-msvideo", ".avi")}.get(head[8:12])
+        return {
+            b"WEBP": MediaType("image/webp", ".webp"),
+            b"AVI ": MediaType("video/x-msvideo", ".avi"),
+        }.get(head[8:12])
     if head[4:8] in _BOXES and head[0] < _BOXES[head[4:8]]:
-        return _brand(head) if head[4:8] == b"ftyp" else MediaType("video/quicktime", ".mov")  # films of old do not say what they are
+        return (
+            _brand(head) if head[4:8] == b"ftyp" else MediaType("video/quicktime", ".mov")
+        )  # films of old do not say what they are
     if head.startswith(b"OggS"):  # sound comes so too; the first page says what is in it
-        return MediaType("video/ogg", ".ogv") if any(codec in head[:128] for codec in _OGG_FILMS) else None
+        return (
+            MediaType("video/ogg", ".ogv")
+            if any(codec in head[:128] for codec in _OGG_FILMS)
+            else None
+        )
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         if b"webm" in head[:64]:
             return MediaType("video/webm", ".webm")

@@ -15,7 +15,12 @@ RETRIED = {"status": "pending", "attempts": above(0), **WITH_MEDIA}
 async def summary(records: Any, limit: int = 100, after: str | None = None) -> dict[str, Any]:
     """Publications with media by state: how many, and how often they were tried on average. There is one page of it."""
     found = await records.summary(Publication, "attempts", WITH_MEDIA)
-    return {"items": [{"media_status": s.state, "total": s.count, "avg_intentos": s.average} for s in found], "next": None}
+    return {
+        "items": [
+            {"media_status": s.state, "total": s.count, "avg_intentos": s.average} for s in found
+        ],
+        "next": None,
+    }
 
 
 async def errors(records: Any, limit: int, after: str | None = None) -> dict[str, Any]:
@@ -33,7 +38,9 @@ async def errors(records: Any, limit: int, after: str | None = None) -> dict[str
 
 async def retries(records: Any, limit: int, after: str | None = None) -> dict[str, Any]:
     """Publications that failed and will be tried again, the most tried first."""
-    page = await records.find(Publication, RETRIED, order=("-attempts", "updated_at"), limit=limit, after=after)
+    page = await records.find(
+        Publication, RETRIED, order=("-attempts", "updated_at"), limit=limit, after=after
+    )
     items = [
         {
             "id": p.id, "post_id": p.post_id, "tipo_item": p.tipo_item, "media_attempts": p.attempts, "ultimo_error": _error(p, "message"),

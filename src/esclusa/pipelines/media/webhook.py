@@ -9,7 +9,13 @@ from typing import Any, Literal
 
 from esclusa.model.value import value
 
-_ITEMS = {"photo": "photo_id", "video": "video_id", "share": "share_id", "status": "", "album": "album_id"}
+_ITEMS = {
+    "photo": "photo_id",
+    "video": "video_id",
+    "share": "share_id",
+    "status": "",
+    "album": "album_id",
+}
 """The kinds of publication that are kept, and where each has the id of its medium."""
 
 _VERBS: dict[str, Literal["add", "edited"]] = {"add": "add", "edited": "edited", "edit": "edited"}
@@ -29,7 +35,9 @@ class Told:
 def signed(body: bytes, signature: str | None, secret: str) -> bool:
     """Whether Meta signed these very bytes; the time it takes tells nothing."""
     expected = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(expected.encode(), (signature or "").encode("utf-8", "surrogateescape"))
+    return hmac.compare_digest(
+        expected.encode(), (signature or "").encode("utf-8", "surrogateescape")
+    )
 
 
 def read(document: Any) -> Iterator[Told]:
@@ -45,7 +53,11 @@ def read(document: Any) -> Iterator[Told]:
 
 
 def _media(value: dict[str, Any]) -> Iterator[Told]:
-    item, verb, post = value.get("item"), _VERBS.get(str(value.get("verb"))), _text(value.get("post_id"))
+    item, verb, post = (
+        value.get("item"),
+        _VERBS.get(str(value.get("verb"))),
+        _text(value.get("post_id")),
+    )
     if not isinstance(item, str) or item not in _ITEMS or verb is None or post is None:
         return
     photos = value.get("photos")
@@ -54,7 +66,13 @@ def _media(value: dict[str, Any]) -> Iterator[Told]:
             yield Told(post, str(place), item, _text(url), verb)
         return
     media_id = _text(value.get(_ITEMS[item])) if _ITEMS[item] else None
-    yield Told(post, media_id or "0", item, _text(value.get("link")) if item in ("photo", "video") else None, verb)
+    yield Told(
+        post,
+        media_id or "0",
+        item,
+        _text(value.get("link")) if item in ("photo", "video") else None,
+        verb,
+    )
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

@@ -23,12 +23,18 @@ app.stage(
     retry=lambda s: Backoff(tries=s.max_transient, base=s.recheck_seconds, cap="1h"), concurrency=lambda s: s.check_concurrency,
     cycle=False,
 )(checking.check)  # fmt: skip
-app.stage(Job, take="quota_exceeded", order=("created_at",), retry=Backoff(tries=None), cycle=False)(checking.resume)
+app.stage(
+    Job, take="quota_exceeded", order=("created_at",), retry=Backoff(tries=None), cycle=False
+)(checking.resume)
 
 app.parts("submit", *submitting.TURNS)
 
-app.cycle(every=lambda s: s.posts_every, stages=("submit",), counters=submitting.COUNTERS)(submitting.process_posts)
-app.cycle(every=lambda s: s.jobs_every, stages=("check", "resume"), eager=True, counters=checking.COUNTERS)(checking.process_jobs)
+app.cycle(every=lambda s: s.posts_every, stages=("submit",), counters=submitting.COUNTERS)(
+    submitting.process_posts
+)
+app.cycle(
+    every=lambda s: s.jobs_every, stages=("check", "resume"), eager=True, counters=checking.COUNTERS
+)(checking.process_jobs)
 
 app.view(
     "Posts whose searches failed too often: they wait for an operator",
@@ -38,10 +44,10 @@ app.view(
 
 
 @app.routes
-def routes(house: Any) -> Any:
+def routes(runtime: Any) -> Any:
     from esclusa.pipelines.replies.routes import build  # noqa: PLC0415 - only a server needs them
 
-    return build(house)
+    return build(runtime)
 
 
 @app.commands

@@ -25,7 +25,11 @@ Standing = Literal["finished", "running", "failed"]
 
 def how_many(post: Post, unknown: Literal["skip", "fetch"]) -> int | None:
     """How many replies to ask for; None if none are expected."""
-    said = [count for count in (post.max_posts_replies, post.max_replies, post.replies_count) if count is not None]
+    said = [
+        count
+        for count in (post.max_posts_replies, post.max_replies, post.replies_count)
+        if count is not None
+    ]
     wanted = next((count for count in said if count > 0), None)
     if wanted is None and not said and unknown == "fetch":
         wanted = DEFAULT_WANTED
@@ -63,7 +67,14 @@ def message_of(answer: Any) -> str | None:
     """The words of an error object, if the answer is one. (``"error": false`` says that there is none.)"""
     if not isinstance(answer, dict):
         return None
-    said = next((value for name in ("error", "message") if not is_empty_value(value := answer.get(name)) and value not in (False, 0)), None)
+    said = next(
+        (
+            value
+            for name in ("error", "message")
+            if not is_empty_value(value := answer.get(name)) and value not in (False, 0)
+        ),
+        None,
+    )
     return None if said is None else _short(said)
 
 
@@ -83,7 +94,9 @@ def is_empty(result: Any) -> bool:
     """Nothing was found: ``[]``, ``{}``, or an object all of whose values are null, blank, or empty."""
     if isinstance(result, list):
         return not result
-    return isinstance(result, dict) and all(is_empty_value(value) for name, value in result.items() if name != "_metadata")
+    return isinstance(result, dict) and all(
+        is_empty_value(value) for name, value in result.items() if name != "_metadata"
+    )
 
 
 def is_empty_value(value: Any) -> bool:
@@ -102,7 +115,11 @@ class Usage:
 
     def on(self, today: date) -> Usage:
         """The same as of today: until the first search of a day the provider may still tell of the day before."""
-        return Usage(0, self.limit, self.period_start) if self.period_start is not None and self.period_start < today else self
+        return (
+            Usage(0, self.limit, self.period_start)
+            if self.period_start is not None and self.period_start < today
+            else self
+        )
 
     @property
     def exhausted(self) -> bool:
@@ -115,7 +132,10 @@ class Usage:
 def usage(answer: Any) -> Usage | None:
     """The usage in an answer to an account question; None if it has none."""
     day = _inside(answer, "usage", "day")
-    used, limit = _whole(_inside(day, "searches_used")), _whole(_inside(answer, "limits", "max_searches_per_day"))
+    used, limit = (
+        _whole(_inside(day, "searches_used")),
+        _whole(_inside(answer, "limits", "max_searches_per_day")),
+    )
     if used is None:
         return None
     try:
@@ -134,7 +154,9 @@ def _inside(value: Any, *names: str) -> Any:
 def _whole(value: Any) -> int | None:
     """A count, as large as any store can hold; None if it is none."""
     try:
-        return None if value is None or isinstance(value, bool) else min(max(0, int(value)), 2**31 - 1)
+        return (
+            None if value is None or isinstance(value, bool) else min(max(0, int(value)), 2**31 - 1)
+        )
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -37,7 +37,14 @@ class KeyRefused(Failure):
 class SubmitFailed(Failure):
     """No job came of a submit. ``spent``: for all we know the provider counted it."""
 
-    def __init__(self, message: str, *, kind: Literal["rate_limit", "quota", "error"], code: int | None, spent: bool) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: Literal["rate_limit", "quota", "error"],
+        code: int | None,
+        spent: bool,
+    ) -> None:
         super().__init__(message, type=kind if kind != "error" else "submit_error")
         self.kind, self.code, self.spent = kind, code, spent
 
@@ -81,7 +88,12 @@ class Client:
     async def submit(self, search: Search) -> tuple[str, int]:
         """The id of a new job, and the status code. Raises SubmitFailed; nothing else that the outside can cause."""
         try:
-            answer = await self._call("POST", "/submit", self._settings.submit_seconds, body=search.body() | {"token": self._token})
+            answer = await self._call(
+                "POST",
+                "/submit",
+                self._settings.submit_seconds,
+                body=search.body() | {"token": self._token},
+            )
         except Hiccup as error:
             raise SubmitFailed(str(error), kind="error", code=None, spent=True) from None
         said = answers.message_of(answer.said) or ("" if answer.whole else "it is no JSON")
@@ -90,40 +102,66 @@ class Client:
             raise SubmitFailed(told, kind="rate_limit", code=429, spent=False)
         if answer.code >= 300:
             quota = answer.code == 403 or answers.speaks_of_quota(said)
-            raise SubmitFailed(told, kind="quota" if quota else "error", code=answer.code, spent=answer.code >= 500)
+            raise SubmitFailed(
+                told, kind="quota" if quota else "error", code=answer.code, spent=answer.code >= 500
+            )
         job = answer.said.get("id_hash256") if isinstance(answer.said, dict) else None
-        if isinstance(job, str) and job.strip() and job.isprintable():  # anything else could not be asked after again
+        if (
+            isinstance(job, str) and job.strip() and job.isprintable()
+        ):  # anything else could not be asked after again
             return job.strip(), answer.code
         told = self.hidden(f"the provider's answer names no job: {said or 'it is empty'}")
-        raise SubmitFailed(told, kind="quota" if answers.speaks_of_quota(said) else "error", code=answer.code, spent=True)
+        raise SubmitFailed(
+            told,
+            kind="quota" if answers.speaks_of_quota(said) else "error",
+            code=answer.code,
+            spent=True,
+        )
 
     async def status(self, job_id: str) -> tuple[Standing, str, int]:
         """Where the job stands, in words too, and the status code. Raises Hiccup, Throttled."""
         query = {"id_hash256": job_id, "include_partial_results": "0"}
-        answer = self._expected(await self._call("GET", "/status", self._settings.request_seconds, query=query))
+        answer = self._expected(
+            await self._call("GET", "/status", self._settings.request_seconds, query=query)
+        )
         if not answer.whole and answer.code < 400:
-            raise Hiccup(f"the status of the job is no JSON ({len(answer.body)} bytes)", type="bad_answer")
+            raise Hiccup(
+                f"the status of the job is no JSON ({len(answer.body)} bytes)", type="bad_answer"
+            )
         found, words = answers.standing(answer.said)
         if answer.code >= 400:
-            return "failed", self.hidden(f"the provider answers {answer.code}: {words}"), answer.code
+            return (
+                "failed",
+                self.hidden(f"the provider answers {answer.code}: {words}"),
+                answer.code,
+            )
         return found, self.hidden(words), answer.code
 
     async def result(self, job_id: str, platform: str) -> Answer:
         """The replies. ``said`` is None where there is no answer. Raises Hiccup, Throttled."""
         query = {"id": job_id, "source": platform.lower()}
-        answer = self._expected(await self._call("GET", "/rawdata", self._settings.result_seconds, query=query))
+        answer = self._expected(
+            await self._call("GET", "/rawdata", self._settings.result_seconds, query=query)
+        )
         if not answer.whole and answer.body.strip() and answer.code < 400:
-            raise Hiccup(f"the result of the job is no JSON ({len(answer.body)} bytes)", type="bad_answer")
+            raise Hiccup(
+                f"the result of the job is no JSON ({len(answer.body)} bytes)", type="bad_answer"
+            )
         return answer
 
     async def usage(self) -> Usage:
         """What the account has used today. Raises Hiccup, Throttled, KeyRefused."""
         answer = await self._call("GET", "/account_stat", self._settings.request_seconds)
         if answer.code in (401, 403):
-            raise KeyRefused(f"the provider refuses INFORMATION_TRACER_API_KEY ({answer.code})", type="key_refused")
+            raise KeyRefused(
+                f"the provider refuses INFORMATION_TRACER_API_KEY ({answer.code})",
+                type="key_refused",
+            )
         found = answers.usage(self._expected(answer).said)
         if found is None:
-            raise Hiccup(f"the provider's answer has no usage in it ({answer.code})", type="bad_answer")
+            raise Hiccup(
+                f"the provider's answer has no usage in it ({answer.code})", type="bad_answer"
+            )
         return found
 
     def _expected(self, answer: Answer) -> Answer:
@@ -133,7 +171,13 @@ class Client:
         return answer
 
     async def _call(
-        self, method: str, path: str, seconds: float, *, query: Mapping[str, str] | None = None, body: dict[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: dict[str, Any] | None = None,
     ) -> Answer:
         import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
 
@@ -141,19 +185,37 @@ class Client:
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with self._session.request(
-                method, self._settings.api_url + path, params=params, json=body, timeout=timeout, allow_redirects=False
+                method,
+                self._settings.api_url + path,
+                params=params,
+                json=body,
+                timeout=timeout,
+                allow_redirects=False,
             ) as response:
                 raw = await self._read(response)
                 if response.status == 429 and path != "/submit":
-                    after = outside.retry_after(response.headers, time.time()) or self._settings.recheck_seconds
+                    after = (
+                        outside.retry_after(response.headers, time.time())
+                        or self._settings.recheck_seconds
+                    )
                     raise Throttled(f"the provider asks to slow down ({path})", after=after)
                 code = response.status
         except TimeoutError:
-            raise Hiccup(f"the provider did not answer {path} within {seconds:g} s", type="timeout") from None
-        except (aiohttp.ClientError, OSError) as error:  # its text may hold the address, and the address the token
-            raise Hiccup(f"the provider could not be reached ({path}): {type(error).__name__}", type="connection_error") from None
+            raise Hiccup(
+                f"the provider did not answer {path} within {seconds:g} s", type="timeout"
+            ) from None
+        except (
+            aiohttp.ClientError,
+            OSError,
+        ) as error:  # its text may hold the address, and the address the token
+            raise Hiccup(
+                f"the provider could not be reached ({path}): {type(error).__name__}",
+                type="connection_error",
+            ) from None
         try:
-            said = await asyncio.to_thread(json.loads, raw) if len(raw) > _AT_ONCE else json.loads(raw)
+            said = (
+                await asyncio.to_thread(json.loads, raw) if len(raw) > _AT_ONCE else json.loads(raw)
+            )
         except (ValueError, RecursionError):
             return Answer(code, raw, None, whole=False)
         return Answer(code, raw, said, whole=True)
@@ -163,7 +225,9 @@ class Client:
         async for part in response.content.iter_any():
             size += len(part)
             if size > LARGEST:
-                raise Permanent(f"the provider's answer is larger than {LARGEST >> 20} MB", type="too_large")
+                raise Permanent(
+                    f"the provider's answer is larger than {LARGEST >> 20} MB", type="too_large"
+                )
             parts.append(part)
         return b"".join(parts)
 

@@ -13,12 +13,12 @@ from esclusa.cli.output import Screen, draw_report
 from esclusa.cli.root import Group
 from esclusa.cli.session import Session
 from esclusa.cli.work import run_cycle
-from esclusa.house import House
-from esclusa.intake import read_file
+from esclusa.imports import read_file
 from esclusa.model.errors import SettingsError
 from esclusa.pipelines.replies.desk import Choice, Desk, jobs, quota_now
 from esclusa.pipelines.replies.records import Job
 from esclusa.pipelines.replies.settings import missing
+from esclusa.runtime import Runtime
 
 Verb = Callable[..., Any]
 
@@ -38,13 +38,17 @@ def _bounded(command: Verb) -> Verb:
 
 
 def _choice(said: dict[str, Any]) -> Choice:
-    return Choice(said.pop("platform"), said.pop("country"), said.pop("candidate_id"), said.pop("post_id"))
+    return Choice(
+        said.pop("platform"), said.pop("country"), said.pop("candidate_id"), said.pop("post_id")
+    )
 
 
 def _tell(session: Session, verb: str, answer: dict[str, Any]) -> None:
     def draw(screen: Screen) -> None:
         would = "would touch up to" if answer["dry_run"] else "done:"
-        screen.line(f"{verb}: {would} {answer['matched'] if answer['dry_run'] else answer['moved']:,} of {answer['matched']:,}")
+        screen.line(
+            f"{verb}: {would} {answer['matched'] if answer['dry_run'] else answer['moved']:,} of {answer['matched']:,}"
+        )
         if answer["passed"]:
             screen.table(["passed over", "why"], [(p["id"], p["why"]) for p in answer["passed"]])
 
@@ -60,8 +64,8 @@ group = Group("replies", help="Replies of social posts, by Information Tracer.")
 def add(session: Session, file: Path) -> int:
     """Add the posts of FILE (.csv, .json, .ndjson); known ones are left as they are. Exit code 5 if some rows are bad, 1 if all."""
 
-    async def do(house: House) -> dict[str, Any]:
-        return (await Desk(house, session.who).add(read_file(file))).answer()
+    async def do(runtime: Runtime) -> dict[str, Any]:
+        return (await Desk(runtime, session.who).add(read_file(file))).answer()
 
     answer = session.work(do)
     errors = answer["errors"]
@@ -75,7 +79,9 @@ def add(session: Session, file: Path) -> int:
 @click.pass_obj
 def process_posts(session: Session, max_posts: int | None) -> int:
     """Submit the posts that wait: phase 1, once, to its end."""
-    return run_cycle(session, "replies.process-posts", params={"max_posts": max_posts} if max_posts else {})
+    return run_cycle(
+        session, "replies.process-posts", params={"max_posts": max_posts} if max_posts else {}
+    )
 
 
 @group.command("process-jobs")
@@ -83,7 +89,9 @@ def process_posts(session: Session, max_posts: int | None) -> int:
 @click.pass_obj
 def process_jobs(session: Session, max_jobs: int | None) -> int:
     """Check every pending job and save what is there: phase 2, once, to its end."""
-    return run_cycle(session, "replies.process-jobs", params={"max_jobs": max_jobs} if max_jobs else {})
+    return run_cycle(
+        session, "replies.process-jobs", params={"max_jobs": max_jobs} if max_jobs else {}
+    )
 
 
 def _verb(name: str, method: str, help: str) -> None:
@@ -92,8 +100,8 @@ def _verb(name: str, method: str, help: str) -> None:
     def act(session: Session, /, **said: Any) -> int:
         choice = _choice(said)
 
-        async def do(house: House) -> dict[str, Any]:
-            done: dict[str, Any] = await getattr(Desk(house, session.who), method)(choice, **said)
+        async def do(runtime: Runtime) -> dict[str, Any]:
+            done: dict[str, Any] = await getattr(Desk(runtime, session.who), method)(choice, **said)
             return done
 
         _tell(session, name, session.work(do))
@@ -103,21 +111,34 @@ def _verb(name: str, method: str, help: str) -> None:
 
 
 _verb("retry-empty", "retry_empty", "Check jobs with an empty result again.")
-_verb("verify-empty", "verify_empty", "Accept the empty results of twitter posts with hardly any replies.")
+_verb(
+    "verify-empty",
+    "verify_empty",
+    "Accept the empty results of twitter posts with hardly any replies.",
+)
 _verb("resubmit", "resubmit", "Give posts whose searches failed too often a new try.")
 
 
 @group.command("retry-jobs")
-@click.option("--status", type=click.Choice(["failed", "quota_exceeded"]), multiple=True, help="Both, if none is named.")
+@click.option(
+    "--status",
+    type=click.Choice(["failed", "quota_exceeded"]),
+    multiple=True,
+    help="Both, if none is named.",
+)
 @_chosen
 @_bounded
 @click.pass_obj
-def retry_jobs(session: Session, /, status: tuple[str, ...], limit: int | None, dry_run: bool, **said: Any) -> int:
+def retry_jobs(
+    session: Session, /, status: tuple[str, ...], limit: int | None, dry_run: bool, **said: Any
+) -> int:
     """Check failed jobs, and those out of quota, again."""
     choice = _choice(said)
 
-    async def do(house: House) -> dict[str, Any]:
-        return await Desk(house, session.who).retry_jobs(choice, status, limit=limit, dry_run=dry_run)
+    async def do(runtime: Runtime) -> dict[str, Any]:
+        return await Desk(runtime, session.who).retry_jobs(
+            choice, status, limit=limit, dry_run=dry_run
+        )
 
     _tell(session, "retry-jobs", session.work(do))
     return OK
@@ -125,23 +146,40 @@ def retry_jobs(session: Session, /, status: tuple[str, ...], limit: int | None, 
 
 @group.command("failed")
 @click.option("--without-done", is_flag=True, help="Only of posts that have no done job.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="At most so many.",
+)
 @_chosen
 @click.pass_obj
 def failed(session: Session, /, without_done: bool, limit: int, **said: Any) -> int:
     """Failed jobs, and how many there are."""
     where = jobs(_choice(said), ["failed"], without_done=without_done)
 
-    async def do(house: House) -> dict[str, Any]:
-        page = await house.engine.records.find(Job, where, limit=limit)
-        count = await Desk(house, session.who).count_jobs(where)
-        return {"count": count, "items": [job.kind.as_json(job) for job in page.items], "next": page.next}
+    async def do(runtime: Runtime) -> dict[str, Any]:
+        page = await runtime.engine.records.find(Job, where, limit=limit)
+        count = await Desk(runtime, session.who).count_jobs(where)
+        return {
+            "count": count,
+            "items": [job.kind.as_json(job) for job in page.items],
+            "next": page.next,
+        }
 
     answer = session.look(do)
 
     def draw(screen: Screen) -> None:
         rows = [
-            (j["job_id"], j["platform"], j["post_id"], j["updated_at"], (j["last_error"] or {}).get("message")) for j in answer["items"]
+            (
+                j["job_id"],
+                j["platform"],
+                j["post_id"],
+                j["updated_at"],
+                (j["last_error"] or {}).get("message"),
+            )
+            for j in answer["items"]
         ]
         screen.table(["job", "platform", "post", "failed", "why"], rows, empty="no failed jobs")
         if answer["count"] > len(rows):
@@ -161,7 +199,9 @@ def quota(session: Session) -> int:
     answer = session.look(quota_now)
 
     def draw(screen: Screen) -> None:
-        screen.line(f"{answer['used']:,}/{answer['limit']:,} searches used, {answer['left']:,} left; reset at {answer['reset']}")
+        screen.line(
+            f"{answer['used']:,}/{answer['limit']:,} searches used, {answer['left']:,} left; reset at {answer['reset']}"
+        )
 
     session.show(answer, draw)
     return OK

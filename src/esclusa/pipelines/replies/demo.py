@@ -7,11 +7,11 @@ from typing import Any
 
 from esclusa import http as outside
 from esclusa import one_of
-from esclusa.house import House
-from esclusa.intake import Row
+from esclusa.imports import Row
 from esclusa.pipelines.replies.desk import Desk
 from esclusa.pipelines.replies.records import ACTIVE, Job, Post
 from esclusa.pipelines.replies.submitting import EXHAUSTED, WAITING
+from esclusa.runtime import Runtime
 
 SIMULATORS: tuple[str, ...] = ("information_tracer",)
 CYCLES: tuple[str, ...] = ("replies.process-posts", "replies.process-jobs")
@@ -28,14 +28,22 @@ def environ(urls: dict[str, str], folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-async def prepare(house: House, urls: dict[str, str], folder: Path) -> None:
+async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
     """The posts, and what will go wrong with them."""
     ids = [str(100 + n) for n in range(POSTS)]
-    orders: list[dict[str, Any]] = [{"post_id": id, "finish_after": 1 + n % 4, "replies": 1 + n % 7} for n, id in enumerate(ids)]
+    orders: list[dict[str, Any]] = [
+        {"post_id": id, "finish_after": 1 + n % 4, "replies": 1 + n % 7} for n, id in enumerate(ids)
+    ]
     orders += [{"post_id": id, "result": "empty_list"} for id in EMPTY]
-    orders += [{"post_id": FAILS, "end": "failed"}, {"post_id": FAILS_ONCE, "end": "failed", "end_times": 1}]
+    orders += [
+        {"post_id": FAILS, "end": "failed"},
+        {"post_id": FAILS_ONCE, "end": "failed", "end_times": 1},
+    ]
     orders += [{"post_id": "110", "submit": "429"}, {"post_id": "120", "submit": "500"}]
-    faults = [{"path": "/status", "times": 6, "status": 500}, {"path": "/rawdata", "times": 2, "fault": "cut"}]
+    faults = [
+        {"path": "/status", "times": 6, "status": 500},
+        {"path": "/rawdata", "times": 2, "fault": "cut"},
+    ]
     async with outside.session() as session:
         for path, body in (("/_behave", orders), ("/_faults", faults), ("/_quota", {"limit": 60})):
             async with session.post(urls["information_tracer"] + path, json=body) as answer:
@@ -47,30 +55,43 @@ async def prepare(house: House, urls: dict[str, str], folder: Path) -> None:
         }
         for n, id in enumerate(ids)
     ]  # fmt: skip
-    await Desk(house, "demo").add(Row(number, row) for number, row in enumerate(rows, 1))
+    await Desk(runtime, "demo").add(Row(number, row) for number, row in enumerate(rows, 1))
 
 
-async def finished(house: House) -> bool:
+async def finished(runtime: Runtime) -> bool:
     """Whether nothing moves by itself any more."""
-    records = house.engine.records
-    waiting, under_way = await records.first(Post, WAITING), await records.first(Job, {"status": one_of(*ACTIVE)})
-    return waiting is None and under_way is None and await records.first(Post, {"status": "done"}) is not None
+    records = runtime.engine.records
+    waiting, under_way = (
+        await records.first(Post, WAITING),
+        await records.first(Job, {"status": one_of(*ACTIVE)}),
+    )
+    return (
+        waiting is None
+        and under_way is None
+        and await records.first(Post, {"status": "done"}) is not None
+    )
 
 
-async def summary(house: House) -> list[str]:
+async def summary(runtime: Runtime) -> list[str]:
     """How it went."""
-    records = house.engine.records
+    records = runtime.engine.records
 
     async def count(kind: type[Post] | type[Job], **where: Any) -> int:
         return (await records.count(kind, where))[0]
 
     hiccups, stopped = 0, 0
     for cycle in CYCLES:
-        for run in (await house.insight.runs({"cycle": cycle}, limit=1000)).items:
+        for run in (await runtime.read_model.runs({"cycle": cycle}, limit=1000)).items:
             hiccups += getattr(run, "counters", {}).get("retried", 0)
             stopped += run.status in ("blocked", "error")
-    budget = next(b for b in await house.insight.budgets() if b["budget"] == "information_tracer")["windows"][0]
-    saved, skipped, exhausted = await count(Post, status="done"), await count(Post, status="skipped"), await count(Post, **EXHAUSTED)
+    budget = next(
+        b for b in await runtime.read_model.budgets() if b["budget"] == "information_tracer"
+    )["windows"][0]
+    saved, skipped, exhausted = (
+        await count(Post, status="done"),
+        await count(Post, status="skipped"),
+        await count(Post, **EXHAUSTED),
+    )
     failed, empty = await count(Job, status="failed"), await count(Job, status="empty_result")
     return [
         f"{saved} of {POSTS} posts have their replies saved below raw/, {skipped} is skipped: no replies are expected",

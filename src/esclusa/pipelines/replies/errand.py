@@ -43,9 +43,16 @@ class Errand:
     def error(self, record: Post | Job | None, outcome: str, error: str, **facts: Any) -> None:
         """One line in the file of errors, and in the log."""
         self._write("errors", record, outcome, {"error": error, **facts})
-        self.run.log(error, level="warning", outcome=outcome, record=record.id if record is not None else None)
+        self.run.log(
+            error,
+            level="warning",
+            outcome=outcome,
+            record=record.id if record is not None else None,
+        )
 
-    def _write(self, file: str, record: Post | Job | None, outcome: str, facts: dict[str, Any]) -> None:
+    def _write(
+        self, file: str, record: Post | Job | None, outcome: str, facts: dict[str, Any]
+    ) -> None:
         job = record if isinstance(record, Job) else None
         line = {
             "timestamp": self.run.now.isoformat(), "run": self.run.id, "cycle": self.run.cycle.name, "outcome": outcome,
@@ -66,7 +73,9 @@ class Errand:
         name = f"logs/{run.cycle.name.replace('.', '/')}/{run.started:%Y-%m-%d}/{segment(run.id)}"
         try:
             for file, lines in self._files.items():
-                await run.artifacts.put(f"{name}.{file}.ndjson", _chunks(lines), content_type="application/x-ndjson")
+                await run.artifacts.put(
+                    f"{name}.{file}.ndjson", _chunks(lines), content_type="application/x-ndjson"
+                )
         except ArtifactError as error:
             run.log(f"the log of the run could not be saved: {error}", level="error")
             run.end("partial", f"its log could not be saved: {error}")
@@ -100,8 +109,15 @@ class Errand:
         """Tell the budget what the provider said."""
         settings: RepliesSettings = self.run.settings
         limits = [limit for limit in (usage.limit, settings.daily_limit) if limit]
-        window = await self.run.observe(quota(settings), used=usage.used, limit=min(limits, default=None))
-        self.run.log(f"quota: {usage}", searches_used=usage.used, daily_limit=usage.limit, reserved=window.used)
+        window = await self.run.observe(
+            quota(settings), used=usage.used, limit=min(limits, default=None)
+        )
+        self.run.log(
+            f"quota: {usage}",
+            searches_used=usage.used,
+            daily_limit=usage.limit,
+            reserved=window.used,
+        )
         return window
 
     def blocked(self, message: str) -> None:

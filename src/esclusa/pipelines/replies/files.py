@@ -62,7 +62,9 @@ class Saved:
     retry_count: int
 
 
-async def save(artifacts: Artifacts, job: Job, body: bytes, said: Any, before: Kept, now: datetime) -> Saved | None:
+async def save(
+    artifacts: Artifacts, job: Job, body: bytes, said: Any, before: Kept, now: datetime
+) -> Saved | None:
     """Save the replies of a job over what was there ``before`` (nothing, or an empty file, which is kept as an older version).
     None if somebody else saved replies there meanwhile: theirs stay."""
     path = path_of(job)
@@ -76,10 +78,14 @@ async def save(artifacts: Artifacts, job: Job, body: bytes, said: Any, before: K
         }  # fmt: skip
         body = _json({"data": said} if isinstance(said, list) else said, metadata)
     try:
-        url = await artifacts.put(path, body, content_type="application/json", create=before.what == "nothing")
+        url = await artifacts.put(
+            path, body, content_type="application/json", create=before.what == "nothing"
+        )
     except ArtifactExists:
         found = await kept(artifacts, path)
-        return None if found.what == "content" else await save(artifacts, job, body, said, found, now)
+        return (
+            None if found.what == "content" else await save(artifacts, job, body, said, found, now)
+        )
     return Saved(path, url, retry, count)
 
 
@@ -87,7 +93,9 @@ def _json(said: dict[str, Any], metadata: dict[str, Any]) -> bytes:
     whole = {"_metadata": metadata} | said | {"_metadata": metadata}  # first, and ours
     try:
         return json.dumps(whole, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # a reply cut amid an emoji has half of one, which only an escape can tell
+    except (
+        UnicodeEncodeError
+    ):  # a reply cut amid an emoji has half of one, which only an escape can tell
         return json.dumps(whole).encode()
 
 

@@ -23,7 +23,12 @@ def _short(name: str | None) -> str | None:
     return name
 
 
-class Post(Record, table="posts", key=("platform", "post_id"), index=(("status", "platform", "created_at"), ("status", "exhausted"))):
+class Post(
+    Record,
+    table="posts",
+    key=("platform", "post_id"),
+    index=(("status", "platform", "created_at"), ("status", "exhausted")),
+):
     """A social post. ``submits`` counts its searches; once it is ``exhausted`` no further one is made without an operator."""
 
     platform: str
@@ -89,7 +94,16 @@ def post_back(job: Any) -> list[Move]:
     if not job.post_doc_id:
         return []
     other = Exists(Job, post_doc_id=job.post_doc_id, status=one_of(*ACTIVE))
-    return [Move(Post, job.post_doc_id, "noreplies", frm="processing", unless=other, reason=f"its job {job.id} failed")]
+    return [
+        Move(
+            Post,
+            job.post_doc_id,
+            "noreplies",
+            frm="processing",
+            unless=other,
+            reason=f"its job {job.id} failed",
+        )
+    ]
 
 
 def post_done(job: Job, reason: str) -> Move:

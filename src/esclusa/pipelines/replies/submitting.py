@@ -34,10 +34,17 @@ from esclusa.pipelines.replies.settings import RepliesSettings, quota
 
 WAITING: dict[str, Any] = {"status": "noreplies", "exhausted": False}
 EXHAUSTED: dict[str, Any] = {"status": "noreplies", "exhausted": True}
-TURNS: tuple[dict[str, Any], ...] = ({"platform": "twitter"}, {"platform": below("twitter")}, {"platform": above("twitter")})
+TURNS: tuple[dict[str, Any], ...] = (
+    {"platform": "twitter"},
+    {"platform": below("twitter")},
+    {"platform": above("twitter")},
+)
 """Twitter first, then the other platforms by name; within each turn the stage's own order holds."""
 
-COUNTERS = {name: name for name in ("taken", "submitted", "done", "skipped", "errors", "exhausted", "quota_blocked")}
+COUNTERS = {
+    name: name
+    for name in ("taken", "submitted", "done", "skipped", "errors", "exhausted", "quota_blocked")
+}
 
 
 async def process_posts(run: RunContext) -> None:
@@ -76,7 +83,10 @@ async def exhausted(records: Any, limit: int, after: str | None = None) -> dict[
     """Posts whose searches failed too often: they wait for an operator (``esclusa replies resubmit``)."""
     page = await records.find(Post, EXHAUSTED, limit=limit, after=after)
     names = ("id", "post_id", "platform", "country", "candidate_id", "replies_count", "updated_at")
-    return {"items": [{name: getattr(post, name) for name in names} for post in page.items], "next": page.next}
+    return {
+        "items": [{name: getattr(post, name) for name in names} for post in page.items],
+        "next": page.next,
+    }
 
 
 async def _submit_in_turns(errand: Errand, most: int | None, moment: datetime) -> None:
@@ -87,9 +97,13 @@ async def _submit_in_turns(errand: Errand, most: int | None, moment: datetime) -
             window = await run.observe(quota(run.settings))
             if window.left == 0:
                 if await _waiting(run, moment):
-                    errand.blocked(f"the quota is used up: {window.used}/{window.limit} until {window.reset.isoformat()}")
+                    errand.blocked(
+                        f"the quota is used up: {window.used}/{window.limit} until {window.reset.isoformat()}"
+                    )
                 return
-            limit = window.left if most is None else min(window.left, most - run.counters["submitted"])
+            limit = (
+                window.left if most is None else min(window.left, most - run.counters["submitted"])
+            )
             taken = run.counters["taken"]
             await run.drain("submit", where=turn, limit=limit, before=moment)
             if run.counters["taken"] - taken < limit:
@@ -109,7 +123,12 @@ async def submit(post: Post, at: Attempt) -> Outcome:
     try:
         before = await kept(at.artifacts, path_of(post))
     except ArtifactError as error:
-        return _error(errand, post, Failure(f"whether its replies are saved is not known: {error}", type="artifact_error"), after=0)
+        return _error(
+            errand,
+            post,
+            Failure(f"whether its replies are saved is not known: {error}", type="artifact_error"),
+            after=0,
+        )
     if before.what == "content":
         errand.success(post, "already_saved", path=path_of(post))
         return To("done", reason="its replies are saved already")
@@ -120,7 +139,12 @@ async def submit(post: Post, at: Attempt) -> Outcome:
     try:
         job = await _job(post, wanted, at)
     except BadRecord as error:  # found before the search is paid for
-        return _error(errand, post, Failure(f"no job can be made of it: {error}", type="invalid_data"), after=0)
+        return _error(
+            errand,
+            post,
+            Failure(f"no job can be made of it: {error}", type="invalid_data"),
+            after=0,
+        )
     try:
         await at.spend(quota(settings))
     except BudgetEmpty as error:
@@ -143,7 +167,9 @@ async def _job(post: Post, wanted: int, at: Attempt) -> Job:
 async def _search(post: Post, job: Job, wanted: int, at: Attempt, errand: Errand) -> Outcome:
     today = at.now.date()
     since = min(today, (post.created_at or at.now).date()) - timedelta(days=1)
-    search = Search(str(post.post_id), post.platform.lower(), wanted, post.sort_by or "time", since, today)
+    search = Search(
+        str(post.post_id), post.platform.lower(), wanted, post.sort_by or "time", since, today
+    )
     try:
         job_id, code = await errand.client.submit(search)
     except SubmitFailed as error:
@@ -151,11 +177,24 @@ async def _search(post: Post, job: Job, wanted: int, at: Attempt, errand: Errand
     job.job_id = job_id
     effect = await _effect(job, at)
     if effect is None:
-        return _error(errand, post, Failure(f"the provider answered with job {job_id}, which is another's or over", type="known_job"))
+        return _error(
+            errand,
+            post,
+            Failure(
+                f"the provider answered with job {job_id}, which is another's or over",
+                type="known_job",
+            ),
+        )
     errand.success(post, "submitted", job_id=job_id, status_code=code, max_posts=wanted)
     at.run.count("submitted")
     submits = post.submits + 1
-    return To("processing", submits=submits, exhausted=submits > at.settings.max_resubmits, also=[effect], reason=f"job {job_id}")
+    return To(
+        "processing",
+        submits=submits,
+        exhausted=submits > at.settings.max_resubmits,
+        also=[effect],
+        reason=f"job {job_id}",
+    )
 
 
 async def _effect(job: Job, at: Attempt) -> Effect | None:
@@ -166,7 +205,13 @@ async def _effect(job: Job, at: Attempt) -> Effect | None:
     again = ("failed", "quota_exceeded", "empty_result")
     if known.post_doc_id != job.post_doc_id or known.status not in again:
         return None
-    return Move(Job, known.id, "pending", frm=again, reason="submitted again; the provider gave it the same id")
+    return Move(
+        Job,
+        known.id,
+        "pending",
+        frm=again,
+        reason="submitted again; the provider gave it the same id",
+    )
 
 
 async def _failed(post: Post, error: SubmitFailed, at: Attempt, errand: Errand) -> Outcome:
@@ -187,7 +232,9 @@ async def _failed(post: Post, error: SubmitFailed, at: Attempt, errand: Errand) 
     return Retry(error, after=0)
 
 
-def _error(errand: Errand, post: Post, error: Failure, *, after: float | None = None, **facts: Any) -> Retry:
+def _error(
+    errand: Errand, post: Post, error: Failure, *, after: float | None = None, **facts: Any
+) -> Retry:
     """An error of this post alone: counted, told, kept; the run goes on."""
     errand.error(post, "error", f"post {post.id}: {error}", **facts)
     errand.run.count("errors")

@@ -15,7 +15,9 @@ from esclusa.pipelines.tenders.settings import TendersSettings
 
 app = App("tenders", settings=TendersSettings, records=list(RECORDS), budgets=[lambda s: s.calls])
 
-app.cycle(every=lambda s: s.worker_interval_minutes * 60, alone=True, counters=ingestion.COUNTERS)(ingestion.ingest)
+app.cycle(
+    every=lambda s: s.worker_interval_minutes * 60, singleton=True, counters=ingestion.COUNTERS
+)(ingestion.ingest)
 app.stage(
     Delivery, take=("pending", "retryable"), retry_to="retryable", exhausted="failed", retry=lambda s: s.ladder,
     every=lambda s: s.dispatch_interval_minutes * 60, concurrency=lambda s: s.expo_concurrency, batch=delivery.MOST_MESSAGES,
@@ -26,8 +28,14 @@ app.stage(
     every=lambda s: s.receipt_interval_minutes * 60, concurrency=lambda s: s.expo_concurrency, batch=delivery.MOST_RECEIPTS,
     counters=delivery.ASKING,
 )(delivery.receipt)  # fmt: skip
-app.cycle(every=lambda s: cron(s.cleanup_cron, s.timezone), alone=True, counters=archives.CLEANING)(archives.cleanup)
-app.cycle(every=lambda s: cron(s.archive_export_cron, s.timezone), alone=True, counters=archives.EXPORTING)(archives.archive_export)
+app.cycle(
+    every=lambda s: cron(s.cleanup_cron, s.timezone), singleton=True, counters=archives.CLEANING
+)(archives.cleanup)
+app.cycle(
+    every=lambda s: cron(s.archive_export_cron, s.timezone),
+    singleton=True,
+    counters=archives.EXPORTING,
+)(archives.archive_export)
 
 
 @app.lifespan
@@ -38,10 +46,10 @@ async def outside(settings: TendersSettings) -> AsyncIterator[Outside]:
 
 
 @app.routes
-def routes(house: Any) -> Any:
+def routes(runtime: Any) -> Any:
     from esclusa.pipelines.tenders.routes import router  # noqa: PLC0415 - only a server needs it
 
-    return router(house)
+    return router(runtime)
 
 
 @app.commands

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from esclusa import EsclusaError, Record, RunContext, below, one_of
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.archiver import Archiver
-from esclusa.model.books import Export
+from esclusa.model.system_records import Export
 from esclusa.pipelines.tenders.records import OPEN, Delivery, Licitacion
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.ports.artifacts import Artifacts
@@ -19,7 +19,10 @@ BATCH = 500
 CLEANING = {"licitaciones": "licitaciones", "deliveries": "deliveries", "kept": "kept"}
 EXPORTING = {"files": "files", "rows": "rows", "dropped": "dropped"}
 
-ARCHIVED: tuple[tuple[type[Record], str], ...] = ((Licitacion, "fecha_publicacion"), (Delivery, "completed_at"))
+ARCHIVED: tuple[tuple[type[Record], str], ...] = (
+    (Licitacion, "fecha_publicacion"),
+    (Delivery, "completed_at"),
+)
 """What is archived, and the date by which a row belongs to its month."""
 
 
@@ -29,19 +32,36 @@ async def cleanup(run: RunContext) -> None:
     archiver = run.archiver
     await _tenders(run, archiver, months_before(run.now, settings.hot_months))
     done = run.now - timedelta(days=settings.delivery_retention_days)
-    run.count("deliveries", await archiver.archive(Delivery.kind, {"completed_at": below(done)}, "completed_at"))
+    run.count(
+        "deliveries",
+        await archiver.archive(Delivery.kind, {"completed_at": below(done)}, "completed_at"),
+    )
 
 
 async def _tenders(run: RunContext, archiver: Archiver, before: datetime) -> None:
     after: str | None = None
     while not run.stopping:
-        page = await run.records.find(Licitacion, {"fecha_publicacion": below(before)}, order="fecha_publicacion", limit=BATCH, after=after)
+        page = await run.records.find(
+            Licitacion,
+            {"fecha_publicacion": below(before)},
+            order="fecha_publicacion",
+            limit=BATCH,
+            after=after,
+        )
         ids = [tender.id for tender in page.items]
         if ids:
             where = {"licitacion_id": one_of(*ids), "status": one_of(*OPEN)}
-            busy = {delivery.licitacion_id async for delivery in run.records.each(Delivery, where, size=5000)}
+            busy = {
+                delivery.licitacion_id
+                async for delivery in run.records.each(Delivery, where, size=5000)
+            }
             if free := [id for id in ids if id not in busy]:
-                run.count("licitaciones", await archiver.archive(Licitacion.kind, {"id": one_of(*free)}, "fecha_publicacion", batch=BATCH))
+                run.count(
+                    "licitaciones",
+                    await archiver.archive(
+                        Licitacion.kind, {"id": one_of(*free)}, "fecha_publicacion", batch=BATCH
+                    ),
+                )
             run.count("kept", len(busy))
         after = page.next
         if after is None:
@@ -83,8 +103,14 @@ async def export_target(run: RunContext, settings: TendersSettings) -> AsyncIter
     if settings.archive_bucket is None:
         yield run.artifacts
         return
-    where = {"AWS_REGION": settings.archive_region, "AWS_ENDPOINT_URL_S3": settings.archive_endpoint}
-    target = open_artifacts(f"s3://{settings.archive_bucket}", environ=os.environ | {n: v for n, v in where.items() if v})
+    where = {
+        "AWS_REGION": settings.archive_region,
+        "AWS_ENDPOINT_URL_S3": settings.archive_endpoint,
+    }
+    target = open_artifacts(
+        f"s3://{settings.archive_bucket}",
+        environ=os.environ | {n: v for n, v in where.items() if v},
+    )
     await target.open()
     try:
         yield target

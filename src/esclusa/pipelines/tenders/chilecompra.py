@@ -50,13 +50,24 @@ class ChileCompra:
         """The tenders of a day, four fields each. Raises Blocked, CallFailed."""
         return await self._ask({"fecha": f"{day:%d%m%Y}"}, spend, STEPS)
 
-    async def detail(self, code: str, spend: Spend, *, patient: bool = True) -> dict[str, Any] | None:
+    async def detail(
+        self, code: str, spend: Spend, *, patient: bool = True
+    ) -> dict[str, Any] | None:
         """All that is known of a tender; None if the API does not know it. Raises Blocked, CallFailed.
         ``patient``: a call that fails is tried again after a wait."""
         found = await self._ask({"codigo": code}, spend, STEPS if patient else ())
-        return next((row for row in found if isinstance(row, dict) and _same(row.get("CodigoExterno"), code)), None)
+        return next(
+            (
+                row
+                for row in found
+                if isinstance(row, dict) and _same(row.get("CodigoExterno"), code)
+            ),
+            None,
+        )
 
-    async def _ask(self, params: dict[str, str], spend: Spend, steps: tuple[int, ...]) -> list[dict[str, Any]]:
+    async def _ask(
+        self, params: dict[str, str], spend: Spend, steps: tuple[int, ...]
+    ) -> list[dict[str, Any]]:
         if not self._ticket:
             raise Blocked("CHILECOMPRA_TICKET is not set")
         for step in (*steps, None):
@@ -76,12 +87,23 @@ class ChileCompra:
 
     async def _call(self, params: dict[str, str]) -> list[dict[str, Any]]:
         try:
-            async with self._session.get(self._url, params={**params, "ticket": self._ticket}) as answer:
+            async with self._session.get(
+                self._url, params={**params, "ticket": self._ticket}
+            ) as answer:
                 status, body = answer.status, json_of(await text_of(answer))
                 after = retry_after(answer.headers, time.time()) or 0.0
         except (OSError, TimeoutError, self._client_error) as error:
-            raise _Again(f"the API did not answer: {type(error).__name__} {error}".replace(self._ticket, "***")) from None
-        if status == 200 and isinstance(body, dict) and "Listado" in body and isinstance(body["Listado"], list | None):
+            raise _Again(
+                f"the API did not answer: {type(error).__name__} {error}".replace(
+                    self._ticket, "***"
+                )
+            ) from None
+        if (
+            status == 200
+            and isinstance(body, dict)
+            and "Listado" in body
+            and isinstance(body["Listado"], list | None)
+        ):
             rows: list[dict[str, Any]] = body["Listado"] or []
             return rows
         raise self._fault(status, body, after)
@@ -96,7 +118,9 @@ class ChileCompra:
         """What an answer that is no success means."""
         told = body if isinstance(body, dict) else {}
         inner = told.get("error")
-        message = str(told.get("Mensaje") or (inner.get("message") if isinstance(inner, dict) else "") or "").replace(self._ticket, "***")
+        message = str(
+            told.get("Mensaje") or (inner.get("message") if isinstance(inner, dict) else "") or ""
+        ).replace(self._ticket, "***")
         code = str(told.get("Codigo") or "")[:20]
         said = f"{message[:300] or 'no message'} (HTTP {status}{f', code {code}' if code else ''})"
         if "cuota" in message.lower():

@@ -14,8 +14,8 @@ from esclusa.cli.root import Group
 
 if TYPE_CHECKING:
     from esclusa.cli.session import Session
-    from esclusa.house import House
     from esclusa.pipelines.tenders.devices import DeviceBody
+    from esclusa.runtime import Runtime
 
 BATCH = 500
 
@@ -34,14 +34,20 @@ def tenders() -> None:
 
 
 def _cycle(name: str, cycle: str, told: str) -> None:
-    @tenders.command(name, help=f"{told} Runs in its slots until stopped; with --once a single time.")
+    @tenders.command(
+        name, help=f"{told} Runs in its slots until stopped; with --once a single time."
+    )
     @click.option("--once", is_flag=True, help="Run once, to its end, and answer how it went.")
     @click.pass_context
     def run(ctx: click.Context, once: bool) -> Any:
         from esclusa.cli import work  # noqa: PLC0415 - the command starts fast
 
         full = f"tenders.{cycle}"
-        return ctx.invoke(work.run, cycle=full, limit=None) if once else ctx.invoke(work.worker, only=(full,))
+        return (
+            ctx.invoke(work.run, cycle=full, limit=None)
+            if once
+            else ctx.invoke(work.worker, only=(full,))
+        )
 
 
 for _name, (_slug, _told) in CYCLES.items():
@@ -58,9 +64,9 @@ def devices() -> None:
 @click.pass_obj
 def import_(session: Session, file: Path) -> int:
     """Register devices from FILE, one body of POST /devices per line (NDJSON). Rows that do not fit are told and passed over."""
-    from esclusa.intake import Report  # noqa: PLC0415 - the command starts fast
+    from esclusa.imports import Report  # noqa: PLC0415 - the command starts fast
 
-    async def do(house: House) -> Report:
+    async def do(runtime: Runtime) -> Report:
         report, batch = Report(), list[Any]()
         for number, body, fault in _rows(file):
             if fault is not None:
@@ -68,11 +74,13 @@ def import_(session: Session, file: Path) -> int:
                 continue
             batch.append(body)
             if len(batch) >= BATCH:
-                await _put(house, batch, report, session.who)
+                await _put(runtime, batch, report, session.who)
                 batch.clear()
-        await _put(house, batch, report, session.who)
+        await _put(runtime, batch, report, session.who)
         if report.created or report.known:
-            await house.operator(session.who).note("register", "device_installations", report.created + report.known)
+            await runtime.operations(session.who).note(
+                "register", "device_installations", report.created + report.known
+            )
         return report
 
     report = session.work(do)
@@ -86,23 +94,32 @@ def _rows(file: Path) -> Iterator[tuple[int, DeviceBody | None, str | None]]:
     """The bodies of a file, each by its row, or the fault that it has."""
     from pydantic import ValidationError  # noqa: PLC0415 - the command starts fast
 
-    from esclusa.intake import read_file  # noqa: PLC0415
+    from esclusa.imports import read_file  # noqa: PLC0415
     from esclusa.pipelines.tenders.devices import DeviceBody  # noqa: PLC0415
 
     for row in read_file(file):
         try:
-            yield row.number, None if row.values is None else DeviceBody.model_validate(row.values), row.fault
+            yield (
+                row.number,
+                None if row.values is None else DeviceBody.model_validate(row.values),
+                row.fault,
+            )
         except ValidationError as error:
-            faults = [f"{'.'.join(map(str, e['loc'])) or 'row'}: {e['msg']}" for e in error.errors(include_url=False)]
+            faults = [
+                f"{'.'.join(map(str, e['loc'])) or 'row'}: {e['msg']}"
+                for e in error.errors(include_url=False)
+            ]
             yield row.number, None, "; ".join(faults)
 
 
-async def _put(house: House, bodies: list[DeviceBody], report: Any, who: str) -> None:
+async def _put(runtime: Runtime, bodies: list[DeviceBody], report: Any, who: str) -> None:
     """Register a batch; of a device that it names twice the last body counts."""
-    now = await house.engine.clock.sync()
+    now = await runtime.engine.clock.sync()
     last = {body.installation_id: body for body in bodies}
     report.known += len(bodies) - len(last)
-    answers = await house.engine.records.put([record for body in last.values() for record in body.records(now)], who=who)
+    answers = await runtime.engine.records.put(
+        [record for body in last.values() for record in body.records(now)], who=who
+    )
     report.count(answers[1::2])
 
 
@@ -111,15 +128,18 @@ async def _put(house: House, bodies: list[DeviceBody], report: Any, who: str) ->
 def drop_exported(session: Session) -> int:
     """Remove archived rows whose export is verified and past its drop_eligible_at."""
 
-    async def do(house: House) -> dict[str, int]:
+    async def do(runtime: Runtime) -> dict[str, int]:
         from esclusa.engine.archiver import Archiver  # noqa: PLC0415 - the command starts fast
         from esclusa.pipelines.tenders.archive import ARCHIVED  # noqa: PLC0415
 
-        archiver = Archiver(house.engine)
+        archiver = Archiver(runtime.engine)
         return {record.kind.table: await archiver.drop(record.kind) for record, _ in ARCHIVED}
 
     dropped = session.work(do)
     session.show(
-        {"dropped": dropped}, lambda screen: screen.line(", ".join(f"{table}: {count:,} dropped" for table, count in dropped.items()))
+        {"dropped": dropped},
+        lambda screen: screen.line(
+            ", ".join(f"{table}: {count:,} dropped" for table, count in dropped.items())
+        ),
     )
     return OK

@@ -8,7 +8,15 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from esclusa.pipelines.tenders.records import DeviceInstallation, NotificationPreferences
 
@@ -17,7 +25,10 @@ _TOKEN = re.compile(
     r"|[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}\Z"
 )
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+Name = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00]*$"),
+]
 Names = Annotated[list[Name], Field(max_length=500)]
 Amount = Annotated[Decimal, Field(ge=0, max_digits=28, decimal_places=4)]
 
@@ -48,7 +59,9 @@ class QuietHours(Strict):
         try:
             ZoneInfo(value)
         except (KeyError, ValueError, OSError):
-            raise ValueError(f"{value!r:.60} is not a time zone name such as America/Santiago") from None
+            raise ValueError(
+                f"{value!r:.60} is not a time zone name such as America/Santiago"
+            ) from None
         return value
 
     @model_validator(mode="after")
@@ -77,7 +90,11 @@ class PreferencesBody(Strict):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.amount_min is not None and self.amount_max is not None and self.amount_min > self.amount_max:
+        if (
+            self.amount_min is not None
+            and self.amount_max is not None
+            and self.amount_min > self.amount_max
+        ):
             raise ValueError("amount_min must not be more than amount_max")
         return self
 
@@ -97,7 +114,11 @@ class DeviceBody(Strict):
                         "categories": ["8512"],
                         "keywords": ["hospital"],
                         "amount_min": 1000000,
-                        "quiet_hours": {"start": "22:00", "end": "07:00", "timezone": "America/Santiago"},
+                        "quiet_hours": {
+                            "start": "22:00",
+                            "end": "07:00",
+                            "timezone": "America/Santiago",
+                        },
                     },
                 }
             ]

@@ -67,7 +67,9 @@ class Expo:
         self._session = session
         self._origin = settings.expo_url
         token = settings.expo_token.get_secret_value() if settings.expo_token else None
-        self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._headers = {"Accept": "application/json"} | (
+            {"Authorization": f"Bearer {token}"} if token else {}
+        )
 
     async def send(self, messages: Sequence[dict[str, Any]]) -> list[Answer]:
         """Send up to 100 messages; an answer for each, in order. A request of several projects is split by project; one
@@ -78,14 +80,23 @@ class Expo:
                 return await self._in_groups(messages, _by_experience(messages, details or {}))
             case Refused(how="final") if len(messages) > 1:
                 half = len(messages) // 2
-                return await self._in_groups(messages, [list(range(half)), list(range(half, len(messages)))])
+                return await self._in_groups(
+                    messages, [list(range(half)), list(range(half, len(messages)))]
+                )
             case Refused():
                 return [body] * len(messages)
         tickets = body if isinstance(body, list) else [body]
         if len(tickets) != len(messages):
-            odd = Refused("ticket_mismatch", f"Expo answered {len(tickets)} tickets for {len(messages)} messages", "transient")
+            odd = Refused(
+                "ticket_mismatch",
+                f"Expo answered {len(tickets)} tickets for {len(messages)} messages",
+                "transient",
+            )
             return [odd] * len(messages)
-        return [_read(ticket, ticket.get("id") if isinstance(ticket, dict) else None) for ticket in tickets]
+        return [
+            _read(ticket, ticket.get("id") if isinstance(ticket, dict) else None)
+            for ticket in tickets
+        ]
 
     async def receipts(self, tickets: Sequence[str]) -> dict[str, Answer] | Refused:
         """What became of up to 1000 tickets. One that is absent, or of which nothing is said that can be read, is not known
@@ -96,15 +107,27 @@ class Expo:
                 half = len(tickets) // 2
                 found = [await self.receipts(part) for part in (tickets[:half], tickets[half:])]
                 known = [each for each in found if isinstance(each, dict)]
-                return {ticket: answer for each in known for ticket, answer in each.items()} if known else body
+                return (
+                    {ticket: answer for each in known for ticket, answer in each.items()}
+                    if known
+                    else body
+                )
             case Refused():
                 return body
             case dict():
-                told = {ticket: receipt for ticket, receipt in body.items() if isinstance(receipt, dict)}
-                return {ticket: _read(receipt, ticket) for ticket, receipt in told.items() if receipt.get("status") in ("ok", "error")}
+                told = {
+                    ticket: receipt for ticket, receipt in body.items() if isinstance(receipt, dict)
+                }
+                return {
+                    ticket: _read(receipt, ticket)
+                    for ticket, receipt in told.items()
+                    if receipt.get("status") in ("ok", "error")
+                }
         return Refused("bad_answer", "Expo's receipts are no object", "transient")
 
-    async def _in_groups(self, messages: Sequence[dict[str, Any]], groups: Sequence[Sequence[int]]) -> list[Answer]:
+    async def _in_groups(
+        self, messages: Sequence[dict[str, Any]], groups: Sequence[Sequence[int]]
+    ) -> list[Answer]:
         answers: dict[int, Answer] = {}
         for group in groups:
             answers |= dict(zip(group, await self.send([messages[n] for n in group]), strict=True))
@@ -115,13 +138,19 @@ class Expo:
         import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
 
         try:
-            async with self._session.post(self._origin + path, json=body, headers=self._headers) as answer:
+            async with self._session.post(
+                self._origin + path, json=body, headers=self._headers
+            ) as answer:
                 status, said = answer.status, json_of(await text_of(answer))
                 after = retry_after(answer.headers, time.time())
         except TimeoutError:
             return Refused("timeout", "Expo did not answer in time", "transient")
         except (OSError, aiohttp.ClientError) as error:
-            return Refused("connection_error", f"Expo could not be reached: {type(error).__name__} {error}", "transient")
+            return Refused(
+                "connection_error",
+                f"Expo could not be reached: {type(error).__name__} {error}",
+                "transient",
+            )
         errors = said.get("errors") if isinstance(said, dict) else None
         if status == 200 and isinstance(said, dict) and "data" in said and not errors:
             return said["data"]
@@ -163,9 +192,16 @@ def _read(said: Any, id: Any) -> Answer:
     return Refused(code, str(said.get("message") or code)[:500], MEANING.get(code, "transient"))
 
 
-def _by_experience(messages: Sequence[dict[str, Any]], details: Mapping[str, Any]) -> list[list[int]]:
+def _by_experience(
+    messages: Sequence[dict[str, Any]], details: Mapping[str, Any]
+) -> list[list[int]]:
     """The places of the messages by the project that Expo says their token belongs to; each unnamed one by itself."""
-    owner = {str(token): name for name, tokens in details.items() if isinstance(tokens, list) for token in tokens}
+    owner = {
+        str(token): name
+        for name, tokens in details.items()
+        if isinstance(tokens, list)
+        for token in tokens
+    }
     groups: dict[str, list[int]] = {}
     for place, message in enumerate(messages):
         groups.setdefault(owner.get(message["to"], f"?{place}"), []).append(place)

@@ -7,7 +7,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from esclusa import BudgetEmpty, EsclusaError, Family, Record, RunContext, Spread
+from esclusa import BudgetEmpty, EsclusaError, FanOut, Record, RecordWithChildren, RunContext
 from esclusa.pipelines.tenders.chilecompra import Blocked, CallFailed, Spend
 from esclusa.pipelines.tenders.outside import Outside
 from esclusa.pipelines.tenders.records import (
@@ -112,7 +112,9 @@ async def _unknown(run: RunContext, codes: Iterable[str]) -> list[str]:
     return fresh
 
 
-async def _details(run: RunContext, outside: Outside, codes: list[str], listed: Listed, site: Listed, spend: Spend) -> set[str]:
+async def _details(
+    run: RunContext, outside: Outside, codes: list[str], listed: Listed, site: Listed, spend: Spend
+) -> set[str]:
     """Read and write each, what its detail lacks by what the list and the site say; return the codes that are left for the next run."""
     targets: Targets | None = None
     failures, left = 0, set(codes)
@@ -129,8 +131,13 @@ async def _details(run: RunContext, outside: Outside, codes: list[str], listed: 
             raise
         except EsclusaError as error:  # the call failed, or what it told makes no tender
             run.count("left")
-            run.log(f"{code} is left for the next run: {error}", level="warning", codigo_externo=code)
-            run.end("ok", f"{run.counters['left']} tenders are left for the next run; the last: {code}: {error}")
+            run.log(
+                f"{code} is left for the next run: {error}", level="warning", codigo_externo=code
+            )
+            run.end(
+                "ok",
+                f"{run.counters['left']} tenders are left for the next run; the last: {code}: {error}",
+            )
             failures = failures + 1 if isinstance(error, CallFailed) and error.outage else 0
             continue
         failures = 0
@@ -142,23 +149,34 @@ async def _details(run: RunContext, outside: Outside, codes: list[str], listed: 
 
 async def load_targets(records: Any) -> Targets:
     """Every active device with its preferences, indexed."""
-    wanted = {row.installation_id: row async for row in records.each(NotificationPreferences, size=5000)}
-    active = [row.installation_id async for row in records.each(DeviceInstallation, {"active": True}, size=5000)]
+    wanted = {
+        row.installation_id: row async for row in records.each(NotificationPreferences, size=5000)
+    }
+    active = [
+        row.installation_id
+        async for row in records.each(DeviceInstallation, {"active": True}, size=5000)
+    ]
     return Targets((id, wanted.get(id)) for id in active)
 
 
 async def write(run: RunContext, tender: Licitacion, targets: Targets) -> None:
     """Claim the code and, if it is new, write the tender, its event and a delivery for each device: all, or nothing."""
-    entry = RegistryEntry(codigo_externo=tender.codigo_externo, claimed_by=run.engine.worker, claimed_at=run.now)
-    rest: list[Record | Spread] = [tender]
+    entry = RegistryEntry(
+        codigo_externo=tender.codigo_externo, claimed_by=run.engine.worker, claimed_at=run.now
+    )
+    rest: list[Record | FanOut] = [tender]
     chosen: list[str] = []
     if notifies(tender):
         id = Licitacion.kind.id_of(tender.codigo_externo)
         event = NotificationEvent(type=NEW_TENDER, licitacion_id=id)
         chosen = targets.of(tender)
-        blank = Delivery(notification_event_id=NotificationEvent.kind.id_of(NEW_TENDER, id), installation_id="", licitacion_id=id)
-        rest += [event, Spread(blank, "installation_id", chosen)]
-    [new] = await run.records.insert_if_new([Family(entry, rest)])
+        blank = Delivery(
+            notification_event_id=NotificationEvent.kind.id_of(NEW_TENDER, id),
+            installation_id="",
+            licitacion_id=id,
+        )
+        rest += [event, FanOut(blank, "installation_id", chosen)]
+    [new] = await run.records.insert_if_new([RecordWithChildren(entry, rest)])
     if new is None:
         run.count("known")
     else:

@@ -28,7 +28,9 @@ class Outside:
     async def opened(cls, settings: TendersSettings) -> AsyncIterator[Outside]:
         async with (
             session(total=settings.api_timeout_seconds, connections=1) as api,
-            session(total=settings.expo_timeout_seconds, connections=settings.expo_concurrency) as expo,
+            session(
+                total=settings.expo_timeout_seconds, connections=settings.expo_concurrency
+            ) as expo,
             session(total=settings.api_timeout_seconds, connections=1) as web,
         ):
             yield cls(ChileCompra(api, settings), Expo(expo, settings), settings, web)

@@ -23,7 +23,9 @@ class RegistryEntry(Record, table="licitacion_registry", key="codigo_externo", h
     lifecycle = Lifecycle("claimed")
 
 
-class Licitacion(Record, table="licitaciones", key="codigo_externo", archive=True, index=[("fecha_publicacion",)]):
+class Licitacion(
+    Record, table="licitaciones", key="codigo_externo", archive=True, index=[("fecha_publicacion",)]
+):
     """A tender, as the API and the public site tell it together."""
 
     codigo_externo: str
@@ -81,7 +83,11 @@ class DeviceInstallation(Record, table="device_installations", key="installation
 
 
 class NotificationPreferences(
-    Record, table="notification_preferences", key="installation_id", history=False, refs={"installation_id": DeviceInstallation}
+    Record,
+    table="notification_preferences",
+    key="installation_id",
+    history=False,
+    refs={"installation_id": DeviceInstallation},
 ):
     """What a device wants to hear about. Empty means no limit."""
 
@@ -114,7 +120,11 @@ class Delivery(
     attach=False,
     archive=True,
     index=[("licitacion_id", "status"), ("completed_at",)],
-    refs={"notification_event_id": NotificationEvent, "installation_id": DeviceInstallation, "licitacion_id": Licitacion},
+    refs={
+        "notification_event_id": NotificationEvent,
+        "installation_id": DeviceInstallation,
+        "licitacion_id": Licitacion,
+    },
 ):
     """One event for one device. Unique, so nothing is told twice; its row holds every time that decides about it."""
 
@@ -140,4 +150,11 @@ class Delivery(
     """)
 
 
-RECORDS: list[type[Record]] = [RegistryEntry, Licitacion, NotificationEvent, DeviceInstallation, NotificationPreferences, Delivery]
+RECORDS: list[type[Record]] = [
+    RegistryEntry,
+    Licitacion,
+    NotificationEvent,
+    DeviceInstallation,
+    NotificationPreferences,
+    Delivery,
+]

@@ -15,31 +15,73 @@ CHILE = "America/Santiago"
 class TendersSettings(BaseModel):
     """What the outside is, when the cycles run, how long data stays."""
 
-    ticket: SecretStr | None = option("CHILECOMPRA_TICKET", None, secret=True, help="The API's ticket; without it ingest is blocked.")
+    ticket: SecretStr | None = option(
+        "CHILECOMPRA_TICKET",
+        None,
+        secret=True,
+        help="The API's ticket; without it ingest is blocked.",
+    )
     api_url: str = option(
-        "CHILECOMPRA_API_URL", "https://api.mercadopublico.cl", help="The API's origin; /servicios/v1/publico/… is appended."
+        "CHILECOMPRA_API_URL",
+        "https://api.mercadopublico.cl",
+        help="The API's origin; /servicios/v1/publico/… is appended.",
     )
     site_url: str = option(
-        "CHILECOMPRA_SITE_URL", "https://www.mercadopublico.cl", help="The public site's origin; its list of newest tenders is read there."
+        "CHILECOMPRA_SITE_URL",
+        "https://www.mercadopublico.cl",
+        help="The public site's origin; its list of newest tenders is read there.",
     )
     pace_seconds: float = option(
-        "CHILECOMPRA_PACE_SECONDS", 2.0, ge=0, le=600, help="Seconds between two calls of the API, and the base of its waits."
+        "CHILECOMPRA_PACE_SECONDS",
+        2.0,
+        ge=0,
+        le=600,
+        help="Seconds between two calls of the API, and the base of its waits.",
     )
-    daily_calls: int = option("CHILECOMPRA_DAILY_CALLS", 10_000, ge=1, help="Calls of the API per day of Chile, by all processes together.")
-    api_timeout_seconds: float = option("CHILECOMPRA_TIMEOUT_SECONDS", 60.0, gt=0, help="Seconds for one call of the API or the site.")
+    daily_calls: int = option(
+        "CHILECOMPRA_DAILY_CALLS",
+        10_000,
+        ge=1,
+        help="Calls of the API per day of Chile, by all processes together.",
+    )
+    api_timeout_seconds: float = option(
+        "CHILECOMPRA_TIMEOUT_SECONDS",
+        60.0,
+        gt=0,
+        help="Seconds for one call of the API or the site.",
+    )
 
-    expo_url: str = option("EXPO_API_URL", "https://exp.host", help="Expo's origin; /--/api/v2/push/… is appended.")
+    expo_url: str = option(
+        "EXPO_API_URL", "https://exp.host", help="Expo's origin; /--/api/v2/push/… is appended."
+    )
     expo_token: SecretStr | None = option(
-        "EXPO_ACCESS_TOKEN", None, secret=True, help="Expo's access token, where the account has enhanced push security."
+        "EXPO_ACCESS_TOKEN",
+        None,
+        secret=True,
+        help="Expo's access token, where the account has enhanced push security.",
     )
-    expo_timeout_seconds: float = option("EXPO_TIMEOUT_SECONDS", 30.0, gt=0, help="Seconds for one call of Expo.")
-    expo_concurrency: int = option("EXPO_CONCURRENCY", 6, ge=1, le=64, help="Calls of Expo at once, per process.")
+    expo_timeout_seconds: float = option(
+        "EXPO_TIMEOUT_SECONDS", 30.0, gt=0, help="Seconds for one call of Expo."
+    )
+    expo_concurrency: int = option(
+        "EXPO_CONCURRENCY", 6, ge=1, le=64, help="Calls of Expo at once, per process."
+    )
 
-    worker_interval_minutes: float = option("WORKER_INTERVAL_MINUTES", 2.0, gt=0, help="How often ingest runs.")
-    dispatch_interval_minutes: float = option("DISPATCH_INTERVAL_MINUTES", 1.0, gt=0, help="How often dispatch runs.")
-    receipt_interval_minutes: float = option("RECEIPT_INTERVAL_MINUTES", 1.0, gt=0, help="How often receipts are asked for.")
-    cleanup_cron: str = option("CLEANUP_CRON", "17 3 * * *", help="When old data goes to the archive.")
-    archive_export_cron: str = option("ARCHIVE_EXPORT_CRON", "47 3 * * *", help="When the archive is exported.")
+    worker_interval_minutes: float = option(
+        "WORKER_INTERVAL_MINUTES", 2.0, gt=0, help="How often ingest runs."
+    )
+    dispatch_interval_minutes: float = option(
+        "DISPATCH_INTERVAL_MINUTES", 1.0, gt=0, help="How often dispatch runs."
+    )
+    receipt_interval_minutes: float = option(
+        "RECEIPT_INTERVAL_MINUTES", 1.0, gt=0, help="How often receipts are asked for."
+    )
+    cleanup_cron: str = option(
+        "CLEANUP_CRON", "17 3 * * *", help="When old data goes to the archive."
+    )
+    archive_export_cron: str = option(
+        "ARCHIVE_EXPORT_CRON", "47 3 * * *", help="When the archive is exported."
+    )
     timezone: str = option("TENDERS_TIMEZONE", CHILE, help="The time zone of the two cron lines.")
     minute_seconds: float = option(
         "TENDERS_MINUTE_SECONDS",
@@ -48,18 +90,36 @@ class TendersSettings(BaseModel):
         help="Seconds in a minute of the retry ladder (1-2-4-8-16-32-60), of a ticket's age (15) and of a receipt's day; less in trials.",
     )
 
-    hot_months: int = option("HOT_MONTHS", 12, ge=1, le=1200, help="Months that a tender stays in the hot table.")
-    delivery_retention_days: int = option(
-        "DELIVERY_RETENTION_DAYS", 90, ge=0, le=36_500, help="Days that a completed delivery stays in the hot table."
+    hot_months: int = option(
+        "HOT_MONTHS", 12, ge=1, le=1200, help="Months that a tender stays in the hot table."
     )
-    archive_bucket: str | None = option("ARCHIVE_BUCKET", None, help="The S3 bucket for exports; without it the artifact store keeps them.")
+    delivery_retention_days: int = option(
+        "DELIVERY_RETENTION_DAYS",
+        90,
+        ge=0,
+        le=36_500,
+        help="Days that a completed delivery stays in the hot table.",
+    )
+    archive_bucket: str | None = option(
+        "ARCHIVE_BUCKET",
+        None,
+        help="The S3 bucket for exports; without it the artifact store keeps them.",
+    )
     archive_region: str | None = option("ARCHIVE_REGION", None, help="The bucket's region.")
     archive_endpoint: str | None = option(
-        "ARCHIVE_ENDPOINT", None, help="The address of an S3-compatible server, where it is not Amazon's."
+        "ARCHIVE_ENDPOINT",
+        None,
+        help="The address of an S3-compatible server, where it is not Amazon's.",
     )
-    archive_drop: bool = option("ARCHIVE_DROP", False, help="Whether archive-export also removes what may be dropped.")
+    archive_drop: bool = option(
+        "ARCHIVE_DROP", False, help="Whether archive-export also removes what may be dropped."
+    )
     archive_drop_after_days: int = option(
-        "ARCHIVE_DROP_AFTER_DAYS", 30, ge=0, le=36_500, help="Days between a verified export and its drop."
+        "ARCHIVE_DROP_AFTER_DAYS",
+        30,
+        ge=0,
+        le=36_500,
+        help="Days between a verified export and its drop.",
     )
 
     @field_validator("api_url", "site_url", "expo_url", "archive_endpoint")
@@ -68,11 +128,26 @@ class TendersSettings(BaseModel):
         if url is None:
             return None
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
-            raise ValueError("an address is http(s)://host[:port][/prefix], without keys or a query")
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or "@" in parts.netloc
+        ):
+            raise ValueError(
+                "an address is http(s)://host[:port][/prefix], without keys or a query"
+            )
         return url.rstrip("/")
 
-    @field_validator("archive_bucket", "archive_region", "archive_endpoint", "ticket", "expo_token", mode="before")
+    @field_validator(
+        "archive_bucket",
+        "archive_region",
+        "archive_endpoint",
+        "ticket",
+        "expo_token",
+        mode="before",
+    )
     @classmethod
     def _blank(cls, value: object) -> object:
         return (value.strip() or None) if isinstance(value, str) else value
@@ -95,7 +170,9 @@ class TendersSettings(BaseModel):
     @property
     def ladder(self) -> Backoff:
         """Waits of 1-2-4-8-16-32-60 minutes; the attempt after the last one is the last."""
-        return Backoff(tries=8, base=self.minute_seconds, factor=2, cap=60 * self.minute_seconds, jitter=0)
+        return Backoff(
+            tries=8, base=self.minute_seconds, factor=2, cap=60 * self.minute_seconds, jitter=0
+        )
 
     @property
     def ticket_age(self) -> float:

@@ -41,12 +41,16 @@ class SiteFailed(EsclusaError):
     """The site could not be read."""
 
 
-async def newest(session: aiohttp.ClientSession, origin: str, count: int = 20) -> list[dict[str, Any]]:
+async def newest(
+    session: aiohttp.ClientSession, origin: str, count: int = 20
+) -> list[dict[str, Any]]:
     """The newest tenders, as far as the page tells them. Raises SiteFailed."""
     import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
 
     try:
-        async with session.get(origin + PATH, params={"orden": "recientes", "pagina": "1"}) as answer:
+        async with session.get(
+            origin + PATH, params={"orden": "recientes", "pagina": "1"}
+        ) as answer:
             if answer.status != 200:
                 raise SiteFailed(f"it answered HTTP {answer.status}")
             html = await text_of(answer)

@@ -88,7 +88,10 @@ class Targets:
 
     def __init__(self, devices: Iterable[tuple[str, NotificationPreferences | None]]) -> None:
         """``devices``: the ids of active installations, each with its preferences if it has any."""
-        found = sorted(((id, wanted) for id, wanted in devices if wanted is None or wanted.enabled), key=lambda pair: pair[0])
+        found = sorted(
+            ((id, wanted) for id, wanted in devices if wanted is None or wanted.enabled),
+            key=lambda pair: pair[0],
+        )
         self.ids = [id for id, _ in found]
         self._all = (1 << len(found)) - 1
         wants = [wanted for _, wanted in found]
@@ -108,7 +111,9 @@ class Targets:
         found = self._all & self._regions.of((traits.region,)) & self._buyers.of((traits.buyer,))
         found &= self._categories.of(traits.categories)
         if found:
-            found &= self._keywords.of(word for word in self._keywords.values if word in traits.text)
+            found &= self._keywords.of(
+                word for word in self._keywords.values if word in traits.text
+            )
         if traits.amount is not None and found:
             found &= self._least.up_to(traits.amount) & self._most.from_(traits.amount)
         return list(compress(self.ids, _bits(found))) if found else []
@@ -143,7 +148,9 @@ class _Bounds:
         for place, bound in enumerate(bounds):
             if bound is not None:
                 places[bound].append(place)
-        self._free = _set([place for place, bound in enumerate(bounds) if bound is None], len(bounds))
+        self._free = _set(
+            [place for place, bound in enumerate(bounds) if bound is None], len(bounds)
+        )
         self._amounts = sorted(places)
         self._sets = [_set(places[amount], len(bounds)) for amount in self._amounts]
 

@@ -28,10 +28,14 @@ def chile_time(said: Any) -> datetime | None:
     text = _FRACTION.sub(lambda m: f".{m[1][:6]:0<6}", said.strip())
     try:
         moment = datetime.fromisoformat(text)
-        moment = (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(CHILE))).astimezone(UTC)
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(CHILE))).astimezone(
+            UTC
+        )
     except (ValueError, OverflowError):
         return None
-    return moment if 1900 < moment.year < 2200 else None  # the first and the last moment of a calendar mean that there is none
+    return (
+        moment if 1900 < moment.year < 2200 else None
+    )  # the first and the last moment of a calendar mean that there is none
 
 
 def from_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,7 +43,9 @@ def from_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
     buyer, dates = _object(detail.get("Comprador")), _object(detail.get("Fechas"))
     listed = _object(detail.get("Items")).get("Listado")
     items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    categories = dict.fromkeys(code for item in items if (code := _text(item.get("CodigoCategoria"))))
+    categories = dict.fromkeys(
+        code for item in items if (code := _text(item.get("CodigoCategoria")))
+    )
     return {
         "codigo_externo": _text(detail.get("CodigoExterno")), "nombre": _text(detail.get("Nombre")) or "",
         "descripcion": _text(detail.get("Descripcion")), "codigo_estado": _whole(detail.get("CodigoEstado")),
@@ -95,7 +101,11 @@ def _text(value: Any) -> str | None:
 
 def _whole(value: Any) -> int | None:
     number = amount(value)
-    return int(number) if number is not None and number == int(number) and abs(number) < 2**31 else None
+    return (
+        int(number)
+        if number is not None and number == int(number) and abs(number) < 2**31
+        else None
+    )
 
 
 def amount(value: Any) -> Decimal | None:

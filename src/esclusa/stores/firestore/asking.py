@@ -64,7 +64,11 @@ def prepare(codec: Codec, query: Query, root: str) -> Asking:
     """What to ask Firestore for this query, without limit and cursor."""
     where = query.where
     ids = _ids(where)
-    sift = tuple((n, c) for n, c in where if c.op in _RANGES and n != "id") if "id" in [o.field for o in query.order] else ()
+    sift = (
+        tuple((n, c) for n, c in where if c.op in _RANGES and n != "id")
+        if "id" in [o.field for o in query.order]
+        else ()
+    )
     where = tuple(each for each in where if each not in sift)
     ranged = sorted({n for n, c in where if c.op in _RANGES and n != "id"})
     order: list[Order] = []
@@ -77,7 +81,11 @@ def prepare(codec: Codec, query: Query, root: str) -> Asking:
     down = order[-1].descending if order else False
     order += [Order(n, down) for n in ranged if n not in [o.field for o in order]]
     down = last if last is not None else down
-    parts = () if ids is not None else tuple(_part(codec, query, filters, order, down, root) for filters in _splits(where))
+    parts = (
+        ()
+        if ids is not None
+        else tuple(_part(codec, query, filters, order, down, root) for filters in _splits(where))
+    )
     return Asking(query, tuple(order), down, parts, ids, sift)
 
 
@@ -106,11 +114,17 @@ def _splits(where: Conditions) -> list[Conditions]:
     out = []
     for picks in itertools.product(*choices.values()):
         chosen = dict(zip(choices, picks, strict=True))
-        out.append(tuple((n, Cond("in", chosen[i]) if i in chosen else c) for i, (n, c) in enumerate(where)))
+        out.append(
+            tuple(
+                (n, Cond("in", chosen[i]) if i in chosen else c) for i, (n, c) in enumerate(where)
+            )
+        )
     return out
 
 
-def _part(codec: Codec, query: Query, where: Conditions, order: Sequence[Order], down: bool, root: str) -> Any:
+def _part(
+    codec: Codec, query: Query, where: Conditions, order: Sequence[Order], down: bool, root: str
+) -> Any:
     kind = query.kind
     part = StructuredQuery()
     source = part.from_.add()
@@ -123,7 +137,9 @@ def _part(codec: Codec, query: Query, where: Conditions, order: Sequence[Order],
         part.where.composite_filter.op = _AND
         part.where.composite_filter.filters.extend(filters)
     for item in order_by(order, where):
-        part.order_by.add(direction=_DOWN if item.descending else _UP).field.field_path = field_path(codec, item.field)
+        part.order_by.add(
+            direction=_DOWN if item.descending else _UP
+        ).field.field_path = field_path(codec, item.field)
     part.order_by.add(direction=_DOWN if down else _UP).field.field_path = NAME
     return part
 
@@ -151,10 +167,14 @@ def _filter(codec: Codec, query: Query, name: str, cond: Cond, root: str) -> Any
     test.field.field_path = path
     if cond.op == "in" and len(cond.value) > 1:
         test.op = _IN
-        test.value.array_value.values.extend(_compared(codec, query, name, v, root) for v in cond.value)
+        test.value.array_value.values.extend(
+            _compared(codec, query, name, v, root) for v in cond.value
+        )
     else:
         test.op = _OPS.get(cond.op, _OPS["eq"])
-        test.value.CopyFrom(_compared(codec, query, name, cond.value[0] if cond.op == "in" else cond.value, root))
+        test.value.CopyFrom(
+            _compared(codec, query, name, cond.value[0] if cond.op == "in" else cond.value, root)
+        )
     return out
 
 
@@ -183,9 +203,15 @@ def start_after(asking: Asking, codec: Codec, values: Sequence[Any], root: str) 
         began = StructuredQuery()
         began.CopyFrom(part)
         paths = [o.field.field_path for o in began.order_by]
-        known = {field_path(codec, o.field): (o.field, v) for o, v in zip(asking.order, values, strict=False) if o.field in fixed}
+        known = {
+            field_path(codec, o.field): (o.field, v)
+            for o, v in zip(asking.order, values, strict=False)
+            if o.field in fixed
+        }
         known[NAME] = ("id", values[-1])
-        began.start_at.values.extend(_compared(codec, asking.query, *known[path], root) for path in paths)
+        began.start_at.values.extend(
+            _compared(codec, asking.query, *known[path], root) for path in paths
+        )
         began.start_at.before = False
         out.append(began)
     return out
@@ -222,14 +248,23 @@ async def page(wire: Wire, codec: Codec, asking: Asking, limit: int, op: str, af
         limited = StructuredQuery()
         limited.CopyFrom(part)
         limited.limit.value = limit
-        found += [seen(wire, codec, d, archived=asking.query.archived) for d in await wire.query(limited, op, transaction)]
+        found += [
+            seen(wire, codec, d, archived=asking.query.archived)
+            for d in await wire.query(limited, op, transaction)
+        ]
     if len(parts) > 1:
         arrange(asking, found)
     return found[:limit]
 
 
 async def _sifted(
-    wire: Wire, codec: Codec, asking: Asking, limit: int, op: str, after: Sequence[Any] | None, transaction: bytes | None
+    wire: Wire,
+    codec: Codec,
+    asking: Asking,
+    limit: int,
+    op: str,
+    after: Sequence[Any] | None,
+    transaction: bytes | None,
 ) -> list[Found]:
     """Whatever passes the other conditions is read, some at a time, until enough of it passes these."""
     unsifted, found, some = replace(asking, sift=()), list[Found](), max(100, min(limit, 1000))
@@ -243,17 +278,28 @@ async def _sifted(
 
 
 async def _looked_up(
-    wire: Wire, codec: Codec, asking: Asking, op: str, after: Sequence[Any] | None, transaction: bytes | None
+    wire: Wire,
+    codec: Codec,
+    asking: Asking,
+    op: str,
+    after: Sequence[Any] | None,
+    transaction: bytes | None,
 ) -> list[Found]:
     query = asking.query
     paths = [names.path(query.kind, id, archived=query.archived) for id in asking.ids or ()]
-    documents = await wire.get([f"{wire.root}/{p}" for p in paths if p is not None], op, transaction)
+    documents = await wire.get(
+        [f"{wire.root}/{p}" for p in paths if p is not None], op, transaction
+    )
     found = [seen(wire, codec, d, archived=query.archived) for d in documents.values()]
     found = [f for f in found if matches(f.values, query.where)]
     arrange(asking, found)
     if after is None:
         return found
-    here = Found(None, after[-1], {**{o.field: v for o, v in zip(asking.order, after, strict=False)}, "id": after[-1]})
+    here = Found(
+        None,
+        after[-1],
+        {**{o.field: v for o, v in zip(asking.order, after, strict=False)}, "id": after[-1]},
+    )
     return [f for f in found if _compare(asking, f, here) > 0]
 
 
@@ -277,7 +323,9 @@ async def mean(wire: Wire, codec: Codec, asking: Asking, name: str, op: str) -> 
     """The mean of a number field over what matches."""
     if asking.ids is None and not asking.sift and len(asking.parts) == 1:
         return await wire.mean(asking.parts[0], field_path(codec, name), op)
-    found = await page(wire, codec, asking, 2**31 - 1, op)  # ids that are looked up, or more values than one query takes
+    found = await page(
+        wire, codec, asking, 2**31 - 1, op
+    )  # ids that are looked up, or more values than one query takes
     numbers = [f.values[name] for f in found if f.values[name] is not None]
     return sum(numbers) / len(numbers) if numbers else None
 

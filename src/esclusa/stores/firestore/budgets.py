@@ -31,7 +31,9 @@ class Book:
         document = Document()
         for key, type, value in values:
             document.fields[key].CopyFrom(encode(type, value))
-        return wire.put(self.name, document, at=self.at, exists=None if self.at is not None else False)
+        return wire.put(
+            self.name, document, at=self.at, exists=None if self.at is not None else False
+        )
 
 
 @dataclass(slots=True)
@@ -50,7 +52,9 @@ class Open:
             if window != old:
                 writes.append(book.put(_values(budget, window)))
         if self.barred != barred:
-            writes.append(self.bar.put([("budget", "text", budget), ("until", "time", self.barred)]))
+            writes.append(
+                self.bar.put([("budget", "text", budget), ("until", "time", self.barred)])
+            )
         if not writes:
             return []
         touched = {write.update.name for write in writes}
@@ -71,20 +75,34 @@ class Budgets:
     rng: Random
     locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
-    async def spend(self, budget: Budget, now: datetime, units: int, spender: str, least: int) -> Granted | Denied:
+    async def spend(
+        self, budget: Budget, now: datetime, units: int, spender: str, least: int
+    ) -> Granted | Denied:
         def change(open: Open) -> Granted | Denied:
             return reserve(open.windows, units, spender, least, now=now, barred=open.barred)
 
         return await self._change(budget, now, change)
 
-    async def refund(self, budget: Budget, now: datetime, units: int, spender: str, at: datetime | None) -> None:
+    async def refund(
+        self, budget: Budget, now: datetime, units: int, spender: str, at: datetime | None
+    ) -> None:
         await self._change(budget, now, lambda known: give_back(known.windows, units, spender, at))
 
-    async def observe(self, budget: Budget, now: datetime, per: str, used: int | None, limit: int | None, until: datetime | None) -> None:
+    async def observe(
+        self,
+        budget: Budget,
+        now: datetime,
+        per: str,
+        used: int | None,
+        limit: int | None,
+        until: datetime | None,
+    ) -> None:
         def change(open: Open) -> None:
             window = next((w for w in open.windows if w.window.per == per), None)
             if window is None:
-                raise NotFound(f"budget {budget.name} has no window per {per}; it has {', '.join(w.per for w in budget.windows)}")
+                raise NotFound(
+                    f"budget {budget.name} has no window per {per}; it has {', '.join(w.per for w in budget.windows)}"
+                )
             window.learn(used, limit)
             open.barred = until or open.barred
 
@@ -124,7 +142,9 @@ class Budgets:
                 window.used = book.fields["used"].integer_value
                 window.limit_seen = decode("int", book.fields["limit_seen"])
                 window.spenders = decode("json", book.fields["spenders"]) or {}
-        return Open(windows, books, bar, decode("time", bar.fields["until"]) if bar.at is not None else None)
+        return Open(
+            windows, books, bar, decode("time", bar.fields["until"]) if bar.at is not None else None
+        )
 
     def _book(self, id: str) -> Book:
         return Book(f"{self.link.root}/{names.BUDGETS}/{names.segment(id)}")

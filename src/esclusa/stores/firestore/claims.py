@@ -13,7 +13,7 @@ from typing import Any
 from esclusa.model.errors import StoreConflict
 from esclusa.model.query import Cond, Order, Query, at_most, matches, null
 from esclusa.model.record import Ref
-from esclusa.model.settlement import Ask, Backlog, Leased, Renewal
+from esclusa.model.settlement import Backlog, ClaimRequest, Leased, Renewal
 from esclusa.stores.firestore import asking
 from esclusa.stores.firestore.asking import Found
 from esclusa.stores.firestore.codec import SHARD, SHARDS, Document
@@ -49,7 +49,9 @@ class Leases:
         name = desk.name(ref.kind, ref.id)
         if known is None or name is None:
             return None
-        return Standing(ref.kind, ref.id, name, desk.codecs(ref.kind), known[0], known[1].fields, size=known[2])
+        return Standing(
+            ref.kind, ref.id, name, desk.codecs(ref.kind), known[0], known[1].fields, size=known[2]
+        )
 
 
 @dataclass(slots=True)
@@ -63,16 +65,18 @@ class Claimer:
     crowded: dict[str, float]
     """By table, the share of candidates that others took from under the last claims."""
 
-    async def claim(self, desk: Desk, ask: Ask) -> list[Leased]:
+    async def claim(self, desk: Desk, ask: ClaimRequest) -> list[Leased]:
         lock = self.locks.setdefault(ask.kind.table, asyncio.Lock())
         async with lock:
             return await self._claim(desk.again(), ask)
 
-    async def _claim(self, desk: Desk, ask: Ask) -> list[Leased]:
+    async def _claim(self, desk: Desk, ask: ClaimRequest) -> list[Leased]:
         table, wanted = ask.kind.table, max(1, ask.limit)
         crowd = self.crowded.get(table, 0.0)
         found: list[Found] = []
-        if crowd > _CROWD and not ask.ids:  # others are after the same ones: look where they probably do not
+        if (
+            crowd > _CROWD and not ask.ids
+        ):  # others are after the same ones: look where they probably do not
             for shard in self.rng.sample(range(SHARDS), 2):
                 found = found or await self._candidates(desk, ask, wanted, shard)
         found = found or await self._candidates(desk, ask, wanted)
@@ -81,13 +85,17 @@ class Claimer:
         self.crowded[table] = max(lost, crowd * _CALMING)
         return leases
 
-    async def _take(self, desk: Desk, ask: Ask, found: Sequence[Found]) -> list[Leased]:
+    async def _take(self, desk: Desk, ask: ClaimRequest, found: Sequence[Found]) -> list[Leased]:
         until = desk.now + timedelta(seconds=ask.lease)
         held = [self._hold(desk, ask, f, until) for f in found]
         writes = [(h, h[0].writes(desk)) for h in held]
         light = [(h, w) for h, w in writes if len(w) == 1]
         results: dict[str, Any] = {}
-        for (h, _), result in zip(light, await self.wire.each([w[0] for _, w in light], "claim") if light else [], strict=True):
+        for (h, _), result in zip(
+            light,
+            await self.wire.each([w[0] for _, w in light], "claim") if light else [],
+            strict=True,
+        ):
             if result is not None:
                 results[h[0].name] = result
         for h, unit in writes:
@@ -106,7 +114,9 @@ class Claimer:
                 out.append(Leased(record, taken, until, fault, over))
         return out
 
-    def _hold(self, desk: Desk, ask: Ask, found: Found, until: datetime) -> tuple[Standing, str, bool]:
+    def _hold(
+        self, desk: Desk, ask: ClaimRequest, found: Found, until: datetime
+    ) -> tuple[Standing, str, bool]:
         standing = stand(desk, Ref(ask.kind, found.id), found.document)
         assert standing is not None
         before, old = standing.status, standing.get("leased_by")
@@ -130,7 +140,9 @@ class Claimer:
 
     # candidates
 
-    async def _candidates(self, desk: Desk, ask: Ask, limit: int, shard: int | None = None) -> list[Found]:
+    async def _candidates(
+        self, desk: Desk, ask: ClaimRequest, limit: int, shard: int | None = None
+    ) -> list[Found]:
         codec = desk.codecs(ask.kind)
         if ask.ids:
             return await self._named(desk, ask, limit)
@@ -139,25 +151,39 @@ class Claimer:
         if ask.eager and ask.before is not None and shard is None:
             early = asking.prepare(codec, eager_query(ask), self.wire.root)
             known = {f.id for f in found}
-            found += [f for f in await asking.page(self.wire, codec, early, limit, "claim") if f.id not in known]
+            found += [
+                f
+                for f in await asking.page(self.wire, codec, early, limit, "claim")
+                if f.id not in known
+            ]
             asking.arrange(due, found)
         return found[:limit]
 
-    async def _named(self, desk: Desk, ask: Ask, limit: int) -> list[Found]:
+    async def _named(self, desk: Desk, ask: ClaimRequest, limit: int) -> list[Found]:
         codec = desk.codecs(ask.kind)
         states = tuple(dict.fromkeys((*ask.take, ask.hold))) if ask.hold else ask.take
-        query = Query(ask.kind, (("id", Cond("in", ask.ids)), ("status", Cond("in", states)), *ask.where), _order(ask))
+        query = Query(
+            ask.kind,
+            (("id", Cond("in", ask.ids)), ("status", Cond("in", states)), *ask.where),
+            _order(ask),
+        )
         prepared = asking.prepare(codec, query, self.wire.root)
         found = await asking.page(self.wire, codec, prepared, len(ask.ids), "claim")
         late = _late(ask, desk.now)
         eager = eager_query(ask).where if ask.eager and ask.before is not None else None
-        return [f for f in found if f.values["due_at"] <= late or (eager is not None and matches(f.values, eager))][:limit]
+        return [
+            f
+            for f in found
+            if f.values["due_at"] <= late or (eager is not None and matches(f.values, eager))
+        ][:limit]
 
     # renew
 
     async def renew(self, desk: Desk, renewals: Sequence[Renewal]) -> set[Ref]:
         held: set[Ref] = set()
-        sure = [(r, s) for r in renewals if (s := self.leases.take(desk, r.ref, r.fence)) is not None]
+        sure = [
+            (r, s) for r in renewals if (s := self.leases.take(desk, r.ref, r.fence)) is not None
+        ]
         known = {(r.ref, r.fence) for r, _ in sure}
         unsure = [r for r in renewals if (r.ref, r.fence) not in known]
         pairs = sure
@@ -168,12 +194,19 @@ class Claimer:
                 return held
             names = [n for r in unsure if (n := desk.name(r.ref.kind, r.ref.id)) is not None]
             documents = await self.wire.get(names, "renew") if names else {}
-            read = [(r, stand(desk, r.ref, documents.get(desk.name(r.ref.kind, r.ref.id) or ""))) for r in unsure]
+            read = [
+                (r, stand(desk, r.ref, documents.get(desk.name(r.ref.kind, r.ref.id) or "")))
+                for r in unsure
+            ]
             pairs = [(r, s) for r, s in read if s is not None and s.there and s.held(r.fence)]
             unsure = []
-        raise StoreConflict("Firestore: others wrote the records that were to be renewed, again and again")
+        raise StoreConflict(
+            "Firestore: others wrote the records that were to be renewed, again and again"
+        )
 
-    async def _extend(self, desk: Desk, pairs: Sequence[tuple[Renewal, Standing]]) -> list[tuple[Renewal, bool]]:
+    async def _extend(
+        self, desk: Desk, pairs: Sequence[tuple[Renewal, Standing]]
+    ) -> list[tuple[Renewal, bool]]:
         if not pairs:
             return []
         for renewal, standing in pairs:
@@ -190,7 +223,7 @@ class Claimer:
 
     # backlog
 
-    async def backlog(self, desk: Desk, ask: Ask, cap: int) -> Backlog:
+    async def backlog(self, desk: Desk, ask: ClaimRequest, cap: int) -> Backlog:
         codec, root = desk.codecs(ask.kind), self.wire.root
         late = _late(ask, desk.now)
         plain = due_query(ask, desk.now)
@@ -202,7 +235,9 @@ class Claimer:
         if ask.eager and ask.before is not None:
             early = eager_query(ask)
             early = early.but(where=(*early.where, ("due_at", Cond("gt", late))))
-            counted += await asking.count(self.wire, codec, asking.prepare(codec, early, root), cap + 1, "backlog")
+            counted += await asking.count(
+                self.wire, codec, asking.prepare(codec, early, root), cap + 1, "backlog"
+            )
         following = None
         if not counted:
             later = tuple((n, Cond("gt", late) if n == "due_at" else c) for n, c in plain.where)
@@ -213,24 +248,38 @@ class Claimer:
         return Backlog(min(counted, cap), counted <= cap, oldest, following)
 
 
-def _late(ask: Ask, now: datetime) -> datetime:
+def _late(ask: ClaimRequest, now: datetime) -> datetime:
     return now if ask.before is None else min(now, ask.before)
 
 
-def _order(ask: Ask) -> tuple[Order, ...]:
-    return ask.order if any(o.field in ("due_at", "id") for o in ask.order) else (*ask.order, Order("due_at"))
+def _order(ask: ClaimRequest) -> tuple[Order, ...]:
+    return (
+        ask.order
+        if any(o.field in ("due_at", "id") for o in ask.order)
+        else (*ask.order, Order("due_at"))
+    )
 
 
-def due_query(ask: Ask, now: datetime, shard: int | None = None) -> Query:
+def due_query(ask: ClaimRequest, now: datetime, shard: int | None = None) -> Query:
     """The records that are due: in the stage's states, passing its filter, the oldest first."""
     some = () if shard is None else ((SHARD, Cond("eq", shard)),)
     states = tuple(dict.fromkeys((*ask.take, ask.hold))) if ask.hold else ask.take
-    where = (("status", Cond("in", states)), ("due_at", at_most(_late(ask, now))), *ask.where, *some)
+    where = (
+        ("status", Cond("in", states)),
+        ("due_at", at_most(_late(ask, now))),
+        *ask.where,
+        *some,
+    )
     return Query(ask.kind, where, _order(ask))
 
 
-def eager_query(ask: Ask) -> Query:
+def eager_query(ask: ClaimRequest) -> Query:
     """Those that are not due yet, not held, and were last written before the run began."""
     assert ask.before is not None
-    where = (("status", Cond("in", ask.take)), ("leased_by", null), ("updated_at", at_most(ask.before)), *ask.where)
+    where = (
+        ("status", Cond("in", ask.take)),
+        ("leased_by", null),
+        ("updated_at", at_most(ask.before)),
+        *ask.where,
+    )
     return Query(ask.kind, where, _order(ask))

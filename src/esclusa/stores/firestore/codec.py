@@ -86,7 +86,9 @@ def encode_json(value: Any) -> Any:
         raise BadRecord(f"a value cannot be written as JSON: {error}") from None
     if _fits(plain, 0):
         return _native(plain)
-    return Value(map_value={"fields": {_MARK: Value(string_value=json.dumps(plain, ensure_ascii=False))}})
+    return Value(
+        map_value={"fields": {_MARK: Value(string_value=json.dumps(plain, ensure_ascii=False))}}
+    )
 
 
 def decimal_order(value: Decimal) -> str:
@@ -109,7 +111,9 @@ def decimal_order(value: Decimal) -> str:
 def stored_size(name: str, fields: Any) -> int:
     """How many bytes a document takes by Firestore's own count."""
     path = sum(len(part.encode()) + 1 for part in name.partition("/documents/")[2].split("/")) + 16
-    return path + 32 + sum(len(key.encode()) + 1 + _value_size(value) for key, value in fields.items())
+    return (
+        path + 32 + sum(len(key.encode()) + 1 + _value_size(value) for key, value in fields.items())
+    )
 
 
 def _value_size(value: Any) -> int:
@@ -121,7 +125,10 @@ def _value_size(value: Any) -> int:
     if kind == "array_value":
         return sum(map(_value_size, value.array_value.values))
     if kind == "map_value":
-        return sum(len(key.encode()) + 1 + _value_size(item) for key, item in value.map_value.fields.items())
+        return sum(
+            len(key.encode()) + 1 + _value_size(item)
+            for key, item in value.map_value.fields.items()
+        )
     return 1 if kind in (None, "null_value", "boolean_value") else 8
 
 
@@ -151,11 +158,16 @@ def _fits(plain: Any, depth: int) -> bool:
     if isinstance(plain, dict):
         return (
             depth < _DEPTH
-            and all(k and k != _MARK and not (k.startswith("__") and k.endswith("__")) and len(k) < 300 for k in plain)
+            and all(
+                k and k != _MARK and not (k.startswith("__") and k.endswith("__")) and len(k) < 300
+                for k in plain
+            )
             and all(_fits(v, depth + 1) for v in plain.values())
         )
     if isinstance(plain, list):
-        return depth < _DEPTH and all(not isinstance(v, list) and _fits(v, depth + 1) for v in plain)
+        return depth < _DEPTH and all(
+            not isinstance(v, list) and _fits(v, depth + 1) for v in plain
+        )
     return not isinstance(plain, int) or -(2**63) <= plain < 2**63
 
 
@@ -178,7 +190,11 @@ def _any(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    return Value(string_value=value if type(value) is str else str(value.value if isinstance(value, Enum) else value))
+    return Value(
+        string_value=value
+        if type(value) is str
+        else str(value.value if isinstance(value, Enum) else value)
+    )
 
 
 def _time(value: Any) -> Any:
@@ -232,7 +248,10 @@ class Codec:
 
     def put(self, fields: Any, name: str, value: Any) -> list[str]:
         """Write a value by its name in Python; return the document's fields that were written."""
-        column, type = self.column(name), self.types.get(name) or ("time" if name.endswith("_at") else "text")
+        column, type = (
+            self.column(name),
+            self.types.get(name) or ("time" if name.endswith("_at") else "text"),
+        )
         try:
             fit = value if value is None or type not in _FIT else _FIT[type](value)
             fields[column].CopyFrom(encode(type, fit))
@@ -240,7 +259,9 @@ class Codec:
             raise refused(self.kind, name, value, error) from None
         if type != "decimal":
             return [column]
-        fields[order_column(column)].CopyFrom(NULL if value is None else Value(string_value=decimal_order(value)))
+        fields[order_column(column)].CopyFrom(
+            NULL if value is None else Value(string_value=decimal_order(value))
+        )
         return [column, order_column(column)]
 
     def document(self, id: str, record: Record, tracking: Mapping[str, Any]) -> Any:
@@ -250,7 +271,9 @@ class Codec:
         for name in self.kind.extras:
             self.put(out.fields, name, None)
         for name, _, _ in self.columns:
-            self.put(out.fields, name, tracking[name] if name in tracking else getattr(record, name))
+            self.put(
+                out.fields, name, tracking[name] if name in tracking else getattr(record, name)
+            )
         return out
 
     def values(self, fields: Any, id: str, *, archived: bool = False) -> dict[str, Any]:

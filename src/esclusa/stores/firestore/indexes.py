@@ -12,18 +12,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from esclusa.model.books import BOOKS, Audit, DeadLetter, Export, Run
 from esclusa.model.pipeline import Plan, Question
 from esclusa.model.query import Cond, Order, Query, query
 from esclusa.model.record import Kind, Record
-from esclusa.model.settlement import Ask
+from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Stage
+from esclusa.model.system_records import SYSTEM_RECORDS, Audit, DeadLetter, Export, Run
 from esclusa.model.value import value
 from esclusa.stores.firestore import asking, names
 from esclusa.stores.firestore.claims import due_query, eager_query
 from esclusa.stores.firestore.codec import SEQ, STEPS, Codec
 
-_BOOKS = frozenset(book.kind for book in BOOKS)
+_BOOKS = frozenset(book.kind for book in SYSTEM_RECORDS)
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _DOWN = 2
 _RANGE_OPS = (1, 2, 3, 4)
@@ -46,7 +46,9 @@ class Shape:
     @property
     def automatic(self) -> bool:
         """Whether Firestore's own single-field indexes serve it."""
-        return not self.order or (not self.equal and len(self.order) == 1 and self.order[0][0] != asking.NAME)
+        return not self.order or (
+            not self.equal and len(self.order) == 1 and self.order[0][0] != asking.NAME
+        )
 
 
 def shape_of(query: Any, average: str | None = None) -> Shape:
@@ -59,16 +61,23 @@ def shape_of(query: Any, average: str | None = None) -> Shape:
         unary = not hasattr(test, "value")
         ranges = test.op == _IS_NOT_NULL if unary else test.op in _RANGE_OPS
         (ranged if ranges else equal).add(path)
-    order = [(o.field.field_path, "DESCENDING" if o.direction == _DOWN else "ASCENDING") for o in query.order_by]
+    order = [
+        (o.field.field_path, "DESCENDING" if o.direction == _DOWN else "ASCENDING")
+        for o in query.order_by
+    ]
     fields = [o for o in order if o[0] != asking.NAME]
-    fields += [(path, "ASCENDING") for path in sorted(ranged - {o[0] for o in fields} - {asking.NAME})]
+    fields += [
+        (path, "ASCENDING") for path in sorted(ranged - {o[0] for o in fields} - {asking.NAME})
+    ]
     if average is not None and average not in equal | {o[0] for o in fields}:
         fields.append((average, "ASCENDING"))
     usual = fields[-1][1] if fields else "ASCENDING"
     fields += [o for o in order if o[0] == asking.NAME and o[1] != usual]
     equal -= {asking.NAME, *(o[0] for o in fields)}
     merged = average is None and not ranged - {asking.NAME}
-    return Shape(source.collection_id, source.all_descendants, frozenset(equal), tuple(fields), merged)
+    return Shape(
+        source.collection_id, source.all_descendants, frozenset(equal), tuple(fields), merged
+    )
 
 
 def _tests(where: Any) -> list[Any]:
@@ -83,18 +92,29 @@ def _tests(where: Any) -> list[Any]:
 def indexes_for(plans: Sequence[Plan]) -> dict[str, Any]:
     """The content of ``firestore.indexes.json`` for these pipelines: everything that the engine asks for them, the parts in which
     they drain their stages, their views and the questions that they declare. The house's own books are in it."""
-    kinds = dict.fromkeys([*(kind for plan in plans for kind in plan.kinds), *(book.kind for book in BOOKS)])
+    kinds = dict.fromkeys(
+        [*(kind for plan in plans for kind in plan.kinds), *(book.kind for book in SYSTEM_RECORDS)]
+    )
     stages = [stage for plan in plans for stage in (*plan.stages, *plan.parts)]
     questions = [question for plan in plans for question in plan.questions]
-    questions += [Question(query(view.kind, view.where)) for plan in plans for view in plan.app.views if view.kind is not None]
+    questions += [
+        Question(query(view.kind, view.where))
+        for plan in plans
+        for view in plan.app.views
+        if view.kind is not None
+    ]
     return firestore_indexes(list(kinds), stages, questions)
 
 
-def firestore_indexes(kinds: Sequence[Kind], stages: Sequence[Stage] = (), questions: Sequence[Question | Query] = ()) -> dict[str, Any]:
+def firestore_indexes(
+    kinds: Sequence[Kind], stages: Sequence[Stage] = (), questions: Sequence[Question | Query] = ()
+) -> dict[str, Any]:
     """The content of ``firestore.indexes.json`` for everything that the engine asks of these kinds and stages, and for
     these questions of one's own. Large fields are kept out of Firestore's automatic indexes unless something asks by them."""
     own = [q if isinstance(q, Question) else Question(q) for q in questions]
-    shapes = dict.fromkeys(s for q in [*map(Question, _engine_queries(kinds, stages)), *own] for s in _shapes(q))
+    shapes = dict.fromkeys(
+        s for q in [*map(Question, _engine_queries(kinds, stages)), *own] for s in _shapes(q)
+    )
     file: dict[str, Any] = {"indexes": [], "fieldOverrides": _overrides(kinds, list(shapes))}
     for shape in shapes:
         if not shape.automatic and not _covered(replace(shape, merged=False), file):
@@ -111,12 +131,26 @@ def _engine_queries(kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[Quer
     if Export.kind in kinds:  # those that may be dropped
         same = (("table_name", Cond("eq", "")), ("status", Cond("eq", "verified")))
         out.append(Query(Export.kind, (*same, ("drop_eligible_at", Cond("le", _SOME_TIME)))))
-    return out + [q for book, fields, order in _LISTS if book.kind in kinds for q in _listed(book.kind, fields, order)]
+    return out + [
+        q
+        for book, fields, order in _LISTS
+        if book.kind in kinds
+        for q in _listed(book.kind, fields, order)
+    ]
 
 
 def _stage_queries(stage: Stage) -> list[Query]:
     """What claims, backlogs and lists of leases ask."""
-    ask = Ask(stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order, before=_SOME_TIME, eager=True)
+    ask = ClaimRequest(
+        stage.kind,
+        stage.name,
+        stage.take,
+        stage.hold,
+        stage.where,
+        stage.order,
+        before=_SOME_TIME,
+        eager=True,
+    )
     due, early = due_query(ask, _SOME_TIME), eager_query(ask)
     later = early.but(where=(*early.where, ("due_at", Cond("gt", _SOME_TIME))))
     return [due, due_query(ask, _SOME_TIME, 0), due.but(order=(Order("due_at"),)), early, later]
@@ -126,17 +160,25 @@ def _kind_queries(kind: Kind) -> list[Query]:
     """What lists, counts and references ask."""
     state = (("status", Cond("eq", kind.initial)),)
     out = [Query(kind, state)]
-    times = [n for n, t in kind.types.items() if t == "time"] if kind in _BOOKS else ("due_at", "updated_at", "created_at")
+    times = (
+        [n for n, t in kind.types.items() if t == "time"]
+        if kind in _BOOKS
+        else ("due_at", "updated_at", "created_at")
+    )
     for name in times:
         if name in kind.types:
             out += [Query(kind, state, (Order(name),)), Query(kind, (), (Order(name, True),))]
     for fields in kind.indexes:
         out += _declared(kind, fields)
-        out.append(Query(kind, state, (_order(fields[0]),)))  # the console's lists: in one state, by what has an index
+        out.append(
+            Query(kind, state, (_order(fields[0]),))
+        )  # the console's lists: in one state, by what has an index
     for field, _ in kind.refs:
         out.append(Query(kind, ((field, Cond("eq", "")),)))
         served = next((i for i in kind.indexes if i[0].removeprefix("-") == field), ())
-        out += [Query(kind, ((field, Cond("eq", "")),), (_order(second),)) for second in served[1:2]]
+        out += [
+            Query(kind, ((field, Cond("eq", "")),), (_order(second),)) for second in served[1:2]
+        ]
     return out
 
 
@@ -145,7 +187,9 @@ def _archive_queries(kind: Kind) -> list[Query]:
     state, free = (("status", Cond("eq", kind.initial)),), (("export_id", Cond("null")),)
     dated = [n for n, t in kind.types.items() if t in ("time", "date")]
     out = [Query(kind, (*state, (n, Cond("lt", _SOME_TIME))), (Order(n),)) for n in dated]
-    return out + [Query(kind, (*free, (n, Cond("not_null"))), (Order(n),), archived=True) for n in dated]
+    return out + [
+        Query(kind, (*free, (n, Cond("not_null"))), (Order(n),), archived=True) for n in dated
+    ]
 
 
 def _listed(kind: Kind, fields: Sequence[str], order: str) -> list[Query]:
@@ -183,7 +227,9 @@ def _shapes(question: Question) -> list[Shape]:
     asked, codec = question.query, Codec(question.query.kind)
     if question.average is None:
         return [shape_of(part) for part in asking.prepare(codec, asked, "root").parts]
-    asked = asked.but(where=(*asked.where, ("status", Cond("eq", asked.kind.initial))), order=())  # state by state
+    asked = asked.but(
+        where=(*asked.where, ("status", Cond("eq", asked.kind.initial))), order=()
+    )  # state by state
     prepared = asking.prepare(codec, asked, "root")
     out: list[Shape] = []
     for part in prepared.parts:
@@ -205,8 +251,15 @@ def _scope(shape: Shape) -> str:
 
 
 def _overrides(kinds: Sequence[Kind], shapes: Sequence[Shape]) -> list[dict[str, Any]]:
-    books = (names.HISTORY, names.BUDGETS, names.WAKES, names.SCHEMA)  # they are found by their names
-    out: list[dict[str, Any]] = [{"collectionGroup": table, "fieldPath": "*", "indexes": []} for table in books]
+    system = (
+        names.HISTORY,
+        names.BUDGETS,
+        names.WAKES,
+        names.SCHEMA,
+    )  # they are found by their names
+    out: list[dict[str, Any]] = [
+        {"collectionGroup": table, "fieldPath": "*", "indexes": []} for table in system
+    ]
     for kind in kinds:
         codec = Codec(kind)
         for archived in (False, True) if kind.archive else (False,):
@@ -214,17 +267,34 @@ def _overrides(kinds: Sequence[Kind], shapes: Sequence[Shape]) -> list[dict[str,
             mine = [s for s in shapes if s.collection == table]
             asked = {f for s in mine for f in (*s.equal, *(o[0] for o in s.order))}
             large = [c for _, c, type in codec.columns if type in ("json", "bytes")] + [SEQ, STEPS]
-            out += [{"collectionGroup": table, "fieldPath": c, "indexes": []} for c in large if c not in asked]
+            out += [
+                {"collectionGroup": table, "fieldPath": c, "indexes": []}
+                for c in large
+                if c not in asked
+            ]
             if names.nested(kind) and not archived:
-                askable = [n for n, t in kind.types.items() if t not in ("json", "bytes") and n not in ("id", "fence")]
-                asked |= {asking.field_path(codec, name) for name in askable}  # a filter may name any of them
+                askable = [
+                    n
+                    for n, t in kind.types.items()
+                    if t not in ("json", "bytes") and n not in ("id", "fence")
+                ]
+                asked |= {
+                    asking.field_path(codec, name) for name in askable
+                }  # a filter may name any of them
                 single = sorted(asked - {*large, asking.NAME})
-                out += [{"collectionGroup": table, "fieldPath": f, "indexes": _every_way()} for f in single]
+                out += [
+                    {"collectionGroup": table, "fieldPath": f, "indexes": _every_way()}
+                    for f in single
+                ]
     return out
 
 
 def _every_way() -> list[dict[str, str]]:
-    return [{"order": o, "queryScope": s} for s in ("COLLECTION", "COLLECTION_GROUP") for o in ("ASCENDING", "DESCENDING")]
+    return [
+        {"order": o, "queryScope": s}
+        for s in ("COLLECTION", "COLLECTION_GROUP")
+        for o in ("ASCENDING", "DESCENDING")
+    ]
 
 
 # coverage
@@ -237,13 +307,21 @@ def uncovered(shapes: Iterable[Shape], file: dict[str, Any]) -> list[str]:
 
 def _covered(shape: Shape, file: dict[str, Any]) -> bool:
     if shape.automatic:
-        return all(_single(shape, path, file) for path in (*shape.equal, *(o[0] for o in shape.order)))
-    fitting = [i for i in file["indexes"] if i["collectionGroup"] == shape.collection and i["queryScope"] == _scope(shape)]
+        return all(
+            _single(shape, path, file) for path in (*shape.equal, *(o[0] for o in shape.order))
+        )
+    fitting = [
+        i
+        for i in file["indexes"]
+        if i["collectionGroup"] == shape.collection and i["queryScope"] == _scope(shape)
+    ]
     # indexes that end in the same order can be merged: together they must have every field that is compared
     served: set[str] = set()
     for index in fitting:
         if _serves(index, shape):
-            mine = {f["fieldPath"] for f in index["fields"][: len(index["fields"]) - len(shape.order)]}
+            mine = {
+                f["fieldPath"] for f in index["fields"][: len(index["fields"]) - len(shape.order)]
+            }
             if mine == shape.equal:
                 return True
             if mine < shape.equal and mine:
@@ -256,7 +334,10 @@ def _serves(index: dict[str, Any], shape: Shape) -> bool:
     if len(index["fields"]) < len(shape.order):
         return False
     tail = index["fields"][len(index["fields"]) - len(shape.order) :]
-    if index["collectionGroup"] != shape.collection or (index["queryScope"] == "COLLECTION_GROUP") != shape.group:
+    if (
+        index["collectionGroup"] != shape.collection
+        or (index["queryScope"] == "COLLECTION_GROUP") != shape.group
+    ):
         return False
     if [f["fieldPath"] for f in tail] != [o[0] for o in shape.order]:
         return False
@@ -266,7 +347,11 @@ def _serves(index: dict[str, Any], shape: Shape) -> bool:
 
 def _single(shape: Shape, path: str, file: dict[str, Any]) -> bool:
     """Whether a field's own index is there: by itself in a collection, by declaration in a collection group."""
-    said = [o for o in file["fieldOverrides"] if o["collectionGroup"] == shape.collection and o["fieldPath"] in (path, "*")]
+    said = [
+        o
+        for o in file["fieldOverrides"]
+        if o["collectionGroup"] == shape.collection and o["fieldPath"] in (path, "*")
+    ]
     if not said:
         return not shape.group
     exact = next((o for o in said if o["fieldPath"] == path), said[0])

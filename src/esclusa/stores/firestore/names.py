@@ -36,7 +36,9 @@ def segment(id: str) -> str:
 def unsegment(text: str) -> str:
     if _ESCAPE not in text:
         return text
-    return text.removeprefix(_ESCAPE + "N").replace(_ESCAPE + "S", "/").replace(_ESCAPE + "E", _ESCAPE)
+    return (
+        text.removeprefix(_ESCAPE + "N").replace(_ESCAPE + "S", "/").replace(_ESCAPE + "E", _ESCAPE)
+    )
 
 
 def collection(kind: Kind, *, archived: bool = False) -> str:
@@ -53,11 +55,19 @@ def path(kind: Kind, id: str, *, archived: bool = False) -> str | None:
         return None
     if archived or kind.parent is None:
         last = segment(id)
-        return f"{collection(kind, archived=archived)}/{last}" if len(last.encode()) <= _LONGEST else None
+        return (
+            f"{collection(kind, archived=archived)}/{last}"
+            if len(last.encode()) <= _LONGEST
+            else None
+        )
     head, colon, rest = id.partition(":")
     above = path(kind.parent, unquote(head)) if colon and rest else None
     last = segment(rest)
-    return f"{above}/{kind.table}/{last}" if above is not None and len(last.encode()) <= _LONGEST else None
+    return (
+        f"{above}/{kind.table}/{last}"
+        if above is not None and len(last.encode()) <= _LONGEST
+        else None
+    )
 
 
 def id_at(kind: Kind, where: str, *, archived: bool = False) -> str:
@@ -78,7 +88,9 @@ def identify(kind: Kind, record: Record, new_id: Callable[[], str]) -> tuple[str
         fresh = not record.id and not kind.key
         id = f"{_quoted(parent)}:{new_id()}" if fresh else kind.identify(record, new_id)
         where = path(kind, id)
-        if where is not None and (id_at(kind, where) != id or unquote(id.partition(":")[0]) != parent):
+        if where is not None and (
+            id_at(kind, where) != id or unquote(id.partition(":")[0]) != parent
+        ):
             where = None
         if where is None:
             raise BadRecord(
@@ -86,7 +98,9 @@ def identify(kind: Kind, record: Record, new_id: Callable[[], str]) -> tuple[str
                 f" ({_quoted(parent)}:…); name {kind.within} first in its key"
             )
     if where is None:
-        raise BadRecord(f"{kind.table} {id!r:.200}: the id is empty or too long for a Firestore document name")
+        raise BadRecord(
+            f"{kind.table} {id!r:.200}: the id is empty or too long for a Firestore document name"
+        )
     return id, where
 
 

@@ -27,7 +27,9 @@ _CHECKSUM = hashlib.sha256(LAYOUT.encode()).hexdigest()
 _STORE = "_store"
 
 
-async def missing(link: Wire, kinds: Sequence[Kind]) -> tuple[bool, dict[Kind, dict[str, ColumnType]]]:
+async def missing(
+    link: Wire, kinds: Sequence[Kind]
+) -> tuple[bool, dict[Kind, dict[str, ColumnType]]]:
     """Whether the store was never migrated, and the fields by kind that no migration has told it of."""
     faults = [fault for kind in kinds for fault in unfit(kind)]
     if faults:
@@ -50,11 +52,17 @@ def unfit(kind: Kind) -> list[str]:
     """Why Firestore cannot hold a kind."""
     faults = []
     if kind.database_id:
-        faults.append(f"{kind.table}: Firestore makes no ids (database_id=True); give the record a key or let Esclusa make its id")
+        faults.append(
+            f"{kind.table}: Firestore makes no ids (database_id=True); give the record a key or let Esclusa make its id"
+        )
     if kind.within is not None and kind.parent is None:
-        faults.append(f"{kind.table}: within={kind.within!r} does not say within which kind; add parent=")
+        faults.append(
+            f"{kind.table}: within={kind.within!r} does not say within which kind; add parent="
+        )
     if kind.within is not None and kind.key and kind.key[0] != kind.within:
-        faults.append(f"{kind.table}: its key must begin with {kind.within}, for its documents are below that record's document")
+        faults.append(
+            f"{kind.table}: its key must begin with {kind.within}, for its documents are below that record's document"
+        )
     return faults
 
 
@@ -80,7 +88,10 @@ async def migrate(link: Wire, kinds: Sequence[Kind]) -> list[str]:
         filled = await _fill(link, kind, lacks) if known else 0
         document = Document()
         document.fields["fields"].CopyFrom(encode("json", {**known, **_fields(kind)}))
-        await link.commit([wire.put(f"{link.root}/{names.SCHEMA}/{names.segment(kind.table)}", document)], "schema")
+        await link.commit(
+            [wire.put(f"{link.root}/{names.SCHEMA}/{names.segment(kind.table)}", document)],
+            "schema",
+        )
         said = f", filled in on {filled} documents" if filled else ""
         done.append(f"{kind.table}: {len(lacks)} fields written down{said}")
     return done
@@ -89,7 +100,10 @@ async def migrate(link: Wire, kinds: Sequence[Kind]) -> list[str]:
 async def use(link: Wire, kinds: Sequence[Kind]) -> None:
     fresh, lacking = await missing(link, kinds)
     faults = ["it was never migrated"] if fresh else []
-    faults += [f"{kind.table}: not migrated for {', '.join(lacks) or 'this program'}" for kind, lacks in lacking.items()]
+    faults += [
+        f"{kind.table}: not migrated for {', '.join(lacks) or 'this program'}"
+        for kind, lacks in lacking.items()
+    ]
     if faults:
         raise SchemaBehind("the store needs `esclusa migrate`", faults)
 
@@ -97,14 +111,21 @@ async def use(link: Wire, kinds: Sequence[Kind]) -> None:
 def _check(fields: Any) -> None:
     version, checksum = fields["version"].integer_value, fields["checksum"].string_value
     if version > _VERSION:
-        raise MigrationError(f"the store's layout {version} is newer than this program's ({_VERSION}); use a newer Esclusa")
+        raise MigrationError(
+            f"the store's layout {version} is newer than this program's ({_VERSION}); use a newer Esclusa"
+        )
     if checksum != _CHECKSUM:
-        raise MigrationError(f"the store's layout {version} is not the one that this program knows under that number")
+        raise MigrationError(
+            f"the store's layout {version} is not the one that this program knows under that number"
+        )
 
 
 def _fields(kind: Kind) -> dict[str, ColumnType]:
     codec = Codec(kind)
-    return {**{column: type for _, column, type in codec.columns}, **dict.fromkeys(kind.extras.values(), "text")}
+    return {
+        **{column: type for _, column, type in codec.columns},
+        **dict.fromkeys(kind.extras.values(), "text"),
+    }
 
 
 async def _known(link: Wire, kind: Kind) -> dict[str, Any]:
@@ -126,7 +147,9 @@ async def _fill(link: Wire, kind: Kind, lacks: dict[str, ColumnType]) -> int:
                     mask += codec.put(document.fields, name, _default(kind, name))
             if mask:
                 writes.append(wire.put(each.document.name, document, mask=mask, exists=True))
-        count += sum(done is not None for done in await link.each(writes, "migrate")) if writes else 0
+        count += (
+            sum(done is not None for done in await link.each(writes, "migrate")) if writes else 0
+        )
         after = asking.place_of(prepared, found[-1])
     return count
 

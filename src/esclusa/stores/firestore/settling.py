@@ -46,14 +46,18 @@ class Settler:
     turns: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Settlements whose effects read other records go one call at a time in a process: it does not race itself."""
 
-    async def settle(self, desk: Desk, settlements: Sequence[Settlement], woken: set[str]) -> list[Verdict]:
+    async def settle(
+        self, desk: Desk, settlements: Sequence[Settlement], woken: set[str]
+    ) -> list[Verdict]:
         """Settle; ``woken`` gets the tables of which something became due."""
         verdicts: dict[int, Verdict] = {}
         refs = [s.ref for s in settlements]
         quick: list[tuple[int, Standing]] = []
         if len(set(refs)) == len(refs):
             for i, s in enumerate(settlements):
-                if all(isinstance(e, Create | Add) for e in s.effects) and (known := self.leases.take(desk, s.ref, s.fence)):
+                if all(isinstance(e, Create | Add) for e in s.effects) and (
+                    known := self.leases.take(desk, s.ref, s.fence)
+                ):
                     quick.append((i, known))
             verdicts |= await self._quick(desk, settlements, quick)
         left = [i for i in range(len(settlements)) if i not in verdicts]
@@ -76,7 +80,9 @@ class Settler:
 
     # the quick way
 
-    async def _quick(self, desk: Desk, settlements: Sequence[Settlement], known: list[tuple[int, Standing]]) -> dict[int, Verdict]:
+    async def _quick(
+        self, desk: Desk, settlements: Sequence[Settlement], known: list[tuple[int, Standing]]
+    ) -> dict[int, Verdict]:
         """Those that went through; whoever is not in the answer must be read."""
         units: list[list[Any]] = []
         members: list[int] = []
@@ -95,7 +101,9 @@ class Settler:
             chunks.append((members[place : place + len(chunk)], chunk))
             place += len(chunk)
         for k in range(0, len(chunks), _ABREAST):
-            results = await asyncio.gather(*(self._try(merged(chunk)) for _, chunk in chunks[k : k + _ABREAST]))
+            results = await asyncio.gather(
+                *(self._try(merged(chunk)) for _, chunk in chunks[k : k + _ABREAST])
+            )
             for (those, _), went in zip(chunks[k : k + _ABREAST], results, strict=True):
                 if went:
                     done |= {i: Settled(settlements[i].ref) for i in those}
@@ -109,11 +117,17 @@ class Settler:
             match effect:
                 case Create():
                     unit += draft(desk, effect.record).writes(desk)
-                case Add() if (target := stand(desk, Ref(effect.kind, effect.id), None)) is not None:
+                case Add() if (
+                    target := stand(desk, Ref(effect.kind, effect.id), None)
+                ) is not None:
                     self._blind(desk, added.setdefault(target.name, target), effect)
                 case _:
                     return []
-        return [] if standing.name in added else [*unit, *(a.writes(desk, blind=True)[0] for a in added.values())]
+        return (
+            []
+            if standing.name in added
+            else [*unit, *(a.writes(desk, blind=True)[0] for a in added.values())]
+        )
 
     async def _try(self, writes: list[Any] | None) -> bool:
         if writes is None:
@@ -131,7 +145,9 @@ class Settler:
 
     # the sure way
 
-    async def _sure(self, desk: Desk, settlements: Sequence[Settlement], which: Sequence[int]) -> dict[int, Verdict]:
+    async def _sure(
+        self, desk: Desk, settlements: Sequence[Settlement], which: Sequence[int]
+    ) -> dict[int, Verdict]:
         loop = asyncio.get_running_loop()
         end, tries, locked = loop.time() + _PATIENCE, 0, False
         while True:
@@ -141,7 +157,9 @@ class Settler:
             except NeedsLock:
                 locked = True
                 continue
-            except BadRecord as error:  # what the server does not take, or what is too large: find whose it is
+            except (
+                BadRecord
+            ) as error:  # what the server does not take, or what is too large: find whose it is
                 if len(which) == 1:
                     return {i: Rejected(settlements[i].ref, str(error)) for i in which}
                 half = len(which) // 2
@@ -151,8 +169,14 @@ class Settler:
                 tries += 1
                 if loop.time() > end:
                     raise StoreConflict(f"Firestore: {error}") from error
-                if tries == 4 and len(which) > 1:  # one of them is contended: the others need not wait for it
-                    return {k: v for i in which for k, v in (await self._sure(desk, settlements, [i])).items()}
+                if (
+                    tries == 4 and len(which) > 1
+                ):  # one of them is contended: the others need not wait for it
+                    return {
+                        k: v
+                        for i in which
+                        for k, v in (await self._sure(desk, settlements, [i])).items()
+                    }
                 await asyncio.sleep(self.rng.uniform(0, min(1.0, 0.02 * 2**tries)))
                 continue
             return verdicts
@@ -188,7 +212,12 @@ class Round:
             raise
 
     async def _run(self) -> dict[int, Verdict]:
-        wanted = {n for _, s in self.settlements for ref in _touched(s) if (n := self.desk.name(ref.kind, ref.id)) is not None}
+        wanted = {
+            n
+            for _, s in self.settlements
+            for ref in _touched(s)
+            if (n := self.desk.name(ref.kind, ref.id)) is not None
+        }
         self.documents = await self.wire.get(sorted(wanted), "settle", self.transaction)
         rejected: dict[int, str] = {}
         while True:
@@ -201,20 +230,29 @@ class Round:
             firm = {
                 i: refused[i]
                 for i, s in self.settlements
-                if i in refused and not any(isinstance(e, Move) and Ref(e.kind, e.id) in gone for e in s.effects)
+                if i in refused
+                and not any(isinstance(e, Move) and Ref(e.kind, e.id) in gone for e in s.effects)
             }
             rejected |= firm or dict(list(refused.items())[:1])
-        writes = [w for s in self.standings.values() for w in s.writes(self.desk, blind=self.transaction is not None)]
+        writes = [
+            w
+            for s in self.standings.values()
+            for w in s.writes(self.desk, blind=self.transaction is not None)
+        ]
         if self.transaction is None:
             written = {w.update.name for w in writes}
-            writes += [wire.verify(name, at) for name, at in self.proofs.items() if name not in written]
+            writes += [
+                wire.verify(name, at) for name, at in self.proofs.items() if name not in written
+            ]
         if writes:
             await self.wire.commit(writes, "settle", self.transaction)
         elif self.transaction is not None:
             await self.wire.rollback(self.transaction)
         return verdicts
 
-    async def _work_out(self, rejected: dict[int, str]) -> tuple[dict[int, Verdict], dict[int, str]]:
+    async def _work_out(
+        self, rejected: dict[int, str]
+    ) -> tuple[dict[int, Verdict], dict[int, str]]:
         verdicts: dict[int, Verdict] = {}
         refused: dict[int, str] = {}
         for i, s in self.settlements:
@@ -259,7 +297,12 @@ class Round:
                 await self._move(s, effect)
             case Wake():
                 target = self._stand(Ref(effect.kind, effect.id))
-                if target is not None and target.there and target.get("leased_by") is None and target.get("due_at") > self.desk.now:
+                if (
+                    target is not None
+                    and target.there
+                    and target.get("leased_by") is None
+                    and target.get("due_at") > self.desk.now
+                ):
                     target.set("due_at", self.desk.now)
                     target.set("updated_at", target.moment(self.desk.now))
             case Add():
@@ -284,7 +327,9 @@ class Round:
             raise _Refused(f"effect Move: there is no {move.kind.table} {move.id}")
         if not move.frm:
             try:
-                move.kind.lifecycle.check(target.status, move.to, f"effect Move on {move.kind.table} {move.id}")
+                move.kind.lifecycle.check(
+                    target.status, move.to, f"effect Move on {move.kind.table} {move.id}"
+                )
             except UndeclaredMove as error:
                 raise _Refused(str(error)) from None
         if move.unless is not None and self.transaction is None:
@@ -312,7 +357,9 @@ class Round:
             codec = self.desk.codecs(guard.kind)
             prepared = asking.prepare(codec, Query(guard.kind, guard.where), self.wire.root)
             limit = len([n for n in {*mine, *self.documents} if _kind_of(n, guard.kind)]) + 2
-            self.guards[guard] = await asking.page(self.wire, codec, prepared, limit, "guard", transaction=self.transaction)
+            self.guards[guard] = await asking.page(
+                self.wire, codec, prepared, limit, "guard", transaction=self.transaction
+            )
         others = [f for f in self.guards[guard] if f.document.name not in mine]
         if others:
             witness = self.rng.choice(others).document
@@ -328,7 +375,11 @@ def _woken(desk: Desk, s: Settlement) -> set[str]:
     """The tables of which a settlement made something due."""
     due = s.until <= desk.now if s.until is not None else not s.delay
     out = {s.ref.kind.table} if due else set()
-    return out | {e.record.kind.table if isinstance(e, Create) else e.kind.table for e in s.effects if not isinstance(e, Add)}
+    return out | {
+        e.record.kind.table if isinstance(e, Create) else e.kind.table
+        for e in s.effects
+        if not isinstance(e, Add)
+    }
 
 
 def _touched(s: Settlement) -> list[Ref]:
@@ -357,7 +408,9 @@ def own(desk: Desk, s: Settlement, standing: Standing) -> None:
     standing.set("status", s.to)
     if s.attempts is not None:
         standing.set("attempts", s.attempts)
-    standing.set("due_at", s.until if s.until is not None else desk.now + timedelta(seconds=s.delay))
+    standing.set(
+        "due_at", s.until if s.until is not None else desk.now + timedelta(seconds=s.delay)
+    )
     if s.fence is None:
         standing.set("fence", (standing.get("fence") or 0) + 1)
     if s.error is not None or s.clear_error:

@@ -11,7 +11,17 @@ from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Step
 from esclusa.stores.firestore import names, wire
-from esclusa.stores.firestore.codec import SEQ, STEPS, SURELY_FITS, Codec, Document, Value, decode, encode, stored_size
+from esclusa.stores.firestore.codec import (
+    SEQ,
+    STEPS,
+    SURELY_FITS,
+    Codec,
+    Document,
+    Value,
+    decode,
+    encode,
+    stored_size,
+)
 
 _LARGEST = 1_048_576
 _CARRIED_STEPS, _CARRIED_BYTES = 20, 10_000
@@ -62,7 +72,9 @@ class Standing:
 
     def get(self, name: str) -> Any:
         column = self.codec.column(name)
-        return decode(self.codec.types[name], self.fields[column]) if column in self.fields else None
+        return (
+            decode(self.codec.types[name], self.fields[column]) if column in self.fields else None
+        )
 
     def set(self, name: str, value: Any) -> None:
         if name in self.kind.track.columns or name in self.kind.by_name:
@@ -115,7 +127,9 @@ class Standing:
         if "leased_at" in self.kind.extras:
             self.set("leased_at", None)
         if "finished_at" in self.kind.extras and before != to:
-            self.set("finished_at", None if to in desk.worked.get(self.kind.table, ()) else desk.now)
+            self.set(
+                "finished_at", None if to in desk.worked.get(self.kind.table, ()) else desk.now
+            )
 
     # writing
 
@@ -140,7 +154,11 @@ class Standing:
 
     def _carries(self, steps: Sequence[Any]) -> bool:
         weight = sum(step.ByteSize() for step in steps)
-        return len(steps) <= _CARRIED_STEPS and weight <= _CARRIED_BYTES and self.size + weight < _LARGEST // 2
+        return (
+            len(steps) <= _CARRIED_STEPS
+            and weight <= _CARRIED_BYTES
+            and self.size + weight < _LARGEST // 2
+        )
 
     def _history(self, desk: Desk, first: int, steps: Sequence[Any]) -> Any:
         """The document that holds these steps from now on."""
@@ -154,12 +172,19 @@ class Standing:
     def _own(self, *, blind: bool) -> Any:
         mask = list(self.changed)
         document = Document(fields=self.fields if self.fresh else {c: self.fields[c] for c in mask})
-        if self.size + document.ByteSize() > SURELY_FITS and (size := stored_size(self.name, self.fields)) > _LARGEST:
-            raise BadRecord(f"{self.kind.table} {self.id}: it would take {size:,} bytes; a Firestore document holds {_LARGEST:,}")
+        if (
+            self.size + document.ByteSize() > SURELY_FITS
+            and (size := stored_size(self.name, self.fields)) > _LARGEST
+        ):
+            raise BadRecord(
+                f"{self.kind.table} {self.id}: it would take {size:,} bytes; a Firestore document holds {_LARGEST:,}"
+            )
         if self.fresh:
             return wire.put(self.name, document, exists=False)
         only_adds = bool(self.added) and mask == [self.codec.column("updated_at")]
-        write = wire.put(self.name, document, mask=mask, at=None if blind or only_adds else self.at, exists=True)
+        write = wire.put(
+            self.name, document, mask=mask, at=None if blind or only_adds else self.at, exists=True
+        )
         for column, amount in self.added.items():
             write.update_transforms.add(field_path=column).increment.integer_value = amount
         return write
@@ -195,7 +220,15 @@ def stand(desk: Desk, ref: Ref, document: Any | None) -> Standing | None:
     if document is None:
         return Standing(ref.kind, ref.id, name, desk.codecs(ref.kind), None, fields.fields)
     fields.CopyFrom(document)
-    return Standing(ref.kind, ref.id, name, desk.codecs(ref.kind), document.update_time, fields.fields, size=document.ByteSize())
+    return Standing(
+        ref.kind,
+        ref.id,
+        name,
+        desk.codecs(ref.kind),
+        document.update_time,
+        fields.fields,
+        size=document.ByteSize(),
+    )
 
 
 def draft(desk: Desk, record: Record) -> Standing:
@@ -204,10 +237,20 @@ def draft(desk: Desk, record: Record) -> Standing:
     id, where = names.identify(kind, record, desk.new_id)
     now = desk.now
     if record.status and record.status not in kind.lifecycle.states:
-        raise BadRecord(f"{kind.table}: {record.status!r} is not a state ({', '.join(kind.lifecycle.states)})")
+        raise BadRecord(
+            f"{kind.table}: {record.status!r} is not a state ({', '.join(kind.lifecycle.states)})"
+        )
     tracking = {
         "status": record.status or kind.initial, "attempts": record.attempts, "due_at": record.due_at or now, "fence": record.fence,
         "leased_by": record.leased_by, "last_error": record.last_error, "created_at": record.created_at or now, "updated_at": now,
     }  # fmt: skip
     codec = desk.codecs(kind)
-    return Standing(kind, id, f"{desk.root}/{where}", codec, None, codec.document(id, record, tracking).fields, fresh=True)
+    return Standing(
+        kind,
+        id,
+        f"{desk.root}/{where}",
+        codec,
+        None,
+        codec.document(id, record, tracking).fields,
+        fresh=True,
+    )

@@ -17,12 +17,12 @@ from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.query import Cond, Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
-    Ask,
     Backlog,
-    Family,
+    ClaimRequest,
+    Duplicate,
     Inserted,
-    Known,
     Leased,
+    RecordWithChildren,
     Renewal,
     Settlement,
     StateCount,
@@ -92,7 +92,11 @@ class FirestoreStore:
 
     def watch_queries(self, seen: Callable[[str, indexes.Shape], None] | None) -> None:
         """Have every query's shape told, with the operation that makes it: to check them against the index file."""
-        self._wire.seen = None if seen is None else lambda op, query, average: seen(op, indexes.shape_of(query, average))
+        self._wire.seen = (
+            None
+            if seen is None
+            else lambda op, query, average: seen(op, indexes.shape_of(query, average))
+        )
 
     async def open(self) -> None:
         await self._wire.open()
@@ -111,7 +115,9 @@ class FirestoreStore:
         await schema.use(self._wire, kinds)
         for kind in kinds:
             self._codecs[kind.table] = Codec(kind)
-            self._worked[kind.table] = frozenset(state for s in stages if s.kind == kind for state in s.states)
+            self._worked[kind.table] = frozenset(
+                state for s in stages if s.kind == kind for state in s.states
+            )
 
     async def now(self) -> datetime:
         if self._wire.clock.age > _FRESH:
@@ -123,7 +129,7 @@ class FirestoreStore:
 
     # records
 
-    async def insert(self, records: Sequence[Record]) -> list[Inserted | Known]:
+    async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         desk = await self._desk()
         drafts = [draft(desk, record) for record in records]
         first: dict[str, Standing] = {}
@@ -132,26 +138,45 @@ class FirestoreStore:
         writes = [each.writes(desk)[0] for each in first.values()]
         results = await self._wire.each(writes, "insert") if writes else []
         made = {name for name, result in zip(first, results, strict=True) if result is not None}
-        answers: list[Inserted | Known] = []
+        answers: list[Inserted | Duplicate] = []
         for each in drafts:
             new = each.name in made
             made.discard(each.name)
-            answers.append(Inserted(each.id) if new else Known(each.id))
-        self._wakes.tell({each.kind.table for each, a in zip(drafts, answers, strict=True) if isinstance(a, Inserted)})
+            answers.append(Inserted(each.id) if new else Duplicate(each.id))
+        self._wakes.tell(
+            {
+                each.kind.table
+                for each, a in zip(drafts, answers, strict=True)
+                if isinstance(a, Inserted)
+            }
+        )
         return answers
 
-    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+    async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
         desk = await self._desk()
-        members = [[draft(desk, record) for record in (family.first, *drafts_of(family.rest))] for family in families]
+        members = [
+            [draft(desk, record) for record in (family.first, *drafts_of(family.rest))]
+            for family in families
+        ]
         answers: list[int | None] = []
-        for chunk in chunked([write for each in family for write in each.writes(desk)] for family in members):
-            answers += await self._new_families(desk, members[len(answers) : len(answers) + len(chunk)])
+        for chunk in chunked(
+            [write for each in family for write in each.writes(desk)] for family in members
+        ):
+            answers += await self._new_families(
+                desk, members[len(answers) : len(answers) + len(chunk)]
+            )
         return answers
 
-    async def _new_families(self, desk: Desk, families: Sequence[Sequence[Standing]]) -> list[int | None]:
+    async def _new_families(
+        self, desk: Desk, families: Sequence[Sequence[Standing]]
+    ) -> list[int | None]:
         """As many families as one commit takes."""
         while True:
-            known = set(await self._wire.get(list({each.name for family in families for each in family}), "insert"))
+            known = set(
+                await self._wire.get(
+                    list({each.name for family in families for each in family}), "insert"
+                )
+            )
             new: list[list[Standing]] = []
             for family in families:
                 new.append([])
@@ -172,11 +197,15 @@ class FirestoreStore:
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         codec = self._codec(kind)
         wanted = {id: names.path(kind, id) for id in ids}
-        found = await self._wire.get([f"{self._wire.root}/{p}" for p in wanted.values() if p is not None], "get")
+        found = await self._wire.get(
+            [f"{self._wire.root}/{p}" for p in wanted.values() if p is not None], "get"
+        )
         out: list[Record | None] = []
         for id in ids:
             document = found.get(f"{self._wire.root}/{wanted[id]}")
-            out.append(None if document is None else codec.record(codec.values(document.fields, id)))
+            out.append(
+                None if document is None else codec.record(codec.values(document.fields, id))
+            )
         return out
 
     async def find(self, query: Query) -> Page[Record]:
@@ -196,26 +225,45 @@ class FirestoreStore:
             if len(found) < size:
                 return
 
-    async def scan_columns(self, query: Query, size: int = 5000) -> AsyncIterator[dict[str, Sequence[Any]]]:
+    async def scan_columns(
+        self, query: Query, size: int = 5000
+    ) -> AsyncIterator[dict[str, Sequence[Any]]]:
         kinds = query.kind.types
         async for page in self.scan(query, size):
-            columns: dict[str, Sequence[Any]] = {name: [row.get(name) for row in page] for name in query.kind.columns}
+            columns: dict[str, Sequence[Any]] = {
+                name: [row.get(name) for row in page] for name in query.kind.columns
+            }
             for name in (n for n in columns if kinds[n] == "json"):
-                columns[name] = [None if value is None else to_json(value).decode() for value in columns[name]]
+                columns[name] = [
+                    None if value is None else to_json(value).decode() for value in columns[name]
+                ]
             yield columns
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
         states, most = kind.lifecycle.states, 2**53 if cap is None else cap
         queries = [self._prepare(Query(kind, (("status", Cond("eq", state)),))) for state in states]
-        counts = await asyncio.gather(*(asking.count(self._wire, codec, q, most + 1, "tally") for codec, q in queries))
-        return [StateCount(state, min(count, most), count <= most) for state, count in zip(states, counts, strict=True)]
+        counts = await asyncio.gather(
+            *(asking.count(self._wire, codec, q, most + 1, "tally") for codec, q in queries)
+        )
+        return [
+            StateCount(state, min(count, most), count <= most)
+            for state, count in zip(states, counts, strict=True)
+        ]
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
         out = []
         for state in sorted(query.kind.lifecycle.states):
-            codec, prepared = self._prepare(query.but(where=(*query.where, ("status", Cond("eq", state))), order=(), after=None))
+            codec, prepared = self._prepare(
+                query.but(where=(*query.where, ("status", Cond("eq", state))), order=(), after=None)
+            )
             if count := await asking.count(self._wire, codec, prepared, 2**53, "summary"):
-                out.append(StateSummary(state, count, await asking.mean(self._wire, codec, prepared, average, "summary")))
+                out.append(
+                    StateSummary(
+                        state,
+                        count,
+                        await asking.mean(self._wire, codec, prepared, average, "summary"),
+                    )
+                )
         return out
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
@@ -239,11 +287,13 @@ class FirestoreStore:
         return await keeping.assign(self._wire, await self._desk(), query, export)
 
     async def undeclared(self, kind: Kind) -> list[str]:
-        return ["whatever its documents hold besides"] if kind.attached else []  # a collection has no list of fields
+        return (
+            ["whatever its documents hold besides"] if kind.attached else []
+        )  # a collection has no list of fields
 
     # claim and settle
 
-    async def claim(self, ask: Ask) -> list[Leased]:
+    async def claim(self, ask: ClaimRequest) -> list[Leased]:
         return await self._claimer.claim(await self._desk(), ask)
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
@@ -256,19 +306,29 @@ class FirestoreStore:
         finally:
             self._wakes.tell(woken)
 
-    async def backlog(self, ask: Ask, cap: int = 10_000) -> Backlog:
+    async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
         return await self._claimer.backlog(await self._desk(), ask, cap)
 
     # budgets
 
-    async def spend(self, budget: Budget, units: int, spender: str, least: int = 1) -> Granted | Denied:
+    async def spend(
+        self, budget: Budget, units: int, spender: str, least: int = 1
+    ) -> Granted | Denied:
         return await self._budgets.spend(budget, await self.now(), units, spender, least)
 
-    async def refund(self, budget: Budget, units: int, spender: str, at: datetime | None = None) -> None:
+    async def refund(
+        self, budget: Budget, units: int, spender: str, at: datetime | None = None
+    ) -> None:
         await self._budgets.refund(budget, await self.now(), units, spender, at)
 
     async def observe(
-        self, budget: Budget, per: str, *, used: int | None = None, limit: int | None = None, until: datetime | None = None
+        self,
+        budget: Budget,
+        per: str,
+        *,
+        used: int | None = None,
+        limit: int | None = None,
+        until: datetime | None = None,
     ) -> None:
         await self._budgets.observe(budget, await self.now(), per, used, limit, until)
 
@@ -280,11 +340,20 @@ class FirestoreStore:
     async def wake(self, kind: Kind) -> None:
         self._wakes.tell([kind.table])
 
-    async def listen(self, heard: Callable[[str], Awaitable[None] | None]) -> Callable[[], Awaitable[None]]:
+    async def listen(
+        self, heard: Callable[[str], Awaitable[None] | None]
+    ) -> Callable[[], Awaitable[None]]:
         return await self._wakes.listen(heard)
 
     async def _desk(self) -> Desk:
-        return Desk(self._wire.root, self._codec, await self.now(), self._new_id, self._worked, self._shifted)
+        return Desk(
+            self._wire.root,
+            self._codec,
+            await self.now(),
+            self._new_id,
+            self._worked,
+            self._shifted,
+        )
 
     def _codec(self, kind: Kind) -> Codec:
         if kind.table not in self._codecs:

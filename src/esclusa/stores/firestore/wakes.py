@@ -38,7 +38,9 @@ class Wakes:
             self._hear(table)
             if table not in self._waiting:
                 pause = self._written.get(table, -_EVERY) + _EVERY - now
-                task = asyncio.create_task(self._write_later(table, max(0.0, pause)), name=f"wake {table}")
+                task = asyncio.create_task(
+                    self._write_later(table, max(0.0, pause)), name=f"wake {table}"
+                )
                 self._waiting[table] = task
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
@@ -97,7 +99,9 @@ class Wakes:
             try:
                 async for answer in self._link.listen(names.WAKES):
                     kind = answer.WhichOneof("response_type")
-                    if kind == "target_change" and answer.target_change.target_change_type == 3:  # current
+                    if (
+                        kind == "target_change" and answer.target_change.target_change_type == 3
+                    ):  # current
                         current, pause = True, 0.1
                         ready.set()
                     elif kind == "document_change" and current:

@@ -16,7 +16,14 @@ from google.cloud.firestore_v1 import types
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcAsyncIOTransport
 
-from esclusa.model.errors import BadQuery, BadRecord, EsclusaError, SchemaError, StoreConflict, StoreUnavailable
+from esclusa.model.errors import (
+    BadQuery,
+    BadRecord,
+    EsclusaError,
+    SchemaError,
+    StoreConflict,
+    StoreUnavailable,
+)
 from esclusa.model.value import value
 from esclusa.stores.firestore.clock import ServerClock
 
@@ -39,7 +46,11 @@ _ASKED = ("find", "count", "scan", "summary", "purge", "archive", "assign")
 """Operations whose question comes from outside: one that no index serves is a bad question."""
 _BUSY = (4, 8, 10, 13, 14)
 """gRPC codes of a single write that may be made again."""
-_CHANNEL = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.keepalive_time_ms", 30_000)]
+_CHANNEL = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 30_000),
+]
 
 
 class Stale(EsclusaError):
@@ -75,7 +86,9 @@ class Wire:
         if self._client is None:
             if host := os.environ.get("FIRESTORE_EMULATOR_HOST"):
                 self._channel = grpc.aio.insecure_channel(host, options=_CHANNEL)
-                self._client = FirestoreAsyncClient(transport=FirestoreGrpcAsyncIOTransport(channel=self._channel))
+                self._client = FirestoreAsyncClient(
+                    transport=FirestoreGrpcAsyncIOTransport(channel=self._channel)
+                )
                 self._metadata.append(("authorization", "Bearer owner"))
             else:
                 try:
@@ -103,7 +116,9 @@ class Wire:
 
     # reads
 
-    async def get(self, names: Sequence[str], op: str, transaction: bytes | None = None) -> dict[str, Any]:
+    async def get(
+        self, names: Sequence[str], op: str, transaction: bytes | None = None
+    ) -> dict[str, Any]:
         """The documents that are there, by name."""
         chunks = [names[i : i + _GETS] for i in range(0, len(names), _GETS)]
         found: dict[str, Any] = {}
@@ -111,7 +126,9 @@ class Wire:
             found |= part
         return found
 
-    async def _get(self, names: Sequence[str], op: str, transaction: bytes | None) -> dict[str, Any]:
+    async def _get(
+        self, names: Sequence[str], op: str, transaction: bytes | None
+    ) -> dict[str, Any]:
         request = BatchGetRequest(database=self.database, documents=list(names))
         if transaction is not None:
             request.transaction = transaction
@@ -119,7 +136,9 @@ class Wire:
         async def call() -> dict[str, Any]:
             found, began = {}, self.clock.ticks()
             wrapped = types.BatchGetDocumentsRequest.wrap(request)
-            async for answer in await self.api.batch_get_documents(wrapped, metadata=self._metadata, timeout=30, retry=None):
+            async for answer in await self.api.batch_get_documents(
+                wrapped, metadata=self._metadata, timeout=30, retry=None
+            ):
                 part = types.BatchGetDocumentsResponse.pb(answer)
                 self.clock.learn(began, part.read_time)
                 if part.WhichOneof("result") == "found":
@@ -138,7 +157,9 @@ class Wire:
         async def call() -> list[Any]:
             self._tell(op, query)
             wrapped = types.RunQueryRequest.wrap(request)
-            stream = await self.api.run_query(wrapped, metadata=self._metadata, timeout=60, retry=None)
+            stream = await self.api.run_query(
+                wrapped, metadata=self._metadata, timeout=60, retry=None
+            )
             parts = [types.RunQueryResponse.pb(answer) async for answer in stream]
             return [part.document for part in parts if part.HasField("document")]
 
@@ -156,9 +177,15 @@ class Wire:
         async def call() -> int:
             self._tell(op, query)
             wrapped = types.RunAggregationQueryRequest.wrap(request)
-            stream = await self.api.run_aggregation_query(wrapped, metadata=self._metadata, timeout=60, retry=None)
+            stream = await self.api.run_aggregation_query(
+                wrapped, metadata=self._metadata, timeout=60, retry=None
+            )
             parts = [types.RunAggregationQueryResponse.pb(answer) async for answer in stream]
-            return sum(part.result.aggregate_fields["n"].integer_value for part in parts if part.HasField("result"))
+            return sum(
+                part.result.aggregate_fields["n"].integer_value
+                for part in parts
+                if part.HasField("result")
+            )
 
         found = await self._read(call, again=True, op=op)
         self.cost.reads[op] += max(1, -(-found // 1000))
@@ -175,10 +202,16 @@ class Wire:
         async def call() -> float | None:
             self._tell(op, asked, path)
             wrapped = types.RunAggregationQueryRequest.wrap(request)
-            stream = await self.api.run_aggregation_query(wrapped, metadata=self._metadata, timeout=60, retry=None)
+            stream = await self.api.run_aggregation_query(
+                wrapped, metadata=self._metadata, timeout=60, retry=None
+            )
             parts = [types.RunAggregationQueryResponse.pb(answer) async for answer in stream]
             found = [part.result.aggregate_fields["a"] for part in parts if part.HasField("result")]
-            return float(found[0].double_value or found[0].integer_value) if found and not found[0].HasField("null_value") else None
+            return (
+                float(found[0].double_value or found[0].integer_value)
+                if found and not found[0].HasField("null_value")
+                else None
+            )
 
         found = await self._read(call, again=True, op=op)
         self.cost.reads[op] += 1
@@ -200,13 +233,19 @@ class Wire:
                 if isinstance(error.__cause__, google.NotFound):
                     raise StoreUnavailable(f"Firestore: {error}") from error
                 if op in _ASKED:
-                    raise BadQuery(f"{error}. Ask without the order or the range, or add `index=` to the record and deploy") from error
-                raise SchemaError("Firestore", [f"{error}; deploy firestore.indexes.json"]) from error
+                    raise BadQuery(
+                        f"{error}. Ask without the order or the range, or add `index=` to the record and deploy"
+                    ) from error
+                raise SchemaError(
+                    "Firestore", [f"{error}; deploy firestore.indexes.json"]
+                ) from error
         raise AssertionError("the last try returns or raises")
 
     # writes
 
-    async def commit(self, writes: Sequence[Any], op: str, transaction: bytes | None = None) -> list[Any]:
+    async def commit(
+        self, writes: Sequence[Any], op: str, transaction: bytes | None = None
+    ) -> list[Any]:
         """All of these writes or none; their results. Stale when a precondition does not hold."""
         request = CommitRequest(database=self.database, writes=writes)
         if transaction is not None:
@@ -214,7 +253,9 @@ class Wire:
 
         async def call() -> list[Any]:
             began = self.clock.ticks()
-            answer = await self.api.commit(types.CommitRequest.wrap(request), metadata=self._metadata, timeout=60, retry=None)
+            answer = await self.api.commit(
+                types.CommitRequest.wrap(request), metadata=self._metadata, timeout=60, retry=None
+            )
             done = types.CommitResponse.pb(answer)
             self.clock.learn(began, done.commit_time)
             return list(done.write_results)
@@ -245,7 +286,9 @@ class Wire:
 
             async def call(request: Any = request) -> Any:
                 wrapped = types.BatchWriteRequest.wrap(request)
-                answer = await self.api.batch_write(wrapped, metadata=self._metadata, timeout=60, retry=None)
+                answer = await self.api.batch_write(
+                    wrapped, metadata=self._metadata, timeout=60, retry=None
+                )
                 return types.BatchWriteResponse.pb(answer)
 
             done = await self._meant(call)
@@ -266,14 +309,22 @@ class Wire:
 
     async def begin(self) -> bytes:
         async def call() -> bytes:
-            answer = await self.api.begin_transaction(database=self.database, metadata=self._metadata, timeout=30, retry=None)
+            answer = await self.api.begin_transaction(
+                database=self.database, metadata=self._metadata, timeout=30, retry=None
+            )
             return bytes(answer.transaction)
 
         return await self._meant(call)
 
     async def rollback(self, transaction: bytes) -> None:
         async def call() -> None:
-            await self.api.rollback(database=self.database, transaction=transaction, metadata=self._metadata, timeout=30, retry=None)
+            await self.api.rollback(
+                database=self.database,
+                transaction=transaction,
+                metadata=self._metadata,
+                timeout=30,
+                retry=None,
+            )
 
         try:
             await self._meant(call)
@@ -290,7 +341,9 @@ class Wire:
                 target_id=1,
                 query=types.Target.QueryTarget(
                     parent=self.root,
-                    structured_query=types.StructuredQuery(from_=[types.StructuredQuery.CollectionSelector(collection_id=collection)]),
+                    structured_query=types.StructuredQuery(
+                        from_=[types.StructuredQuery.CollectionSelector(collection_id=collection)]
+                    ),
                 ),
             ),
         )
@@ -301,7 +354,9 @@ class Wire:
             await ends.wait()
 
         try:
-            stream = await self.api.listen(requests=requests(), metadata=self._metadata, timeout=3600, retry=None)
+            stream = await self.api.listen(
+                requests=requests(), metadata=self._metadata, timeout=3600, retry=None
+            )
             async for answer in stream:
                 yield types.ListenResponse.pb(answer)
         finally:
@@ -317,14 +372,23 @@ class Wire:
         except google.Aborted as error:
             raise StoreConflict(f"Firestore: {error.message}") from error
         except google.InvalidArgument as error:
-            if "transaction" in error.message and ("expired" in error.message or "no longer valid" in error.message):
+            if "transaction" in error.message and (
+                "expired" in error.message or "no longer valid" in error.message
+            ):
                 raise StoreConflict(f"Firestore: {error.message}") from error
             raise BadRecord(f"Firestore refuses it: {error.message}") from error
         except google.ResourceExhausted as error:
-            if "message exceeds maximum size" in error.message:  # trying again would not make it smaller
+            if (
+                "message exceeds maximum size" in error.message
+            ):  # trying again would not make it smaller
                 raise BadRecord(f"Firestore refuses it: {error.message}") from error
             raise StoreUnavailable(f"Firestore: {error}") from error
-        except (google.GoogleAPICallError, google.RetryError, grpc.RpcError, GoogleAuthError) as error:
+        except (
+            google.GoogleAPICallError,
+            google.RetryError,
+            grpc.RpcError,
+            GoogleAuthError,
+        ) as error:
             raise StoreUnavailable(f"Firestore: {error}") from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             raise StoreUnavailable(f"Firestore: the connection is closed: {error}") from error
@@ -347,7 +411,14 @@ def chunked(units: Iterable[list[Any]], most: int = MOST_WRITES) -> list[list[li
     return chunks
 
 
-def put(name: str, document: Any, *, mask: Sequence[str] | None = None, at: Any = None, exists: bool | None = None) -> Any:
+def put(
+    name: str,
+    document: Any,
+    *,
+    mask: Sequence[str] | None = None,
+    at: Any = None,
+    exists: bool | None = None,
+) -> Any:
     """A write of a document's fields: all of them, or those in the mask. ``at``: only if it was last written then."""
     write = Write()
     write.update.CopyFrom(document)
@@ -379,4 +450,8 @@ def conditioned(write: Any, at: Any, exists: bool | None) -> Any:
 
 
 def _field_path(column: str) -> str:
-    return column if column.replace("_", "a").isalnum() and column.isascii() and not column[0].isdigit() else f"`{column}`"
+    return (
+        column
+        if column.replace("_", "a").isalnum() and column.isascii() and not column[0].isdigit()
+        else f"`{column}`"
+    )

@@ -8,11 +8,25 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from esclusa.model.budget import Budget, Denied, Granted, OpenWindow, Window, WindowUse, give_back, reserve
+from esclusa.model.budget import (
+    Budget,
+    Denied,
+    Granted,
+    OpenWindow,
+    Window,
+    WindowUse,
+    give_back,
+    reserve,
+)
 from esclusa.model.errors import NotFound
 from esclusa.stores.postgres.table import json_text
 
-_KEEP = {"second": timedelta(hours=1), "minute": timedelta(days=1), "hour": timedelta(days=35), "day": timedelta(days=400)}
+_KEEP = {
+    "second": timedelta(hours=1),
+    "minute": timedelta(days=1),
+    "hour": timedelta(days=35),
+    "day": timedelta(days=400),
+}
 """How long rows of windows that are over are kept, for those who look back."""
 
 _LOCK = """SELECT per, used, limit_seen, spenders FROM esclusa_budgets
@@ -33,7 +47,9 @@ async def now(connection: Any, offset: timedelta) -> datetime:
     return moment
 
 
-async def _locked(connection: Any, budget: Budget, windows: Sequence[Window], moment: datetime) -> list[OpenWindow]:
+async def _locked(
+    connection: Any, budget: Budget, windows: Sequence[Window], moment: datetime
+) -> list[OpenWindow]:
     """The open windows, made if they are new, their rows locked."""
     pers, starts = [w.per for w in windows], [w.start(moment) for w in windows]
     rows = await connection.fetch(_LOCK, budget.name, pers, starts)
@@ -54,11 +70,16 @@ def _opened(windows: Sequence[Window], moment: datetime, rows: Sequence[Any]) ->
 
 
 async def _write(connection: Any, budget: Budget, windows: Sequence[OpenWindow]) -> None:
-    columns = zip(*((w.window.per, w.start, w.used, w.limit_seen, json_text(w.spenders)) for w in windows), strict=True)
+    columns = zip(
+        *((w.window.per, w.start, w.used, w.limit_seen, json_text(w.spenders)) for w in windows),
+        strict=True,
+    )
     await connection.execute(_WRITE, budget.name, *columns)
 
 
-async def spend(connection: Any, offset: timedelta, budget: Budget, units: int, spender: str, least: int) -> Granted | Denied:
+async def spend(
+    connection: Any, offset: timedelta, budget: Budget, units: int, spender: str, least: int
+) -> Granted | Denied:
     moment = await now(connection, offset)
     windows = await _locked(connection, budget, budget.windows, moment)
     barred = await connection.fetchval(_BARRED, budget.name)
@@ -68,18 +89,33 @@ async def spend(connection: Any, offset: timedelta, budget: Budget, units: int, 
     return answer
 
 
-async def refund(connection: Any, offset: timedelta, budget: Budget, units: int, spender: str, at: datetime | None) -> None:
+async def refund(
+    connection: Any,
+    offset: timedelta,
+    budget: Budget,
+    units: int,
+    spender: str,
+    at: datetime | None,
+) -> None:
     windows = await _locked(connection, budget, budget.windows, await now(connection, offset))
     give_back(windows, units, spender, at)
     await _write(connection, budget, windows)
 
 
 async def observe(
-    connection: Any, offset: timedelta, budget: Budget, per: str, used: int | None, limit: int | None, until: datetime | None
+    connection: Any,
+    offset: timedelta,
+    budget: Budget,
+    per: str,
+    used: int | None,
+    limit: int | None,
+    until: datetime | None,
 ) -> None:
     window = next((w for w in budget.windows if w.per == per), None)
     if window is None:
-        raise NotFound(f"budget {budget.name} has no window per {per}; it has {', '.join(w.per for w in budget.windows)}")
+        raise NotFound(
+            f"budget {budget.name} has no window per {per}; it has {', '.join(w.per for w in budget.windows)}"
+        )
     [open] = await _locked(connection, budget, [window], await now(connection, offset))
     open.learn(used, limit)
     await _write(connection, budget, [open])
@@ -89,6 +125,11 @@ async def observe(
 
 async def usage(connection: Any, offset: timedelta, budget: Budget) -> list[WindowUse]:
     moment = await now(connection, offset)
-    rows = await connection.fetch(_READ, budget.name, [w.per for w in budget.windows], [w.start(moment) for w in budget.windows])
+    rows = await connection.fetch(
+        _READ,
+        budget.name,
+        [w.per for w in budget.windows],
+        [w.start(moment) for w in budget.windows],
+    )
     barred = await connection.fetchval(_BARRED, budget.name)
     return [w.use(budget.name, moment, barred) for w in _opened(budget.windows, moment, rows)]

@@ -30,8 +30,19 @@ UNAVAILABLE = (
     OSError,
     TimeoutError,
 )
-CONFLICT = (pg.TransactionRollbackError, pg.LockNotAvailableError, pg.InvalidCachedStatementError, pg.OutdatedSchemaCacheError)
-UNFIT = (pg.DataError, pg.IntegrityConstraintViolationError, pg.ProgramLimitExceededError, ValueError, TypeError)
+CONFLICT = (
+    pg.TransactionRollbackError,
+    pg.LockNotAvailableError,
+    pg.InvalidCachedStatementError,
+    pg.OutdatedSchemaCacheError,
+)
+UNFIT = (
+    pg.DataError,
+    pg.IntegrityConstraintViolationError,
+    pg.ProgramLimitExceededError,
+    ValueError,
+    TypeError,
+)
 """What PostgreSQL (or asyncpg, before it sends them: ValueError) says of values that a column or its index cannot hold."""
 
 REFUSED = (*UNFIT, pg.RaiseError)
@@ -93,7 +104,9 @@ class Connections:
         pools, self._pools = set(self._pools.values()), {}
         try:
             await asyncio.wait_for(asyncio.gather(*(pool.close() for pool in pools)), 30)
-        except UNAVAILABLE:  # the server is gone, or a call does not end: nothing is left to wait for
+        except (
+            UNAVAILABLE
+        ):  # the server is gone, or a call does not end: nothing is left to wait for
             for pool in pools:
                 pool.terminate()
         except asyncio.CancelledError:
@@ -137,13 +150,17 @@ class Connections:
             return await self._fetch("claims", statement, values)
 
         async def run(connection: Any) -> list[Any]:
-            await connection.execute(";".join(f"SET LOCAL {name} = {value}" for name, value in _BY_INDEX.items()))
+            await connection.execute(
+                ";".join(f"SET LOCAL {name} = {value}" for name, value in _BY_INDEX.items())
+            )
             rows: list[Any] = await connection.fetch(statement, *values)
             return rows
 
         return await self.transaction(run)
 
-    async def transaction(self, body: Callable[[Any], Awaitable[T]], *, snapshot: bool = False) -> T:
+    async def transaction(
+        self, body: Callable[[Any], Awaitable[T]], *, snapshot: bool = False
+    ) -> T:
         """``body(connection)`` in one transaction, made again from its start when another transaction got in its way. With
         ``snapshot`` all its statements see the same moment."""
         isolation = "repeatable_read" if snapshot else None
@@ -174,15 +191,21 @@ class mapped:  # noqa: N801 - used like a function
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
+    ) -> None:
         if error is None:
             return
         if isinstance(error, CONFLICT):
             raise StoreConflict(f"{self.url}: {error}") from error
         if isinstance(error, pg.UndefinedTableError | pg.UndefinedColumnError):
             raise SchemaError(self.url, [f"{error}; run: esclusa migrate"]) from error
-        if isinstance(error, UNAVAILABLE) and not (isinstance(error, pg.InterfaceError) and isinstance(error, ValueError)):
-            raise StoreUnavailable(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
+        if isinstance(error, UNAVAILABLE) and not (
+            isinstance(error, pg.InterfaceError) and isinstance(error, ValueError)
+        ):
+            raise StoreUnavailable(
+                f"{self.url} does not answer: {str(error) or type(error).__name__}"
+            ) from error
 
 
 def said(error: Exception) -> str:

@@ -67,10 +67,14 @@ async def lock(fetch: Fetch, tables: Tables, refs: Sequence[Ref]) -> None:
         )
 
 
-def levels(numbered: Sequence[tuple[int, Settlement]], identify: Callable[[Create], str]) -> list[Level]:
+def levels(
+    numbered: Sequence[tuple[int, Settlement]], identify: Callable[[Create], str]
+) -> list[Level]:
     """Put effects in levels, in the order of the settlements and of the effects in each."""
     out: list[Level] = []
-    last: dict[tuple[str, str, str], tuple[int, Any]] = {}  # the level of the last write of a side of a record, and what it was
+    last: dict[
+        tuple[str, str, str], tuple[int, Any]
+    ] = {}  # the level of the last write of a side of a record, and what it was
     written: dict[str, int] = {}  # the highest level that writes a table
     looked: dict[str, int] = {}  # the highest level with a guard on a table
     for number, settlement in numbered:
@@ -79,8 +83,16 @@ def levels(numbered: Sequence[tuple[int, Settlement]], identify: Callable[[Creat
             sameness, sides = _sameness(effect), [(table, id, side) for side in _sides(effect)]
             before = [last[side] for side in sides if side in last]
             highest = max((level for level, _ in before), default=-1)
-            merged = bool(before) and sameness is not None and all(same == sameness for _, same in before)
-            guard = effect.unless.kind.table if isinstance(effect, Move) and effect.unless is not None else None
+            merged = (
+                bool(before)
+                and sameness is not None
+                and all(same == sameness for _, same in before)
+            )
+            guard = (
+                effect.unless.kind.table
+                if isinstance(effect, Move) and effect.unless is not None
+                else None
+            )
             floor = -1 if guard is None else written.get(guard, -1) + 1
             if merged and isinstance(effect, Move) and highest >= floor:
                 continue  # the very same move again, and nothing since that its guard could see: it finds its work done
@@ -138,7 +150,11 @@ def _put(level: Level, number: int, effect: Effect, target: tuple[str, str]) -> 
 
 
 async def apply(
-    fetch: Fetch, tables: Tables, numbered: Sequence[tuple[int, Settlement]], offset: timedelta, new_id: Callable[[], str]
+    fetch: Fetch,
+    tables: Tables,
+    numbered: Sequence[tuple[int, Settlement]],
+    offset: timedelta,
+    new_id: Callable[[], str],
 ) -> set[str]:
     """Apply the effects of settlements that went through; the tables that have something due at once now.
 
@@ -161,14 +177,23 @@ async def apply(
     return woken
 
 
-async def _create(fetch: Fetch, tables: Tables, creates: list[Create], offset: timedelta, identify: Callable[[Create], str]) -> set[str]:
+async def _create(
+    fetch: Fetch,
+    tables: Tables,
+    creates: list[Create],
+    offset: timedelta,
+    identify: Callable[[Create], str],
+) -> set[str]:
     by_table: dict[str, list[Create]] = defaultdict(list)
     for create in creates:
         by_table[create.record.kind.table].append(create)
     woken = set()
     for name in sorted(by_table):
         table = tables(by_table[name][0].record.kind)
-        drafts = [c.record if table.kind.database_id else c.record.but(id=identify(c)) for c in by_table[name]]
+        drafts = [
+            c.record if table.kind.database_id else c.record.but(id=identify(c))
+            for c in by_table[name]
+        ]
         await insert(fetch, table, drafts, offset, lambda: "")
         if wakes(table, drafts):
             woken.add(name)
@@ -176,7 +201,12 @@ async def _create(fetch: Fetch, tables: Tables, creates: list[Create], offset: t
 
 
 async def _move(
-    fetch: Fetch, tables: Tables, moves: list[tuple[int, Move]], owners: dict[int, Settlement], offset: timedelta, woken: set[str]
+    fetch: Fetch,
+    tables: Tables,
+    moves: list[tuple[int, Move]],
+    owners: dict[int, Settlement],
+    offset: timedelta,
+    woken: set[str],
 ) -> dict[int, str]:
     faults: dict[int, str] = {}
     rows = []
@@ -193,7 +223,11 @@ async def _move(
         table = tables(group[0].settlement.ref.kind)
         if any(row.number in done and table.wakes(row.settlement.to) for row in group):
             woken.add(table.name)
-        left = [moves[row.number] for row in group if row.number not in done and not moves[row.number][1].frm]
+        left = [
+            moves[row.number]
+            for row in group
+            if row.number not in done and not moves[row.number][1].frm
+        ]
         faults |= await _judge(fetch, table, left)
     return faults
 
@@ -216,11 +250,15 @@ async def _judge(fetch: Fetch, table: Table, left: list[tuple[int, Move]]) -> di
             faults[number] = f"effect Move: there is no {table.name} {effect.id}"
         elif not table.kind.lifecycle.allows(state, effect.to):
             where = f"effect Move on {table.name} {effect.id}"
-            faults[number] = str(UndeclaredMove(where, state, effect.to, table.kind.lifecycle.targets(state)))
+            faults[number] = str(
+                UndeclaredMove(where, state, effect.to, table.kind.lifecycle.targets(state))
+            )
     return faults
 
 
-async def _add(fetch: Fetch, tables: Tables, adds: list[tuple[int, Add]], offset: timedelta) -> dict[int, str]:
+async def _add(
+    fetch: Fetch, tables: Tables, adds: list[tuple[int, Add]], offset: timedelta
+) -> dict[int, str]:
     faults: dict[int, str] = {}
     groups: dict[tuple[Any, ...], list[tuple[int, Add]]] = defaultdict(list)
     for number, effect in adds:
@@ -234,8 +272,17 @@ async def _add(fetch: Fetch, tables: Tables, adds: list[tuple[int, Add]], offset
                 total[n] += effect.amounts[name]
         ids = table.ids(list(sums))
         statement = table.statement(("add", names), lambda t=table, n=names: _addition(t, n))  # type: ignore[misc]
-        there = {row[0] for row in await fetch(statement, offset, ids, *([sums[id][n] for id in ids] for n in range(len(names))))}
-        faults |= {number: f"effect Add: there is no {table.name} {e.id}" for number, e in group if e.id not in there}
+        there = {
+            row[0]
+            for row in await fetch(
+                statement, offset, ids, *([sums[id][n] for id in ids] for n in range(len(names)))
+            )
+        }
+        faults |= {
+            number: f"effect Add: there is no {table.name} {e.id}"
+            for number, e in group
+            if e.id not in there
+        }
     return faults
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from asyncpg import exceptions as pg
 
-from esclusa.model.books import Export
 from esclusa.model.errors import SchemaError
 from esclusa.model.query import Query
 from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import StateCount, StateSummary
 from esclusa.model.stage import Stage
+from esclusa.model.system_records import Export
 from esclusa.stores.postgres import schema
 from esclusa.stores.postgres.connection import Connections, mapped
 from esclusa.stores.postgres.insert import Fetch
@@ -28,7 +28,12 @@ _ODD_STATES = 50
 """How many states that nobody declared are told, at most."""
 
 
-async def migrate(connections: Connections, kinds: Sequence[Kind], stages: Sequence[Stage], tables: dict[str, Table]) -> list[str]:
+async def migrate(
+    connections: Connections,
+    kinds: Sequence[Kind],
+    stages: Sequence[Stage],
+    tables: dict[str, Table],
+) -> list[str]:
     """Run what is missing in one transaction, then know the tables as they are."""
     connection = await connections.alone()
     try:
@@ -50,7 +55,12 @@ async def _run(connection: Any, step: schema.Step) -> None:
     except (pg.InsufficientPrivilegeError, pg.InvalidSchemaNameError) as error:
         help = "let a role that may change the schema run what `esclusa migrate --sql` prints"
         raise SchemaError(f"cannot {step.what}", [f"{error}; {help}"]) from error
-    except (pg.SyntaxOrAccessError, pg.IntegrityConstraintViolationError, pg.DataError, pg.FeatureNotSupportedError) as error:
+    except (
+        pg.SyntaxOrAccessError,
+        pg.IntegrityConstraintViolationError,
+        pg.DataError,
+        pg.FeatureNotSupportedError,
+    ) as error:
         raise SchemaError(f"cannot {step.what}", [str(error)]) from error
 
 
@@ -69,10 +79,17 @@ async def tally(connections: Connections, table: Table, cap: int) -> list[StateC
     rows = await connections.fetch(capped)
     counts = {states[n]: int(found) for n, found in rows}
     guesses = await _estimates(connections, table) if any(c > cap for c in counts.values()) else {}
-    return [StateCount(s, counts[s], True) if counts[s] <= cap else StateCount(s, max(cap, guesses.get(s, 0)), False) for s in states]
+    return [
+        StateCount(s, counts[s], True)
+        if counts[s] <= cap
+        else StateCount(s, max(cap, guesses.get(s, 0)), False)
+        for s in states
+    ]
 
 
-async def summary(connections: Connections, table: Table, query: Query, average: str) -> list[StateSummary]:
+async def summary(
+    connections: Connections, table: Table, query: Query, average: str
+) -> list[StateSummary]:
     """Each state that occurs among what matches, its count and the mean of a number."""
     binder = Binder()
     conditions = filtered(table, query.where, binder)
@@ -94,7 +111,9 @@ async def _written(connections: Connections, table: Table) -> list[str]:
     """The states in the table, found by jumping through the index from one to the next."""
     status = table.status.expr()
     first = f"(SELECT {status} FROM {table.ident} t ORDER BY {status} LIMIT 1)"
-    following = f"(SELECT {status} FROM {table.ident} t WHERE {status} > s.state ORDER BY {status} LIMIT 1)"
+    following = (
+        f"(SELECT {status} FROM {table.ident} t WHERE {status} > s.state ORDER BY {status} LIMIT 1)"
+    )
     cap = len(table.kind.lifecycle.states) + _ODD_STATES
     rows = await connections.fetch(
         f"""WITH RECURSIVE s(state) AS (
@@ -117,7 +136,9 @@ async def _estimates(connections: Connections, table: Table) -> dict[str, int]:
     if not rows:
         return {}
     tuples, nulls, states, shares = rows[0]
-    out = {state: int(tuples * share) for state, share in zip(states or [], shares or [], strict=False)}
+    out = {
+        state: int(tuples * share) for state, share in zip(states or [], shares or [], strict=False)
+    }
     if nulls and table.kind.attached:
         out[table.kind.initial] = out.get(table.kind.initial, 0) + int(tuples * nulls)
     return out
@@ -140,7 +161,9 @@ async def purge(connections: Connections, table: Table, query: Query) -> int:
     return int(rows[0][0])
 
 
-async def remove(connections: Connections, tables: Callable[[Kind], Table], refs: Sequence[Ref]) -> list[bool]:
+async def remove(
+    connections: Connections, tables: Callable[[Kind], Table], refs: Sequence[Ref]
+) -> list[bool]:
     """Delete records, with their history; whether each was there. They are there at the same moment or not: a snapshot."""
 
     async def run(connection: Any) -> set[tuple[str, str]]:
@@ -165,7 +188,9 @@ async def remove(connections: Connections, tables: Callable[[Kind], Table], refs
     return [(ref.kind.table, ref.id) in gone for ref in refs]
 
 
-async def archive(connections: Connections, table: Table, query: Query, offset: timedelta, export: str | None) -> int:
+async def archive(
+    connections: Connections, table: Table, query: Query, offset: timedelta, export: str | None
+) -> int:
     """Move up to the query's limit to the archive. One record per key there too: the newest, which no other export has.
     An export's row is locked, so it cannot end its filling between this and the commit."""
 
@@ -179,7 +204,11 @@ async def archive(connections: Connections, table: Table, query: Query, offset: 
             filling = f"filling AS (SELECT 1 FROM {quote(Export.kind.table)} WHERE id = {given} AND status = 'filling' FOR SHARE), "
             guard = " AND EXISTS (SELECT 1 FROM filling)"
         names = ", ".join(columns)
-        renewed = ", ".join(f"{c} = EXCLUDED.{c}" for c in (*columns, "archived_at", "export_id") if c != table.id.ident)
+        renewed = ", ".join(
+            f"{c} = EXCLUDED.{c}"
+            for c in (*columns, "archived_at", "export_id")
+            if c != table.id.ident
+        )
         rows = await connection.fetch(
             f"""WITH {filling}gone AS (
                 DELETE FROM {table.ident} t WHERE t.{table.id.ident} = ANY(ARRAY({picked})){guard} RETURNING t.*
@@ -198,7 +227,9 @@ async def assign(connections: Connections, table: Table, query: Query, export: s
     """Give archived rows that belong to no export to this one, up to the query's limit."""
     binder = Binder(export)
     where = " AND ".join(["t.export_id IS NULL", *filtered(table, query.where, binder)])
-    limit = binder.add(query.limit, "bigint")  # the oldest first: the index of the exports has them in that order
+    limit = binder.add(
+        query.limit, "bigint"
+    )  # the oldest first: the index of the exports has them in that order
     picked = f"SELECT t.ctid FROM {table.archive} t WHERE {where} ORDER BY t.archived_at LIMIT {limit} FOR UPDATE"
     rows = await connections.fetch(
         f"""WITH given AS (

@@ -19,7 +19,17 @@ from esclusa.model.errors import MigrationError, SchemaError
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 from esclusa.stores.postgres.statements import fixed, in_states, ordering
-from esclusa.stores.postgres.table import NUMBERS, PADDED, PLAIN_TIME, TEXTS, WIRE, Column, Table, literal, quote
+from esclusa.stores.postgres.table import (
+    NUMBERS,
+    PADDED,
+    PLAIN_TIME,
+    TEXTS,
+    WIRE,
+    Column,
+    Table,
+    literal,
+    quote,
+)
 
 LOCK = 0x65_73_63_6C_75_73_61
 """The advisory lock under which schemas are migrated."""
@@ -78,7 +88,10 @@ class Plan:
 async def plan(connection: Any, kinds: Sequence[Kind], stages: Sequence[Stage]) -> Plan:
     """Compare; SchemaError tells every table and column that cannot be mended by adding."""
     steps = await _migrations(connection)
-    found = await introspect(connection, [quote(k.table) for k in kinds] + [f"archive.{quote(k.table)}" for k in kinds if k.archive])
+    found = await introspect(
+        connection,
+        [quote(k.table) for k in kinds] + [f"archive.{quote(k.table)}" for k in kinds if k.archive],
+    )
     version = connection.get_server_version().major
     nulls = "" if version < 15 else " NULLS NOT DISTINCT"
     faults: list[str] = []
@@ -88,9 +101,15 @@ async def plan(connection: Any, kinds: Sequence[Kind], stages: Sequence[Stage]) 
         faults += _faults(kind, there)
         own = [s for s in stages if s.kind == kind]
         makes_ids = kind.database_id and (there is None or kind.id_column in there.made)
-        table = tables[kind.table] = Table(kind, own, None if there is None else there.columns, version >= 18, makes_ids)
+        table = tables[kind.table] = Table(
+            kind, own, None if there is None else there.columns, version >= 18, makes_ids
+        )
         archived = found.get(f"archive.{quote(kind.table)}")
-        steps += _table_steps(table, there) + _index_steps(table, there or Found(), nulls) + _archive_steps(table, there, archived)
+        steps += (
+            _table_steps(table, there)
+            + _index_steps(table, there or Found(), nulls)
+            + _archive_steps(table, there, archived)
+        )
     if faults:
         raise SchemaError("the tables do not fit the declared records", faults)
     return Plan(steps, tables)
@@ -144,9 +163,16 @@ def files() -> list[tuple[int, str, str]]:
 
 
 async def _migrations(connection: Any) -> list[Step]:
-    ours = {number: (name, text, hashlib.sha256(text.encode()).hexdigest()) for number, name, text in files()}
+    ours = {
+        number: (name, text, hashlib.sha256(text.encode()).hexdigest())
+        for number, name, text in files()
+    }
     there = await connection.fetchval("SELECT to_regclass('esclusa_migrations') IS NOT NULL")
-    applied = {r["number"]: r for r in await connection.fetch("SELECT * FROM esclusa_migrations")} if there else {}
+    applied = (
+        {r["number"]: r for r in await connection.fetch("SELECT * FROM esclusa_migrations")}
+        if there
+        else {}
+    )
     for number, row in sorted(applied.items()):
         if number not in ours:
             raise MigrationError(
@@ -171,20 +197,37 @@ def _faults(kind: Kind, there: Found | None) -> list[str]:
     if there is None:
         return []
     if there.sort not in _TABLES:
-        return [f"{kind.table} is {_OTHERS.get(there.sort, 'no table')}; only a table can have the columns and indexes that are needed"]
+        return [
+            f"{kind.table} is {_OTHERS.get(there.sort, 'no table')}; only a table can have the columns and indexes that are needed"
+        ]
     faults = []
-    needed = {kind.id_column: "id"} | ({f.column: f"field {f.name}" for f in kind.fields} if kind.attached else {})
-    written = set(kind.extras.values())  # a business field that reads what the engine writes comes with the tracking
+    needed = {kind.id_column: "id"} | (
+        {f.column: f"field {f.name}" for f in kind.fields} if kind.attached else {}
+    )
+    written = set(
+        kind.extras.values()
+    )  # a business field that reads what the engine writes comes with the tracking
     for column, what in needed.items():
         if column not in there.columns and column not in written:
-            faults.append(f"table {kind.table} has no column {column} (for {what}); it has {', '.join(there.columns)}")
+            faults.append(
+                f"table {kind.table} has no column {column} (for {what}); it has {', '.join(there.columns)}"
+            )
     for name, column in kind.track.columns.items():
         type = (TRACKING | EXTRAS)[name]
         actual = there.columns.get(column)
-        if actual is not None and actual not in _TRACKED_AS[type] and not (name == "status" and column in there.enums):
-            faults.append(f"column {kind.table}.{column} (for {name}) is of type {actual}; it must hold {WIRE[type]}")
+        if (
+            actual is not None
+            and actual not in _TRACKED_AS[type]
+            and not (name == "status" and column in there.enums)
+        ):
+            faults.append(
+                f"column {kind.table}.{column} (for {name}) is of type {actual}; it must hold {WIRE[type]}"
+            )
         elif actual is not None:
-            faults += [f"column {kind.table}.{column} (for {name}) {why}" for why in _narrow(kind, there, name, column)]
+            faults += [
+                f"column {kind.table}.{column} (for {name}) {why}"
+                for why in _narrow(kind, there, name, column)
+            ]
     return faults
 
 
@@ -200,10 +243,15 @@ def _narrow(kind: Kind, there: Found, name: str, column: str) -> list[str]:
         states = kind.lifecycle.states
         longest = max(states, key=len)
         if letters is not None and letters < len(longest):
-            faults.append(f"holds {letters} letters, too few for the state {longest}; run: {alter} TYPE text")
+            faults.append(
+                f"holds {letters} letters, too few for the state {longest}; run: {alter} TYPE text"
+            )
         lacking = [state for state in states if state not in there.enums.get(column, states)]
         type = there.columns[column]
-        faults += [f"cannot be {state}; run: ALTER TYPE {type} ADD VALUE {literal(state)}" for state in lacking]
+        faults += [
+            f"cannot be {state}; run: ALTER TYPE {type} ADD VALUE {literal(state)}"
+            for state in lacking
+        ]
     return faults
 
 
@@ -211,12 +259,20 @@ def _define(column: Column, kind: Kind) -> str:
     """A column of ours: text compares by code point, as on every store."""
     text = f"{column.ident} {column.sql}" + (' COLLATE "C"' if column.sql == "text" else "")
     if column.name == "id":
-        return text + (" GENERATED BY DEFAULT AS IDENTITY" if kind.database_id else "") + " PRIMARY KEY"
+        return (
+            text
+            + (" GENERATED BY DEFAULT AS IDENTITY" if kind.database_id else "")
+            + " PRIMARY KEY"
+        )
     if column.name in TRACKING and not kind.attached:
         return text + _TRACKING_DEFAULTS.get(column.name, "").format(initial=literal(kind.initial))
     if column.name in kind.by_name and not kind.attached:
         info = kind.model.model_fields[column.name]
-        default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
+        default = (
+            None
+            if info.is_required()
+            else info.get_default(call_default_factory=True, validated_data={})
+        )
         return text + (f" DEFAULT {column.constant(default)}" if default is not None else "")
     return text
 
@@ -233,13 +289,19 @@ _TRACKING_DEFAULTS = {
 
 def _table_steps(table: Table, there: Found | None) -> list[Step]:
     wanted: dict[str, Column] = {}
-    for column in (*table.columns.values(), *table.extras.values()):  # an extra may share the column of a field
+    for column in (
+        *table.columns.values(),
+        *table.extras.values(),
+    ):  # an extra may share the column of a field
         wanted.setdefault(column.column, column)
     if there is None:
         body = ",\n    ".join(_define(column, table.kind) for column in wanted.values())
         return [Step(f"create table {table.name}", f"CREATE TABLE {table.ident} (\n    {body}\n)")]
     steps = [
-        Step(f"add column {table.name}.{column.column}", f"ALTER TABLE {table.ident} ADD COLUMN {_define(column, table.kind)}")
+        Step(
+            f"add column {table.name}.{column.column}",
+            f"ALTER TABLE {table.ident} ADD COLUMN {_define(column, table.kind)}",
+        )
         for column in wanted.values()
         if column.column not in there.columns
     ]
@@ -267,7 +329,12 @@ def _index_steps(table: Table, there: Found, nulls: str) -> list[Step]:
         definition = f"{columns}{nulls if unique else ''}{f' WHERE {where}' if where else ''}"
         name = f"{table.name[:36]}_{purpose[:12]}_{hashlib.sha256(definition.encode()).hexdigest()[:8]}"
         if name not in there.indexes:
-            steps.append(Step(f"create index {name}", f"CREATE {unique}INDEX {quote(name)} ON {table.ident} {definition}"))
+            steps.append(
+                Step(
+                    f"create index {name}",
+                    f"CREATE {unique}INDEX {quote(name)} ON {table.ident} {definition}",
+                )
+            )
 
     existing = bool(there.columns)
     if existing and frozenset({table.id.column}) not in there.unique:
@@ -278,10 +345,16 @@ def _index_steps(table: Table, there: Found, nulls: str) -> list[Step]:
             index("key", f"({', '.join(map(quote, columns))})", unique="UNIQUE ")
     index("state", f"({_keys(table, [('status', False), ('updated_at', False)])})")
     for stage in table.stages:
-        where = " AND ".join([in_states(table, stage.states, ""), *(fixed(table, n, c, "") for n, c in stage.where)])
+        where = " AND ".join(
+            [in_states(table, stage.states, ""), *(fixed(table, n, c, "") for n, c in stage.where)]
+        )
         index("claim", f"({_keys(table, [('due_at', False), ('id', False)])})", where)
         if stage.order:
-            index("order", f"({_keys(table, [(o.field, o.descending) for o in stage.order] + [('id', False)])})", where)
+            index(
+                "order",
+                f"({_keys(table, [(o.field, o.descending) for o in stage.order] + [('id', False)])})",
+                where,
+            )
     for names in kind.indexes:
         index("by", f"({_keys(table, [(n.lstrip('-'), n.startswith('-')) for n in names])})")
     seen: dict[str, Step] = {step.sql: step for step in steps}
@@ -293,7 +366,9 @@ def _keys(table: Table, keys: Sequence[tuple[str, bool]]) -> str:
     for name, descending in keys:
         text = ordering(table, name, descending, "")
         expr = table.columns[name].expr("")
-        parts.append(text.replace(expr, f"({expr})", 1) if table.columns[name].fallback is not None else text)
+        parts.append(
+            text.replace(expr, f"({expr})", 1) if table.columns[name].fallback is not None else text
+        )
     return ", ".join(parts)
 
 
@@ -301,10 +376,19 @@ def _archive_steps(table: Table, there: Found | None, archived: Found | None) ->
     if not table.kind.archive:
         return []
     name = f"{table.name[:36]}_export"
-    index = Step(f"create index archive.{name}", f"CREATE INDEX {quote(name)} ON {table.archive} (export_id, archived_at)")
+    index = Step(
+        f"create index archive.{name}",
+        f"CREATE INDEX {quote(name)} ON {table.archive} (export_id, archived_at)",
+    )
     if archived is None:
-        own = [f"{c.ident} {c.sql}" for c in table.archived.values() if c.column not in table.kind.columns.values()]
-        body = ", ".join([f"LIKE {table.ident} INCLUDING DEFAULTS", *own, f"PRIMARY KEY ({table.id.ident})"])
+        own = [
+            f"{c.ident} {c.sql}"
+            for c in table.archived.values()
+            if c.column not in table.kind.columns.values()
+        ]
+        body = ", ".join(
+            [f"LIKE {table.ident} INCLUDING DEFAULTS", *own, f"PRIMARY KEY ({table.id.ident})"]
+        )
         return [
             Step("create schema archive", "CREATE SCHEMA IF NOT EXISTS archive"),
             Step(f"create table archive.{table.name}", f"CREATE TABLE {table.archive} ({body})"),
@@ -314,7 +398,10 @@ def _archive_steps(table: Table, there: Found | None, archived: Found | None) ->
     for column in (*table.columns.values(), *table.extras.values(), *table.archived.values()):
         columns.setdefault(column.column, column.sql)
     steps = [
-        Step(f"add column archive.{table.name}.{name}", f"ALTER TABLE {table.archive} ADD COLUMN {quote(name)} {type}")
+        Step(
+            f"add column archive.{table.name}.{name}",
+            f"ALTER TABLE {table.archive} ADD COLUMN {quote(name)} {type}",
+        )
         for name, type in columns.items()
         if name not in archived.columns
     ]
@@ -327,5 +414,7 @@ async def archive_columns(connection: Any, table: Table) -> list[str]:
     here, there = (found.get(n, Found()).columns for n in (table.ident, f"archive.{table.ident}"))
     missing = [name for name in (*here, *table.archived) if name not in there]
     if missing:
-        raise SchemaError(f"archive.{table.name}", [f"it lacks {', '.join(missing)}; run: esclusa migrate"])
+        raise SchemaError(
+            f"archive.{table.name}", [f"it lacks {', '.join(missing)}; run: esclusa migrate"]
+        )
     return [name for name in here if name not in table.archived]

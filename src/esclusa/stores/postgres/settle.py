@@ -16,7 +16,15 @@ from esclusa.model.record import Kind
 from esclusa.model.settlement import Renewal, Settlement
 from esclusa.model.value import value
 from esclusa.stores.postgres.insert import Fetch
-from esclusa.stores.postgres.statements import CHANNEL, ONCE, STAMP, fixed, id_array, in_states, moment
+from esclusa.stores.postgres.statements import (
+    CHANNEL,
+    ONCE,
+    STAMP,
+    fixed,
+    id_array,
+    in_states,
+    moment,
+)
 from esclusa.stores.postgres.table import Column, Table, json_text, literal, literals
 
 Tables: TypeAlias = Callable[[Kind], Table]
@@ -37,7 +45,10 @@ class Row:
 
 def wakes(table: Table, settlements: Iterable[Settlement]) -> bool:
     """Whether any of them leaves something to do at once."""
-    return any(table.wakes(state) for state in {s.to for s in settlements if s.until is None and s.delay <= 0})
+    return any(
+        table.wakes(state)
+        for state in {s.to for s in settlements if s.until is None and s.delay <= 0}
+    )
 
 
 def rounds(rows: Iterable[Row]) -> list[list[Row]]:
@@ -63,7 +74,12 @@ def grouped(rows: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
     for row in rows:
         s = row.settlement
         fields = tuple(sorted(s.fields)) if s.fields else ()
-        key = (s.ref.kind.table, s.fence is not None, fields, None if row.guard is None else guard_shape(row.guard))
+        key = (
+            s.ref.kind.table,
+            s.fence is not None,
+            fields,
+            None if row.guard is None else guard_shape(row.guard),
+        )
         found = groups.get(key)
         if found is None:
             groups[key] = [row]
@@ -72,7 +88,14 @@ def grouped(rows: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
     return groups
 
 
-async def move(fetch: Fetch, tables: Tables, key: tuple[Any, ...], rows: list[Row], offset: timedelta, notify: bool) -> set[int]:
+async def move(
+    fetch: Fetch,
+    tables: Tables,
+    key: tuple[Any, ...],
+    rows: list[Row],
+    offset: timedelta,
+    notify: bool,
+) -> set[int]:
     """Run one group; the numbers of the rows that moved. Which they are is told only if not all did."""
     _, fenced, names, shape = key
     table = tables(rows[0].settlement.ref.kind)
@@ -82,10 +105,16 @@ async def move(fetch: Fetch, tables: Tables, key: tuple[Any, ...], rows: list[Ro
     params = _params(table, tables, fenced, names, rows)
     one = tuple(param.alone for param in params)
     statement = table.statement(
-        ("move", fenced, names, shape, notify, one), lambda: _statement(table, tables, fenced, names, rows[0].guard, notify, params)
+        ("move", fenced, names, shape, notify, one),
+        lambda: _statement(table, tables, fenced, names, rows[0].guard, notify, params),
     )
-    [answer] = await fetch(statement, offset, *(param.values[0] if param.alone else param.values for param in params))
-    return {row.number for row in (rows if answer[0] == len(rows) else [rows[n - 1] for n in answer[1] or ()])}
+    [answer] = await fetch(
+        statement, offset, *(param.values[0] if param.alone else param.values for param in params)
+    )
+    return {
+        row.number
+        for row in (rows if answer[0] == len(rows) else [rows[n - 1] for n in answer[1] or ()])
+    }
 
 
 @value
@@ -102,7 +131,9 @@ def _param(label: str, type: str, values: list[Any], shared: bool = True) -> Par
     return Param(label, type, values, shared and values.count(values[0]) == len(values))
 
 
-def _params(table: Table, tables: Tables, fenced: bool, names: Sequence[str], rows: list[Row]) -> list[Param]:
+def _params(
+    table: Table, tables: Tables, fenced: bool, names: Sequence[str], rows: list[Row]
+) -> list[Param]:
     each = [row.settlement for row in rows]
     match = [s.fence if fenced else ",".join(s.frm) for s in each]
     params = [
@@ -125,20 +156,42 @@ def _params(table: Table, tables: Tables, fenced: bool, names: Sequence[str], ro
         ]
     for name in names:
         column = table.columns[name]
-        params.append(_param(f"f_{name}", column.wire, column.encode([s.fields[name] for s in each]), shared=False))
+        params.append(
+            _param(
+                f"f_{name}",
+                column.wire,
+                column.encode([s.fields[name] for s in each]),
+                shared=False,
+            )
+        )
     if rows[0].guard is not None:
         taken = [guard_values(row.guard) for row in rows if row.guard is not None]
         for n, column in enumerate(guard_columns(tables(rows[0].guard.kind), rows[0].guard)):
-            params.append(_param(f"g{n}", column.wire, column.encode([v[n] for v in taken]), shared=False))
+            params.append(
+                _param(f"g{n}", column.wire, column.encode([v[n] for v in taken]), shared=False)
+            )
     return params
 
 
-_NOTED = {"to_state": "target", "error": "error", "who": "who", "run": "run", "attempt": "attempt", "reason": "reason"}
+_NOTED = {
+    "to_state": "target",
+    "error": "error",
+    "who": "who",
+    "run": "run",
+    "attempt": "attempt",
+    "reason": "reason",
+}
 """Columns of the history, and what is noted there."""
 
 
 def _statement(
-    table: Table, tables: Tables, fenced: bool, names: Sequence[str], guard: Exists | None, notify: bool, params: list[Param]
+    table: Table,
+    tables: Tables,
+    fenced: bool,
+    names: Sequence[str],
+    guard: Exists | None,
+    notify: bool,
+    params: list[Param],
 ) -> str:
     c, key = table.columns, table.id.ident
     arrays, labels, refer = [], [], {}
@@ -148,7 +201,10 @@ def _statement(
             arrays.append(f"${n}::{param.type}[]")
             labels.append(param.label)
     stamp = ONCE if fenced else STAMP
-    sets = ", ".join(f"{column} = {source}" for column, source in _sets(table, fenced, names, refer, stamp).items())
+    sets = ", ".join(
+        f"{column} = {source}"
+        for column, source in _sets(table, fenced, names, refer, stamp).items()
+    )
     if fenced:
         match = f"{c['fence'].expr()} = u.match AND {HELD.format(leased_by=c['leased_by'].ident)}"
     else:
@@ -164,7 +220,11 @@ def _statement(
             INSERT INTO esclusa_history (table_name, record_id, from_state, at, {", ".join(_NOTED)})
             SELECT {literal(table.name)}, id, was, at, {values} FROM moved
         )"""
-    told = f", CASE WHEN count(*) > 0 THEN (SELECT pg_notify('{CHANNEL}', {literal(table.name)})) END" if notify else ""
+    told = (
+        f", CASE WHEN count(*) > 0 THEN (SELECT pg_notify('{CHANNEL}', {literal(table.name)})) END"
+        if notify
+        else ""
+    )
     id = table.id.write("u.id")
     # The row as it was, for the history: answered by the update itself, or else the record is joined once more.
     before = "" if table.returns_old else f" JOIN {table.ident} o ON o.{key} = {id}"
@@ -178,7 +238,9 @@ def _statement(
     SELECT count(*), CASE WHEN count(*) < cardinality($2::text[]) THEN (SELECT array_agg(n) FROM moved) END{told} FROM moved"""
 
 
-def _sets(table: Table, fenced: bool, names: Sequence[str], refer: dict[str, str], stamp: str) -> dict[str, str]:
+def _sets(
+    table: Table, fenced: bool, names: Sequence[str], refer: dict[str, str], stamp: str
+) -> dict[str, str]:
     """Only what changes. A field that is settled wins over an extra that shares its column."""
     c, x = table.columns, table.extras
     target, error = refer["target"], refer["error"]
@@ -199,13 +261,21 @@ def _sets(table: Table, fenced: bool, names: Sequence[str], refer: dict[str, str
     ]
     for column, source in errors:
         if column is not None:
-            given = f"{error}::{column.sql}" if column.type == "json" and column.sql != "jsonb" else source
-            sets[column.ident] = f"CASE WHEN {error} IS NOT NULL THEN {given} WHEN NOT {refer['clear']} THEN t.{column.ident} END"
+            given = (
+                f"{error}::{column.sql}"
+                if column.type == "json" and column.sql != "jsonb"
+                else source
+            )
+            sets[column.ident] = (
+                f"CASE WHEN {error} IS NOT NULL THEN {given} WHEN NOT {refer['clear']} THEN t.{column.ident} END"
+            )
     if "leased_at" in x:
         sets[x["leased_at"].ident] = "NULL"
     if "finished_at" in x:
         ended = f"{target} IN ({literals(table.ended)})" if table.ended else "false"
-        sets[x["finished_at"].ident] = f"CASE WHEN {ended} THEN {moment(x['finished_at'], stamp)} END"
+        sets[x["finished_at"].ident] = (
+            f"CASE WHEN {ended} THEN {moment(x['finished_at'], stamp)} END"
+        )
     return sets | {c[name].ident: c[name].write(f"u.f_{name}") for name in names}
 
 
@@ -266,12 +336,25 @@ def exists(table: Table, guard: Exists) -> str:
 # renewals
 
 
-async def renew(fetch: Fetch, table: Table, names: tuple[str, ...], renewals: Sequence[Renewal], offset: timedelta) -> set[str]:
+async def renew(
+    fetch: Fetch,
+    table: Table,
+    names: tuple[str, ...],
+    renewals: Sequence[Renewal],
+    offset: timedelta,
+) -> set[str]:
     """Extend leases of one kind that write the same fields; the ids of those still held."""
     renewals = [r for r in renewals if table.possible(r.ref.id)]
     statement = table.statement(("renew", names), lambda: _renewal(table, names))
     fields = [table.columns[name].encode([r.fields[name] for r in renewals]) for name in names]
-    rows = await fetch(statement, offset, [r.ref.id for r in renewals], [r.fence for r in renewals], [r.seconds for r in renewals], *fields)
+    rows = await fetch(
+        statement,
+        offset,
+        [r.ref.id for r in renewals],
+        [r.fence for r in renewals],
+        [r.seconds for r in renewals],
+        *fields,
+    )
     return {row[0] for row in rows}
 
 
@@ -281,7 +364,12 @@ def _renewal(table: Table, names: Sequence[str]) -> str:
     sets |= {c[name].ident: c[name].write(f"u.f_{name}") for name in names}
     if names:
         sets[c["updated_at"].ident] = moment(c["updated_at"], STAMP)
-    params = [("id", "text"), ("fence", "bigint"), ("seconds", "double precision"), *((f"f_{name}", c[name].wire) for name in names)]
+    params = [
+        ("id", "text"),
+        ("fence", "bigint"),
+        ("seconds", "double precision"),
+        *((f"f_{name}", c[name].wire) for name in names),
+    ]
     arrays = ", ".join(f"${n}::{type}[]" for n, (_, type) in enumerate(params, 2))
     return f"""UPDATE {table.ident} t SET {", ".join(f"{k} = {v}" for k, v in sets.items())}
         FROM unnest({arrays}) AS u({", ".join(label for label, _ in params)})

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from esclusa.model.query import Cond, Order, Query, decode_cursor
-from esclusa.model.settlement import Ask
+from esclusa.model.settlement import ClaimRequest
 from esclusa.stores.postgres.table import PLAIN_TIME, Column, Table, literal, literals
 
 NOW = "(now() + $1::interval)"
@@ -63,7 +63,11 @@ def fixed(table: Table, name: str, cond: Cond, alias: str = "t") -> str:
     if cond.op in ("null", "not_null"):
         return f"{alias + '.' if alias else ''}{column.ident} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
     if cond.op == "in":
-        return f"{column.expr(alias)} IN ({', '.join(column.constant(v) for v in cond.value)})" if cond.value else "false"
+        return (
+            f"{column.expr(alias)} IN ({', '.join(column.constant(v) for v in cond.value)})"
+            if cond.value
+            else "false"
+        )
     return f"{column.expr(alias)} {_SIGN[cond.op]} {column.constant(cond.value)}"
 
 
@@ -76,7 +80,11 @@ def bound(table: Table, name: str, cond: Cond, binder: Binder, alias: str = "t")
         values = cond.value if cond.op == "in" else (cond.value,)
         known = [v for v in values if v in table.kind.lifecycle.states]
         if len(known) == len(values) and values:
-            return in_states(table, known, alias) if len(known) > 1 else f"{column.expr(alias)} = {literal(known[0])}"
+            return (
+                in_states(table, known, alias)
+                if len(known) > 1
+                else f"{column.expr(alias)} = {literal(known[0])}"
+            )
         if column.sql not in ("text", "character varying"):
             return f"{column.expr(alias)}::text = ANY({binder.add(list(values), 'text[]')})"
     if name == "id" and cond.op in ("eq", "in"):
@@ -88,21 +96,31 @@ def bound(table: Table, name: str, cond: Cond, binder: Binder, alias: str = "t")
 
 
 def _array(column: Column, source: str) -> str:
-    if column.sql == column.wire or (column.type == "int" and column.sql.endswith("int")) or column.sql == "integer":
+    if (
+        column.sql == column.wire
+        or (column.type == "int" and column.sql.endswith("int"))
+        or column.sql == "integer"
+    ):
         return source
     if column.type == "time" and column.sql == PLAIN_TIME:
         return f"(ARRAY(SELECT v AT TIME ZONE 'UTC' FROM unnest({source}) v))"
     return f"{source}::{column.sql}[]"
 
 
-def filtered(table: Table, where: tuple[tuple[str, Cond], ...], binder: Binder, alias: str = "t") -> list[str]:
+def filtered(
+    table: Table, where: tuple[tuple[str, Cond], ...], binder: Binder, alias: str = "t"
+) -> list[str]:
     return [bound(table, name, cond, binder, alias) for name, cond in where]
 
 
 def sure(table: Table, name: str) -> bool:
     """Whether the value to order by is never null, so that plain order is the declared order and any index serves."""
     column = table.columns[name]
-    return column.fallback is not None or name == "id" or (not table.kind.attached and name in _NEVER_NULL)
+    return (
+        column.fallback is not None
+        or name == "id"
+        or (not table.kind.attached and name in _NEVER_NULL)
+    )
 
 
 _NEVER_NULL = frozenset({"status", "attempts", "due_at", "fence", "created_at", "updated_at"})
@@ -135,16 +153,25 @@ def after(table: Table, query: Query, binder: Binder) -> list[str]:
         condition = f"({beyond} OR ({same} AND {condition}))" if condition != "false" else beyond
     conditions = [condition]
     (first, descending), value = names[0], values[0]
-    if len(names) > 1 and value is not None and sure(table, first):  # said again so that an index can start there
-        conditions.append(f"{table.columns[first].expr()} {'<=' if descending else '>='} {binder.column(table.columns[first], value)}")
+    if (
+        len(names) > 1 and value is not None and sure(table, first)
+    ):  # said again so that an index can start there
+        conditions.append(
+            f"{table.columns[first].expr()} {'<=' if descending else '>='} {binder.column(table.columns[first], value)}"
+        )
     return conditions
 
 
-def _beyond(table: Table, name: str, descending: bool, value: Any, binder: Binder) -> tuple[str, str]:
+def _beyond(
+    table: Table, name: str, descending: bool, value: Any, binder: Binder
+) -> tuple[str, str]:
     column = table.columns[name]
     expr = column.expr()
     if value is None and column.fallback is not None:
-        return f"{expr} {'<' if descending else '>'} {column.fallback}", f"{expr} = {column.fallback}"
+        return (
+            f"{expr} {'<' if descending else '>'} {column.fallback}",
+            f"{expr} = {column.fallback}",
+        )
     if value is None:
         return "false" if descending else f"{expr} IS NOT NULL", f"{expr} IS NULL"
     given = binder.column(column, value)
@@ -153,9 +180,14 @@ def _beyond(table: Table, name: str, descending: bool, value: Any, binder: Binde
     return f"{expr} {'<' if descending else '>'} {given}", f"{expr} = {given}"
 
 
-def find(table: Table, query: Query, limit: int | None, *, ordered: bool = True) -> tuple[str, list[Any]]:
+def find(
+    table: Table, query: Query, limit: int | None, *, ordered: bool = True
+) -> tuple[str, list[Any]]:
     binder = Binder()
-    conditions = [*filtered(table, query.where, binder), *(after(table, query, binder) if limit is not None else [])]
+    conditions = [
+        *filtered(table, query.where, binder),
+        *(after(table, query, binder) if limit is not None else []),
+    ]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     source = table.archive if query.archived else table.ident
     cut = f" LIMIT {binder.add(limit, 'bigint')}" if limit is not None else ""
@@ -168,7 +200,10 @@ def count(table: Table, query: Query, cap: int) -> tuple[str, list[Any]]:
     conditions = filtered(table, query.where, binder)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     source = table.archive if query.archived else table.ident
-    return f"SELECT count(*) FROM (SELECT 1 FROM {source} t{where} LIMIT {binder.add(cap + 1, 'bigint')}) q", binder.values
+    return (
+        f"SELECT count(*) FROM (SELECT 1 FROM {source} t{where} LIMIT {binder.add(cap + 1, 'bigint')}) q",
+        binder.values,
+    )
 
 
 def picked_ids(table: Table, query: Query, binder: Binder, *also: str) -> str:
@@ -180,11 +215,14 @@ def picked_ids(table: Table, query: Query, binder: Binder, *also: str) -> str:
     return f"SELECT t.{table.id.ident} FROM {source} t{where} ORDER BY {order_by(table, query.order)} LIMIT {limit} FOR UPDATE"
 
 
-def candidates(table: Table, ask: Ask, binder: Binder, due: bool = True) -> list[str]:
+def candidates(table: Table, ask: ClaimRequest, binder: Binder, due: bool = True) -> list[str]:
     """The conditions of a claim; parameter 1 is the clock's offset."""
     states = ask.take if ask.hold is None else (*ask.take, ask.hold)
     conditions = [in_states(table, states)]
-    conditions += [fixed(table, name, cond) if table.constant(name, cond) else bound(table, name, cond, binder) for name, cond in ask.where]
+    conditions += [
+        fixed(table, name, cond) if table.constant(name, cond) else bound(table, name, cond, binder)
+        for name, cond in ask.where
+    ]
     if ask.ids:
         conditions.append(f"t.{table.id.ident} = ANY({binder.ids(table, table.ids(ask.ids))})")
     if table.kind.attached:  # a row that cannot be told from others is no record
@@ -194,7 +232,7 @@ def candidates(table: Table, ask: Ask, binder: Binder, due: bool = True) -> list
     return conditions
 
 
-def _due(table: Table, ask: Ask, binder: Binder) -> str:
+def _due(table: Table, ask: ClaimRequest, binder: Binder) -> str:
     due, updated = table.columns["due_at"], table.columns["updated_at"]
     if ask.before is None:
         return f"{due.expr()} <= {moment(due, NOW)}"
@@ -206,7 +244,7 @@ def _due(table: Table, ask: Ask, binder: Binder) -> str:
     return f"({due.expr()} <= {limit} OR ({in_states(table, ask.take)} AND {free}))"
 
 
-def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
+def claim(table: Table, ask: ClaimRequest, offset: timedelta) -> tuple[str, list[Any]]:
     """Pick, hold and note in one statement. The update finds its rows where they were picked: they are locked, so none can
     have gone elsewhere. One that somebody changed in just that moment is not found there, and is still due at the next claim."""
     c = table.columns
@@ -216,7 +254,9 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
     order = ask.order or (Order("due_at"),)
     keys = [f"{c[o.field].expr()} AS o{n}" for n, o in enumerate(order)]
     directions = [
-        f"o{n}" + (" DESC" if o.descending else "") + ("" if sure(table, o.field) else " NULLS LAST" if o.descending else " NULLS FIRST")
+        f"o{n}"
+        + (" DESC" if o.descending else "")
+        + ("" if sure(table, o.field) else " NULLS LAST" if o.descending else " NULLS FIRST")
         for n, o in enumerate(order)
     ]
     sets = [
@@ -235,7 +275,9 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
     noted = ""
     if table.kind.history:
         hold = "was" if ask.hold is None else literal(ask.hold)
-        changed = "holder IS NOT NULL" if ask.hold is None else f"(was <> {hold} OR holder IS NOT NULL)"
+        changed = (
+            "holder IS NOT NULL" if ask.hold is None else f"(was <> {hold} OR holder IS NOT NULL)"
+        )
         run = binder.add(ask.run, "text")
         noted = f""",
         noted AS (
@@ -247,7 +289,9 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
     reads = ", ".join(f"{column.read()} AS {answer[name]}" for name, column in c.items())
     sorted_by = ", ".join(f"p.o{n}" for n in range(len(order)))
     # The parts of a table each have places of their own.
-    part, same_part = (", t.tableoid AS part", " AND t.tableoid = p.part") if table.kind.attached else ("", "")
+    part, same_part = (
+        (", t.tableoid AS part", " AND t.tableoid = p.part") if table.kind.attached else ("", "")
+    )
     return (
         f"""WITH picked AS MATERIALIZED (
             SELECT t.ctid AS place{part}, t.{table.id.ident} AS id, {table.status.read()} AS was,
@@ -264,14 +308,18 @@ def claim(table: Table, ask: Ask, offset: timedelta) -> tuple[str, list[Any]]:
     )
 
 
-def backlog(table: Table, ask: Ask, cap: int, offset: timedelta) -> tuple[str, list[Any]]:
+def backlog(table: Table, ask: ClaimRequest, cap: int, offset: timedelta) -> tuple[str, list[Any]]:
     """How many are due up to a cap, since when the oldest, and when the next one will be."""
     binder = Binder(offset)
     due = table.columns["due_at"]
     now_due = " AND ".join(candidates(table, ask, binder))
-    later = " AND ".join([*candidates(table, ask, binder, due=False), f"{due.expr()} > {moment(due, NOW)}"])
+    later = " AND ".join(
+        [*candidates(table, ask, binder, due=False), f"{due.expr()} > {moment(due, NOW)}"]
+    )
     limit = binder.add(cap + 1, "bigint")
     oldest = f"(SELECT {due.read('t')} FROM {table.ident} t WHERE {now_due} ORDER BY {due.expr()} LIMIT 1)"
-    following = f"(SELECT {due.read('t')} FROM {table.ident} t WHERE {later} ORDER BY {due.expr()} LIMIT 1)"
+    following = (
+        f"(SELECT {due.read('t')} FROM {table.ident} t WHERE {later} ORDER BY {due.expr()} LIMIT 1)"
+    )
     capped = f"SELECT 1 FROM {table.ident} t WHERE {now_due} ORDER BY {due.expr()} LIMIT {limit}"
     return f"SELECT (SELECT count(*) FROM ({capped}) q), {oldest}, {following}", binder.values

@@ -18,18 +18,18 @@ from esclusa.model.errors import BadQuery, BadRecord, SchemaBehind, SchemaError
 from esclusa.model.query import Page, Query, encode_cursor
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
-    Ask,
     Backlog,
-    Family,
+    ClaimRequest,
+    Duplicate,
+    FanOut,
     Inserted,
-    Known,
     Leased,
     Lost,
+    RecordWithChildren,
     Rejected,
     Renewal,
     Settled,
     Settlement,
-    Spread,
     StateCount,
     StateSummary,
     Step,
@@ -80,7 +80,10 @@ class PostgresStore:
         found = self._tables.get(kind.table)
         if found is None:
             if kind.attached:
-                raise SchemaError(f"table {kind.table}", ["it is not known to the store yet; call use() or migrate() with its kind"])
+                raise SchemaError(
+                    f"table {kind.table}",
+                    ["it is not known to the store yet; call use() or migrate() with its kind"],
+                )
             found = self._tables[kind.table] = Table(kind, tuple(self._stages[kind.table].values()))
         return found
 
@@ -106,7 +109,9 @@ class PostgresStore:
         try:
             async with self._connections.connection() as connection:
                 plan = await schema.plan(connection, kinds, stages)
-        except SchemaError as error:  # no statement can mend it: say so where the statements would stand
+        except (
+            SchemaError
+        ) as error:  # no statement can mend it: say so where the statements would stand
             return [f"-- {fault}" for fault in error.faults]
         return [step.sql for step in plan.steps]
 
@@ -125,27 +130,39 @@ class PostgresStore:
 
     # records
 
-    async def insert(self, records: Sequence[Record]) -> list[Inserted | Known]:
-        def run(fetch: inserting.Fetch) -> Awaitable[list[Inserted | Known]]:
+    async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
+        def run(fetch: inserting.Fetch) -> Awaitable[list[Inserted | Duplicate]]:
             return self._table_by_table(records, partial(inserting.insert, fetch))
 
         alike = len({record.kind.table for record in records}) <= 1
         try:
-            if alike and len(records) <= inserting.CHUNK and not (records and records[0].kind.database_id):
+            if (
+                alike
+                and len(records) <= inserting.CHUNK
+                and not (records and records[0].kind.database_id)
+            ):
                 return await run(self._connections.fetch)
             return await self._connections.transaction(lambda connection: run(connection.fetch))
         except UNFIT as error:
             raise _unfit(records, error) from error
 
-    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+    async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
         async def run(connection: Any) -> list[int | None]:
             add = partial(inserting.add, connection.fetch)
             led = await self._table_by_table([family.first for family in families], add)
             made: Counter[int] = Counter()
             plain: list[tuple[int, Record]] = []
-            for n, each in [(n, each) for n, family in enumerate(families) if led[n] for each in family.rest]:
-                if isinstance(each, Spread):
-                    made[n] += await inserting.spread(connection.fetch, self._table(each.record.kind), each, self._offset, self._new_id)
+            for n, each in [
+                (n, each) for n, family in enumerate(families) if led[n] for each in family.rest
+            ]:
+                if isinstance(each, FanOut):
+                    made[n] += await inserting.spread(
+                        connection.fetch,
+                        self._table(each.record.kind),
+                        each,
+                        self._offset,
+                        self._new_id,
+                    )
                 else:
                     plain.append((n, each))
             added = await self._table_by_table([record for _, record in plain], add)
@@ -155,9 +172,14 @@ class PostgresStore:
         try:
             return await self._connections.transaction(run)
         except UNFIT as error:
-            raise _unfit([draft for family in families for draft in (family.first, *drafts_of(family.rest))], error) from error
+            raise _unfit(
+                [draft for family in families for draft in (family.first, *drafts_of(family.rest))],
+                error,
+            ) from error
 
-    async def _table_by_table(self, drafts: Sequence[Record], insert: Callable[..., Awaitable[list[T]]]) -> list[T]:
+    async def _table_by_table(
+        self, drafts: Sequence[Record], insert: Callable[..., Awaitable[list[T]]]
+    ) -> list[T]:
         """What it answers for each of them. The tables come in one order for all who insert: no deadlock between them."""
         places: dict[str, list[int]] = defaultdict(list)
         for n, each in enumerate(drafts):
@@ -167,7 +189,11 @@ class PostgresStore:
         answers: dict[int, T] = {}
         for name in sorted(places):
             theirs = [drafts[n] for n in places[name]]
-            answers |= zip(places[name], await insert(self._table(theirs[0].kind), theirs, self._offset, self._new_id), strict=True)
+            answers |= zip(
+                places[name],
+                await insert(self._table(theirs[0].kind), theirs, self._offset, self._new_id),
+                strict=True,
+            )
         return [answers[n] for n in range(len(drafts))]
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
@@ -177,7 +203,10 @@ class PostgresStore:
             return [None] * len(ids)
         binder = statements.Binder()
         text = f"SELECT {table.selection} FROM {table.ident} t WHERE t.{table.id.ident} = ANY({binder.ids(table, wanted)})"
-        found = {row[0]: table.build(row)[0] for row in await self._connections.fetch(text, *binder.values)}
+        found = {
+            row[0]: table.build(row)[0]
+            for row in await self._connections.fetch(text, *binder.values)
+        }
         return [found.get(id) for id in ids]
 
     async def _read(self, text: str, values: Sequence[Any], *, by_index: bool = False) -> list[Any]:
@@ -194,19 +223,25 @@ class PostgresStore:
         if len(rows) <= query.limit:
             return Page(items, None)
         last = table.values(rows[query.limit - 1])
-        return Page(items, encode_cursor(query, [last[o.field] for o in query.order] + [last["id"]]))
+        return Page(
+            items, encode_cursor(query, [last[o.field] for o in query.order] + [last["id"]])
+        )
 
     async def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
         table = self._table(query.kind)
         async for rows in self._pages(table, query, size):
             yield [table.values(row) for row in rows]
 
-    async def scan_columns(self, query: Query, size: int = 20_000) -> AsyncIterator[dict[str, Sequence[Any]]]:
+    async def scan_columns(
+        self, query: Query, size: int = 20_000
+    ) -> AsyncIterator[dict[str, Sequence[Any]]]:
         table = self._table(query.kind)
         async for rows in self._pages(table, query, size, ordered=bool(query.order)):
             yield dict(zip(table.names, zip(*rows, strict=True), strict=True))
 
-    async def _pages(self, table: Table, query: Query, size: int, *, ordered: bool = True) -> AsyncIterator[list[Any]]:
+    async def _pages(
+        self, table: Table, query: Query, size: int, *, ordered: bool = True
+    ) -> AsyncIterator[list[Any]]:
         """The rows that match, page by page, in one snapshot."""
         text, values = statements.find(table, query, None, ordered=ordered)
         async with (
@@ -218,13 +253,17 @@ class PostgresStore:
                 yield rows
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
-        return await keep.tally(self._connections, self._table(kind), keep.TALLY_CAP if cap is None else cap)
+        return await keep.tally(
+            self._connections, self._table(kind), keep.TALLY_CAP if cap is None else cap
+        )
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
         return await keep.summary(self._connections, self._table(query.kind), query, average)
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
-        rows = await self._read(*statements.count(self._table(query.kind), query, cap), by_index=True)
+        rows = await self._read(
+            *statements.count(self._table(query.kind), query, cap), by_index=True
+        )
         found = int(rows[0][0])
         return min(found, cap), found <= cap
 
@@ -238,7 +277,10 @@ class PostgresStore:
             ref.id,
             limit,
         )
-        steps = [Step(a, b, at, who, run, n, why, None if e is None else from_json(e)) for a, b, at, who, run, n, why, e in rows]
+        steps = [
+            Step(a, b, at, who, run, n, why, None if e is None else from_json(e))
+            for a, b, at, who, run, n, why, e in rows
+        ]
         return steps[::-1] if newest else steps
 
     async def purge(self, query: Query) -> int:
@@ -248,7 +290,9 @@ class PostgresStore:
         return await keep.remove(self._connections, self._table, refs)
 
     async def archive(self, query: Query, export: str | None = None) -> int:
-        return await keep.archive(self._connections, self._table(query.kind), query, self._offset, export)
+        return await keep.archive(
+            self._connections, self._table(query.kind), query, self._offset, export
+        )
 
     async def assign(self, query: Query, export: str) -> int:
         return await keep.assign(self._connections, self._table(query.kind), query, export)
@@ -258,7 +302,7 @@ class PostgresStore:
 
     # claim and settle
 
-    async def claim(self, ask: Ask) -> list[Leased]:
+    async def claim(self, ask: ClaimRequest) -> list[Leased]:
         if ask.limit < 1:
             return []
         table = self._table(ask.kind)
@@ -266,17 +310,25 @@ class PostgresStore:
         leases = []
         try:
             rows = await self._connections.claim(text, *values)
-        except REFUSED as error:  # its rows are an outsider's, and so are its constraints and triggers
-            raise BadRecord(f"table {table.name} does not let its records be taken: {said(error)}") from None
+        except (
+            REFUSED
+        ) as error:  # its rows are an outsider's, and so are its constraints and triggers
+            raise BadRecord(
+                f"table {table.name} does not let its records be taken: {said(error)}"
+            ) from None
         for row in rows:
             record, fault = table.build(row)
             over, was = row[-2], row[-1]
             assert record.due_at is not None
-            leases.append(Leased(record, ask.take[0] if was == ask.hold else was, record.due_at, fault, over))
+            leases.append(
+                Leased(record, ask.take[0] if was == ask.hold else was, record.due_at, fault, over)
+            )
         return leases
 
-    async def backlog(self, ask: Ask, cap: int = 10_000) -> Backlog:
-        rows = await self._connections.claim(*_spread(statements.backlog(self._table(ask.kind), ask, cap, self._offset)))
+    async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
+        rows = await self._connections.claim(
+            *_spread(statements.backlog(self._table(ask.kind), ask, cap, self._offset))
+        )
         due, oldest, following = rows[0]
         return Backlog(min(due, cap), due <= cap, oldest, None if due else following)
 
@@ -288,12 +340,21 @@ class PostgresStore:
         async def run(fetch: inserting.Fetch) -> set[Ref]:
             held: set[Ref] = set()
             for (kind, names), group in groups.items():
-                held |= {Ref(kind, id) for id in await settling.renew(fetch, self._table(kind), names, group, self._offset)}
+                held |= {
+                    Ref(kind, id)
+                    for id in await settling.renew(
+                        fetch, self._table(kind), names, group, self._offset
+                    )
+                }
             return held
 
         if len(groups) == 1:
             return await run(self._connections.fetch)
-        return await self._connections.transaction(lambda connection: run(connection.fetch)) if groups else set()
+        return (
+            await self._connections.transaction(lambda connection: run(connection.fetch))
+            if groups
+            else set()
+        )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         if not settlements:
@@ -308,15 +369,28 @@ class PostgresStore:
             try:
                 done = await self._attempt(numbered)
             except effects.Rejection as rejection:
-                verdicts |= {n: Rejected(s.ref, rejection.faults[n]) for n, s in numbered if n in rejection.faults}
+                verdicts |= {
+                    n: Rejected(s.ref, rejection.faults[n])
+                    for n, s in numbered
+                    if n in rejection.faults
+                }
                 numbered = [(n, s) for n, s in numbered if n not in rejection.faults]
-            except (*UNFIT, BadRecord) as error:  # a value that a column cannot hold: find whose it is
+            except (
+                *UNFIT,
+                BadRecord,
+            ) as error:  # a value that a column cannot hold: find whose it is
                 if len(numbered) == 1:
                     return verdicts | {n: Rejected(s.ref, _why(s, error)) for n, s in numbered}
                 half = len(numbered) // 2
-                return verdicts | await self._settle(numbered[:half]) | await self._settle(numbered[half:])
+                return (
+                    verdicts
+                    | await self._settle(numbered[:half])
+                    | await self._settle(numbered[half:])
+                )
             else:
-                return verdicts | {n: Settled(s.ref) if n in done else Lost(s.ref) for n, s in numbered}
+                return verdicts | {
+                    n: Settled(s.ref) if n in done else Lost(s.ref) for n, s in numbered
+                }
         return verdicts
 
     async def _attempt(self, numbered: list[tuple[int, Settlement]]) -> set[int]:
@@ -328,10 +402,19 @@ class PostgresStore:
             ((key, group),) = groups.items()
             table = self._table(group[0].settlement.ref.kind)
             notify = settling.wakes(table, (s for _, s in numbered))
-            return await settling.move(self._connections.fetch, self._table, key, group, self._offset, notify)
-        return await self._connections.transaction(lambda connection: self._whole(connection, numbered, rounds))
+            return await settling.move(
+                self._connections.fetch, self._table, key, group, self._offset, notify
+            )
+        return await self._connections.transaction(
+            lambda connection: self._whole(connection, numbered, rounds)
+        )
 
-    async def _whole(self, connection: Any, numbered: list[tuple[int, Settlement]], rounds: list[list[settling.Row]]) -> set[int]:
+    async def _whole(
+        self,
+        connection: Any,
+        numbered: list[tuple[int, Settlement]],
+        rounds: list[list[settling.Row]],
+    ) -> set[int]:
         fetch, offset = connection.fetch, self._offset
         every = [s for _, s in numbered]
         if effects.locks(every):
@@ -341,24 +424,44 @@ class PostgresStore:
             for key, group in settling.grouped(rows).items():
                 done |= await settling.move(fetch, self._table, key, group, offset, notify=False)
         through = [(n, s) for n, s in numbered if n in done]
-        woken = {s.ref.kind.table for _, s in through if settling.wakes(self._table(s.ref.kind), [s])}
-        woken |= await effects.apply(fetch, self._table, [(n, s) for n, s in through if s.effects], offset, self._new_id)
+        woken = {
+            s.ref.kind.table for _, s in through if settling.wakes(self._table(s.ref.kind), [s])
+        }
+        woken |= await effects.apply(
+            fetch, self._table, [(n, s) for n, s in through if s.effects], offset, self._new_id
+        )
         if woken:
             await keep.notify(fetch, sorted(woken))
         return done
 
     # budgets
 
-    async def spend(self, budget: Budget, units: int, spender: str, least: int = 1) -> Granted | Denied:
-        return await self._connections.transaction(lambda c: budgets.spend(c, self._offset, budget, units, spender, least))
+    async def spend(
+        self, budget: Budget, units: int, spender: str, least: int = 1
+    ) -> Granted | Denied:
+        return await self._connections.transaction(
+            lambda c: budgets.spend(c, self._offset, budget, units, spender, least)
+        )
 
-    async def refund(self, budget: Budget, units: int, spender: str, at: datetime | None = None) -> None:
-        await self._connections.transaction(lambda c: budgets.refund(c, self._offset, budget, units, spender, at))
+    async def refund(
+        self, budget: Budget, units: int, spender: str, at: datetime | None = None
+    ) -> None:
+        await self._connections.transaction(
+            lambda c: budgets.refund(c, self._offset, budget, units, spender, at)
+        )
 
     async def observe(
-        self, budget: Budget, per: str, *, used: int | None = None, limit: int | None = None, until: datetime | None = None
+        self,
+        budget: Budget,
+        per: str,
+        *,
+        used: int | None = None,
+        limit: int | None = None,
+        until: datetime | None = None,
     ) -> None:
-        await self._connections.transaction(lambda c: budgets.observe(c, self._offset, budget, per, used, limit, until))
+        await self._connections.transaction(
+            lambda c: budgets.observe(c, self._offset, budget, per, used, limit, until)
+        )
 
     async def usage(self, budget: Budget) -> list[WindowUse]:
         return await self._connections.transaction(lambda c: budgets.usage(c, self._offset, budget))
@@ -379,13 +482,22 @@ def _spread(pair: tuple[str, list[Any]]) -> list[Any]:
 def _unfit(drafts: Sequence[Record], error: Exception) -> BadRecord:
     """Which of the drafts was not taken; what PostgreSQL said, if that does not show."""
     tables = ", ".join(sorted({draft.kind.table for draft in drafts}))
-    found = next((fault for draft in drafts if (fault := misfit(draft.kind, draft.__dict__)) is not None), None)
+    found = next(
+        (fault for draft in drafts if (fault := misfit(draft.kind, draft.__dict__)) is not None),
+        None,
+    )
     return found or BadRecord(f"{tables}: a draft holds what the table cannot: {said(error)}")
 
 
 def _why(settlement: Settlement, error: Exception) -> str:
     """Which value of a settlement was not taken."""
-    made = [(effect.record.kind, effect.record.__dict__) for effect in settlement.effects if isinstance(effect, Create)]
+    made = [
+        (effect.record.kind, effect.record.__dict__)
+        for effect in settlement.effects
+        if isinstance(effect, Create)
+    ]
     values = [(settlement.ref.kind, settlement.fields), *made]
-    found = next((fault for kind, fields in values if (fault := misfit(kind, fields)) is not None), error)
+    found = next(
+        (fault for kind, fields in values if (fault := misfit(kind, fields)) is not None), error
+    )
     return str(found) if isinstance(found, BadRecord) else f"a value does not fit: {said(error)}"

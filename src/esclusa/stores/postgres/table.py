@@ -120,7 +120,11 @@ class Column:
         if self.type == "int":
             return str(int(value))
         text = literal(as_text(self.encode([value])[0]))
-        return text if self.type == "text" and self.sql == "text" else self.write(f"{text}::{self.wire}")
+        return (
+            text
+            if self.type == "text" and self.sql == "text"
+            else self.write(f"{text}::{self.wire}")
+        )
 
     def encode(self, values: list[Any]) -> list[Any]:
         """Values as asyncpg wants them for a parameter of type ``wire``."""
@@ -172,29 +176,53 @@ class Table:
     ) -> None:
         self.kind = kind
         self.makes_ids = kind.database_id if makes_ids is None else makes_ids
-        self.returns_old = returns_old  # PostgreSQL 18 and later answer an update with the row as it was
+        self.returns_old = (
+            returns_old  # PostgreSQL 18 and later answer an update with the row as it was
+        )
         self.name = kind.table
         self.ident = quote(kind.table)
         self.archive = f'"archive".{quote(kind.table)}'
         self.stages = tuple(stages)
         actual = actual or {}
-        self.columns = {name: self._column(name, column, kind.types[name], actual) for name, column in kind.columns.items()}
-        self.extras = {name: self._column(name, column, EXTRAS[name], actual) for name, column in kind.extras.items()}
-        self.archived = {name: Column(name, name, type, WIRE[type]) for name, type in ARCHIVE_COLUMNS.items()}
+        self.columns = {
+            name: self._column(name, column, kind.types[name], actual)
+            for name, column in kind.columns.items()
+        }
+        self.extras = {
+            name: self._column(name, column, EXTRAS[name], actual)
+            for name, column in kind.extras.items()
+        }
+        self.archived = {
+            name: Column(name, name, type, WIRE[type]) for name, type in ARCHIVE_COLUMNS.items()
+        }
         self.id = self.columns["id"]
         self.status = self.columns["status"]
         self.names = tuple(self.columns)
         self.taken = frozenset(state for stage in self.stages for state in stage.states)
         self.constants = frozenset(pair for stage in self.stages for pair in stage.where)
-        self._json = tuple((i, name) for i, name in enumerate(self.names) if self.columns[name].type == "json")
+        self._json = tuple(
+            (i, name) for i, name in enumerate(self.names) if self.columns[name].type == "json"
+        )
         self._statements: dict[Any, str] = {}
-        self._blank = {**kind.model.model_construct().__dict__, **dict.fromkeys(self.names)} if not kind.attached else {}
+        self._blank = (
+            {**kind.model.model_construct().__dict__, **dict.fromkeys(self.names)}
+            if not kind.attached
+            else {}
+        )
         self._filled = set(kind.model.model_fields)
         self._typed = [] if kind.attached else retyped(kind)
-        self._quick = not kind.attached and not kind.model.__pydantic_post_init__ and not kind.model.__private_attributes__
+        self._quick = (
+            not kind.attached
+            and not kind.model.__pydantic_post_init__
+            and not kind.model.__private_attributes__
+        )
 
-    def _column(self, name: str, column: str, type: ColumnType, actual: Mapping[str, str]) -> Column:
-        sql = actual.get(column) or ("bigint" if name == "id" and self.kind.database_id else WIRE[type])
+    def _column(
+        self, name: str, column: str, type: ColumnType, actual: Mapping[str, str]
+    ) -> Column:
+        sql = actual.get(column) or (
+            "bigint" if name == "id" and self.kind.database_id else WIRE[type]
+        )
         fallback = None
         if self.kind.attached and name in TRACKING:
             if name == "status":
@@ -248,7 +276,9 @@ class Table:
         """Whether an id can be one of this table at all."""
         if self.id.sql in WHOLE:
             end = WHOLE[self.id.sql]
-            return lambda text: re.fullmatch(r"-?(0|[1-9]\d{0,18})", text) is not None and -end <= int(text) < end
+            return lambda text: (
+                re.fullmatch(r"-?(0|[1-9]\d{0,18})", text) is not None and -end <= int(text) < end
+            )
         return _uuid if self.id.sql == "uuid" else fits
 
     def values(self, row: Sequence[Any]) -> dict[str, Any]:
@@ -274,8 +304,14 @@ class Table:
     def _construct(self, values: dict[str, Any]) -> Record:
         """What ``model_construct`` does, for a row that has every field: a claim spends much of its time here."""
         record: Record = _new(self.kind.model)
-        _put(record, "__dict__", values if len(values) == len(self._blank) else {**self._blank, **values})
-        _put(record, "__pydantic_fields_set__", self._filled)  # one for all: every field is in it, so none can be added
+        _put(
+            record,
+            "__dict__",
+            values if len(values) == len(self._blank) else {**self._blank, **values},
+        )
+        _put(
+            record, "__pydantic_fields_set__", self._filled
+        )  # one for all: every field is in it, so none can be added
         _put(record, "__pydantic_extra__", None)
         _put(record, "__pydantic_private__", None)
         return record
@@ -299,4 +335,6 @@ def _loads(text: Any, name: str) -> Any:
         value = from_json(text)
     except ValueError:  # an outsider's text in a column that is read as JSON
         value = text
-    return {"message": str(value)} if name == "last_error" and not isinstance(value, dict) else value
+    return (
+        {"message": str(value)} if name == "last_error" and not isinstance(value, dict) else value
+    )

@@ -14,7 +14,9 @@ _INFINITY = 2**63 - 1
 
 async def use(connection: Any) -> None:
     """Let a new connection read and write times with zone this way."""
-    await connection.set_type_codec("timestamptz", schema="pg_catalog", encoder=encode, decoder=decode, format="binary")
+    await connection.set_type_codec(
+        "timestamptz", schema="pg_catalog", encoder=encode, decoder=decode, format="binary"
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -42,7 +42,11 @@ def encode_time(value: datetime) -> str:
 def decode_time(value: Any) -> Any:
     """The moment that a stored value means; without a zone it is UTC, and a number is seconds since 1970."""
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else datetime.fromtimestamp(value, UTC)
+        moment = (
+            datetime.fromisoformat(value)
+            if isinstance(value, str)
+            else datetime.fromtimestamp(value, UTC)
+        )
     except (ValueError, TypeError, OverflowError, OSError):
         return value
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
@@ -164,7 +168,11 @@ def literal(type: ColumnType, value: Any) -> str:
         return f"x'{stored.hex()}'"
     if isinstance(stored, str):
         return quoted(stored)
-    return repr(stored) if stored not in (float("inf"), float("-inf")) else ("9e999" if stored > 0 else "-9e999")
+    return (
+        repr(stored)
+        if stored not in (float("inf"), float("-inf"))
+        else ("9e999" if stored > 0 else "-9e999")
+    )
 
 
 def quoted(text: str) -> str:
@@ -193,9 +201,17 @@ class Decoder:
         self.values = _compiled(kind)
         """By field name, as plain Python values."""
         self._typed = [] if kind.attached else retyped(kind)
-        self._absent = {name: None for name in ("created_at", "last_error") if name not in self.place}
-        self._quick = not kind.attached and not kind.model.__pydantic_post_init__ and not kind.model.__private_attributes__
-        self._set = set(kind.model.model_fields)  # all of them, so that no record can add one for the others
+        self._absent = {
+            name: None for name in ("created_at", "last_error") if name not in self.place
+        }
+        self._quick = (
+            not kind.attached
+            and not kind.model.__pydantic_post_init__
+            and not kind.model.__private_attributes__
+        )
+        self._set = set(
+            kind.model.model_fields
+        )  # all of them, so that no record can add one for the others
 
     def record(self, row: Row) -> Record:
         """The record; one that does not fit its declaration is built as it is."""
@@ -238,9 +254,14 @@ class Decoder:
 def _compiled(kind: Kind) -> Callable[[Row], dict[str, Any]]:
     """A function for the rows of this kind alone: five times as fast as a loop over its columns, and every claimed
     record passes here. It is made of field names, which are Python names, and places."""
-    using = {f"decode_{i}": decode_error if name == "last_error" else DECODE[kind.types[name]] for i, name in enumerate(kind.columns)}
+    using = {
+        f"decode_{i}": decode_error if name == "last_error" else DECODE[kind.types[name]]
+        for i, name in enumerate(kind.columns)
+    }
     items = [
-        f"{name!r}: row[{i}]" if using[f"decode_{i}"] is None else f"{name!r}: None if row[{i}] is None else decode_{i}(row[{i}])"
+        f"{name!r}: row[{i}]"
+        if using[f"decode_{i}"] is None
+        else f"{name!r}: None if row[{i}] is None else decode_{i}(row[{i}])"
         for i, name in enumerate(kind.columns)
     ]
     made: Callable[[Row], dict[str, Any]] = eval(f"lambda row: {{{', '.join(items)}}}", dict(using))  # noqa: S307

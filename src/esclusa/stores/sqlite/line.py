@@ -88,17 +88,31 @@ class Line:
         try:
             yield
         except (apsw.BusyError, apsw.LockedError):
-            raise StoreUnavailable(f"{self._path}: another process has kept the database locked for {self._busy:g} s") from None
-        except (apsw.CantOpenError, apsw.IOError, apsw.FullError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
+            raise StoreUnavailable(
+                f"{self._path}: another process has kept the database locked for {self._busy:g} s"
+            ) from None
+        except (
+            apsw.CantOpenError,
+            apsw.IOError,
+            apsw.FullError,
+            apsw.ReadOnlyError,
+            apsw.PermissionsError,
+        ) as error:
             raise StoreUnavailable(f"{self._path}: {error}") from None
         except apsw.NotADBError:
-            raise StoreUnavailable(f"{self._path} is not a SQLite database; move it away or name another file") from None
+            raise StoreUnavailable(
+                f"{self._path} is not a SQLite database; move it away or name another file"
+            ) from None
         except apsw.CorruptError as error:
-            raise EsclusaError(f"{self._path} is damaged ({error}); restore it from a copy") from None
+            raise EsclusaError(
+                f"{self._path} is damaged ({error}); restore it from a copy"
+            ) from None
         except apsw.ConstraintError as error:
             raise BadRecord(f"the table does not allow it: {error}") from None
         except apsw.SQLError as error:
-            if str(error).startswith(("no such table", "no such column", "no such index")) or "has no column" in str(error):
+            if str(error).startswith(
+                ("no such table", "no such column", "no such index")
+            ) or "has no column" in str(error):
                 raise SchemaError(str(self._path), [f"{error}; run: esclusa migrate"]) from None
             raise
         except (OverflowError, UnicodeEncodeError) as error:

@@ -14,10 +14,30 @@ import apsw
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.errors import UndeclaredMove
 from esclusa.model.record import Kind, Record, Ref
-from esclusa.model.settlement import Ask, Leased, Lost, Rejected, Renewal, Settled, Settlement, Verdict
+from esclusa.model.settlement import (
+    ClaimRequest,
+    Leased,
+    Lost,
+    Rejected,
+    Renewal,
+    Settled,
+    Settlement,
+    Verdict,
+)
 from esclusa.stores.sqlite import records, statements
 from esclusa.stores.sqlite.codec import encode_field, encode_json, encode_time
-from esclusa.stores.sqlite.statements import Cards, chunks, many, marks, meant, place_of, q, rows, shown, table_of
+from esclusa.stores.sqlite.statements import (
+    Cards,
+    chunks,
+    many,
+    marks,
+    meant,
+    place_of,
+    q,
+    rows,
+    shown,
+    table_of,
+)
 
 _HISTORY = "INSERT INTO esclusa_history (table_name, record_id, from_state, to_state, at, who, run, attempt, reason, error)"
 
@@ -68,7 +88,9 @@ def remove(desk: Desk, refs: Sequence[Ref]) -> list[bool]:
     there = _standing(desk, refs)
     for kind in {ref.kind.table: ref.kind for ref in refs}.values():
         if found := there[kind.table]:
-            records.erase(desk.connection, kind, [(standing.place, id) for id, standing in found.items()])
+            records.erase(
+                desk.connection, kind, [(standing.place, id) for id, standing in found.items()]
+            )
     return [ref.id in there[ref.kind.table] for ref in refs]
 
 
@@ -80,7 +102,7 @@ def write_history(connection: apsw.Connection, steps: Sequence[Sequence[Any]]) -
 # claim and renew
 
 
-def claim(desk: Desk, ask: Ask) -> list[Leased]:
+def claim(desk: Desk, ask: ClaimRequest) -> list[Leased]:
     kind, now = ask.kind, desk.stamp
     taken = rows(desk.connection, *statements.claimable(ask, now, desk.indexes))
     if not taken:
@@ -111,26 +133,40 @@ def claim(desk: Desk, ask: Ask) -> list[Leased]:
             reason = None if old is None else f"lease of {old} ran out"
             steps.setdefault((before, after, reason), []).append(found)
         record, fault = decoder.judged(row, known)
-        leases.append(Leased(record, ask.take[0] if before == ask.hold else before, until, fault, over))
+        leases.append(
+            Leased(record, ask.take[0] if before == ask.hold else before, until, fault, over)
+        )
     if kind.history:
         for (before, after, reason), moved in steps.items():
             desk.connection.execute(
                 f"{_HISTORY} SELECT ?, {shown(kind, 'id')}, ?, ?, ?, ?, ?, {meant(kind, 'attempts')}, ?, NULL FROM {table_of(kind)}"
                 f" WHERE {place_of(kind)} IN (SELECT value FROM carray(?))",
-                (kind.table, before, after, now, ask.worker, ask.run, reason, statements.places(moved)),
+                (
+                    kind.table,
+                    before,
+                    after,
+                    now,
+                    ask.worker,
+                    ask.run,
+                    reason,
+                    statements.places(moved),
+                ),
             )
     return leases
 
 
-def _most(ask: Ask) -> int:
+def _most(ask: ClaimRequest) -> int:
     """How many attempts are counted."""
     return 2**62 if ask.tries is None else ask.tries
 
 
-def _hold(desk: Desk, ask: Ask, places: list[Any], due: str) -> None:
+def _hold(desk: Desk, ask: ClaimRequest, places: list[Any], due: str) -> None:
     kind, track = ask.kind, ask.kind.track
     tried = meant(kind, "attempts")
-    sets = [f"{q(track['fence'])} = {meant(kind, 'fence')} + 1", f"{q(track['attempts'])} = {tried} + ({tried} < ?)"]
+    sets = [
+        f"{q(track['fence'])} = {meant(kind, 'fence')} + 1",
+        f"{q(track['attempts'])} = {tried} + ({tried} < ?)",
+    ]
     sets += [f"{q(track[n])} = ?" for n in ("leased_by", "due_at", "updated_at")]
     values: list[Any] = [_most(ask), ask.worker, due, desk.stamp]
     if ask.hold is not None:
@@ -156,7 +192,9 @@ def renew(desk: Desk, renewals: Sequence[Renewal]) -> set[Ref]:
         held.add(renewal.ref)
         values = [row.place, encode_time(desk.now + timedelta(seconds=renewal.seconds))]
         if renewal.fields:
-            writes.add(renewal.ref.kind, [*values, desk.stamp], ("due_at", "updated_at"), renewal.fields)
+            writes.add(
+                renewal.ref.kind, [*values, desk.stamp], ("due_at", "updated_at"), renewal.fields
+            )
         else:
             writes.add(renewal.ref.kind, values, ("due_at",), {})
     writes.flush()
@@ -165,7 +203,10 @@ def renew(desk: Desk, renewals: Sequence[Renewal]) -> set[Ref]:
 
 def _standing(desk: Desk, refs: Sequence[Ref]) -> dict[str, dict[str, Standing]]:
     kinds = {ref.kind.table: ref.kind for ref in refs}
-    return {table: stand(desk, kind, [ref.id for ref in refs if ref.kind.table == table]) for table, kind in kinds.items()}
+    return {
+        table: stand(desk, kind, [ref.id for ref in refs if ref.kind.table == table])
+        for table, kind in kinds.items()
+    }
 
 
 class _Writes:
@@ -173,9 +214,13 @@ class _Writes:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], tuple[Kind, list[list[Any]]]] = {}
+        self._groups: dict[
+            tuple[str, tuple[str, ...], tuple[str, ...]], tuple[Kind, list[list[Any]]]
+        ] = {}
 
-    def add(self, kind: Kind, row: list[Any], tracking: tuple[str, ...], fields: Mapping[str, Any]) -> None:
+    def add(
+        self, kind: Kind, row: list[Any], tracking: tuple[str, ...], fields: Mapping[str, Any]
+    ) -> None:
         """``row``: the place and the stored values of ``tracking``, names of tracking values and extras; ``fields``:
         Python values of business fields."""
         key = (kind.table, tracking, tuple(fields))
@@ -189,11 +234,15 @@ class _Writes:
     def flush(self) -> None:
         for (_, tracking, fields), (kind, found) in self._groups.items():
             columns = {kind.track[name]: f"v{i}" for i, name in enumerate(tracking)}
-            for i, name in enumerate(fields, len(tracking)):  # what the engine writes for readers is not overwritten
+            for i, name in enumerate(
+                fields, len(tracking)
+            ):  # what the engine writes for readers is not overwritten
                 columns.setdefault(kind.columns[name], f"v{i}")
             width = len(tracking) + len(fields)
             names = ", ".join(f"v{i}" for i in range(width))
-            sets = ", ".join(f"{q(column)} = esclusa_new.{value}" for column, value in columns.items())
+            sets = ", ".join(
+                f"{q(column)} = esclusa_new.{value}" for column, value in columns.items()
+            )
             place = place_of(kind)
             for count, values in chunks(found):
                 self._desk.connection.execute(
@@ -223,12 +272,16 @@ def settle(desk: Desk, settlements: Sequence[Settlement]) -> list[Verdict]:
         firm = {
             i: why
             for i, why in refused.items()
-            if not any(isinstance(e, Move) and Ref(e.kind, e.id) in gone for e in settlements[i].effects)
+            if not any(
+                isinstance(e, Move) and Ref(e.kind, e.id) in gone for e in settlements[i].effects
+            )
         }
         rejected |= firm or dict(list(refused.items())[:1])
 
 
-def _attempt(desk: Desk, settlements: Sequence[Settlement], rejected: Mapping[int, str]) -> tuple[list[Verdict], dict[int, str]]:
+def _attempt(
+    desk: Desk, settlements: Sequence[Settlement], rejected: Mapping[int, str]
+) -> tuple[list[Verdict], dict[int, str]]:
     standing = _standing(desk, [s.ref for s in settlements])
     writes, steps = _Writes(desk), list[Sequence[Any]]()
     verdicts: list[Verdict] = []
@@ -237,7 +290,11 @@ def _attempt(desk: Desk, settlements: Sequence[Settlement], rejected: Mapping[in
         ref = s.ref
         kind = ref.kind
         row = standing[kind.table].get(ref.id)
-        if row is None or not (row.status in s.frm if s.fence is None else row.fence == s.fence and row.holder is not None):
+        if row is None or not (
+            row.status in s.frm
+            if s.fence is None
+            else row.fence == s.fence and row.holder is not None
+        ):
             verdicts.append(Lost(ref))
             continue
         if i in rejected:
@@ -248,7 +305,20 @@ def _attempt(desk: Desk, settlements: Sequence[Settlement], rejected: Mapping[in
         row.written = True
         if kind.history:
             error = None if s.error is None else encode_json(s.error)
-            steps.append((kind.table, row.id, row.status, s.to, desk.stamp, s.who, s.run, s.attempt, s.reason, error))
+            steps.append(
+                (
+                    kind.table,
+                    row.id,
+                    row.status,
+                    s.to,
+                    desk.stamp,
+                    s.who,
+                    s.run,
+                    s.attempt,
+                    s.reason,
+                    error,
+                )
+            )
         _move(desk, writes, s, kind, row)
         verdicts.append(Settled(ref))
         if s.effects:
@@ -281,7 +351,13 @@ def _move(desk: Desk, writes: _Writes, s: Settlement, kind: Kind, row: Standing)
         error = s.error or {}
         for name in desk.cards[kind].errors:
             names = (*names, name)
-            values.append(error.get(_ERROR[name]) if name in _ERROR else encode_json(s.error) if s.error is not None else None)
+            values.append(
+                error.get(_ERROR[name])
+                if name in _ERROR
+                else encode_json(s.error)
+                if s.error is not None
+                else None
+            )
     if kind.extras:
         ended = _ended(desk, kind, before, s.to)
         names, values = (*names, *ended), [*values, *ended.values()]
@@ -359,7 +435,9 @@ def _movable(desk: Desk, move: Move) -> Standing | None:
         raise _Refused(f"effect Move: there is no {move.kind.table} {move.id}")
     if not move.frm:
         try:
-            move.kind.lifecycle.check(row.status, move.to, f"effect Move on {move.kind.table} {move.id}")
+            move.kind.lifecycle.check(
+                row.status, move.to, f"effect Move on {move.kind.table} {move.id}"
+            )
         except UndeclaredMove as error:
             raise _Refused(str(error)) from None
     return row
@@ -375,7 +453,18 @@ def _move_other(desk: Desk, settlement: Settlement, move: Move) -> None:
     writes.add(kind, values, (*_MOVED, *ended), move.fields)
     writes.flush()
     if kind.history:
-        step = (kind.table, row.id, row.status, move.to, desk.stamp, settlement.who, settlement.run, None, move.reason, None)
+        step = (
+            kind.table,
+            row.id,
+            row.status,
+            move.to,
+            desk.stamp,
+            settlement.who,
+            settlement.run,
+            None,
+            move.reason,
+            None,
+        )
         write_history(desk.connection, [step])
     desk.woken.add(kind.table)
 
@@ -383,7 +472,9 @@ def _move_other(desk: Desk, settlement: Settlement, move: Move) -> None:
 def _exists(desk: Desk, guard: Exists) -> bool:
     values: list[Any] = []
     tests = statements.all_of(guard.kind, guard.where, values) or ["1"]
-    found = desk.connection.execute(f"SELECT EXISTS (SELECT 1 FROM {table_of(guard.kind)} WHERE {' AND '.join(tests)})", values)
+    found = desk.connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM {table_of(guard.kind)} WHERE {' AND '.join(tests)})", values
+    )
     return bool(next(iter(found))[0])
 
 

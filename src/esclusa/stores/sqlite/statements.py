@@ -20,9 +20,17 @@ import apsw
 
 from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Query, not_a_cursor, open_cursor
 from esclusa.model.record import Kind
-from esclusa.model.settlement import Ask
+from esclusa.model.settlement import ClaimRequest
 from esclusa.model.storable import fits
-from esclusa.stores.sqlite.codec import ENCODE, Decoder, decode_time, encode, encode_time, literal, quoted
+from esclusa.stores.sqlite.codec import (
+    ENCODE,
+    Decoder,
+    decode_time,
+    encode,
+    encode_time,
+    literal,
+    quoted,
+)
 
 DECIMAL = "esclusa_decimal"
 """The collation under which decimals are compared. Never in the schema: other programs must be able to open the file."""
@@ -61,7 +69,9 @@ def meant(kind: Kind, name: str) -> str:
 def since(kind: Kind, name: str) -> str:
     """A tracking time for claims: null is older than everything, and an outsider's ISO form sorts beside ours."""
     column = q(kind.columns[name])
-    return f"REPLACE(REPLACE(COALESCE({column}, ''), 'T', ' '), 'Z', '')" if kind.attached else column
+    return (
+        f"REPLACE(REPLACE(COALESCE({column}, ''), 'T', ' '), 'Z', '')" if kind.attached else column
+    )
 
 
 def shown(kind: Kind, name: str) -> str:
@@ -73,7 +83,11 @@ def shown(kind: Kind, name: str) -> str:
         return f"CASE WHEN {value} IS NOT NULL THEN hex({value}) END"
     if kind.attached and kind.types[name] == "text":  # a number there is its digits
         return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE CAST({value} AS TEXT) END"
-    return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {value} END" if kind.attached else value
+    return (
+        f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {value} END"
+        if kind.attached
+        else value
+    )
 
 
 _NOBODY = "\x7fnobody"
@@ -91,7 +105,11 @@ def many(items: Iterable[str]) -> Any:
 def places(found: Iterable[Any]) -> Any:
     """A list of what ``place_of`` names as one bound value; never empty."""
     listed = list(found)
-    return apsw.carray(array("q", listed)) if all(type(p) is int for p in listed) else apsw.carray(tuple(map(str, listed)))
+    return (
+        apsw.carray(array("q", listed))
+        if all(type(p) is int for p in listed)
+        else apsw.carray(tuple(map(str, listed)))
+    )
 
 
 def rows(connection: apsw.Connection, statement: str, values: Sequence[Any]) -> list[list[Any]]:
@@ -110,7 +128,9 @@ def chunks(items: Sequence[Sequence[Any]]) -> Iterable[tuple[int, list[Any]]]:
     """Rows of equal length cut into a few fixed sizes, so that their statements stay prepared."""
     start = 0
     for size in _SIZES:
-        while len(items) - start >= size and (size == 1 or size * len(items[start]) <= _MOST_VALUES):
+        while len(items) - start >= size and (
+            size == 1 or size * len(items[start]) <= _MOST_VALUES
+        ):
             yield size, [value for row in items[start : start + size] for value in row]
             start += size
 
@@ -142,7 +162,11 @@ def condition(kind: Kind, name: str, cond: Cond, values: list[Any] | None) -> st
     else:
         written = ["?"] * len(operands)
         values += [encode(type, v) for v in operands]
-    return f"{column} IN ({', '.join(written)})" if cond.op == "in" else f"{column} {_OPS[cond.op]} {written[0]}"
+    return (
+        f"{column} IN ({', '.join(written)})"
+        if cond.op == "in"
+        else f"{column} {_OPS[cond.op]} {written[0]}"
+    )
 
 
 def all_of(kind: Kind, where: Where, values: list[Any]) -> list[str]:
@@ -150,7 +174,11 @@ def all_of(kind: Kind, where: Where, values: list[Any]) -> list[str]:
 
 
 def _sorted_by(kind: Kind, name: str) -> str:
-    return f"{meant(kind, name)} COLLATE {DECIMAL}" if kind.types[name] == "decimal" else meant(kind, name)
+    return (
+        f"{meant(kind, name)} COLLATE {DECIMAL}"
+        if kind.types[name] == "decimal"
+        else meant(kind, name)
+    )
 
 
 def order(query: Query) -> str:
@@ -169,7 +197,9 @@ def page(query: Query, limit: int, after: list[Any] | None) -> tuple[str, list[A
         tests.append(_beyond(query, after, values))
     names = [f"c{i}" for i in range(len(query.order) + len(kind.columns))]
     wanted = [*(shown(kind, o.field) for o in query.order), *(shown(kind, n) for n in kind.columns)]
-    picked = ", ".join(f"{expression} AS {name}" for expression, name in zip(wanted, names, strict=True))
+    picked = ", ".join(
+        f"{expression} AS {name}" for expression, name in zip(wanted, names, strict=True)
+    )
     inner = f"SELECT {picked} FROM {table_of(kind, query.archived)}{_filter(tests)} ORDER BY {order(query)} LIMIT ?"
     return as_json(", ".join(names), f"({inner})"), [*values, limit]
 
@@ -181,13 +211,19 @@ def _filter(tests: Sequence[str]) -> str:
 def _beyond(query: Query, after: list[Any], values: list[Any]) -> str:
     """The rows after the cursor: greater in the first value, or equal there and greater in the next …"""
     kind = query.kind
-    terms = [(_sorted_by(kind, o.field), o.descending) for o in query.order] + [(q(kind.id_column), False)]
+    terms = [(_sorted_by(kind, o.field), o.descending) for o in query.order] + [
+        (q(kind.id_column), False)
+    ]
     options, fixed, held = [], "", list[Any]()
     for (column, descending), value in zip(terms, after, strict=True):
         if descending:
-            step, bound = ("0", []) if value is None else (f"({column} < ? OR {column} IS NULL)", [value])
+            step, bound = (
+                ("0", []) if value is None else (f"({column} < ? OR {column} IS NULL)", [value])
+            )
         else:
-            step, bound = (f"{column} IS NOT NULL", []) if value is None else (f"{column} > ?", [value])
+            step, bound = (
+                (f"{column} IS NOT NULL", []) if value is None else (f"{column} > ?", [value])
+            )
         options.append(f"({fixed}{step})")
         values += [*held, *bound]
         fixed += f"{column} IS ? AND "
@@ -195,7 +231,9 @@ def _beyond(query: Query, after: list[Any], values: list[Any]) -> str:
     either = " OR ".join(options)
     if len(terms) > 1 and not terms[0][1] and after[0] is not None:
         values.append(after[0])
-        return f"({either}) AND {terms[0][0]} >= ?"  # says nothing new, but an index can begin there
+        return (
+            f"({either}) AND {terms[0][0]} >= ?"  # says nothing new, but an index can begin there
+        )
     return f"({either})"
 
 
@@ -206,7 +244,9 @@ def cursor_values(query: Query) -> list[Any]:
     try:
         if not isinstance(found[-1], str):
             raise TypeError("an id is a text")
-        return [_cursor_value(query.kind, name, value) for name, value in zip(names, found, strict=True)]
+        return [
+            _cursor_value(query.kind, name, value) for name, value in zip(names, found, strict=True)
+        ]
     except (ValueError, TypeError):
         raise not_a_cursor(query) from None
 
@@ -216,7 +256,10 @@ def _cursor_value(kind: Kind, name: str, value: Any) -> Any:
     number = type in ("int", "bool", "float") or (kind.attached and type not in ("text", "bool"))
     if value is None or (isinstance(value, int | float) and number):
         return value
-    if isinstance(value, str) and (type in ("text", "date", "decimal") or (type == "time" and not isinstance(decode_time(value), str))):
+    if isinstance(value, str) and (
+        type in ("text", "date", "decimal")
+        or (type == "time" and not isinstance(decode_time(value), str))
+    ):
         return value
     raise ValueError(f"no value of {name}")
 
@@ -224,7 +267,10 @@ def _cursor_value(kind: Kind, name: str, value: Any) -> Any:
 def counted(query: Query, cap: int) -> tuple[str, list[Any]]:
     values: list[Any] = []
     tests = all_of(query.kind, query.where, values)
-    return f"SELECT COUNT(*) FROM (SELECT 1 FROM {table_of(query.kind, query.archived)}{_filter(tests)} LIMIT ?)", [*values, cap + 1]
+    return (
+        f"SELECT COUNT(*) FROM (SELECT 1 FROM {table_of(query.kind, query.archived)}{_filter(tests)} LIMIT ?)",
+        [*values, cap + 1],
+    )
 
 
 def located(query: Query) -> tuple[str, list[Any]]:
@@ -232,8 +278,12 @@ def located(query: Query) -> tuple[str, list[Any]]:
     values: list[Any] = []
     tests = all_of(query.kind, query.where, values)
     place = place_of(query.kind)
-    source = f"{table_of(query.kind, query.archived)}{_filter(tests)} ORDER BY {order(query)} LIMIT ?"
-    return as_json("p, i", f"(SELECT {place} AS p, {shown(query.kind, 'id')} AS i FROM {source})"), [*values, query.limit]
+    source = (
+        f"{table_of(query.kind, query.archived)}{_filter(tests)} ORDER BY {order(query)} LIMIT ?"
+    )
+    return as_json(
+        "p, i", f"(SELECT {place} AS p, {shown(query.kind, 'id')} AS i FROM {source})"
+    ), [*values, query.limit]
 
 
 def tallied(kind: Kind, cap: int) -> tuple[str, list[Any]]:
@@ -260,7 +310,9 @@ def summed(query: Query, average: str) -> tuple[str, list[Any]]:
     values: list[Any] = []
     tests = all_of(kind, query.where, values)
     inner = f"SELECT {meant(kind, 'status')} AS s, {meant(kind, average)} AS v FROM {table_of(kind, query.archived)}{_filter(tests)}"
-    return as_json("s, n, a", f"(SELECT s, COUNT(*) AS n, AVG(v) AS a FROM ({inner}) GROUP BY s ORDER BY s)"), values
+    return as_json(
+        "s, n, a", f"(SELECT s, COUNT(*) AS n, AVG(v) AS a FROM ({inner}) GROUP BY s ORDER BY s)"
+    ), values
 
 
 # claims
@@ -269,16 +321,32 @@ def summed(query: Query, average: str) -> tuple[str, list[Any]]:
 def claim_predicate(kind: Kind, states: Sequence[str], where: Where) -> str:
     """Which rows a stage's claims look at, whatever the time: the predicate of its index and of its queries."""
     tests = [f"{meant(kind, 'status')} IN ({', '.join(quoted(s) for s in sorted(states))})"]
-    tests += [condition(kind, name, cond, None) for name, cond in where if kind.types[name] != "decimal" and cond.value != ()]
+    tests += [
+        condition(kind, name, cond, None)
+        for name, cond in where
+        if kind.types[name] != "decimal" and cond.value != ()
+    ]
     return " AND ".join(tests)
 
 
 def claim_index(kind: Kind, states: Sequence[str], where: Where) -> tuple[str, str]:
     """The name of a stage's index and the statement that makes it."""
-    return index(kind, "claim", [since(kind, "due_at"), q(kind.id_column)], f" WHERE {claim_predicate(kind, states, where)}")
+    return index(
+        kind,
+        "claim",
+        [since(kind, "due_at"), q(kind.id_column)],
+        f" WHERE {claim_predicate(kind, states, where)}",
+    )
 
 
-def index(kind: Kind, purpose: str, columns: Sequence[str], rest: str = "", unique: str = "", table: str | None = None) -> tuple[str, str]:
+def index(
+    kind: Kind,
+    purpose: str,
+    columns: Sequence[str],
+    rest: str = "",
+    unique: str = "",
+    table: str | None = None,
+) -> tuple[str, str]:
     """An index whose name ends in a hash of its definition, so that another definition is another index."""
     table = table or kind.table
     definition = f"{q(table)} ({', '.join(columns)}){rest}"
@@ -286,7 +354,9 @@ def index(kind: Kind, purpose: str, columns: Sequence[str], rest: str = "", uniq
     return name, f"CREATE {unique}INDEX IF NOT EXISTS {q(name)} ON {definition}"
 
 
-def candidates(ask: Ask, now: str, known: frozenset[str], later: bool = False) -> tuple[str, list[Any]]:
+def candidates(
+    ask: ClaimRequest, now: str, known: frozenset[str], later: bool = False
+) -> tuple[str, list[Any]]:
     """``FROM … WHERE …`` of what a claim may take now, or ``later``, if nothing changes but the time.
 
     ``known``: the indexes that exist. The planner would rather walk a whole state and sort it, so it is told which."""
@@ -295,7 +365,9 @@ def candidates(ask: Ask, now: str, known: frozenset[str], later: bool = False) -
     name, _ = claim_index(kind, states, ask.where)
     values: list[Any] = []
     tests = [claim_predicate(kind, states, ask.where)]
-    tests += all_of(kind, [(n, c) for n, c in ask.where if kind.types[n] == "decimal" or c.value == ()], values)
+    tests += all_of(
+        kind, [(n, c) for n, c in ask.where if kind.types[n] == "decimal" or c.value == ()], values
+    )
     limit = now if ask.before is None else min(now, encode_time(ask.before))
     if later:
         tests.append(f"{since(kind, 'due_at')} > ?")
@@ -317,11 +389,13 @@ def candidates(ask: Ask, now: str, known: frozenset[str], later: bool = False) -
     return f"{table_of(kind)}{using}{_filter(tests)}", values
 
 
-def claimable(ask: Ask, now: str, known: frozenset[str]) -> tuple[str, list[Any]]:
+def claimable(ask: ClaimRequest, now: str, known: frozenset[str]) -> tuple[str, list[Any]]:
     """The rows that a claim takes: their columns and at the end their place, in the order asked."""
     kind = ask.kind
     source, values = candidates(ask, now, known)
-    terms = [_sorted_by(kind, o.field) + (" DESC" if o.descending else "") for o in ask.order] or [since(kind, "due_at")]
+    terms = [_sorted_by(kind, o.field) + (" DESC" if o.descending else "") for o in ask.order] or [
+        since(kind, "due_at")
+    ]
     names = ", ".join(f"c{i}" for i in range(len(kind.columns)))
     picked = ", ".join(f"{shown(kind, n)} AS c{i}" for i, n in enumerate(kind.columns))
     inner = f"SELECT {place_of(kind)} AS p, {picked} FROM {source} ORDER BY {', '.join([*terms, q(kind.id_column)])} LIMIT ?"
@@ -336,11 +410,21 @@ class Card:
         self.decoder = Decoder(kind)
         self.table = table_of(kind)
         self.place = place_of(kind)
-        self.encoders = [(name, ENCODE[kind.types[name]], kind.types[name] == "text") for name in kind.columns]
-        self.errors = [name for name in ("last_error", "error_type", "error_message") if name in kind.track.columns]
+        self.encoders = [
+            (name, ENCODE[kind.types[name]], kind.types[name] == "text") for name in kind.columns
+        ]
+        self.errors = [
+            name
+            for name in ("last_error", "error_type", "error_message")
+            if name in kind.track.columns
+        ]
         # the names of carray's own columns (value, count …) must not meet the table's
         wanted = f"(SELECT value AS esclusa_wanted FROM carray(?)) CROSS JOIN {self.table} ON {q(kind.id_column)} = esclusa_wanted"
-        shows = [self.place, shown(kind, "id"), *(meant(kind, n) for n in ("status", "fence", "attempts", "leased_by"))]
+        shows = [
+            self.place,
+            shown(kind, "id"),
+            *(meant(kind, n) for n in ("status", "fence", "attempts", "leased_by")),
+        ]
         self.standing = as_json(", ".join(shows), wanted)
         """Where the records with some ids stand: place, id, state, fence, attempts, holder."""
         self.fetched = as_json(", ".join(shown(kind, name) for name in kind.columns), wanted)

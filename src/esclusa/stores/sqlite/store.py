@@ -17,12 +17,12 @@ from esclusa.model.errors import BadRecord, SchemaBehind
 from esclusa.model.query import Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
-    Ask,
     Backlog,
-    Family,
+    ClaimRequest,
+    Duplicate,
     Inserted,
-    Known,
     Leased,
+    RecordWithChildren,
     Rejected,
     Renewal,
     Settlement,
@@ -56,7 +56,14 @@ class SqliteStore:
     ``busy``: how many seconds to wait for another process that writes before StoreUnavailable.
     """
 
-    def __init__(self, path: str | Path, *, clock_offset: float = 0.0, new_id: Callable[[], str] = uuid7, busy: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock_offset: float = 0.0,
+        new_id: Callable[[], str] = uuid7,
+        busy: float = 10.0,
+    ) -> None:
         self.path = Path(path)
         self.url = f"sqlite:///{self.path}"
         self.clock_offset = clock_offset
@@ -116,38 +123,57 @@ class SqliteStore:
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         changes = await self._reader.call(lambda c: schema.plan(c, kinds, stages))
         if changes:
-            raise SchemaBehind(f"{self.url} is not up to date; run: esclusa migrate", [change.line for change in changes])
+            raise SchemaBehind(
+                f"{self.url} is not up to date; run: esclusa migrate",
+                [change.line for change in changes],
+            )
         await self._know(stages)
 
     async def _know(self, stages: Sequence[Stage]) -> None:
         self._indexes = await self._reader.call(schema.indexes)
         for stage in stages:
-            self._worked[stage.kind.table] = self._worked.get(stage.kind.table, frozenset()) | set(stage.states)
+            self._worked[stage.kind.table] = self._worked.get(stage.kind.table, frozenset()) | set(
+                stage.states
+            )
 
     # records
 
-    async def insert(self, records: Sequence[Record]) -> list[Inserted | Known]:
+    async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         if not records:
             return []
 
-        def work(desk: Desk) -> list[Inserted | Known]:
+        def work(desk: Desk) -> list[Inserted | Duplicate]:
             answers = shelf.insert(desk.connection, desk.cards, desk.now, self._new_id, records)
-            desk.woken.update(r.kind.table for r, answer in zip(records, answers, strict=True) if isinstance(answer, Inserted))
+            desk.woken.update(
+                r.kind.table
+                for r, answer in zip(records, answers, strict=True)
+                if isinstance(answer, Inserted)
+            )
             return answers
 
         return await self._write(work)
 
-    async def insert_if_new(self, families: Sequence[Family]) -> list[int | None]:
+    async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
         def work(desk: Desk) -> list[int | None]:
             def insert(drafts: Sequence[Record]) -> list[bool]:
                 answers = shelf.insert(desk.connection, desk.cards, desk.now, self._new_id, drafts)
-                desk.woken.update(r.kind.table for r, answer in zip(drafts, answers, strict=True) if isinstance(answer, Inserted))
+                desk.woken.update(
+                    r.kind.table
+                    for r, answer in zip(drafts, answers, strict=True)
+                    if isinstance(answer, Inserted)
+                )
                 return [isinstance(answer, Inserted) for answer in answers]
 
             led = insert([family.first for family in families])
-            rests = [list(drafts_of(family.rest)) if new else [] for family, new in zip(families, led, strict=True)]
+            rests = [
+                list(drafts_of(family.rest)) if new else []
+                for family, new in zip(families, led, strict=True)
+            ]
             made = iter(insert([draft for rest in rests for draft in rest]))
-            return [sum(next(made) for _ in rest) if new else None for rest, new in zip(rests, led, strict=True)]
+            return [
+                sum(next(made) for _ in rest) if new else None
+                for rest, new in zip(rests, led, strict=True)
+            ]
 
         return await self._write(work)
 
@@ -168,7 +194,9 @@ class SqliteStore:
         finally:
             await line.close()
 
-    async def scan_columns(self, query: Query, size: int = 20_000) -> AsyncIterator[dict[str, Sequence[Any]]]:
+    async def scan_columns(
+        self, query: Query, size: int = 20_000
+    ) -> AsyncIterator[dict[str, Sequence[Any]]]:
         line = Line(self.path, "scan", self._busy)
         await line.open()
         try:
@@ -200,7 +228,9 @@ class SqliteStore:
         return await self._write(lambda desk: moves.remove(desk, refs))
 
     async def archive(self, query: Query, export: str | None = None) -> int:
-        return await self._writer.write(lambda c: shelf.archive(c, query, encode_time(self._clock()), export))
+        return await self._writer.write(
+            lambda c: shelf.archive(c, query, encode_time(self._clock()), export)
+        )
 
     async def assign(self, query: Query, export: str) -> int:
         return await self._writer.write(lambda c: shelf.assign(c, query, export))
@@ -210,7 +240,7 @@ class SqliteStore:
 
     # claim and settle
 
-    async def claim(self, ask: Ask) -> list[Leased]:
+    async def claim(self, ask: ClaimRequest) -> list[Leased]:
         return await self._write(lambda desk: moves.claim(desk, ask)) if ask.limit > 0 else []
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
@@ -227,21 +257,39 @@ class SqliteStore:
             half = len(settlements) // 2
             return [*await self.settle(settlements[:half]), *await self.settle(settlements[half:])]
 
-    async def backlog(self, ask: Ask, cap: int = 10_000) -> Backlog:
-        return await self._reader.call(lambda c: shelf.backlog(c, ask, encode_time(self._clock()), cap, self._indexes))
+    async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
+        return await self._reader.call(
+            lambda c: shelf.backlog(c, ask, encode_time(self._clock()), cap, self._indexes)
+        )
 
     # budgets
 
-    async def spend(self, budget: Budget, units: int, spender: str, least: int = 1) -> Granted | Denied:
-        return await self._writer.write(lambda c: budgets.spend(c, budget, units, spender, least, self._clock()))
+    async def spend(
+        self, budget: Budget, units: int, spender: str, least: int = 1
+    ) -> Granted | Denied:
+        return await self._writer.write(
+            lambda c: budgets.spend(c, budget, units, spender, least, self._clock())
+        )
 
-    async def refund(self, budget: Budget, units: int, spender: str, at: datetime | None = None) -> None:
-        await self._writer.write(lambda c: budgets.refund(c, budget, units, spender, at, self._clock()))
+    async def refund(
+        self, budget: Budget, units: int, spender: str, at: datetime | None = None
+    ) -> None:
+        await self._writer.write(
+            lambda c: budgets.refund(c, budget, units, spender, at, self._clock())
+        )
 
     async def observe(
-        self, budget: Budget, per: str, *, used: int | None = None, limit: int | None = None, until: datetime | None = None
+        self,
+        budget: Budget,
+        per: str,
+        *,
+        used: int | None = None,
+        limit: int | None = None,
+        until: datetime | None = None,
     ) -> None:
-        await self._writer.write(lambda c: budgets.observe(c, budget, per, used, limit, until, self._clock()))
+        await self._writer.write(
+            lambda c: budgets.observe(c, budget, per, used, limit, until, self._clock())
+        )
 
     async def usage(self, budget: Budget) -> list[WindowUse]:
         return await self._reader.call(lambda c: budgets.usage(c, budget, self._clock()))
@@ -301,9 +349,13 @@ class SqliteStore:
         self._tell(woken)
         return answer
 
-    def _at_desk(self, work: Callable[[Desk], T], connection: apsw.Connection) -> tuple[T, set[str]]:
+    def _at_desk(
+        self, work: Callable[[Desk], T], connection: apsw.Connection
+    ) -> tuple[T, set[str]]:
         # the clock is read once the lock is ours: what waited for it long must not work with an old moment
-        desk = Desk(connection, self._cards, self._clock(), self._new_id, self._worked, self._indexes)
+        desk = Desk(
+            connection, self._cards, self._clock(), self._new_id, self._worked, self._indexes
+        )
         answer = work(desk)
         for table in desk.woken:
             connection.execute(_WAKE, (table,))

@@ -45,12 +45,20 @@ class Counts:
         wanted = [task for kind, task in making.items() if self._late(kind) > STALE]
         if wanted:
             await asyncio.wait(wanted, timeout=SOON)
-        return {kind.table: await self._short(kind) if self._late(kind) > STALE else self._known[kind.table] for kind in kinds}
+        return {
+            kind.table: await self._short(kind)
+            if self._late(kind) > STALE
+            else self._known[kind.table]
+            for kind in kinds
+        }
 
     async def whole(self, kinds: Iterable[Kind]) -> dict[str, Tally]:
         """The counts of these kinds to their end, however long it takes."""
         return {
-            kind.table: await asyncio.shield(self._make(kind)) if self._late(kind) > 0 else self._known[kind.table] for kind in list(kinds)
+            kind.table: await asyncio.shield(self._make(kind))
+            if self._late(kind) > 0
+            else self._known[kind.table]
+            for kind in list(kinds)
         }
 
     def forget(self) -> None:
@@ -65,7 +73,10 @@ class Counts:
     def _make(self, kind: Kind) -> asyncio.Task[Tally]:
         """The count that is under way, or a new one."""
         if kind.table not in self._making:
-            begun, task = time.monotonic(), asyncio.create_task(self._store.tally(kind), name=f"count {kind.table}")
+            begun, task = (
+                time.monotonic(),
+                asyncio.create_task(self._store.tally(kind), name=f"count {kind.table}"),
+            )
             self._making[kind.table] = task
             task.add_done_callback(lambda done: self._made(kind, done, time.monotonic() - begun))
         return self._making[kind.table]
@@ -73,7 +84,9 @@ class Counts:
     def _made(self, kind: Kind, done: asyncio.Task[Tally], seconds: float) -> None:
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            self._telemetry.event("warning", f"console: {kind.table} was not counted: {type(error).__name__}: {error}")
+            self._telemetry.event(
+                "warning", f"console: {kind.table} was not counted: {type(error).__name__}: {error}"
+            )
         if self._making.get(kind.table) is not done:
             return  # somebody acted meanwhile
         del self._making[kind.table]
@@ -85,4 +98,7 @@ class Counts:
         """As far as states are counted at once; what is beyond is told as it was known last."""
         known = {c.state: c.count for c in self._known.get(kind.table, ())}
         short = await self._store.tally(kind, SHORT)
-        return [c if c.exact else StateCount(c.state, max(c.count, known.get(c.state, 0)), exact=False) for c in short]
+        return [
+            c if c.exact else StateCount(c.state, max(c.count, known.get(c.state, 0)), exact=False)
+            for c in short
+        ]

@@ -65,22 +65,30 @@ class Drawing:
 @lru_cache(maxsize=256)
 def draw(life: Lifecycle, *, small: bool = False) -> Drawing:
     """The drawing of a lifecycle; the same for the same lifecycle. ``small``: names only, no room for numbers."""
-    return (_Layout(life, 132.0, 38.0, 46.0, 12.0) if small else _Layout(life, 160.0, 80.0, 78.0, 22.0)).drawing()
+    return (
+        _Layout(life, 132.0, 38.0, 46.0, 12.0) if small else _Layout(life, 160.0, 80.0, 78.0, 22.0)
+    ).drawing()
 
 
 class _Layout:
-    def __init__(self, life: Lifecycle, least: float, height: float, gap_x: float, gap_y: float) -> None:
+    def __init__(
+        self, life: Lifecycle, least: float, height: float, gap_x: float, gap_y: float
+    ) -> None:
         self._life = life
         self._height, self._gap_x, self._gap_y = height, gap_x, gap_y
         self._width = min(216.0, max(least, max(map(_length, life.states)) + 48))
         self._back = _back_edges(life)
         layers = _layers(life, self._back)
         rank = {s: n for n, s in enumerate(life.states)}
-        self._nodes = {s: Node(s, layers[s], rank[s], self._width, self._height) for s in life.states}
+        self._nodes = {
+            s: Node(s, layers[s], rank[s], self._width, self._height) for s in life.states
+        }
         self._layers: list[list[Node]] = [[] for _ in range(max(layers.values()) + 1)]
         for node in self._nodes.values():
             self._layers[node.layer].append(node)
-        self._chains = {(a, b): self._chain(a, b) for a, b in self._moves() if (a, b) not in self._back}
+        self._chains = {
+            (a, b): self._chain(a, b) for a, b in self._moves() if (a, b) not in self._back
+        }
 
     def _moves(self) -> list[tuple[str, str]]:
         return [(a, b) for a in self._life.states for b in self._life.targets(a)]
@@ -108,7 +116,12 @@ class _Layout:
                 node.y += MARGIN - top
         edges = self._edges()
         nodes = tuple(self._nodes.values())
-        return Drawing(max(n.right for n in nodes) + MARGIN + self._room[1], self._bottom + MARGIN, nodes, tuple(edges))
+        return Drawing(
+            max(n.right for n in nodes) + MARGIN + self._room[1],
+            self._bottom + MARGIN,
+            nodes,
+            tuple(edges),
+        )
 
     def _sort(self) -> None:
         """Order each layer so that arrows cross little: by the mean place of the neighbours, to and fro."""
@@ -121,7 +134,9 @@ class _Layout:
                 weights = {}
                 for index, node in enumerate(layer):
                     near = node.before if forward else node.after
-                    weights[id(node)] = sum(places[id(n)] for n in near) / len(near) if near else float(index)
+                    weights[id(node)] = (
+                        sum(places[id(n)] for n in near) / len(near) if near else float(index)
+                    )
                 layer.sort(key=lambda n: (weights[id(n)], n.order))
 
     def _place(self) -> None:
@@ -153,14 +168,28 @@ class _Layout:
         long = sorted((e for e in self._back if self._span(*e) > 1), key=lambda e: self._span(*e))
         for frm, to in self._moves():
             if (frm, to) in self._chains:
-                edges.append(Edge(frm, to, self._forward(self._chains[frm, to], frm, to), back=False))
+                edges.append(
+                    Edge(frm, to, self._forward(self._chains[frm, to], frm, to), back=False)
+                )
             elif self._span(frm, to) <= 1:
                 a, b = self._nodes[frm], self._nodes[to]
-                start, end = (a.left, self._ports[frm, "left", to, True]), (b.right, self._ports[to, "right", frm, True])
-                edges.append(Edge(frm, to, f"M{_p(*start)} C{_p(start[0] - 34, start[1])} {_p(end[0] + 40, end[1])} {_p(*end)}", back=True))
+                start, end = (
+                    (a.left, self._ports[frm, "left", to, True]),
+                    (b.right, self._ports[to, "right", frm, True]),
+                )
+                edges.append(
+                    Edge(
+                        frm,
+                        to,
+                        f"M{_p(*start)} C{_p(start[0] - 34, start[1])} {_p(end[0] + 40, end[1])} {_p(*end)}",
+                        back=True,
+                    )
+                )
         for number, (frm, to) in enumerate(long):
             y = lane + number * LANE
-            edges.append(Edge(frm, to, self._under(self._nodes[frm], self._nodes[to], y, number), back=True))
+            edges.append(
+                Edge(frm, to, self._under(self._nodes[frm], self._nodes[to], y, number), back=True)
+            )
             self._bottom = y
         return edges
 
@@ -184,7 +213,9 @@ class _Layout:
             ends.sort()
             step = min(PORT, (self._height - 18) / max(1, len(ends) - 1))
             for place, (_, back, other) in enumerate(ends):
-                self._ports[state, side, other, back] = node.middle + (place - (len(ends) - 1) / 2) * step
+                self._ports[state, side, other, back] = (
+                    node.middle + (place - (len(ends) - 1) / 2) * step
+                )
 
     def _forward(self, chain: list[Node], frm: str, to: str) -> str:
         points = [(chain[0].right, self._ports[frm, "right", to, False])]
@@ -194,7 +225,11 @@ class _Layout:
         path = f"M{_p(*points[0])}"
         for number, ((x0, y0), (x1, y1)) in enumerate(pairwise(points)):
             bend = (x1 - x0) / 2
-            path += f" L{_p(x1, y1)}" if number % 2 else f" C{_p(x0 + bend, y0)} {_p(x1 - bend, y1)} {_p(x1, y1)}"
+            path += (
+                f" L{_p(x1, y1)}"
+                if number % 2
+                else f" C{_p(x0 + bend, y0)} {_p(x1 - bend, y1)} {_p(x1, y1)}"
+            )
         return path
 
     def _under(self, a: Node, b: Node, y: float, number: int) -> str:
@@ -215,7 +250,10 @@ class _Layout:
         if low_b:
             return path + f" L{_p(x1, b.y + b.height)}"
         target = b.middle + b.height / 4
-        return path + f" L{_p(x1, target + radius)} Q{_p(x1, target)} {_p(x1 + radius, target)} L{_p(b.left, target)}"
+        return (
+            path
+            + f" L{_p(x1, target + radius)} Q{_p(x1, target)} {_p(x1 + radius, target)} L{_p(b.left, target)}"
+        )
 
 
 def _length(text: str) -> float:

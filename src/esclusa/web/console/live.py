@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from esclusa.house import House
 from esclusa.model.errors import EsclusaError
 from esclusa.model.lifecycle import Lifecycle
+from esclusa.runtime import Runtime
 from esclusa.web.console.counts import Counts
 
 EVERY = 1.0
@@ -23,8 +23,8 @@ Seen = Mapping[str, tuple[int, bool]]
 class Pulse:
     """Looks at the store while somebody listens, and not otherwise."""
 
-    def __init__(self, house: House, counts: Counts) -> None:
-        self._house = house
+    def __init__(self, runtime: Runtime, counts: Counts) -> None:
+        self._runtime = runtime
         self._counts = counts
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
@@ -40,7 +40,7 @@ class Pulse:
                 self._before = {}
                 self._task = asyncio.create_task(self._look(), name="pulse")
             yield "retry: 3000\n\n"
-            while not self._house.engine.stopping:
+            while not self._runtime.engine.stopping:
                 try:
                     async with asyncio.timeout(15):
                         await self._beat.wait()
@@ -55,33 +55,54 @@ class Pulse:
                 self._task = None
 
     async def _look(self) -> None:
-        while self._listeners and not self._house.engine.stopping:
+        while self._listeners and not self._runtime.engine.stopping:
             begun = time.monotonic()
             try:
                 self._last = await self._read()
             except EsclusaError:
-                self._last = {"trouble": True}  # why is told on the pages, to each in their language
+                self._last = {
+                    "trouble": True
+                }  # why is told on the pages, to each in their language
             beat, self._beat = self._beat, asyncio.Event()
             beat.set()
             await asyncio.sleep(max(EVERY, (time.monotonic() - begun) * 4))
         self._beat.set()
 
     async def _read(self) -> dict[str, Any]:
-        engine, insight = self._house.engine, self._house.insight
+        engine, read_model = self._runtime.engine, self._runtime.read_model
         kinds: dict[str, Any] = {}
         moves: dict[str, Any] = {}
-        declared = insight.declared()
+        declared = read_model.declared()
         tallies = await self._counts.whole(declared)
         for kind in declared:
             counts = {c.state: (c.count, c.exact) for c in tallies[kind.table]}
             kinds[kind.table] = counts
-            moves[kind.table] = movement(kind.lifecycle, self._before.get(kind.table, counts), counts)
+            moves[kind.table] = movement(
+                kind.lifecycle, self._before.get(kind.table, counts), counts
+            )
             self._before[kind.table] = counts
         stages = [
-            {k: s[k] for k in ("stage", "table", "take", "due", "due_exact", "oldest_due_seconds", "per_minute", "error_share")}
-            for s in await insight.stages()
+            {
+                k: s[k]
+                for k in (
+                    "stage",
+                    "table",
+                    "take",
+                    "due",
+                    "due_exact",
+                    "oldest_due_seconds",
+                    "per_minute",
+                    "error_share",
+                )
+            }
+            for s in await read_model.stages()
         ]
-        return {"at": engine.clock.now().isoformat(), "kinds": kinds, "moves": moves, "stages": stages}
+        return {
+            "at": engine.clock.now().isoformat(),
+            "kinds": kinds,
+            "moves": moves,
+            "stages": stages,
+        }
 
 
 def movement(life: Lifecycle, before: Seen, now: Seen) -> list[tuple[str, str, int]]:
@@ -96,7 +117,9 @@ def movement(life: Lifecycle, before: Seen, now: Seen) -> list[tuple[str, str, i
         flows["", life.initial] = born
         change[life.initial] -= born
     sources = {s: -n for s, n in change.items() if n < 0}
-    sinks: dict[str, float] = {s: n for s, n in change.items() if n > 0} | dict.fromkeys(capped, float("inf"))
+    sinks: dict[str, float] = {s: n for s, n in change.items() if n > 0} | dict.fromkeys(
+        capped, float("inf")
+    )
     for source, amount in sources.items():
         left = amount
         for path in _ways(life, source):

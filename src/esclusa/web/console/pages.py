@@ -11,15 +11,15 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from esclusa.model.books import Alert, Audit, Export, Run, WorkerCard
 from esclusa.model.errors import EsclusaError
 from esclusa.model.query import query
-from esclusa.web import filters
-from esclusa.web.border import HEAD_ONLY
-from esclusa.web.console import door, letters, records, render, trace, views
-from esclusa.web.console.desk import Desk
+from esclusa.model.system_records import Alert, Audit, Export, Run, WorkerRecord
+from esclusa.web.api import filters
+from esclusa.web.console import actions, dead_letters, records, render, trace, views
+from esclusa.web.console.catalog import gettext as _
+from esclusa.web.console.context import Desk
 from esclusa.web.console.live import Pulse
-from esclusa.web.console.words import gettext as _
+from esclusa.web.security import HEAD_ONLY
 
 PAGE = 50
 STRIP = 24
@@ -34,7 +34,7 @@ def console(desk: Desk) -> list[APIRouter]:
         _views(desk),
         _cycles(desk),
         _rest(desk),
-        *(part.routes(desk) for part in (door, records, letters, trace)),
+        *(part.routes(desk) for part in (actions, records, dead_letters, trace)),
         _last(desk),
     ]
 
@@ -44,13 +44,16 @@ def router(desk: Desk) -> APIRouter:
 
 
 def _frame(desk: Desk) -> APIRouter:
-    api, pulse = router(desk), Pulse(desk.house, desk.counts)
+    api, pulse = router(desk), Pulse(desk.runtime, desk.counts)
 
     @api.get("/console/static/{name}")
     async def static(name: str) -> Response:
         if name not in render.STATIC:
             raise HTTPException(404)
-        headers = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Type": f"{render.STATIC[name]}; charset=utf-8"}
+        headers = {
+            "Cache-Control": "public, max-age=31536000, immutable",
+            "Content-Type": f"{render.STATIC[name]}; charset=utf-8",
+        }
         return FileResponse(render.HERE / "static" / name, headers=headers)
 
     @api.get("/console/live")
@@ -76,14 +79,14 @@ def _map(desk: Desk) -> APIRouter:
     async def stages(request: Request, minutes: int = 60) -> Response:
         minutes = min(1440, max(5, minutes))
         series = {s["stage"]: s for s in await desk.outlook.rates(minutes)}
-        found = await desk.insight.stages()
-        plans = {s.name: s for s in desk.house.engine.all_stages}
+        found = await desk.read_model.stages()
+        plans = {s.name: s for s in desk.runtime.engine.all_stages}
         for stage in found:
-            cycle = views.cycle_of(desk.house.engine.cycles.values(), plans[stage["stage"]])
+            cycle = views.cycle_of(desk.runtime.engine.cycles.values(), plans[stage["stage"]])
             age = stage["oldest_due_seconds"]
             stage |= {
                 "series": series[stage["stage"]], "stuck": age is not None and age > views.patience(cycle), "plan": plans[stage["stage"]],
-                "roles": views.roles(plans[stage["stage"]].kind, desk.house.engine.all_stages),
+                "roles": views.roles(plans[stage["stage"]].kind, desk.runtime.engine.all_stages),
             }  # fmt: skip
         return await desk.page(request, "stages.html", here="stages", stages=found, minutes=minutes)
 
@@ -103,7 +106,9 @@ def _views(desk: Desk) -> APIRouter:
         found = await desk.outlook.view(name, limit=PAGE, after=after)
         columns = [c for c in found["columns"] if c != "id"]
         rows = [{"id": item.get("id"), "cells": _cells(item, columns)} for item in found["items"]]
-        return await desk.page(request, "view.html", here="views", view=found, rows=rows, columns=columns, after=after)
+        return await desk.page(
+            request, "view.html", here="views", view=found, rows=rows, columns=columns, after=after
+        )
 
     return api
 
@@ -118,24 +123,33 @@ def _cycles(desk: Desk) -> APIRouter:
     api = router(desk)
 
     async def history(cycle: str) -> list[dict[str, Any]]:
-        page = await desk.insight.runs({"cycle": cycle}, limit=STRIP)
+        page = await desk.read_model.runs({"cycle": cycle}, limit=STRIP)
         return [_run(run) for run in page.items][::-1]
 
     @api.get("/console/cycles")
-    async def cycles(request: Request, books: bool = False) -> Response:
-        told = await desk.insight.cycles(books=books)
-        last = [c["last"] and render.masked(c["last"]) | {"message": views.said(c["last"]["message"])} for c in told]
+    async def cycles(request: Request, system: bool = False) -> Response:
+        told = await desk.read_model.cycles(system=system)
+        last = [
+            c["last"] and render.masked(c["last"]) | {"message": views.said(c["last"]["message"])}
+            for c in told
+        ]
         found = [
             c | {"history": h, "last": run}
-            for c, run, h in zip(told, last, await asyncio.gather(*(history(c["cycle"]) for c in told)), strict=True)
+            for c, run, h in zip(
+                told, last, await asyncio.gather(*(history(c["cycle"]) for c in told)), strict=True
+            )
         ]
-        return await desk.page(request, "cycles.html", here="cycles", cycles=found, books=books)
+        return await desk.page(request, "cycles.html", here="cycles", cycles=found, system=system)
 
     @api.get("/console/runs")
-    async def runs(request: Request, cycle: str = "", status: str = "", after: str | None = None) -> Response:
+    async def runs(
+        request: Request, cycle: str = "", status: str = "", after: str | None = None
+    ) -> Response:
         said = [(name, value) for name, value in (("cycle", cycle), ("status", status)) if value]
-        page = await desk.insight.runs(filters.from_params(Run.kind, said), limit=PAGE, after=after)
-        known = [c for c in desk.house.engine.cycles if not c.startswith("esclusa.")]
+        page = await desk.read_model.runs(
+            filters.from_params(Run.kind, said), limit=PAGE, after=after
+        )
+        known = [c for c in desk.runtime.engine.cycles if not c.startswith("esclusa.")]
         values: dict[str, Any] = {
             "cycle": cycle,
             "status": status,
@@ -144,12 +158,20 @@ def _cycles(desk: Desk) -> APIRouter:
             "known": known,
             "states": Run.lifecycle.states,
         }
-        return await desk.page(request, "runs.html", here="runs", runs=[_run(r) for r in page.items], **values)
+        return await desk.page(
+            request, "runs.html", here="runs", runs=[_run(r) for r in page.items], **values
+        )
 
     @api.get("/console/runs/{id}")
     async def run(request: Request, id: str) -> Response:
-        found = await desk.insight.record(Run.kind.table, id)
-        return await desk.page(request, "run.html", here="runs", run=_run(found), raw=render.masked(found.kind.as_json(found)))
+        found = await desk.read_model.record(Run.kind.table, id)
+        return await desk.page(
+            request,
+            "run.html",
+            here="runs",
+            run=_run(found),
+            raw=render.masked(found.kind.as_json(found)),
+        )
 
     return api
 
@@ -164,32 +186,73 @@ def _run(run: Any) -> dict[str, Any]:
 
 def _rest(desk: Desk) -> APIRouter:
     api = router(desk)
-    store = desk.house.store
+    store = desk.runtime.store
 
     @api.get("/console/budgets")
     async def budgets(request: Request) -> Response:
-        return await desk.page(request, "budgets.html", here="budgets", budgets=await desk.insight.budgets())
+        return await desk.page(
+            request, "budgets.html", here="budgets", budgets=await desk.read_model.budgets()
+        )
 
     @api.get("/console/workers")
     async def workers(request: Request) -> Response:
-        found = await desk.insight.workers()
+        found = await desk.read_model.workers()
         series = await desk.outlook.rates(60)
-        values: dict[str, Any] = {"leases": await desk.outlook.leases(), "lost": sum(s["total"]["lost"] for s in series)}
-        states = {w["id"]: "lost" if w["status"] == "running" and not w["alive"] else w["status"] for w in found}
-        return await desk.page(request, "workers.html", here="workers", workers=found, states=states, kind=WorkerCard.kind.table, **values)
+        values: dict[str, Any] = {
+            "leases": await desk.outlook.leases(),
+            "lost": sum(s["total"]["lost"] for s in series),
+        }
+        states = {
+            w["id"]: "lost" if w["status"] == "running" and not w["alive"] else w["status"]
+            for w in found
+        }
+        return await desk.page(
+            request,
+            "workers.html",
+            here="workers",
+            workers=found,
+            states=states,
+            kind=WorkerRecord.kind.table,
+            **values,
+        )
 
     @api.get("/console/alerts")
     async def alerts(request: Request, after: str | None = None) -> Response:
-        page = await desk.insight.alerts(limit=PAGE, after=after)
-        items = [a.model_dump() | {"details": render.masked(a.details), "said": views.alert(a)} for a in page.items if isinstance(a, Alert)]
-        return await desk.page(request, "alerts.html", here="alerts", alerts=items, next=page.next, after=after)
+        page = await desk.read_model.alerts(limit=PAGE, after=after)
+        items = [
+            a.model_dump() | {"details": render.masked(a.details), "said": views.alert(a)}
+            for a in page.items
+            if isinstance(a, Alert)
+        ]
+        return await desk.page(
+            request, "alerts.html", here="alerts", alerts=items, next=page.next, after=after
+        )
 
     @api.get("/console/audit")
-    async def audit(request: Request, after: str | None = None, who: str = "", verb: str = "") -> Response:
-        where = filters.from_params(Audit.kind, [(n, v) for n, v in (("who", who), ("verb", verb)) if v])
-        page = await desk.insight.records(Audit.kind.table, where, order="-done_at", limit=PAGE, after=after)
-        acts = [render.masked({"x": a.model_dump()})["x"] | {"done_at": a.done_at} for a in page.items if isinstance(a, Audit)]
-        return await desk.page(request, "audit.html", here="audit", acts=acts, next=page.next, after=after, who=who, verb=verb)
+    async def audit(
+        request: Request, after: str | None = None, who: str = "", verb: str = ""
+    ) -> Response:
+        where = filters.from_params(
+            Audit.kind, [(n, v) for n, v in (("who", who), ("verb", verb)) if v]
+        )
+        page = await desk.read_model.records(
+            Audit.kind.table, where, order="-done_at", limit=PAGE, after=after
+        )
+        acts = [
+            render.masked({"x": a.model_dump()})["x"] | {"done_at": a.done_at}
+            for a in page.items
+            if isinstance(a, Audit)
+        ]
+        return await desk.page(
+            request,
+            "audit.html",
+            here="audit",
+            acts=acts,
+            next=page.next,
+            after=after,
+            who=who,
+            verb=verb,
+        )
 
     @api.get("/console/health")
     async def health(request: Request) -> Response:
@@ -199,7 +262,11 @@ def _rest(desk: Desk) -> APIRouter:
             with contextlib.suppress(EsclusaError):  # it went away meanwhile: the next look tells
                 tables = await desk.kept("tables", 5.0, lambda: views.tables(desk))
                 badges = await desk.badges()
-        values: dict[str, Any] = {"checks": [views.check(check) for check in checks], "tables": tables, "badges": badges}
+        values: dict[str, Any] = {
+            "checks": [views.check(check) for check in checks],
+            "tables": tables,
+            "badges": badges,
+        }
         return desk.answer(request, "health.html", here="health", **values)
 
     @api.get("/console/archive")
@@ -208,7 +275,9 @@ def _rest(desk: Desk) -> APIRouter:
         page = await store.find(query(Export, order="-created_at", limit=PAGE))
         exports = [e for e in page.items if isinstance(e, Export)]
         paths = {e.id: render.url("api", "artifacts", *e.path.split("/")) for e in exports}
-        return await desk.page(request, "archive.html", here="archive", archives=archives, exports=exports, paths=paths)
+        return await desk.page(
+            request, "archive.html", here="archive", archives=archives, exports=exports, paths=paths
+        )
 
     return api
 

@@ -12,24 +12,26 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from esclusa.engine.operate import Acted, retry_targets
+from esclusa.engine.operations import Acted, retry_targets
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.query import beginning, one_of, parse_filter, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.storable import unfit
-from esclusa.observe import redact
-from esclusa.web import filters
+from esclusa.observability import redact
+from esclusa.web.api import filters
 from esclusa.web.console import render, views
-from esclusa.web.console.desk import Desk, Form, Refused
-from esclusa.web.console.words import gettext as _
-from esclusa.web.console.words import ngettext
+from esclusa.web.console.catalog import gettext as _
+from esclusa.web.console.catalog import ngettext
+from esclusa.web.console.context import Desk, Form, Refused
 
 PAGE = 50
 SHOWN = 10
 """So many records are named in a preview."""
 CAP = 10_000
 """Matches are counted up to here; beyond, the page says "more than"."""
-OWN = frozenset({"q", "next", "verb", "to", "ids", "_field", "_op", "_value", "form_token", "reason", "matched"})
+OWN = frozenset(
+    {"q", "next", "verb", "to", "ids", "_field", "_op", "_value", "form_token", "reason", "matched"}
+)
 """Parameters of the pages themselves; a field of such a name is asked for with an operator: ``q__eq=…``."""
 
 
@@ -51,23 +53,36 @@ def _lists(api: APIRouter, desk: Desk) -> None:
     async def search(request: Request, q: str = "") -> Response:
         found = await desk.outlook.search(q.strip())
         if len(found) == 1 and len(found[0]["items"]) == 1:
-            return RedirectResponse(render.url("console", "records", found[0]["table"], found[0]["items"][0]["id"]), 303)
-        stages = desk.house.engine.all_stages
-        what = {f["table"]: views.roles(desk.house.engine.kind(f["table"]), stages) for f in found}
+            return RedirectResponse(
+                render.url("console", "records", found[0]["table"], found[0]["items"][0]["id"]), 303
+            )
+        stages = desk.runtime.engine.all_stages
+        what = {
+            f["table"]: views.roles(desk.runtime.engine.kind(f["table"]), stages) for f in found
+        }
         return await desk.page(request, "search.html", here="records", found=found, q=q, roles=what)
 
     @api.get("/console/records")
-    async def kinds(request: Request, books: bool = False) -> Response:
-        found = await views.kinds(desk, books=books)
-        stages = desk.house.engine.all_stages
-        what = {k["table"]: views.roles(desk.house.engine.kind(k["table"]), stages) for k in found}
-        return await desk.page(request, "kinds.html", here="records", kinds=found, roles=what, books=books)
+    async def kinds(request: Request, system: bool = False) -> Response:
+        found = await views.kinds(desk, system=system)
+        stages = desk.runtime.engine.all_stages
+        what = {
+            k["table"]: views.roles(desk.runtime.engine.kind(k["table"]), stages) for k in found
+        }
+        return await desk.page(
+            request, "kinds.html", here="records", kinds=found, roles=what, system=system
+        )
 
     @api.get("/console/records/{table}")
     async def records(
-        request: Request, table: str, q: str = "", after: str | None = None, order: str = "", archived: bool = False
+        request: Request,
+        table: str,
+        q: str = "",
+        after: str | None = None,
+        order: str = "",
+        archived: bool = False,
     ) -> Response:
-        kind = desk.house.engine.kind(table)
+        kind = desk.runtime.engine.kind(table)
         if moved := _canonical(kind, request):
             return RedirectResponse(moved, 303)
         said = _said(request)
@@ -76,18 +91,26 @@ def _lists(api: APIRouter, desk: Desk) -> None:
             where = {**where, "id": beginning(q.strip())}
         chosen = [v for n, v in said if n == "status"]
         # each table has an index of states and changes: in one state, the last changed come first
-        usual = "-updated_at" if len(chosen) == 1 and "," not in chosen[0] and not q.strip() and not archived else ""
+        usual = (
+            "-updated_at"
+            if len(chosen) == 1 and "," not in chosen[0] and not q.strip() and not archived
+            else ""
+        )
         orders = filters.orders(kind, order or usual)
         try:
-            page = await desk.insight.records(table, where, order=orders, limit=PAGE, after=after, archived=archived)
+            page = await desk.read_model.records(
+                table, where, order=orders, limit=PAGE, after=after, archived=archived
+            )
         except BadQuery:
             if order or not usual or after:
                 raise
             usual, orders = "", ()  # a store that needs an index for it has none: then by id
-            page = await desk.insight.records(table, where, limit=PAGE, archived=archived)
+            page = await desk.read_model.records(table, where, limit=PAGE, archived=archived)
         asked = query(kind, where, archived=archived)
-        matched = await desk.kept(f"count {asked}", 1.0, lambda: desk.house.store.count(asked, CAP))
-        stages, names = desk.house.engine.all_stages, views.columns(kind)
+        matched = await desk.kept(
+            f"count {asked}", 1.0, lambda: desk.runtime.store.count(asked, CAP)
+        )
+        stages, names = desk.runtime.engine.all_stages, views.columns(kind)
         what = views.roles(kind, stages)
         counts = [asdict(c) for c in (await desk.counts.soon([kind]))[table]]
         keep = [p for p in said if p[0] not in ("after", "status")] + ([("q", q)] if q else [])
@@ -120,27 +143,43 @@ def _lists(api: APIRouter, desk: Desk) -> None:
 
 def _askable(kind: Kind) -> list[str]:
     """Fields that a filter may ask for; a secret is not guessed at."""
-    types = {n: t for n, t in kind.types.items() if n not in ("fence", "id", "status") and not redact.secret_name(n)}
+    types = {
+        n: t
+        for n, t in kind.types.items()
+        if n not in ("fence", "id", "status") and not redact.secret_name(n)
+    }
     return sorted(n for n, t in types.items() if t not in ("json", "bytes"))
 
 
 def _orders(kind: Kind) -> list[str]:
     """Orders that an index serves."""
-    return list(dict.fromkeys(i[0] for i in kind.indexes if not (i[0].startswith("-") and len(i) > 1)))
+    return list(
+        dict.fromkeys(i[0] for i in kind.indexes if not (i[0].startswith("-") and len(i) > 1))
+    )
 
 
 def _canonical(kind: Kind, request: Request) -> str | None:
     """The address that a filter form means: one parameter for each condition, so that it can be shared."""
     given = request.query_params
-    base = [(n, v) for n, v in given.multi_items() if n not in ("_field", "_op", "_value", "q", "after") and v]
+    base = [
+        (n, v)
+        for n, v in given.multi_items()
+        if n not in ("_field", "_op", "_value", "q", "after") and v
+    ]
     text = given.get("q", "").strip()
-    if re.match(r"[A-Za-z_]\w*\s*(>=|<=|!=|=|>|<)", text):  # field=value, field>=3: a filter as people write it
+    if re.match(
+        r"[A-Za-z_]\w*\s*(>=|<=|!=|=|>|<)", text
+    ):  # field=value, field>=3: a filter as people write it
         parts = re.split(r"\s+(?=[A-Za-z_]\w*\s*(?:>=|<=|!=|=|>|<))", text)
         parse_filter(kind, parts)
         return _address(kind, [*base, *(_parameter(part) for part in parts)])
     if "_field" not in given:
         return None
-    field, op, value = given.get("_field", ""), given.get("_op", "eq"), given.get("_value", "").strip()
+    field, op, value = (
+        given.get("_field", ""),
+        given.get("_op", "eq"),
+        given.get("_value", "").strip(),
+    )
     if field and op in ("empty", "filled"):
         base.append((f"{field}__null", "true" if op == "empty" else "false"))
     elif field and value:
@@ -156,7 +195,13 @@ def _parameter(part: str) -> tuple[str, str]:
         return f"{name}__null", "true" if sign == "=" else "false"
     if sign == "=" and len(value) > 1 and value[0] == value[-1] == '"':  # as it is, with its commas
         return f"{name}__eq", value[1:-1]
-    return {"=": name, ">=": f"{name}__gte", "<=": f"{name}__lte", ">": f"{name}__gt", "<": f"{name}__lt"}[sign], value.strip('"')
+    return {
+        "=": name,
+        ">=": f"{name}__gte",
+        "<=": f"{name}__lte",
+        ">": f"{name}__gt",
+        "<": f"{name}__lt",
+    }[sign], value.strip('"')
 
 
 def _address(kind: Kind, params: Sequence[tuple[str, str]]) -> str:
@@ -165,7 +210,9 @@ def _address(kind: Kind, params: Sequence[tuple[str, str]]) -> str:
 
 
 def _acts(api: APIRouter, desk: Desk) -> None:
-    async def would(request: Request, kind: Kind, items: Sequence[tuple[str, str]], **how: Any) -> tuple[Acted, dict[str, Any]]:
+    async def would(
+        request: Request, kind: Kind, items: Sequence[tuple[str, str]], **how: Any
+    ) -> tuple[Acted, dict[str, Any]]:
         """What was asked for, done or only counted."""
         given = dict(items)
         ids = [v for n, v in items if n == "ids"]
@@ -177,23 +224,35 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         if not ids and not where:
             where = {"status": one_of(*kind.lifecycle.states)}
         chosen: dict[str, Any] = {"ids": ids} if ids else {"where": where}
-        operator = desk.house.operator(str(request.state.who))
+        operator = desk.runtime.operations(str(request.state.who))
         if verb == "retry":
             acted = await operator.retry(kind.table, **chosen, **how)
         elif verb == "move" and to:
             acted = await operator.move(kind.table, to, **chosen, **how)
         else:
             raise Refused(422, _("Choose what to do with the records."))
-        return acted, {"ids": ids, "where": {"id": ids} if ids else where, "said": said, "verb": verb, "to": to, "q": given.get("q", "")}
+        return acted, {
+            "ids": ids,
+            "where": {"id": ids} if ids else where,
+            "said": said,
+            "verb": verb,
+            "to": to,
+            "q": given.get("q", ""),
+        }
 
-    async def preview(request: Request, kind: Kind, items: Sequence[tuple[str, str]], *, changed: bool = False) -> Response:
+    async def preview(
+        request: Request, kind: Kind, items: Sequence[tuple[str, str]], *, changed: bool = False
+    ) -> Response:
         acted, asked = await would(request, kind, items, dry_run=True, reason="")
-        where, asked_for = asked["where"], [(n, v) for n, v in items if n not in ("form_token", "matched", "next")]
-        stages = desk.house.engine.all_stages
+        where, asked_for = (
+            asked["where"],
+            [(n, v) for n, v in items if n not in ("form_token", "matched", "next")],
+        )
+        stages = desk.runtime.engine.all_stages
         targets = retry_targets(kind, stages)
         if asked["verb"] == "retry" and "status" not in where:
             where = {**where, "status": one_of(*targets)}
-        sample = await desk.insight.records(kind.table, where, limit=SHOWN)
+        sample = await desk.read_model.records(kind.table, where, limit=SHOWN)
         what = views.roles(kind, stages)
         names = views.columns(kind)[:3]
         rows = [views.row(kind, r, what, names) for r in sample.items]
@@ -204,15 +263,19 @@ def _acts(api: APIRouter, desk: Desk) -> None:
             "rows": rows, "names": names, "changed": changed, "targets": targets, "roles": what, "chips": views.chips(kind, asked["said"]),
             "back": _address(kind, [(n, v) for n, v in items if n not in OWN - {"q"}]),
         }  # fmt: skip
-        return await desk.page(request, "preview.html", here="records", http=409 if changed else 200, **values)
+        return await desk.page(
+            request, "preview.html", here="records", http=409 if changed else 200, **values
+        )
 
     @api.get("/console/records/{table}/act")
     async def look(request: Request, table: str) -> Response:
-        return await preview(request, desk.house.engine.kind(table), request.query_params.multi_items())
+        return await preview(
+            request, desk.runtime.engine.kind(table), request.query_params.multi_items()
+        )
 
     @api.post("/console/records/{table}/act")
     async def act(request: Request, table: str) -> Response:
-        kind = desk.house.engine.kind(table)
+        kind = desk.runtime.engine.kind(table)
         form = await desk.form(request)
         done, _asked = await would(request, kind, form.items, reason=form.reason, seen=form.seen)
         if done.dry_run:
@@ -221,17 +284,23 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         said = ngettext("{n} record was moved.", "{n} records were moved.", done.moved)
         details = [f"{p['id']}: {views.said(p['why'])}" for p in done.passed]
         if done.passed:
-            said += " " + ngettext("{n} was passed over.", "{n} were passed over.", len(done.passed))
+            said += " " + ngettext(
+                "{n} was passed over.", "{n} were passed over.", len(done.passed)
+            )
         return desk.go(request, back, said, kind="good" if done.moved else "wait", details=details)
 
 
 def _one(api: APIRouter, desk: Desk) -> None:
     async def found(table: str, id: str) -> tuple[Record, bool]:
         try:
-            return await desk.insight.record(table, id), False
+            return await desk.read_model.record(table, id), False
         except NotFound:
-            kind = desk.house.engine.kind(table)
-            page = await desk.insight.records(table, {"id": id}, limit=1, archived=True) if kind.archive else None
+            kind = desk.runtime.engine.kind(table)
+            page = (
+                await desk.read_model.records(table, {"id": id}, limit=1, archived=True)
+                if kind.archive
+                else None
+            )
             if page is None or not page.items:
                 raise
             return page.items[0], True
@@ -239,36 +308,44 @@ def _one(api: APIRouter, desk: Desk) -> None:
     @api.get("/console/records/{table}/{id}")
     async def record(request: Request, table: str, id: str) -> Response:
         record, archived = await found(table, id)
-        kind, stages = record.kind, desk.house.engine.all_stages
+        kind, stages = record.kind, desk.runtime.engine.all_stages
         what = views.roles(kind, stages)
-        why = None if archived else await desk.insight.why(table, record.id)
+        why = None if archived else await desk.read_model.why(table, record.id)
         counts = {record.status: {"count": 1, "exact": True}}
         values: dict[str, Any] = {
             "kind": kind, "table": table, "record": record, "role": what.get(record.status, "failed"), "archived": archived,
             "why": views.reasons(why) if why else [], "next_at": why.next if why else None,
-            "steps": views.timeline(await desk.insight.history(table, record.id, 500), what), "fields": views.fields(kind, record, desk),
+            "steps": views.timeline(await desk.read_model.history(table, record.id, 500), what), "fields": views.fields(kind, record, desk),
             "related": [] if archived else await desk.outlook.related(table, record.id), "roles": what,
             "diagram": views.diagram(kind, stages, counts, {}, record.status), "ways": views.ways(kind, record, stages),
             "error": views.fault(record.last_error), "error_at": views.moment((record.last_error or {}).get("timestamp")),
             "editable": views.editable(kind, record),
-            "trace": table == "documentos" and "extracciones" in {k.table for k in desk.house.engine.all_kinds},
-            "other_roles": {k.table: views.roles(k, stages) for k in desk.house.engine.all_kinds},
+            "trace": table == "documentos" and "extracciones" in {k.table for k in desk.runtime.engine.all_kinds},
+            "other_roles": {k.table: views.roles(k, stages) for k in desk.runtime.engine.all_kinds},
         }  # fmt: skip
         return await desk.page(request, "record.html", here="records", **values)
 
     @api.post("/console/records/{table}/{id}")
     async def act(request: Request, table: str, id: str) -> Response:
         form = await desk.form(request)
-        kind = desk.house.engine.kind(table)
-        operator = desk.house.operator(str(request.state.who))
+        kind = desk.runtime.engine.kind(table)
+        operator = desk.runtime.operations(str(request.state.who))
         if form.get("verb") == "retry":
             acted = await operator.retry(table, reason=form.reason, ids=[id])
         else:
-            fields = edited(kind, form, await desk.insight.record(table, id))
-            acted = await operator.move(table, form.get("to"), reason=form.reason, ids=[id], fields=fields)
+            fields = edited(kind, form, await desk.read_model.record(table, id))
+            acted = await operator.move(
+                table, form.get("to"), reason=form.reason, ids=[id], fields=fields
+            )
         said = _("The record was moved.") if acted.moved else _("Nothing was done.")
         details = [views.said(p["why"]) for p in acted.passed]
-        return desk.go(request, render.url("console", "records", table, id), said, kind="good" if acted.moved else "wait", details=details)
+        return desk.go(
+            request,
+            render.url("console", "records", table, id),
+            said,
+            kind="good" if acted.moved else "wait",
+            details=details,
+        )
 
 
 def edited(kind: Kind, form: Form, record: Record | None) -> dict[str, Any]:
@@ -278,7 +355,12 @@ def edited(kind: Kind, form: Form, record: Record | None) -> dict[str, Any]:
     for name, text in form.items:
         field = kind.by_name.get(name.removeprefix("field."))
         text = text.replace("\r\n", "\n")  # noqa: PLW2901
-        if field is None or not name.startswith("field.") or field.name not in before or text == before[field.name]:
+        if (
+            field is None
+            or not name.startswith("field.")
+            or field.name not in before
+            or text == before[field.name]
+        ):
             continue
         if text == "" and (field.nullable or field.type not in ("text", "json")):
             changed[field.name] = None
@@ -286,7 +368,9 @@ def edited(kind: Kind, form: Form, record: Record | None) -> dict[str, Any]:
             try:
                 changed[field.name] = json.loads(text)
             except (ValueError, RecursionError) as error:
-                raise Refused(422, _("{field} is not JSON: {error}", field=field.name, error=error)) from None
+                raise Refused(
+                    422, _("{field} is not JSON: {error}", field=field.name, error=error)
+                ) from None
         else:
             changed[field.name] = text
     try:
@@ -295,5 +379,7 @@ def edited(kind: Kind, form: Form, record: Record | None) -> dict[str, Any]:
             if (fault := unfit(value)) is not None:
                 raise BadRecord(f"{name}: {fault}")
         return checked
-    except BadQuery as error:  # pragma: no cover - check_fields raises BadRecord, which the page tells by itself
+    except (
+        BadQuery
+    ) as error:  # pragma: no cover - check_fields raises BadRecord, which the page tells by itself
         raise Refused(422, str(error)) from None

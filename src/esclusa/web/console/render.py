@@ -14,12 +14,16 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from esclusa.observe import redact
-from esclusa.web.console import words
-from esclusa.web.console.words import gettext
+from esclusa.observability import redact
+from esclusa.web.console import catalog
+from esclusa.web.console.catalog import gettext
 
 HERE: Final = Path(__file__).parent
-STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+STATIC: Final = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
     " base-uri 'none'; frame-ancestors 'none'"
@@ -39,7 +43,11 @@ def url(*parts: str, **params: Any) -> str:
 def path(*parts: str, **params: Any) -> str:
     """The same below the place that the page is served under."""
     whole = "/" + "/".join(quote(part, safe="~:@!$'()*,;=-._") for part in parts)
-    said = [(name.rstrip("_"), v) for name, value in params.items() for v in (value if isinstance(value, list | tuple) else [value])]
+    said = [
+        (name.rstrip("_"), v)
+        for name, value in params.items()
+        for v in (value if isinstance(value, list | tuple) else [value])
+    ]
     asked = urlencode([(name, value) for name, value in said if value not in (None, "")])
     return f"{whole}?{asked}" if asked else whole
 
@@ -63,7 +71,7 @@ def duration(seconds: float | None) -> str:
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     if seconds < 90:
-        return f"{words.number(round(seconds, 1)) if seconds < 9.95 and round(seconds, 1) % 1 else round(seconds)} s"
+        return f"{catalog.number(round(seconds, 1)) if seconds < 9.95 and round(seconds, 1) % 1 else round(seconds)} s"
     if seconds < 5400:
         return f"{round(seconds / 60)} min"
     if seconds < 48 * 3600:
@@ -77,7 +85,11 @@ def ago(when: datetime) -> str:
     seconds = (when - moment.get()).total_seconds()
     if abs(seconds) < 1.5:
         return gettext("now")
-    return gettext("in {time}", time=duration(seconds)) if seconds > 0 else gettext("{time} ago", time=duration(seconds))
+    return (
+        gettext("in {time}", time=duration(seconds))
+        if seconds > 0
+        else gettext("{time} ago", time=duration(seconds))
+    )
 
 
 def full(when: datetime) -> str:
@@ -89,7 +101,9 @@ def when(value: Any) -> Markup:
     if value is None:
         return Markup('<span class="none">—</span>')
     value = as_moment(value)
-    return Markup(f'<time datetime="{value.isoformat()}" title="{full(value)}">{escape(ago(value))}</time>')  # noqa: S704 - escaped
+    return Markup(  # noqa: S704 - escaped
+        f'<time datetime="{value.isoformat()}" title="{full(value)}">{escape(ago(value))}</time>'
+    )
 
 
 def clock(value: Any) -> Markup:
@@ -98,7 +112,9 @@ def clock(value: Any) -> Markup:
         return Markup('<span class="none">—</span>')
     value = as_moment(value)
     said = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-    return Markup(f'<time class="clock" datetime="{value.isoformat()}" title="{escape(ago(value))}">{said}</time>')  # noqa: S704 - escaped
+    return Markup(  # noqa: S704 - escaped
+        f'<time class="clock" datetime="{value.isoformat()}" title="{escape(ago(value))}">{said}</time>'
+    )
 
 
 def as_moment(value: Any) -> datetime:
@@ -107,18 +123,22 @@ def as_moment(value: Any) -> datetime:
 
 def count(value: int, exact: bool = True) -> str:
     """A number; one that was not counted to its end says so."""
-    return words.number(value) if exact else f"{words.number(value)}+"
+    return catalog.number(value) if exact else f"{catalog.number(value)}+"
 
 
 def percent(share: float | None) -> str:
-    return "—" if share is None else f"{words.number(round(share * 100, 1)) if share < 0.1 and share else round(share * 100)} %"
+    return (
+        "—"
+        if share is None
+        else f"{catalog.number(round(share * 100, 1)) if share < 0.1 and share else round(share * 100)} %"
+    )
 
 
 def size(value: int) -> str:
     number, units = float(value), ["B", "kB", "MB", "GB", "TB"]
     while number >= 1000 and len(units) > 1:
         number, units = number / 1000, units[1:]
-    return f"{words.number(round(number, 1)) if units[0] != 'B' else value} {units[0]}"
+    return f"{catalog.number(round(number, 1)) if units[0] != 'B' else value} {units[0]}"
 
 
 def short(text: str, length: int) -> str:
@@ -134,7 +154,11 @@ def breakable(name: str) -> Markup:
 
 def schedule(text: str) -> str:
     """A schedule in the page's language."""
-    return gettext("every {time}", time=text.removeprefix("every ")) if text.startswith("every ") else gettext(text)
+    return (
+        gettext("every {time}", time=text.removeprefix("every "))
+        if text.startswith("every ")
+        else gettext(text)
+    )
 
 
 def pretty(value: Any) -> str:
@@ -153,7 +177,9 @@ def state(name: str, role: str = "") -> Markup:
     )
 
 
-def sparkline(values: Sequence[float], bad: Sequence[float] = (), width: int = 140, height: int = 28) -> Markup:
+def sparkline(
+    values: Sequence[float], bad: Sequence[float] = (), width: int = 140, height: int = 28
+) -> Markup:
     """Bars, one a minute; what failed is the hatched lower part."""
     if not values:
         return Markup("")
@@ -189,7 +215,9 @@ def bar(share: float, mark: float | None = None, role: str = "") -> Markup:
     """How full: a bar, and where it is headed."""
     full_width = max(0.0, min(1.0, share)) * 100
     target = (
-        f'<line class="headed" x1="{min(mark, 1) * 100:.2f}" x2="{min(mark, 1) * 100:.2f}" y1="0" y2="10"/>' if mark is not None else ""
+        f'<line class="headed" x1="{min(mark, 1) * 100:.2f}" x2="{min(mark, 1) * 100:.2f}" y1="0" y2="10"/>'
+        if mark is not None
+        else ""
     )
     return Markup(  # noqa: S704 - numbers only
         f'<svg class="bar {escape(role)}" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
@@ -199,15 +227,19 @@ def bar(share: float, mark: float | None = None, role: str = "") -> Markup:
 
 def _environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.globals |= {
-        "_": gettext, "ngettext": words.ngettext, "url": url, "static": static, "state": state, "spark": spark, "bar": bar,
-        "place": place.get, "own": words.own,
-        "languages": words.LANGUAGES,
+        "_": gettext, "ngettext": catalog.ngettext, "url": url, "static": static, "state": state, "spark": spark, "bar": bar,
+        "place": place.get, "own": catalog.own,
+        "languages": catalog.LANGUAGES,
     }  # fmt: skip
     made.filters |= {
-        "when": when, "clock": clock, "duration": duration, "num": words.number, "count": count, "percent": percent, "size": size,
+        "when": when, "clock": clock, "duration": duration, "num": catalog.number, "count": count, "percent": percent, "size": size,
         "pretty": pretty, "schedule": schedule, "short": short, "breakable": breakable,
         "ago": lambda v: ago(as_moment(v)), "full": lambda v: full(as_moment(v)),
     }  # fmt: skip

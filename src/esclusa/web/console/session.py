@@ -51,7 +51,9 @@ class Sessions:
 
     def visitor(self, cookie: str) -> Visitor | None:
         """The one whose session this is, in the cookies of a request; None if there is none that holds."""
-        cookies = cookie_parser(cookie)  # forgiving: another program of this host may set cookies of its own
+        cookies = cookie_parser(
+            cookie
+        )  # forgiving: another program of this host may set cookies of its own
         if not self.needed:
             return Visitor("", "operate", cookies.get(VISIT, ""))
         said, _, signature = cookies.get(COOKIE, "").rpartition(".")
@@ -59,7 +61,9 @@ class Sessions:
         if len(parts) != 3 or not parts[1].isdigit():
             return None
         token = self._tokens.get(_unpacked(parts[0]))
-        if token is None or not hmac.compare_digest(_sign(token.digest, said).encode(), signature.encode("utf-8", "surrogatepass")):
+        if token is None or not hmac.compare_digest(
+            _sign(token.digest, said).encode(), signature.encode("utf-8", "surrogatepass")
+        ):
             return None
         if int(parts[1]) < self._clock():
             return None
@@ -67,12 +71,18 @@ class Sessions:
 
     def form_token(self, nonce: str) -> str:
         """What a form of this visitor must carry."""
-        key = hashlib.sha256(b"".join(t.digest for t in self._tokens.values())).digest() if self.needed else self._key
+        key = (
+            hashlib.sha256(b"".join(t.digest for t in self._tokens.values())).digest()
+            if self.needed
+            else self._key
+        )
         return _sign(key, f"form.{nonce}")
 
     def genuine(self, nonce: str, given: str) -> bool:
         """Whether a form that came back is one that this visitor was given."""
-        return bool(nonce) and hmac.compare_digest(self.form_token(nonce).encode(), given.encode("utf-8", "surrogatepass"))
+        return bool(nonce) and hmac.compare_digest(
+            self.form_token(nonce).encode(), given.encode("utf-8", "surrogatepass")
+        )
 
 
 def _sign(key: bytes, said: str) -> str:

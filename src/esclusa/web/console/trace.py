@@ -10,13 +10,21 @@ from esclusa.model.errors import NotFound
 from esclusa.model.query import one_of
 from esclusa.model.record import Record
 from esclusa.web.console import render, views
-from esclusa.web.console.desk import Desk
+from esclusa.web.console.context import Desk
 
 LIMIT = 5000
 """At most so many values of a document are shown."""
 _UNSEEN = ("bad_pdf", "encrypted_pdf")
 """Errors of documents whose pages cannot be drawn either."""
-_TOLD = ("SECTION_HEADER", "TOTAL_LABEL", "COLUMN_YEAR", "REPORTING_PERIOD", "CURRENCY", "UNITS_SCALE", "TABLE_COLUMN_HEADER")
+_TOLD = (
+    "SECTION_HEADER",
+    "TOTAL_LABEL",
+    "COLUMN_YEAR",
+    "REPORTING_PERIOD",
+    "CURRENCY",
+    "UNITS_SCALE",
+    "TABLE_COLUMN_HEADER",
+)
 
 
 def routes(desk: Desk) -> APIRouter:
@@ -24,17 +32,17 @@ def routes(desk: Desk) -> APIRouter:
 
     @api.get("/console/documents/{folio}/{id}")
     async def document(request: Request, folio: str, id: str, page: int = 0) -> Response:
-        known = {k.table for k in desk.house.engine.all_kinds}
+        known = {k.table for k in desk.runtime.engine.all_kinds}
         if not {"documentos", "extracciones"} <= known:
             raise NotFound("the pipeline documents is not loaded here; add it to ESCLUSA_PIPELINES")
-        found = await desk.insight.record("documentos", id)
+        found = await desk.read_model.record("documentos", id)
         if getattr(found, "folio_id", folio) != folio:
             raise NotFound(f"there is no document {id!r} in folder {folio!r}")
         values = await _values(desk, found)
         pages = max([*(box["page"] + 1 for v in values for box in v["boxes"]), _pages(found), 1])
         page = min(max(0, page), pages - 1)
         picture = render.url("documents", folio, found.id, "pages", f"{page}.png")
-        stages = desk.house.engine.all_stages
+        stages = desk.runtime.engine.all_stages
         shown = {
             "document": found, "folio": folio, "values": values, "page": page, "pages": pages, "picture": picture,
             "here_values": [v for v in values if any(b["page"] == page for b in v["boxes"])],
@@ -49,19 +57,25 @@ def routes(desk: Desk) -> APIRouter:
 
 
 async def _values(desk: Desk, document: Record) -> list[dict[str, Any]]:
-    kind = desk.house.engine.kind("extracciones")
+    kind = desk.runtime.engine.kind("extracciones")
     where: dict[str, Any] = {"documento_id": document.id}
     revision = getattr(document, "revision", None)
     if revision is not None and "revision" in kind.types:
         where["revision"] = one_of(revision)
     order = ("position",) if "position" in kind.types else ()
-    page = await desk.insight.records("extracciones", where, order=order, limit=LIMIT)
+    page = await desk.read_model.records("extracciones", where, order=order, limit=LIMIT)
     return [_value(record) for record in page.items]
 
 
 def _value(record: Any) -> dict[str, Any]:
     boxes = [
-        {"page": int(ref["page"]), "x": box[0], "y": box[1], "width": max(0.0, box[2] - box[0]), "height": max(0.0, box[3] - box[1])}
+        {
+            "page": int(ref["page"]),
+            "x": box[0],
+            "y": box[1],
+            "width": max(0.0, box[2] - box[0]),
+            "height": max(0.0, box[3] - box[1]),
+        }
         for ref in record.page_refs or []
         for box in ref.get("boxes", [])
         if len(box) == 4

@@ -8,19 +8,19 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from esclusa.engine.operate import retry_targets
+from esclusa.engine.operations import retry_targets
 from esclusa.engine.why import Why
 from esclusa.health import Check
-from esclusa.model.books import Alert
 from esclusa.model.columns import TRACKING
 from esclusa.model.record import Kind, Record
-from esclusa.model.schedule import Every, OnCall
+from esclusa.model.schedule import Every, Manual
 from esclusa.model.settlement import StateCount, Step
 from esclusa.model.stage import Cycle, Stage
-from esclusa.observe import redact
-from esclusa.web.console import graph, phrases, render, words
-from esclusa.web.console.desk import Desk
-from esclusa.web.console.words import gettext as _
+from esclusa.model.system_records import Alert
+from esclusa.observability import redact
+from esclusa.web.console import catalog, graph, render, translate
+from esclusa.web.console.catalog import gettext as _
+from esclusa.web.console.context import Desk
 
 STUCK_AFTER = 300.0
 """Seconds after which a due record that nobody takes looks stuck, where its cycle runs all the time."""
@@ -49,7 +49,18 @@ def roles(kind: Kind, stages: Iterable[Stage]) -> dict[str, str]:
     return found
 
 
-_BAD = frozenset({"error", "failed", "invalid", "quota_exceeded", "lost", "done_with_errors", "rejected", "blocked"})
+_BAD = frozenset(
+    {
+        "error",
+        "failed",
+        "invalid",
+        "quota_exceeded",
+        "lost",
+        "done_with_errors",
+        "rejected",
+        "blocked",
+    }
+)
 _GOOD = frozenset({"done", "success", "ok", "verified", "finished", "sent_ok"})
 
 
@@ -70,11 +81,15 @@ def patience(cycle: Cycle | None) -> float:
         return STUCK_AFTER
     if isinstance(cycle.schedule, Every):
         return max(STUCK_AFTER, cycle.schedule.seconds * 3)
-    return 86400.0 if isinstance(cycle.schedule, OnCall) else STUCK_AFTER
+    return 86400.0 if isinstance(cycle.schedule, Manual) else STUCK_AFTER
 
 
 def diagram(
-    kind: Kind, stages: Sequence[Stage], counts: Mapping[str, dict[str, Any]], due: Mapping[str, dict[str, Any]], current: str = ""
+    kind: Kind,
+    stages: Sequence[Stage],
+    counts: Mapping[str, dict[str, Any]],
+    due: Mapping[str, dict[str, Any]],
+    current: str = "",
 ) -> dict[str, Any]:
     """A lifecycle ready to be drawn: each state with its count, what it is for, and how long its oldest record is due."""
     drawing = graph.draw(kind.lifecycle, small=bool(current))
@@ -89,21 +104,30 @@ def diagram(
             "initial": node.state == kind.initial, "terminal": node.state in kind.lifecycle.terminal, "current": node.state == current,
             "shown": node.state if len(node.state) <= 21 else f"{node.state[:20]}…",
         })  # fmt: skip
-    return {"table": kind.table, "width": drawing.width, "height": drawing.height, "nodes": nodes, "edges": drawing.edges}
+    return {
+        "table": kind.table,
+        "width": drawing.width,
+        "height": drawing.height,
+        "nodes": nodes,
+        "edges": drawing.edges,
+    }
 
 
 async def board(desk: Desk) -> dict[str, Any]:
     """The map: every pipeline with its lifecycles, counts and what is due."""
-    engine = desk.house.engine
-    stages = await desk.insight.stages()
-    cycles = {c["cycle"]: c for c in await desk.insight.cycles()}
+    engine = desk.runtime.engine
+    stages = await desk.read_model.stages()
+    cycles = {c["cycle"]: c for c in await desk.read_model.cycles()}
     named = await desk.kept("views", 2.0, desk.outlook.views)
-    counts = await desk.counts.soon(desk.insight.declared())
+    counts = await desk.counts.soon(desk.read_model.declared())
     pipelines = []
     for plan in engine.plans:
         if plan.name == "esclusa":
             continue
-        kinds = [_kind(kind, counts[kind.table], plan.stages, stages, plan.cycles, cycles) for kind in plan.kinds]
+        kinds = [
+            _kind(kind, counts[kind.table], plan.stages, stages, plan.cycles, cycles)
+            for kind in plan.kinds
+        ]
         kinds.sort(key=lambda k: k["single"])
         pipelines.append({
             "name": plan.name, "kinds": kinds, "cycles": [cycles[c.name] for c in plan.cycles],
@@ -148,19 +172,19 @@ def _kind(
     }  # fmt: skip
 
 
-async def kinds(desk: Desk, *, books: bool = False) -> list[dict[str, Any]]:
+async def kinds(desk: Desk, *, system: bool = False) -> list[dict[str, Any]]:
     """Every kind with its lifecycle and counts per state."""
-    declared = desk.insight.declared(books=books)
+    declared = desk.read_model.declared(system=system)
     counts = await desk.counts.soon(declared)
-    return [desk.insight.described(kind, counts[kind.table]) for kind in declared]
+    return [desk.read_model.described(kind, counts[kind.table]) for kind in declared]
 
 
 async def tables(desk: Desk) -> list[dict[str, Any]]:
     """Every table: how many rows, how many of them are finished, in no declared state, or due, and since when."""
-    stages = await desk.insight.stages(books=True)
+    stages = await desk.read_model.stages(system=True)
     out = []
-    for told in await kinds(desk, books=True):
-        kind = desk.house.engine.kind(told["table"])
+    for told in await kinds(desk, system=True):
+        kind = desk.runtime.engine.kind(told["table"])
         counts = {c["state"]: c["count"] for c in told["counts"]}
         mine = [s for s in stages if s["table"] == kind.table]
         out.append({
@@ -176,7 +200,7 @@ async def tables(desk: Desk) -> list[dict[str, Any]]:
 
 def said(text: str | None) -> str:
     """What the engine, a pipeline or a service outside said: secrets masked, a sentence of ours in the page's language."""
-    return phrases.told(redact.text(text or ""))
+    return translate.told(redact.text(text or ""))
 
 
 def fault(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -184,7 +208,11 @@ def fault(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not error:
         return None
     masked = render.masked(dict(error))
-    return masked | ({"message": phrases.told(masked["message"])} if isinstance(masked.get("message"), str) else {})
+    return masked | (
+        {"message": translate.told(masked["message"])}
+        if isinstance(masked.get("message"), str)
+        else {}
+    )
 
 
 def moment(text: Any) -> datetime | None:
@@ -203,10 +231,22 @@ def check(found: Check) -> Check:
 
 def alert(raised: Alert) -> str:
     """What happened, in the page's language where it is a sentence of ours; secrets masked."""
-    taken, failed, _sep, why = (raised.details.get("taken"), raised.details.get("failed"), *raised.message.partition(" broke: ")[1:])
+    taken, failed, _sep, why = (
+        raised.details.get("taken"),
+        raised.details.get("failed"),
+        *raised.message.partition(" broke: ")[1:],
+    )
     if raised.name == "error_rate" and taken and failed:
-        values = {"failed": words.number(failed), "taken": words.number(taken), "share": render.percent(failed / taken)}
-        return _("{subject}: {failed} of {taken} records failed ({share})", subject=raised.subject, **values)
+        values = {
+            "failed": catalog.number(failed),
+            "taken": catalog.number(taken),
+            "share": render.percent(failed / taken),
+        }
+        return _(
+            "{subject}: {failed} of {taken} records failed ({share})",
+            subject=raised.subject,
+            **values,
+        )
     if raised.name == "cycle_broke" and why:
         return _("{subject} broke: {why}", subject=raised.subject, why=said(why))
     return said(raised.message)
@@ -217,13 +257,23 @@ def alert(raised: Alert) -> str:
 
 def columns(kind: Kind) -> list[str]:
     """The fields that a list shows: short ones first declared, without those that the id is made of."""
-    named = [f.name for f in kind.fields if f.type not in ("json", "bytes") and f.name not in kind.key and not redact.secret_name(f.name)]
+    named = [
+        f.name
+        for f in kind.fields
+        if f.type not in ("json", "bytes")
+        and f.name not in kind.key
+        and not redact.secret_name(f.name)
+    ]
     return named[:4]
 
 
-def row(kind: Kind, record: Record, what: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
+def row(
+    kind: Kind, record: Record, what: Mapping[str, str], names: Sequence[str]
+) -> dict[str, Any]:
     raw = {name: getattr(record, name, None) for name in names}
-    values = render.masked(raw) | {name: value for name, value in raw.items() if isinstance(value, datetime)}
+    values = render.masked(raw) | {
+        name: value for name, value in raw.items() if isinstance(value, datetime)
+    }
     error = record.last_error or {}
     return {
         "id": record.id, "status": record.status, "role": what.get(record.status, "failed"), "attempts": record.attempts,
@@ -237,13 +287,16 @@ def fields(kind: Kind, record: Record, desk: Desk) -> list[dict[str, Any]]:
     shown = record.model_dump(mode="json")
     masked = render.masked({f.name: shown.get(f.name) for f in kind.fields})
     references = dict(kind.refs)
-    known = {k.table for k in desk.house.engine.all_kinds}
+    known = {k.table for k in desk.runtime.engine.all_kinds}
     out = []
     for field in kind.fields:
         value = masked[field.name]
         link = _link(desk, value)
         if field.name in references and value and references[field.name] in known:
-            link = {"href": render.url("console", "records", references[field.name], str(value)), "away": False}
+            link = {
+                "href": render.url("console", "records", references[field.name], str(value)),
+                "away": False,
+            }
         long = isinstance(value, dict | list) and bool(value)
         out.append({
             "name": field.name, "type": field.type, "value": value, "link": link, "key": field.name in kind.key, "long": long,
@@ -261,12 +314,16 @@ def _link(desk: Desk, value: Any) -> dict[str, Any] | None:
             "href": f"{render.place.get()}/api/artifacts/{render.url(*path.split('/')).removeprefix(render.place.get() + '/')}",
             "away": False,
         }
-    return {"href": value, "away": True} if value.startswith(("https://", "http://")) and " " not in value else None
+    return (
+        {"href": value, "away": True}
+        if value.startswith(("https://", "http://")) and " " not in value
+        else None
+    )
 
 
 def artifact_path(desk: Desk, value: str) -> str | None:
     """The path in the artifact store, if this is the address of a file in it."""
-    base = desk.house.artifacts.public_url("x").removesuffix("x")
+    base = desk.runtime.artifacts.public_url("x").removesuffix("x")
     return value.removeprefix(base) if value.startswith(base) and len(value) > len(base) else None
 
 
@@ -320,7 +377,9 @@ def reasons(answer: Why) -> list[dict[str, Any]]:
     for reason in answer.reasons:
         values = {name: _worded(name, value) for name, value in reason.values.items()}
         text = _(reason.said, **values) if values else _(reason.said)
-        out.append({"code": reason.code, "text": text[:1].upper() + text[1:], "until": reason.until})
+        out.append(
+            {"code": reason.code, "text": text[:1].upper() + text[1:], "until": reason.until}
+        )
     return out
 
 
@@ -340,22 +399,51 @@ def ways(kind: Kind, record: Record, stages: Sequence[Stage]) -> dict[str, Any]:
     return {"retry": back, "targets": [(t, what[t]) for t in kind.lifecycle.targets(record.status)]}
 
 
-def chips(kind: Kind, params: Sequence[tuple[str, str]], *, but: Sequence[str] = ()) -> list[dict[str, Any]]:
+def chips(
+    kind: Kind, params: Sequence[tuple[str, str]], *, but: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """The conditions of a filter, each with the address of the list without it; not those that the page shows elsewhere (``but``)."""
     out = []
     for place, (name, value) in enumerate(params):
         if name in ("order", "after", "limit", "archived", *but) or not value:
             continue
         rest = [p for i, p in enumerate(params) if i != place and p[0] != "after"]
-        field, _sep, operator = name.rpartition("__") if name not in kind.types and "__" in name else (name, "", "eq")
-        sign = {"eq": "=", "in": "∈", "lt": "<", "lte": "≤", "le": "≤", "gt": ">", "gte": "≥", "ge": "≥"}.get(operator, operator)
-        test = (_("is empty") if value == "true" else _("is not empty")) if operator == "null" else f"{sign} {value}"
-        out.append({"field": field, "said": test, "without": f"{render.url('console', 'records', kind.table)}?{urlencode(rest)}"})
+        field, _sep, operator = (
+            name.rpartition("__") if name not in kind.types and "__" in name else (name, "", "eq")
+        )
+        sign = {
+            "eq": "=",
+            "in": "∈",
+            "lt": "<",
+            "lte": "≤",
+            "le": "≤",
+            "gt": ">",
+            "gte": "≥",
+            "ge": "≥",
+        }.get(operator, operator)
+        test = (
+            (_("is empty") if value == "true" else _("is not empty"))
+            if operator == "null"
+            else f"{sign} {value}"
+        )
+        out.append(
+            {
+                "field": field,
+                "said": test,
+                "without": f"{render.url('console', 'records', kind.table)}?{urlencode(rest)}",
+            }
+        )
     return out
 
 
 def run_role(status: str) -> str:
-    return {"running": "held", "ok": "end", "partial": "failed", "error": "failed", "blocked": "rest"}.get(status, "rest")
+    return {
+        "running": "held",
+        "ok": "end",
+        "partial": "failed",
+        "error": "failed",
+        "blocked": "rest",
+    }.get(status, "rest")
 
 
 TRACKED = tuple(TRACKING)

@@ -10,8 +10,34 @@ from random import Random
 from pipelines.documents.outsiders.sheet import Column, Sheet, draw, words
 from pipelines.documents.paper import Statement
 
-ES = ["enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre", "diciembre"]
-EN = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+ES = [
+    "enero",
+    "febrero",
+    "marzo",
+    "abril",
+    "mayo",
+    "junio",
+    "julio",
+    "agosto",
+    "septiembre",
+    "octubre",
+    "noviembre",
+    "diciembre",
+]
+EN = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 KINDS = ["balance_sheet", "income_statement", "cash_flow"]
 A4, LETTER, WIDE = (595.0, 842.0), (612.0, 792.0), (842.0, 595.0)
 
@@ -50,9 +76,15 @@ def chile(rng: Random) -> Sheet:
     dates = [_end(year, interim), _end(year - 1, 12 if doc == "balance_sheet" else interim)]
     usd, millions = rng.random() < 0.25, rng.random() < 0.2
     unit = ("MMUS$" if millions else "MUS$") if usd else ("MM$" if millions else "M$")
-    money = ("millones" if millions else "miles") + (" de dólares estadounidenses" if usd else " de pesos chilenos")
+    money = ("millones" if millions else "miles") + (
+        " de dólares estadounidenses" if usd else " de pesos chilenos"
+    )
     if doc == "balance_sheet":
-        when = f"Al {_es(dates[0])} y {_es(dates[1])}" if interim != 12 else f"Al 31 de diciembre de {year} y {year - 1}"
+        when = (
+            f"Al {_es(dates[0])} y {_es(dates[1])}"
+            if interim != 12
+            else f"Al 31 de diciembre de {year} y {year - 1}"
+        )
         columns = [Column([_dmy(d, "-"), unit], d) for d in dates]
     else:
         when = f"Por los períodos terminados al {_dmy(dates[0], '-')} y {_dmy(dates[1], '-')}"
@@ -72,12 +104,17 @@ def chile_small(rng: Random) -> Sheet:
     doc, year = rng.choice(KINDS[:2]), rng.randrange(2015, 2026)
     org = rng.choice(words("chile_small")["orgs"])
     ends = _end(year, rng.choice([12, 12, 6]))
-    title = {"balance_sheet": rng.choice(["BALANCE GENERAL", "BALANCE CLASIFICADO"]), "income_statement": "ESTADO DE RESULTADOS"}[doc]
+    title = {
+        "balance_sheet": rng.choice(["BALANCE GENERAL", "BALANCE CLASIFICADO"]),
+        "income_statement": "ESTADO DE RESULTADOS",
+    }[doc]
     when = {
         "balance_sheet": rng.choice([f"Al {_dmy(ends, '-')}", f"Al {_es(ends)}"]),
         "income_statement": f"Desde 01-01-{year} hasta {_dmy(ends, '-')}",
     }[doc]
-    heads = rng.choice([["$"], ["Saldo $"], ["Monto en $"], [_dmy(ends, "/")], ["Pesos", _dmy(ends, "-")]])
+    heads = rng.choice(
+        [["$"], ["Saldo $"], ["Monto en $"], [_dmy(ends, "/")], ["Pesos", _dmy(ends, "-")]]
+    )
     return Sheet(
         "chile_small", "es", doc, org, title, "CLP", 1,
         [org, f"R.U.T.: 76.{rng.randrange(100, 999)}.{rng.randrange(100, 999)}-{rng.randrange(10)}", "Giro: comercio y servicios", title, when, rng.choice(["(Cifras en pesos chilenos)", "Expresado en pesos"])],
@@ -99,7 +136,10 @@ def mexico(rng: Random) -> Sheet:
         title = {"balance_sheet": "[210000] Estado de situación financiera, circulante/no circulante", "income_statement": "[310000] Estado de resultados, resultado del periodo, por función de gasto",
                  "cash_flow": "[520000] Estado de flujos de efectivo, método indirecto"}[doc]  # fmt: skip
         if doc == "balance_sheet":
-            columns = [Column(["Cierre Periodo", "Actual", ends], ends), Column(["Cierre Ejercicio", "Anterior", before], before)]
+            columns = [
+                Column(["Cierre Periodo", "Actual", ends], ends),
+                Column(["Cierre Ejercicio", "Anterior", before], before),
+            ]
         else:
             columns = [
                 Column(["Acumulado Año", "Actual", f"{year}-01-01 - {ends}"], ends),
@@ -118,7 +158,11 @@ def mexico(rng: Random) -> Sheet:
     years = [year - i for i in range(rng.choice([2, 2, 3]))]
     listed = ", ".join(map(str, years[:-1])) + f" y {years[-1]}"
     scale, said = rng.choice(
-        [(1000, "(En miles de pesos mexicanos)"), (1000, "(Miles de pesos)"), (1_000_000, "(Cifras en millones de pesos mexicanos)")]
+        [
+            (1000, "(En miles de pesos mexicanos)"),
+            (1000, "(Miles de pesos)"),
+            (1_000_000, "(Cifras en millones de pesos mexicanos)"),
+        ]
     )
     return Sheet(
         "mexico", "es", doc, org, title, "MXN", scale,
@@ -142,9 +186,11 @@ def spain(rng: Random) -> Sheet:
             (1000, 0, "(€ 000)"),
         ]
     )
-    name = {"balance_sheet": "Balance", "income_statement": "Cuenta de Pérdidas y Ganancias", "cash_flow": "Estado de Flujos de Efectivo"}[
-        doc
-    ]
+    name = {
+        "balance_sheet": "Balance",
+        "income_statement": "Cuenta de Pérdidas y Ganancias",
+        "cash_flow": "Estado de Flujos de Efectivo",
+    }[doc]
     title = rng.choice([f"{name}", name.upper(), name])
     when = (
         f"al 31 de diciembre de {year}"
@@ -240,7 +286,10 @@ def united_states(rng: Random) -> Sheet:
         spans = [(f"{span} Months Ended {_us(now)[:-6]},", 0, 1)]
         if month > 3 and doc == "income_statement":
             columns += [Column([e[:4]], e) for e in ends]
-            spans = [(f"Three Months Ended {_us(now)[:-6]},", 0, 1), (f"{span} Months Ended {_us(now)[:-6]},", 2, 3)]
+            spans = [
+                (f"Three Months Ended {_us(now)[:-6]},", 0, 1),
+                (f"{span} Months Ended {_us(now)[:-6]},", 2, 3),
+            ]
     else:
         ends = [_end(year - i, month) for i in range(3)]
         exact = rng.random() < 0.4
@@ -263,7 +312,13 @@ def united_kingdom(rng: Random) -> Sheet:
     if rng.random() < 0.2:
         ends.reverse()
     scale, unit, decimals = rng.choice(
-        [(1_000_000, "£m", 1), (1_000_000, "£m", 0), (1000, "£'000", 0), (1000, "£000", 0), (1_000_000, "£ million", 0)]
+        [
+            (1_000_000, "£m", 1),
+            (1_000_000, "£m", 0),
+            (1000, "£'000", 0),
+            (1000, "£000", 0),
+            (1_000_000, "£ million", 0),
+        ]
     )
     name = {
         "balance_sheet": rng.choice(["Balance sheet", "Statement of financial position"]),
@@ -277,7 +332,9 @@ def united_kingdom(rng: Random) -> Sheet:
     if doc == "balance_sheet" and shape < 0.3:
         columns, spans = columns * 2, [("Group", 0, 1), ("Company", 2, 3)]
     elif doc == "income_statement" and shape < 0.3:
-        columns = [Column([h, unit], e) for e in ends for h in ("Underlying", "Exceptional", "Total")]
+        columns = [
+            Column([h, unit], e) for e in ends for h in ("Underlying", "Exceptional", "Total")
+        ]
         spans = [(e[:4], 3 * i, 3 * i + 2) for i, e in enumerate(ends)]
     wide = len(columns) > 4
     return Sheet(
@@ -315,7 +372,11 @@ def management(rng: Random) -> Sheet:
             ("USD", 1_000_000, "US$ million"),
         ]
     )
-    title = {"balance_sheet": "Balance Sheet", "income_statement": "Profit and Loss Account", "cash_flow": "Cash Flow Statement"}[doc]
+    title = {
+        "balance_sheet": "Balance Sheet",
+        "income_statement": "Profit and Loss Account",
+        "cash_flow": "Cash Flow Statement",
+    }[doc]
     font = rng.choice(["Vera", "Helvetica"])
     columns = [Column(heads(y), _end(y, month)) for y in years]
     if rng.random() < 0.4:

@@ -11,7 +11,12 @@ from pipelines.documents.paper import Pen, Statement, Style, Truth
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.ttfonts import TTFont
 
-BOLD = {"Helvetica": "Helvetica-Bold", "Times-Roman": "Times-Bold", "Courier": "Courier-Bold", "Vera": "VeraBd"}
+BOLD = {
+    "Helvetica": "Helvetica-Bold",
+    "Times-Roman": "Times-Bold",
+    "Courier": "Courier-Bold",
+    "Vera": "VeraBd",
+}
 for _name in ("Vera", "VeraBd"):
     pdfmetrics.registerFont(TTFont(_name, f"{_name}.ttf"))
 
@@ -103,7 +108,15 @@ def draw(name: str, sheet: Sheet, rng: Random) -> Statement:
 class _Drawing:
     def __init__(self, sheet: Sheet, rng: Random) -> None:
         self.s, self.rng = sheet, rng
-        self.pen = Pen(Style(page=sheet.page, rotate=sheet.rotate, sideways=sheet.sideways, font=sheet.font, size=sheet.size))
+        self.pen = Pen(
+            Style(
+                page=sheet.page,
+                rotate=sheet.rotate,
+                sideways=sheet.sideways,
+                font=sheet.font,
+                size=sheet.size,
+            )
+        )
         self.truths: list[Truth] = []
         self.margin = 48.0
 
@@ -123,7 +136,9 @@ class _Drawing:
             left = self.margin + number * (across + 24)
             self._table(lane, left, left + across, top)
         self._foot()
-        return Statement(name, s.doc_type, self.pen.done(), self.truths, s.org, s.title, s.currency, s.scale)
+        return Statement(
+            name, s.doc_type, self.pen.done(), self.truths, s.org, s.title, s.currency, s.scale
+        )
 
     def _prose(self) -> None:
         pen, y = self.pen, 70.0
@@ -160,14 +175,19 @@ class _Drawing:
         pen, s = self.pen, self.s
         pen.font(BOLD[s.font], s.size)
         wide = [
-            max(pen.width("(88.8%)" if c.percent else "(88,888,888)"), *(pen.width(h) for h in c.heads))
+            max(
+                pen.width("(88.8%)" if c.percent else "(88,888,888)"),
+                *(pen.width(h) for h in c.heads),
+            )
             + (22 if s.sign_on != "none" else 15)
             for c in s.columns
         ]
         for text, first, last in s.spans:
             short = pen.width(text) + 16 - sum(wide[first : last + 1])
             if short > 0:
-                wide[first : last + 1] = [w + short / (last + 1 - first) for w in wide[first : last + 1]]
+                wide[first : last + 1] = [
+                    w + short / (last + 1 - first) for w in wide[first : last + 1]
+                ]
         edges = [right - sum(wide[i + 1 :]) for i in range(len(wide))]
         table = edges[0] - wide[0]
         note = table - 16
@@ -186,7 +206,9 @@ class _Drawing:
             on_page += 1
             if kind == "#":
                 section = label.rstrip(":")
-                s.corner = "" if s.corner.lower() == "activo" else s.corner  # what is repeated on the next page
+                s.corner = (
+                    "" if s.corner.lower() == "activo" else s.corner
+                )  # what is repeated on the next page
                 pen.font(BOLD[s.font], s.size)
                 for line in pen.broken(label, self.at[2] - left):
                     pen.text(left, y, line)
@@ -210,7 +232,9 @@ class _Drawing:
         deep = max(len(c.heads) for c in s.columns)
         for column, edge in zip(s.columns, edges, strict=True):
             for number, text in enumerate(column.heads):
-                pen.text(edge - pen.width(text), y + (number + deep - len(column.heads)) * step, text)
+                pen.text(
+                    edge - pen.width(text), y + (number + deep - len(column.heads)) * step, text
+                )
         if s.notes:
             pen.text(note - pen.width(s.notes) / 2, y + (deep - 1) * step, s.notes)
         if s.corner:
@@ -229,7 +253,11 @@ class _Drawing:
         label = label.upper() if total and s.upper_totals else label
         pen.font(BOLD[s.font] if total or kind == "*" else s.font, s.size)
         if s.codes and not total:
-            pen.text(left, y, f"{rng.randrange(1, 6)}.{rng.randrange(1, 4):02d}.{rng.randrange(1, 30):02d}")
+            pen.text(
+                left,
+                y,
+                f"{rng.randrange(1, 6)}.{rng.randrange(1, 4):02d}.{rng.randrange(1, 30):02d}",
+            )
         x = code + (0 if total else s.indent * max(depth, 1))
         parts = pen.broken(label, label_end - x)
         step = (1.15 if s.tight else s.pitch) * s.size
@@ -247,7 +275,12 @@ class _Drawing:
             self._cells(kind, label, section, base)
         if total and s.rules:
             for edge, across in zip(edges, wide, strict=True):
-                pen.canvas.line(edge - across + 10, pen.h - base + s.size * 0.95, edge, pen.h - base + s.size * 0.95)
+                pen.canvas.line(
+                    edge - across + 10,
+                    pen.h - base + s.size * 0.95,
+                    edge,
+                    pen.h - base + s.size * 0.95,
+                )
         pen.font(s.font, s.size)
         return y + (len(parts) - 1) * step + s.pitch * s.size
 
@@ -255,7 +288,9 @@ class _Drawing:
         pen, s, rng = self.pen, self.s, self.rng
         edges, wide = self.at[4], self.at[5]
         total = kind == "=" and "total" in label.lower()
-        magnitude = 10 ** rng.uniform(1.5, 6.2 if s.scale < 1_000_000 else 4.6) * (50 if s.scale == 1 and not s.decimals else 1)
+        magnitude = 10 ** rng.uniform(1.5, 6.2 if s.scale < 1_000_000 else 4.6) * (
+            50 if s.scale == 1 and not s.decimals else 1
+        )
         for column, edge, across in zip(s.columns, edges, wide, strict=True):
             if column.percent:
                 text = f"{rng.uniform(-30, 40):.1f}%"
@@ -268,17 +303,45 @@ class _Drawing:
                     continue
                 box = pen.text(edge - pen.width(s.zero), base, s.zero)
                 if s.zero == "0":
-                    self.truths.append(Truth(label, column.year, column.ends, "0", "0", pen.pages, box, section, False))
+                    self.truths.append(
+                        Truth(
+                            label,
+                            column.year,
+                            column.ends,
+                            "0",
+                            "0",
+                            pen.pages,
+                            box,
+                            section,
+                            False,
+                        )
+                    )
                 continue
             number = magnitude * rng.uniform(0.6, 1.5)
-            number = -number if rng.random() < (0.9 if kind == "-" else 0.05) and kind not in "@&" else number
+            number = (
+                -number
+                if rng.random() < (0.9 if kind == "-" else 0.05) and kind not in "@&"
+                else number
+            )
             decimals = 2 if kind == "@" else 0 if kind == "&" else s.decimals
             printed, value = _printed(rng.uniform(0.2, 40) if kind == "@" else number, decimals, s)
             over = pen.width(")") if s.hang and printed.endswith(")") else 0.0
             if s.sign_on == "all" or (s.sign_on == "totals" and kind in "=@"):
                 pen.text(edge - across + 9, base, s.sign)
             box = pen.text(edge - pen.width(printed) + over, base, printed)
-            self.truths.append(Truth(label, column.year, column.ends, value, "".join(printed.split()), pen.pages, box, section, total))
+            self.truths.append(
+                Truth(
+                    label,
+                    column.year,
+                    column.ends,
+                    value,
+                    "".join(printed.split()),
+                    pen.pages,
+                    box,
+                    section,
+                    total,
+                )
+            )
 
 
 def _printed(number: float, decimals: int, s: Sheet) -> tuple[str, str]:
@@ -286,7 +349,9 @@ def _printed(number: float, decimals: int, s: Sheet) -> tuple[str, str]:
     if float(value) == 0:
         value = f"{7:.{decimals}f}"
     whole, _, cents = f"{float(value):,.{decimals}f}".partition(".")
-    text = whole.replace(",", s.thousands) + ((("." if s.thousands in ",'’" else ",") + cents) if cents else "")
+    text = whole.replace(",", s.thousands) + (
+        (("." if s.thousands in ",'’" else ",") + cents) if cents else ""
+    )
     if number >= 0:
         return text, value
     forms = {"parens": "({})", "minus": "-{}", "after": "{}-", "true": "−{}", "dash": "–{}"}

@@ -9,14 +9,21 @@ from itertools import cycle, islice
 from random import Random
 
 from pipelines.documents.paper import Statement
-from pipelines.documents.strangers.drawn import cooperativa, erp, holding
+from pipelines.documents.strangers.drawn import cooperativa, erp, held
 from pipelines.documents.strangers.forms import auditor, formulario
 from pipelines.documents.strangers.others import otros
-from pipelines.documents.strangers.printed import boardpack, fundacion, interim, municipio, planilla, press
+from pipelines.documents.strangers.printed import (
+    boardpack,
+    fundacion,
+    interim,
+    municipio,
+    planilla,
+    press,
+)
 from playwright.sync_api import Page
 
 DRAWN: dict[str, Callable[[Random], Statement]] = {
-    "erp": erp, "holding": holding, "cooperativa": cooperativa, "formulario": formulario, "auditor": auditor,
+    "erp": erp, "holding": held, "cooperativa": cooperativa, "formulario": formulario, "auditor": auditor,
 }  # fmt: skip
 PRINTED: dict[str, Callable[[Random, Page], Statement]] = {
     "planilla": planilla, "municipio": municipio, "fundacion": fundacion, "interim": interim, "boardpack": boardpack, "otros": otros,

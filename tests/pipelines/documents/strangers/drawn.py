@@ -6,7 +6,18 @@ from dataclasses import replace
 from random import Random
 
 from pipelines.documents.paper import Pen, Statement, Style, Truth
-from pipelines.documents.strangers.model import Column, Numbers, Row, Template, build, ends, head, said, templates, yearly
+from pipelines.documents.strangers.model import (
+    Column,
+    Numbers,
+    Row,
+    Template,
+    build,
+    ends,
+    head,
+    said,
+    templates,
+    yearly,
+)
 from pipelines.documents.strangers.places import PLACES, someone, units
 from reportlab import rl_config
 from reportlab.pdfbase import pdfmetrics
@@ -15,13 +26,25 @@ from reportlab.pdfbase.ttfonts import TTFont
 rl_config.invariant = 1
 for _name in ("Vera", "VeraBd"):
     pdfmetrics.registerFont(TTFont(_name, f"{_name}.ttf"))
-BOLD = {"Helvetica": "Helvetica-Bold", "Times-Roman": "Times-Bold", "Courier": "Courier-Bold", "Vera": "VeraBd"}
+BOLD = {
+    "Helvetica": "Helvetica-Bold",
+    "Times-Roman": "Times-Bold",
+    "Courier": "Courier-Bold",
+    "Vera": "VeraBd",
+}
 
 
 class Sheet(Pen):
     """A pen that keeps the truth about the numbers it prints."""
 
-    def __init__(self, page: tuple[float, float], font: str, size: float, rotate: int = 0, sideways: bool = False) -> None:
+    def __init__(
+        self,
+        page: tuple[float, float],
+        font: str,
+        size: float,
+        rotate: int = 0,
+        sideways: bool = False,
+    ) -> None:
         self.values: list[Truth] = []
         super().__init__(Style(page=page, font=font, size=size, rotate=rotate, sideways=sideways))
 
@@ -39,13 +62,27 @@ class Sheet(Pen):
         self.canvas.setLineWidth(wide)
         self.canvas.line(x0, self.h - y, x1, self.h - y)
 
-    def keep(self, row: Row, column: Column, at: int, box: tuple[float, float, float, float]) -> None:
+    def keep(
+        self, row: Row, column: Column, at: int, box: tuple[float, float, float, float]
+    ) -> None:
         cell = row.cells[at]
         if cell.value is not None:
-            args = (row.label, column.year, column.period, cell.value, cell.printed, self.pages, box, row.section, row.total)
+            args = (
+                row.label,
+                column.year,
+                column.period,
+                cell.value,
+                cell.printed,
+                self.pages,
+                box,
+                row.section,
+                row.total,
+            )
             self.values.append(Truth(*args))
 
-    def cells(self, row: Row, columns: list[Column], rights: list[float], y: float, hang: bool = False) -> None:
+    def cells(
+        self, row: Row, columns: list[Column], rights: list[float], y: float, hang: bool = False
+    ) -> None:
         """The numbers of a row, each ending at its right edge; `hang` lets a closing bracket stand out."""
         for at, (column, x) in enumerate(zip(columns, rights, strict=True)):
             text = row.cells[at].text
@@ -53,8 +90,12 @@ class Sheet(Pen):
                 out = self.width(")") if hang and text.endswith(")") else 0
                 self.keep(row, column, at, self.right(x + out, y, text))
 
-    def statement(self, name: str, template: Template, org: str, title: str, currency: str, scale: int) -> Statement:
-        return Statement(name, template.doc_type, self.done(), self.values, org, title, currency, scale)
+    def statement(
+        self, name: str, template: Template, org: str, title: str, currency: str, scale: int
+    ) -> Statement:
+        return Statement(
+            name, template.doc_type, self.done(), self.values, org, title, currency, scale
+        )
 
 
 def erp(rng: Random) -> Statement:
@@ -67,8 +108,15 @@ def erp(rng: Random) -> Statement:
     columns = [Column(c.head.upper(), c.year, c.period) for c in columns]
     if len(columns) == 2 and rng.random() < 0.5:
         columns.append(Column("VARIACION", kind="change"))
-    numbers = Numbers(place.thousands, rng.choice((2, 2, 0)), rng.choice(("trail", "minus", "parens")), rng.choice(("0", "", "-")))
-    rows = build(rng, template, columns, numbers, base=10 ** rng.uniform(3.5, 6), notes=" ", codes=True)
+    numbers = Numbers(
+        place.thousands,
+        rng.choice((2, 2, 0)),
+        rng.choice(("trail", "minus", "parens")),
+        rng.choice(("0", "", "-")),
+    )
+    rows = build(
+        rng, template, columns, numbers, base=10 ** rng.uniform(3.5, 6), notes=" ", codes=True
+    )
     codes, leaders = rng.random() < 0.75, rng.random() < 0.4
     wide = max(*(len(c.text) for r in rows for c in r.cells[: len(columns)]), 17) + 2
     text_wide = 8 * codes + 46
@@ -80,7 +128,9 @@ def erp(rng: Random) -> Statement:
     step, char, left, y = size * 1.22, size * 0.6, 30.0, 0.0
     last = columns[0].year or 0
     unit = units(rng, place, 1).upper()
-    system = rng.choice(("SISTEMA CONTABLE SICOFI v8.3", "ContaMax ERP - Modulo Contabilidad", "PROGRAMA: CGR0147"))
+    system = rng.choice(
+        ("SISTEMA CONTABLE SICOFI v8.3", "ContaMax ERP - Modulo Contabilidad", "PROGRAMA: CGR0147")
+    )
     when = f"{rng.randint(5, 28):02}/{rng.choice((1, 2, 3)):02}/{last + 1}"
 
     def put(text: str) -> float:
@@ -124,7 +174,14 @@ def erp(rng: Random) -> Statement:
         up, down = pdfmetrics.getAscentDescent("Courier", size)
         for i, cell in enumerate(row.cells):
             end = text_wide + wide * (i + 1)
-            sheet.keep(row, columns[i], i, sheet.box(left + (end - len(cell.text)) * char, at - up, left + end * char, at - down))
+            sheet.keep(
+                row,
+                columns[i],
+                i,
+                sheet.box(
+                    left + (end - len(cell.text)) * char, at - up, left + end * char, at - down
+                ),
+            )
         if row.kind == "total" and row.level == 0:
             put(" " * text_wide + ("  " + "=" * (wide - 2)) * len(columns))
     put("")
@@ -132,14 +189,17 @@ def erp(rng: Random) -> Statement:
     return sheet.statement("erp", template, org, template.title, place.currency, 1)
 
 
-def holding(rng: Random) -> Statement:
+def held(rng: Random) -> Statement:
     """A holding's many columns on a landscape, turned or sideways page."""
     template = rng.choice(templates("holding"))
     org, key = someone(rng, "holding")
     place, year, month = PLACES[key], rng.randint(2018, 2025), rng.choice((12, 12, 12, 6, 9))
     end, way = ends(year, month), rng.choice(("worksheet", "years", "grouped"))
     if way == "worksheet" and template.doc_type != "cash_flow":
-        names = rng.sample(("Matriz", "Agrícola", "Inmobiliaria", "Naviera", "Energía", "Retail", "Pesquera"), rng.randint(3, 4))
+        names = rng.sample(
+            ("Matriz", "Agrícola", "Inmobiliaria", "Naviera", "Energía", "Retail", "Pesquera"),
+            rng.randint(3, 4),
+        )
         names.sort(key=lambda n: n != "Matriz")
         columns = [Column(n, year, end, factor=rng.choice((1.0, 0.4, 0.15))) for n in names]
         columns.append(Column("Eliminaciones", year, end, factor=-0.1))
@@ -148,11 +208,17 @@ def holding(rng: Random) -> Statement:
             template = replace(template, entries=template.entries[:-2])
     elif way == "grouped" and template.doc_type != "cash_flow":
         columns = [
-            Column(n, y, ends(y, month), group=head("dmy", "es", y, month)) for y in (year, year - 1) for n in ("Individual", "Consolidado")
+            Column(n, y, ends(y, month), group=head("dmy", "es", y, month))
+            for y in (year, year - 1)
+            for n in ("Individual", "Consolidado")
         ]
     else:
-        columns = yearly("es", rng.choice(("dots", "dmy", "dashes", "mon")), year, rng.choice((3, 4, 5)), month)
-    numbers = Numbers(place.thousands, 0, rng.choice(("parens", "parens", "minus")), rng.choice(("-", "–", "")))
+        columns = yearly(
+            "es", rng.choice(("dots", "dmy", "dashes", "mon")), year, rng.choice((3, 4, 5)), month
+        )
+    numbers = Numbers(
+        place.thousands, 0, rng.choice(("parens", "parens", "minus")), rng.choice(("-", "–", ""))
+    )
     scale = rng.choice((1_000, 1_000_000))
     notes = rng.choice((" ", "", "")) if way != "worksheet" else " "
     rows = build(rng, template, columns, numbers, base=10 ** rng.uniform(2.6, 5), notes=notes)
@@ -164,7 +230,11 @@ def holding(rng: Random) -> Statement:
     step, width = size * 1.45, 86.0 if len(columns) < 6 else 76.0
     rights = [left + room + 40 + width * (i + 1) for i in range(len(columns))]
     zebra, foot = rng.random() < 0.3, rng.random() < 0.6
-    short = {"cl": ("M$", "MM$"), "us": ("MUS$", "MMUS$")}.get(key, ("", ""))[scale > 1_000] if rng.random() < 0.6 else ""
+    short = (
+        {"cl": ("M$", "MM$"), "us": ("MUS$", "MMUS$")}.get(key, ("", ""))[scale > 1_000]
+        if rng.random() < 0.6
+        else ""
+    )
     where = "Por el período terminado el" if template.doc_type != "balance_sheet" else "Al"
     y = 0.0
 
@@ -198,7 +268,11 @@ def holding(rng: Random) -> Statement:
     def bottom() -> None:
         sheet.bold(False)
         if foot:
-            sheet.text(left, 585, "Las notas adjuntas forman parte integral de estos estados financieros consolidados.")
+            sheet.text(
+                left,
+                585,
+                "Las notas adjuntas forman parte integral de estos estados financieros consolidados.",
+            )
         sheet.right(750, 585, f"{sheet.pages + 4}")
 
     top()
@@ -211,7 +285,14 @@ def holding(rng: Random) -> Statement:
         lines = sheet.broken(row.label, room - 8 * row.level) if row.cells else [row.label]
         if zebra and row.kind == "line" and i % 2:
             sheet.canvas.setFillGray(0.93)
-            sheet.canvas.rect(left, sheet.h - y - step * (len(lines) - 1) - 2.5, rights[-1] - left, step * len(lines), stroke=0, fill=1)
+            sheet.canvas.rect(
+                left,
+                sheet.h - y - step * (len(lines) - 1) - 2.5,
+                rights[-1] - left,
+                step * len(lines),
+                stroke=0,
+                fill=1,
+            )
             sheet.canvas.setFillGray(0)
         for n, line in enumerate(lines):
             sheet.text(left + 8 * row.level + (4 if n else 0), y, line)
@@ -234,11 +315,28 @@ def cooperativa(rng: Random) -> Statement:
     org, key = someone(rng, "cooperativa")
     place, year = PLACES[key], rng.randint(2019, 2025)
     month = rng.choice((12, 12, 6))
-    columns = yearly("es", rng.choice(("mon", "dmy", "year" if month == 12 else "monyear")), year, rng.choice((1, 2, 2)), month)
+    columns = yearly(
+        "es",
+        rng.choice(("mon", "dmy", "year" if month == 12 else "monyear")),
+        year,
+        rng.choice((1, 2, 2)),
+        month,
+    )
     cents = 0 if place.currency == "PYG" else rng.choice((0, 2))
-    numbers = Numbers(place.thousands, cents, rng.choice(("parens", "minus")), rng.choice(("-", "0")))
+    numbers = Numbers(
+        place.thousands, cents, rng.choice(("parens", "minus")), rng.choice(("-", "0"))
+    )
     codes = rng.random() < 0.6
-    rows = build(rng, template, columns, numbers, base=10 ** rng.uniform(3.5, 5.5), notes=" ", codes=codes, drop=0.05)
+    rows = build(
+        rng,
+        template,
+        columns,
+        numbers,
+        base=10 ** rng.uniform(3.5, 5.5),
+        notes=" ",
+        codes=codes,
+        drop=0.05,
+    )
     font = rng.choice(("Helvetica", "Times-Roman", "Vera"))
     size = 8.0 if font != "Vera" else 7.0
     sheet = Sheet((842.0, 595.0), font, size)
@@ -272,7 +370,9 @@ def cooperativa(rng: Random) -> Statement:
             sheet.rule(36, 36 + 2 * half + 22, max(lows) + 2)
         _side(sheet, row, columns, rights, left, max(lows) + step, step, half, codes)
     sheet.canvas.line(36 + half + 11, sheet.h - 98, 36 + half + 11, sheet.h - max(lows) - step - 6)
-    for i, (who, what) in enumerate((("Ing. Marcia Toapanta", "GERENTE GENERAL"), ("CPA. Luis Benítez", "CONTADOR"))):
+    for i, (who, what) in enumerate(
+        (("Ing. Marcia Toapanta", "GERENTE GENERAL"), ("CPA. Luis Benítez", "CONTADOR"))
+    ):
         sheet.bold(False)
         sheet.rule(180 + i * 320, 330 + i * 320, 520)
         sheet.middle(255 + i * 320, 532, who)
@@ -281,7 +381,15 @@ def cooperativa(rng: Random) -> Statement:
 
 
 def _side(
-    sheet: Sheet, row: Row, columns: list[Column], rights: list[float], left: float, y: float, step: float, room: float, codes: bool
+    sheet: Sheet,
+    row: Row,
+    columns: list[Column],
+    rights: list[float],
+    left: float,
+    y: float,
+    step: float,
+    room: float,
+    codes: bool,
 ) -> float:
     """A row of one half; where the next one goes."""
     sheet.bold(row.kind != "line")

@@ -15,12 +15,28 @@ def formulario(rng: Random) -> Statement:
     """A registry's or a regulator's form: ruled boxes with a code for each."""
     spain = rng.random() < 0.6
     family = "formulario_es" if spain else "formulario_ec"
-    template, place, year = templates(family)[0], PLACES["es" if spain else "ec"], rng.randint(2018, 2024)
+    template, place, year = (
+        templates(family)[0],
+        PLACES["es" if spain else "ec"],
+        rng.randint(2018, 2024),
+    )
     columns = yearly("es", "ejercicio", year, 2 if spain else rng.choice((1, 2)))
     columns = [Column(c.head.upper(), c.year, c.period) for c in columns]
-    numbers = Numbers(place.thousands, 2, rng.choice(("minus", "parens")), "" if spain else rng.choice(("", "0")))
+    numbers = Numbers(
+        place.thousands, 2, rng.choice(("minus", "parens")), "" if spain else rng.choice(("", "0"))
+    )
     notes = "" if spain else " "
-    rows = build(rng, template, columns, numbers, base=10 ** rng.uniform(3.5, 5), notes=notes, codes=True, drop=0.0, zeros=0.25)
+    rows = build(
+        rng,
+        template,
+        columns,
+        numbers,
+        base=10 ** rng.uniform(3.5, 5),
+        notes=notes,
+        codes=True,
+        drop=0.0,
+        zeros=0.25,
+    )
     font, (org, _) = rng.choice(("Helvetica", "Vera")), someone(rng, family)
     sheet = Sheet((595.0, 842.0), font, 8.0 if font == "Helvetica" else 7.0)
     left, right, step = 45.0, 555.0, 16.5
@@ -33,18 +49,24 @@ def formulario(rng: Random) -> Statement:
     sheet.right(right, 50, "BA1" if spain else "F-02")
     sheet.bold(False)
     top = [(f"NIF: {place.tax[4:]}" if spain else place.tax), f"DENOMINACIÓN SOCIAL: {org}"]
-    top.append("UNIDAD: Euros" if spain else "MONEDA: Dólares de los Estados Unidos de América (US$)")
+    top.append(
+        "UNIDAD: Euros" if spain else "MONEDA: Dólares de los Estados Unidos de América (US$)"
+    )
     top.append(f"FECHA DE CIERRE DEL EJERCICIO: 31/12/{year}")
     for i, text in enumerate(top):
         sheet.text(left + 6, 72 + 13 * i, text)
     sheet.canvas.rect(left, sheet.h - 118, right - left, 56)
     y, edges = 138.0, [left + room + codes, rights[0] - width + 5]
-    edges = ([left + room, *edges] if spain else [left + codes, *edges[1:]]) + [x + 5 for x in rights[:-1]]
+    edges = ([left + room, *edges] if spain else [left + codes, *edges[1:]]) + [
+        x + 5 for x in rights[:-1]
+    ]
     first = y - 12
 
     def header() -> None:
         sheet.bold()
-        sheet.middle(left + room / 2 + (0 if spain else codes), y, "CUENTA" if not spain else "BALANCE")
+        sheet.middle(
+            left + room / 2 + (0 if spain else codes), y, "CUENTA" if not spain else "BALANCE"
+        )
         sheet.middle(left + room + codes / 2 if spain else left + codes / 2, y, "CÓDIGO")
         if spain:
             sheet.middle(edges[1] + 17, y, "NOTAS")
@@ -54,7 +76,9 @@ def formulario(rng: Random) -> Statement:
 
     header()
     y += step
-    breaks = next((i for i, r in enumerate(rows) if r.label.startswith("PATRIMONIO NETO Y PASIVO")), None)
+    breaks = next(
+        (i for i, r in enumerate(rows) if r.label.startswith("PATRIMONIO NETO Y PASIVO")), None
+    )
     for i, row in enumerate(rows):
         if i == breaks and rng.random() < 0.5:
             _frame(sheet, left, right, first, y - step + 4.5, edges)
@@ -79,11 +103,17 @@ def formulario(rng: Random) -> Statement:
     _frame(sheet, left, right, first, y - step + 4.5, edges)
     sheet.bold(False)
     sheet.font(sheet.name, 6.5)
-    sheet.text(left, y + 2, "Los administradores firman al pie de cada hoja del presente modelo normalizado.")
+    sheet.text(
+        left,
+        y + 2,
+        "Los administradores firman al pie de cada hoja del presente modelo normalizado.",
+    )
     return sheet.statement("formulario", template, org, template.title, place.currency, 1)
 
 
-def _frame(sheet: Sheet, left: float, right: float, top: float, low: float, edges: list[float]) -> None:
+def _frame(
+    sheet: Sheet, left: float, right: float, top: float, low: float, edges: list[float]
+) -> None:
     sheet.canvas.setLineWidth(0.6)
     sheet.canvas.rect(left, sheet.h - low, right - left, low - top)
     for x in edges:
@@ -118,7 +148,9 @@ def auditor(rng: Random) -> Statement:
     sheet = Sheet((612.0, 792.0), "Times-Roman", rng.choice((10.0, 10.5, 11.0)))
     size, left, right = sheet.style.size, 72.0, 540.0
     dates = said("en", year, month) + (f" and {year - 1}" if len(columns) > 1 else "")
-    title = template.title if len(columns) > 1 else template.title.replace("STATEMENTS", "STATEMENT")
+    title = (
+        template.title if len(columns) > 1 else template.title.replace("STATEMENTS", "STATEMENT")
+    )
     if rng.random() < 0.5:
         sheet.font("Times-Bold", 20)
         sheet.middle(306, 280, org)
@@ -134,13 +166,21 @@ def auditor(rng: Random) -> Statement:
         sheet.text(left, 120, "To the Board of Directors")
         y = 150.0
         for paragraph in OPINION:
-            for line in sheet.broken(paragraph.format(org=org, title=title.lower(), dates=dates), right - left):
+            for line in sheet.broken(
+                paragraph.format(org=org, title=title.lower(), dates=dates), right - left
+            ):
                 sheet.text(left, y, line)
                 y += size * 1.25
             y += size
-        sheet.text(left, y + 20, f"Hartwell & Osei, CPAs, {rng.choice(('Dayton, Ohio', 'Boise, Idaho'))}")
+        sheet.text(
+            left, y + 20, f"Hartwell & Osei, CPAs, {rng.choice(('Dayton, Ohio', 'Boise, Idaho'))}"
+        )
         sheet.next()
-    step, width, dollars = size * 1.36, 96.0 if len(columns[0].head) == 4 else 112.0, rng.random() < 0.75
+    step, width, dollars = (
+        size * 1.36,
+        96.0 if len(columns[0].head) == 4 else 112.0,
+        rng.random() < 0.75,
+    )
     rights = [right - width * (len(columns) - 1 - i) - 4 for i in range(len(columns))]
     leaders, room = rng.random() < 0.3, rights[0] - width - left - 4
     y = 0.0
@@ -149,8 +189,14 @@ def auditor(rng: Random) -> Statement:
         nonlocal y
         sheet.bold()
         for i, text in enumerate((org.upper(), title)):
-            sheet.middle(306, 66 + i * size * 1.3, text + (" (CONTINUED)" if i and sheet.values else ""))
-        when = dates if template.doc_type == "balance_sheet" else f"{'Years' if len(columns) > 1 else 'Year'} Ended {dates}"
+            sheet.middle(
+                306, 66 + i * size * 1.3, text + (" (CONTINUED)" if i and sheet.values else "")
+            )
+        when = (
+            dates
+            if template.doc_type == "balance_sheet"
+            else f"{'Years' if len(columns) > 1 else 'Year'} Ended {dates}"
+        )
         sheet.middle(306, 66 + 2 * size * 1.3, when)
         if not dollars:
             sheet.middle(306, 66 + 3 * size * 1.3, "(In U.S. Dollars)")
@@ -163,7 +209,9 @@ def auditor(rng: Random) -> Statement:
 
     def bottom() -> None:
         sheet.font("Times-Italic", size - 1)
-        sheet.middle(306, 742, "The accompanying notes are an integral part of these financial statements.")
+        sheet.middle(
+            306, 742, "The accompanying notes are an integral part of these financial statements."
+        )
         sheet.font("Times-Roman", size - 1)
         sheet.middle(306, 758, f"- {sheet.pages + 3} -")
 

@@ -10,8 +10,34 @@ from pathlib import Path
 from random import Random
 
 MONTHS = {
-    "es": ["enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre", "diciembre"],
-    "en": ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"],
+    "es": [
+        "enero",
+        "febrero",
+        "marzo",
+        "abril",
+        "mayo",
+        "junio",
+        "julio",
+        "agosto",
+        "septiembre",
+        "octubre",
+        "noviembre",
+        "diciembre",
+    ],
+    "en": [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ],
 }
 
 
@@ -34,10 +60,17 @@ class Numbers:
         if amount == 0 and self.zero != "0":
             return self.zero
         whole, rest = divmod(abs(amount), 10**places)
-        text = f"{whole:,}".replace(",", self.thousands) + (f"{self.point}{rest:0{places}}" if places else "")
+        text = f"{whole:,}".replace(",", self.thousands) + (
+            f"{self.point}{rest:0{places}}" if places else ""
+        )
         if amount >= 0:
             return text
-        return {"parens": f"({text})", "minus": f"-{text}", "true": f"\u2212{text}", "trail": f"{text}-"}[self.negative]
+        return {
+            "parens": f"({text})",
+            "minus": f"-{text}",
+            "true": f"\u2212{text}",
+            "trail": f"{text}-",
+        }[self.negative]
 
     def value(self, amount: int, decimals: int | None = None) -> str | None:
         """The amount as a decimal string; None where a dash or nothing stands for zero."""
@@ -91,7 +124,8 @@ class Row:
     def total(self) -> bool:
         """Whether it says that it is one."""
         return (
-            self.kind == "total" and re.match(r"(?:sub)?total|suma", self.label, re.IGNORECASE) is not None
+            self.kind == "total"
+            and re.match(r"(?:sub)?total|suma", self.label, re.IGNORECASE) is not None
         ) or self.label.lower().endswith(" total")
 
 
@@ -120,7 +154,9 @@ class Template:
 def templates(family: str) -> list[Template]:
     """The templates of a family."""
     found = []
-    for block in re.split(r"\n(?=\[)", (Path(__file__).parent / "templates.txt").read_text("utf-8"))[1:]:
+    for block in re.split(
+        r"\n(?=\[)", (Path(__file__).parent / "templates.txt").read_text("utf-8")
+    )[1:]:
         first, *lines = [line for line in block.splitlines() if line.strip()]
         name, doc_type, lang, title = first[1:-1].split(" ", 3)
         entries = []
@@ -133,14 +169,24 @@ def templates(family: str) -> list[Template]:
     return found
 
 
-def amounts(rng: Random, entries: list[Entry], columns: list[Column], unit: int, base: float, zeros: float) -> list[list[int]]:
+def amounts(
+    rng: Random, entries: list[Entry], columns: list[Column], unit: int, base: float, zeros: float
+) -> list[list[int]]:
     """The amount of each entry in each column, so that the totals are right."""
     grid = [[0] * len(columns) for _ in entries]
     signs = [rng.choice((1, 1, -1)) for _ in entries]
     for at, entry in enumerate(entries):
         if entry.mark[0] not in "+-/>!":
             continue
-        size = base * entry.weight * (1.0 if entry.mark[0] == "!" else rng.lognormvariate(0, 0.6 if entry.weight < 5 else 0.15))
+        size = (
+            base
+            * entry.weight
+            * (
+                1.0
+                if entry.mark[0] == "!"
+                else rng.lognormvariate(0, 0.6 if entry.weight < 5 else 0.15)
+            )
+        )
         places = int(entry.mark[1:]) if entry.mark[0] == "!" else 0
         for col, column in enumerate(columns):
             amount = max(1, round(size * abs(column.factor) * rng.uniform(0.75, 1.2))) * unit
@@ -152,7 +198,13 @@ def amounts(rng: Random, entries: list[Entry], columns: list[Column], unit: int,
                 amount = 0
             elif entry.weight < 0.5 and rng.random() < 0.12:
                 amount = rng.randint(2, 95) * unit
-            sign = -1 if entry.mark == "-" else signs[at] * rng.choice((1, 1, 1, -1)) if entry.mark == "/" else 1
+            sign = (
+                -1
+                if entry.mark == "-"
+                else signs[at] * rng.choice((1, 1, 1, -1))
+                if entry.mark == "/"
+                else 1
+            )
             grid[at][col] = sign * amount * (-1 if column.factor < 0 else 1)
     for col in reversed(range(len(columns))):
         of = columns[col].sum_of
@@ -178,13 +230,21 @@ def _balance(entries: list[Entry], grid: list[list[int]], col: int) -> None:
     plug = next((i for i, e in enumerate(entries) if e.mark == "*"), None)
     if plug is not None:
         assets = sum(grid[i][col] for i in range(tops[0]) if entries[i].mark in ("+", "-", "/"))
-        others = sum(grid[i][col] for i in range(tops[0] + 1, len(entries)) if entries[i].mark in ("+", "-", "/"))
+        others = sum(
+            grid[i][col]
+            for i in range(tops[0] + 1, len(entries))
+            if entries[i].mark in ("+", "-", "/")
+        )
         grid[plug][col] = assets - others
     since = {1: 0, 2: 0, 3: 0}
     for at, entry in enumerate(entries):
         if set(entry.mark) == {"="}:
             rank = len(entry.mark)
-            grid[at][col] = sum(grid[i][col] for i in range(since[rank], at) if entries[i].mark in ("+", "-", "/", "*", ">"))
+            grid[at][col] = sum(
+                grid[i][col]
+                for i in range(since[rank], at)
+                if entries[i].mark in ("+", "-", "/", "*", ">")
+            )
             for lower in range(1, rank + 1):
                 since[lower] = at + 1
         elif entry.mark == "~":
@@ -204,7 +264,11 @@ def build(
     codes: bool = False,
 ) -> list[Row]:
     """The rows of a statement. Lines without weight may be left out; `notes` is a prefix such as "" or "Nota "; " " for none."""
-    keep = [e for e in template.entries if e.mark not in ("+", "-", "/") or e.weight > 1 or rng.random() >= drop]
+    keep = [
+        e
+        for e in template.entries
+        if e.mark not in ("+", "-", "/") or e.weight > 1 or rng.random() >= drop
+    ]
     keep = [e for i, e in enumerate(keep) if not _idle(keep, i)]
     grid = amounts(rng, keep, columns, 10**numbers.decimals, base, zeros)
     rows, section, note = [], None, rng.randint(3, 6)
@@ -218,10 +282,17 @@ def build(
         places = int(entry.mark[1:]) if entry.mark[0] == "!" else numbers.decimals
         if not any(line):
             continue
-        row = Row("total" if total else "line", entry.label, deep + 1 if not total else int(deep and len(entry.mark) < 3), entry.code)
+        row = Row(
+            "total" if total else "line",
+            entry.label,
+            deep + 1 if not total else int(deep and len(entry.mark) < 3),
+            entry.code,
+        )
         row.section = section
         if notes != " " and not total and entry.mark[0] != "!" and rng.random() < 0.7:
-            row.note = f"{notes}{note}" + (rng.choice((".1", ".2", "", "", "")) if not notes else "")
+            row.note = f"{notes}{note}" + (
+                rng.choice((".1", ".2", "", "", "")) if not notes else ""
+            )
             note += rng.choice((0, 1, 1, 2))
         row.code = entry.code if codes else ""
         row.cells = [_cell(columns, col, line, numbers, places) for col in range(len(columns))]
@@ -242,7 +313,9 @@ def _cell(columns: list[Column], col: int, line: list[int], numbers: Numbers, pl
     if column.kind == "value":
         return Cell(numbers.text(line[col], places), numbers.value(line[col], places))
     if column.kind == "change":
-        return Cell(numbers.text(line[0] - line[1], places), numbers.value(line[0] - line[1], places))
+        return Cell(
+            numbers.text(line[0] - line[1], places), numbers.value(line[0] - line[1], places)
+        )
     if not line[1] or abs(line[0] / line[1] - 1) > 9:
         return Cell("n/a")
     change = (line[0] - line[1]) / abs(line[1]) * 100
@@ -274,7 +347,10 @@ def head(style: str, lang: str, year: int, month: int) -> str:
 
 def yearly(lang: str, style: str, first: int, count: int, month: int = 12) -> list[Column]:
     """Year columns, the newest first."""
-    return [Column(head(style, lang, year, month), year, ends(year, month)) for year in range(first, first - count, -1)]
+    return [
+        Column(head(style, lang, year, month), year, ends(year, month))
+        for year in range(first, first - count, -1)
+    ]
 
 
 def said(lang: str, year: int, month: int) -> str:

@@ -26,20 +26,32 @@ GOODS = (
 
 def otros(rng: Random, page: Page) -> Statement:
     """One of the papers, in turn of chance."""
-    place, kind = PLACES[rng.choice(("cl", "mx", "co", "pe"))], rng.choice((_invoice, _prices, _payslip, _bank, _letter))
+    place, kind = (
+        PLACES[rng.choice(("cl", "mx", "co", "pe"))],
+        rng.choice((_invoice, _prices, _payslip, _bank, _letter)),
+    )
     shops = ("Ferretería La Tuerca Ltda.", "Suministros Aconcagua S.A.", "Materiales Nogal S.A.")
     org = rng.choice(("Banco del Litoral", "Banco Unión Austral") if kind is _bank else shops)
     title, body = kind(rng, org, Numbers(place.thousands, 0, "minus", "0"), rng.randint(2020, 2025))
     line = rng.choice(("#999", "#ddd", "#fff"))
     css = f"body {{ --grid: {line} }}"
     head = f"<p><b>{esc(org)}</b><br>{place.tax} · {place.city}</p><h1>{title}</h1>"
-    content = printed(page, "otros", head + body, css, "Letter", False, foot(org) if rng.random() < 0.4 else "")
+    content = printed(
+        page, "otros", head + body, css, "Letter", False, foot(org) if rng.random() < 0.4 else ""
+    )
     return Statement("otros", "other", content, [], org, title, place.currency, 1)
 
 
 def _table(heads: list[str], rows: list[list[str]], words: int = 1) -> str:
     def line(cells: list[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag} class='{'n' if i >= words else 't'}'>{esc(c)}</{tag}>" for i, c in enumerate(cells)) + "</tr>"
+        return (
+            "<tr>"
+            + "".join(
+                f"<{tag} class='{'n' if i >= words else 't'}'>{esc(c)}</{tag}>"
+                for i, c in enumerate(cells)
+            )
+            + "</tr>"
+        )
 
     return f"<table><thead>{line(heads, 'th')}</thead><tbody>{''.join(line(r, 'td') for r in rows)}</tbody></table>"
 
@@ -58,12 +70,21 @@ def _invoice(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, s
     ]
     day = f"{rng.randint(1, 28):02}/{rng.randint(1, 12):02}/{year}"
     top = f"<p>N° {rng.randint(10000, 99999)}<br>Fecha de emisión: {day}<br>Señores: Constructora Los Peumos</p>"
-    return "FACTURA ELECTRÓNICA", top + _table(["Descripción", "Cantidad", "Precio unitario", "Total"], rows)
+    return "FACTURA ELECTRÓNICA", top + _table(
+        ["Descripción", "Cantidad", "Precio unitario", "Total"], rows
+    )
 
 
 def _prices(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]:
     rows = [
-        [f"{rng.randint(1000, 9999)}", g, "UN", numbers.text(p := rng.randint(500, 90000)), numbers.text(round(p * 0.9))] for g in GOODS
+        [
+            f"{rng.randint(1000, 9999)}",
+            g,
+            "UN",
+            numbers.text(p := rng.randint(500, 90000)),
+            numbers.text(round(p * 0.9)),
+        ]
+        for g in GOODS
     ]
     return f"LISTA DE PRECIOS {year}", "<p>Valores sujetos a cambio sin previo aviso</p>" + _table(
         ["Código", "Artículo", "Unidad", "Detalle", "Mayorista"], rows, 3
@@ -71,14 +92,25 @@ def _prices(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, st
 
 
 def _payslip(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]:
-    pay, extra, food = rng.randint(600, 2400) * 1000, rng.randint(10, 200) * 1000, rng.randint(30, 60) * 1000
-    cuts = [("Cotización previsional", round(pay * 0.1127)), ("Salud", round(pay * 0.07)), ("Seguro de cesantía", round(pay * 0.006))]
+    pay, extra, food = (
+        rng.randint(600, 2400) * 1000,
+        rng.randint(10, 200) * 1000,
+        rng.randint(30, 60) * 1000,
+    )
+    cuts = [
+        ("Cotización previsional", round(pay * 0.1127)),
+        ("Salud", round(pay * 0.07)),
+        ("Seguro de cesantía", round(pay * 0.006)),
+    ]
     rows = [
         ["Sueldo base", numbers.text(pay)],
         ["Horas extraordinarias", numbers.text(extra)],
         ["Colación y movilización", numbers.text(food)],
     ]
-    rows += [["Total haberes", numbers.text(pay + extra + food)], *([n, numbers.text(v)] for n, v in cuts)]
+    rows += [
+        ["Total haberes", numbers.text(pay + extra + food)],
+        *([n, numbers.text(v)] for n, v in cuts),
+    ]
     rows += [
         ["Total descuentos", numbers.text(sum(v for _, v in cuts))],
         ["Líquido a pagar", numbers.text(pay + extra + food - sum(v for _, v in cuts))],
@@ -94,7 +126,9 @@ def _bank(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]
         amount = rng.randint(1500, 900000) * rng.choice((1, -1))
         balance += amount
         what = (
-            rng.choice(("Transferencia a terceros", "Pago cheque", "Compra con débito", "Cargo PAC"))
+            rng.choice(
+                ("Transferencia a terceros", "Pago cheque", "Compra con débito", "Cargo PAC")
+            )
             if amount < 0
             else rng.choice(("Abono transferencia", "Depósito"))
         )
@@ -108,7 +142,9 @@ def _bank(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]
             ]
         )
     top = f"<p>Cuenta corriente 0-{rng.randint(100, 999)}-{rng.randint(10000, 99999)}<br>Período: {month:02}/{year}</p>"
-    return "CARTOLA DE CUENTA CORRIENTE", top + _table(["Fecha", "Movimiento", "Cargos", "Abonos", "Saldo"], rows, 2)
+    return "CARTOLA DE CUENTA CORRIENTE", top + _table(
+        ["Fecha", "Movimiento", "Cargos", "Abonos", "Saldo"], rows, 2
+    )
 
 
 def _letter(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]:

@@ -20,25 +20,47 @@ class Place:
 def _words(money: str, sign: str, short: tuple[str, str] = ("", "")) -> dict[int, tuple[str, ...]]:
     return {
         1: (f"(Expresado en {money})", f"Cifras en {money}", f"Moneda: {money} ({sign})"),
-        1_000: (f"(Expresado en miles de {money})", f"Cifras en miles de {money}", f"Valores en miles de {money} ({sign})")
-        + ((f"(Cifras en {short[0]})", f"Expresado en miles de pesos ({short[0]})") if short[0] else ()),
+        1_000: (
+            f"(Expresado en miles de {money})",
+            f"Cifras en miles de {money}",
+            f"Valores en miles de {money} ({sign})",
+        )
+        + (
+            (f"(Cifras en {short[0]})", f"Expresado en miles de pesos ({short[0]})")
+            if short[0]
+            else ()
+        ),
         1_000_000: (f"(Expresado en millones de {money})", f"Cifras en millones de {money}")
         + ((f"(Cifras en {short[1]})",) if short[1] else ()),
     }
 
 
 PLACES = {
-    "cl": Place("CLP", ".", "RUT 76.418.205-K", "Santiago", _words("pesos chilenos", "CLP", ("M$", "MM$"))),
+    "cl": Place(
+        "CLP", ".", "RUT 76.418.205-K", "Santiago", _words("pesos chilenos", "CLP", ("M$", "MM$"))
+    ),
     "mx": Place("MXN", ",", "RFC FBN980412QX7", "León, Gto.", _words("pesos mexicanos", "MXN")),
     "co": Place("COP", ".", "NIT 900.317.446-2", "Bogotá D.C.", _words("pesos colombianos", "COP")),
     "pe": Place("PEN", ",", "RUC 20538841907", "Arequipa", _words("soles", "S/")),
     "ar": Place("ARS", ".", "CUIT 30-70918364-5", "Rosario", _words("pesos argentinos", "ARS")),
-    "ec": Place("USD", ",", "RUC 1792048817001", "Ambato", _words("dólares de los Estados Unidos de América", "US$")),
+    "ec": Place(
+        "USD",
+        ",",
+        "RUC 1792048817001",
+        "Ambato",
+        _words("dólares de los Estados Unidos de América", "US$"),
+    ),
     "py": Place("PYG", ".", "RUC 80026174-3", "Asunción", _words("guaraníes", "Gs.")),
     "uy": Place("UYU", ".", "RUT 21 483920 0015", "Montevideo", _words("pesos uruguayos", "UYU")),
     "bo": Place("BOB", ",", "NIT 1028374025", "Cochabamba", _words("bolivianos", "Bs")),
     "gt": Place("GTQ", ",", "NIT 482917-6", "Quetzaltenango", _words("quetzales", "Q")),
-    "cr": Place("CRC", "\u00a0", "Cédula jurídica 3-004-045117", "San José", _words("colones costarricenses", "CRC")),
+    "cr": Place(
+        "CRC",
+        "\u00a0",
+        "Cédula jurídica 3-004-045117",
+        "San José",
+        _words("colones costarricenses", "CRC"),
+    ),
     "us": Place(
         "USD",
         ".",
@@ -46,7 +68,10 @@ PLACES = {
         "Puerto Montt",
         {
             1: ("Cifras en dólares estadounidenses",),
-            1_000: ("(Cifras en miles de dólares estadounidenses, MUS$)", "Expresado en miles de dólares de los Estados Unidos (MUS$)"),
+            1_000: (
+                "(Cifras en miles de dólares estadounidenses, MUS$)",
+                "Expresado en miles de dólares de los Estados Unidos (MUS$)",
+            ),
             1_000_000: ("Cifras en millones de dólares estadounidenses",),
         },
     ),
@@ -59,7 +84,11 @@ ORGS = {
         "mx PLASTICOS IZTACA SA DE CV",
         "mx ABARROTES EL MEZQUITE S DE RL DE CV",
     ),
-    "erp income_statement": ("co DISTRIBUIDORA LOS ALISOS S.A.S.", "co MOLINOS QUEBRADA HONDA S.A.", "co ALMACENES TUNDAMA LTDA"),
+    "erp income_statement": (
+        "co DISTRIBUIDORA LOS ALISOS S.A.S.",
+        "co MOLINOS QUEBRADA HONDA S.A.",
+        "co ALMACENES TUNDAMA LTDA",
+    ),
     "holding": (
         "cl Inversiones Puelche S.A. y Filiales",
         "us Corporación Maipo Austral S.A.",
@@ -72,14 +101,26 @@ ORGS = {
         "cr Coopesierra R.L.",
         "bo Cooperativa La Esperanza del Valle R.L.",
     ),
-    "formulario_es": ("es TALLERES HERMANOS BOQUERA SL", "es CONSERVAS RÍA DE NOYA SL", "es LOGÍSTICA PLA DE QUART SA"),
-    "formulario_ec": ("ec TEXTILES COTALÓ CIA. LTDA.", "ec AGROINDUSTRIAS EL CORAZÓN S.A.", "ec IMPORTADORA TOMEBAMBA SUR C.A."),
+    "formulario_es": (
+        "es TALLERES HERMANOS BOQUERA SL",
+        "es CONSERVAS RÍA DE NOYA SL",
+        "es LOGÍSTICA PLA DE QUART SA",
+    ),
+    "formulario_ec": (
+        "ec TEXTILES COTALÓ CIA. LTDA.",
+        "ec AGROINDUSTRIAS EL CORAZÓN S.A.",
+        "ec IMPORTADORA TOMEBAMBA SUR C.A.",
+    ),
     "auditor balance_sheet": (
         "-- Willow Creek Montessori School, Inc.",
         "-- Harbor Light Community Services",
         "-- The Pemberton Art Foundation",
     ),
-    "auditor cash_flow": ("-- Kessler Millwork, LLC", "-- Three Forks Irrigation Supply, LLC", "-- Dunmore Elevator Company, LLC"),
+    "auditor cash_flow": (
+        "-- Kessler Millwork, LLC",
+        "-- Three Forks Irrigation Supply, LLC",
+        "-- Dunmore Elevator Company, LLC",
+    ),
     "planilla": (
         "cl Comercial Raúl Yáñez e Hijos Ltda.",
         "ar Panificadora Doña Berta SRL",
@@ -103,7 +144,12 @@ ORGS = {
         "gb Northmoor Logistics Group plc",
         "us Sable Bay Resources Inc.",
     ),
-    "boardpack": ("us Parcelly, Inc.", "gb Tidewheel Labs Ltd", "us Kumquat Health, Inc.", "gb Loomly Grid Ltd"),
+    "boardpack": (
+        "us Parcelly, Inc.",
+        "gb Tidewheel Labs Ltd",
+        "us Kumquat Health, Inc.",
+        "gb Loomly Grid Ltd",
+    ),
 }
 
 

@@ -16,7 +16,9 @@ from pipelines.documents.unseen.chromium import Unclear, press
 
 DRAWN = [drawn.erp, drawn.form, drawn.insurer, drawn.quarterly, drawn.other]
 PRINTED = [printed.auditor, printed.charity, printed.board, printed.annual, printed.sheet]
-FAMILIES: dict[str, Callable[[Random], Statement]] = {make.__name__: make for pair in zip(DRAWN, PRINTED, strict=True) for make in pair}
+FAMILIES: dict[str, Callable[[Random], Statement]] = {
+    make.__name__: make for pair in zip(DRAWN, PRINTED, strict=True) for make in pair
+}
 
 
 def one(family: str, number: int, rng: Random) -> Statement:
@@ -31,4 +33,6 @@ def unseen(count: int, seed: int = 1) -> list[Statement]:
     """So many documents, of the families in turn."""
     names = [(family, number + 1) for number in range(count) for family in FAMILIES][:count]
     with press():
-        return [one(family, number, Random(f"{seed}-{family}-{number}")) for family, number in names]
+        return [
+            one(family, number, Random(f"{seed}-{family}-{number}")) for family, number in names
+        ]

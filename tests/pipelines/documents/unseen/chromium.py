@@ -13,7 +13,16 @@ from typing import Any
 
 import pypdfium2 as pdfium
 from pipelines.documents.paper import Statement
-from pipelines.documents.unseen.figures import Box, Column, Numerals, Row, percent, stamped, truth, words
+from pipelines.documents.unseen.figures import (
+    Box,
+    Column,
+    Numerals,
+    Row,
+    percent,
+    stamped,
+    truth,
+    words,
+)
 from playwright.sync_api import Page, sync_playwright
 
 _pages: list[Page] = []
@@ -30,7 +39,9 @@ def press() -> Iterator[Page]:
         yield _pages[0]
         return
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = play.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         _pages.append(browser.new_page())
         try:
             yield _pages[0]
@@ -50,16 +61,34 @@ def filled(rng: Random, name: str, **fields: object) -> str:
 def footer(which: int, org: str) -> dict[str, Any]:
     """What to tell Chromium so that a line with the page number stands below every page."""
     text = Template(words("footers")[which]).safe_substitute(org=org)
-    return {"display_header_footer": True, "header_template": "<span></span>", "footer_template": text}
+    return {
+        "display_header_footer": True,
+        "header_template": "<span></span>",
+        "footer_template": text,
+    }
 
 
 def table(
-    body: list[Row], columns: list[Column], numerals: Numerals, *, note: str = "", corner: str = "", groups: str = "", sign: str = ""
+    body: list[Row],
+    columns: list[Column],
+    numerals: Numerals,
+    *,
+    note: str = "",
+    corner: str = "",
+    groups: str = "",
+    sign: str = "",
 ) -> str:
     """The table: heads, then a row per line; a sign stands in a cell of its own before the first and the grand totals."""
-    html, signed = f'<table><thead>{groups}<tr><th class="corner">{corner}</th>' + f'<th class="note">{note}</th>' * bool(note), True
+    html, signed = (
+        f'<table><thead>{groups}<tr><th class="corner">{corner}</th>'
+        + f'<th class="note">{note}</th>' * bool(note),
+        True,
+    )
     for i, column in enumerate(columns):
-        text, span = escape(column.head).replace("\n", "<br>"), 2 if sign and column.kind != "percent" else 1
+        text, span = (
+            escape(column.head).replace("\n", "<br>"),
+            2 if sign and column.kind != "percent" else 1,
+        )
         html += f'<th class="head {column.kind} c{i}" colspan="{span}">{text}</th>'
     html += "</tr></thead>"
     for row in body:
@@ -69,9 +98,15 @@ def table(
             if column.kind == "percent":
                 html += f'<td class="percent">{percent(row, column, numerals) if row.amounts and row.decimals is None else ""}</td>'
                 continue
-            shown = numerals.shown(row.amounts[i], row.decimals).replace(" ", "\u00a0") if row.amounts else ""
+            shown = (
+                numerals.shown(row.amounts[i], row.decimals).replace(" ", "\u00a0")
+                if row.amounts
+                else ""
+            )
             if sign:
-                html += f'<td class="sign">{sign if row.amounts and (signed or row.grand) else ""}</td>'
+                html += (
+                    f'<td class="sign">{sign if row.amounts and (signed or row.grand) else ""}</td>'
+                )
             html += f'<td class="value c{i}">{shown}</td>'
         signed = signed and not row.amounts
         html += "</tr>"
@@ -85,11 +120,17 @@ def located(content: bytes, texts: list[str]) -> list[tuple[int, Box]]:
     for page in document:
         text = page.get_textpage()
         pages.append((len(flow), page, text))
-        flow += "".join(chr(pdfium.raw.FPDFText_GetUnicode(text, i)) for i in range(text.count_chars()))
+        flow += "".join(
+            chr(pdfium.raw.FPDFText_GetUnicode(text, i)) for i in range(text.count_chars())
+        )
     spans: list[list[tuple[int, int]]] = []
     for wanted in texts:
-        pattern = "".join(r"\s" if c.isspace() else r"[-\x02\xad]" if c == "-" else re.escape(c) for c in wanted)
-        spans.append([m.span() for m in re.finditer(rf"(?<![\w.,'(−-]){pattern}(?![\w.,')%])", flow)])
+        pattern = "".join(
+            r"\s" if c.isspace() else r"[-\x02\xad]" if c == "-" else re.escape(c) for c in wanted
+        )
+        spans.append(
+            [m.span() for m in re.finditer(rf"(?<![\w.,'(−-]){pattern}(?![\w.,')%])", flow)]
+        )
     out = []
     for at, wanted in enumerate(texts):
         found = spans[at]
@@ -100,8 +141,14 @@ def located(content: bytes, texts: list[str]) -> list[tuple[int, Box]]:
         if len(found) != 1:
             raise Unclear(f"{wanted} comes {len(found)} times")
         spans[at] = found
-        number, (offset, page, text) = max((n, p) for n, p in enumerate(pages) if p[0] <= found[0][0])
-        boxes = [text.get_charbox(i - offset, loose=True) for i in range(*found[0]) if not flow[i].isspace()]
+        number, (offset, page, text) = max(
+            (n, p) for n, p in enumerate(pages) if p[0] <= found[0][0]
+        )
+        boxes = [
+            text.get_charbox(i - offset, loose=True)
+            for i in range(*found[0])
+            if not flow[i].isspace()
+        ]
         wide, high = page.get_size()
         x0, y0, x1, y1 = (f(b[k] for b in boxes) for k, f in enumerate((min, min, max, max)))
         out.append((number, (x0 / wide, 1 - y1 / high, x1 / wide, 1 - y0 / high)))
@@ -110,13 +157,27 @@ def located(content: bytes, texts: list[str]) -> list[tuple[int, Box]]:
 
 
 def statement(
-    kind: str, html: str, body: list[Row], columns: list[Column], numerals: Numerals, about: tuple[str, str, str, int], **options: Any
+    kind: str,
+    html: str,
+    body: list[Row],
+    columns: list[Column],
+    numerals: Numerals,
+    about: tuple[str, str, str, int],
+    **options: Any,
 ) -> Statement:
     """The printed document and where its numbers are; its name comes later. `about`: organisation, title, currency, scale."""
     with press() as page:
         page.set_content(html)
         content = stamped(page.pdf(prefer_css_page_size=True, print_background=True, **options))
-    cells = [(row, i) for row in body for i, amount in enumerate(row.amounts) if amount and columns[i].kind != "percent"]
+    cells = [
+        (row, i)
+        for row in body
+        for i, amount in enumerate(row.amounts)
+        if amount and columns[i].kind != "percent"
+    ]
     places = located(content, [numerals.shown(row.amounts[i], row.decimals) for row, i in cells])
-    values = [truth(row, i, columns, numerals, *place) for (row, i), place in zip(cells, places, strict=True)]
+    values = [
+        truth(row, i, columns, numerals, *place)
+        for (row, i), place in zip(cells, places, strict=True)
+    ]
     return Statement("", kind, content, values, *about)

@@ -13,8 +13,34 @@ from pipelines.documents.paper import Truth
 
 Box = tuple[float, float, float, float]
 MONTHS = {
-    "en": ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"],
-    "es": ["enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre", "diciembre"],
+    "en": [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ],
+    "es": [
+        "enero",
+        "febrero",
+        "marzo",
+        "abril",
+        "mayo",
+        "junio",
+        "julio",
+        "agosto",
+        "septiembre",
+        "octubre",
+        "noviembre",
+        "diciembre",
+    ],
 }
 MARKED = re.compile(r"(#{1,2}|_?==?\d?|>!?|[$@]|[?!~*_-]{1,3}) +")
 
@@ -32,7 +58,9 @@ class Numerals:
     def shown(self, amount: int, decimals: int | None = None) -> str:
         """The amount as printed."""
         whole, point, rest = self.value(abs(amount), decimals).partition(".")
-        triples, mark = (r"(\d\d)*\d{3}", ",") if self.group == "lakh" else (r"(\d{3})+", self.group)
+        triples, mark = (
+            (r"(\d\d)*\d{3}", ",") if self.group == "lakh" else (r"(\d{3})+", self.group)
+        )
         text = re.sub(rf"(?<=\d)(?={triples}$)", mark, whole) + (self.point if point else "") + rest
         return self.negative.format(text) if amount < 0 else text if amount else self.zero
 
@@ -86,7 +114,11 @@ def spoken(period: str, lang: str) -> str:
     """The date in words."""
     year, month, day = period.split("-")
     name = MONTHS[lang[:2]][int(month) - 1]
-    return {"es": f"{day} de {name} de {year}", "en": f"{day} {name} {year}", "en-us": f"{name} {day}, {year}"}[lang]
+    return {
+        "es": f"{day} de {name} de {year}",
+        "en": f"{day} {name} {year}",
+        "en-us": f"{name} {day}, {year}",
+    }[lang]
 
 
 def added(*amounts: list[int]) -> list[int]:
@@ -94,14 +126,31 @@ def added(*amounts: list[int]) -> list[int]:
     return [sum(column) for column in zip(*amounts, strict=True)]
 
 
-def drawn(rng: Random, mark: str, size: float, columns: list[Column], decimals: int, seen: set[int]) -> list[int]:
+def drawn(
+    rng: Random, mark: str, size: float, columns: list[Column], decimals: int, seen: set[int]
+) -> list[int]:
     """The amounts of an item, unlike those seen before; now and then small ones, or none in a column."""
     while True:
-        first = int(10**size * rng.uniform(2, 9)) if "!" in mark else int(10 ** rng.uniform(max(size - 2.4, 0.9), size))
-        first = rng.randint(7, 98) if "!" not in mark and rng.random() < 0.04 else first // 2 if mark == "-!" else first
-        first = (first * 10**decimals + rng.randrange(10**decimals)) * (-1 if re.search("[-_]", mark) else 1)
+        first = (
+            int(10**size * rng.uniform(2, 9))
+            if "!" in mark
+            else int(10 ** rng.uniform(max(size - 2.4, 0.9), size))
+        )
+        first = (
+            rng.randint(7, 98)
+            if "!" not in mark and rng.random() < 0.04
+            else first // 2
+            if mark == "-!"
+            else first
+        )
+        first = (first * 10**decimals + rng.randrange(10**decimals)) * (
+            -1 if re.search("[-_]", mark) else 1
+        )
         turns = [-1 if "~" in mark and rng.random() < 0.4 else 1 for _ in columns]
-        amounts = [t * round(first * c.weight * rng.uniform(0.7, 1.35)) * (c.kind == "value") for t, c in zip(turns, columns, strict=True)]
+        amounts = [
+            t * round(first * c.weight * rng.uniform(0.7, 1.35)) * (c.kind == "value")
+            for t, c in zip(turns, columns, strict=True)
+        ]
         if "!" not in mark and len(amounts) > 1 and rng.random() < 0.08:
             amounts[rng.randrange(len(amounts))] = 0
         new = [abs(a) for a in amounts if a]
@@ -111,14 +160,27 @@ def drawn(rng: Random, mark: str, size: float, columns: list[Column], decimals: 
 
 
 def rows(
-    rng: Random, name: str, columns: list[Column], size: float, decimals: int = 0, *, notes: float = 0, balance: list[int] | None = None
+    rng: Random,
+    name: str,
+    columns: list[Column],
+    size: float,
+    decimals: int = 0,
+    *,
+    notes: float = 0,
+    balance: list[int] | None = None,
 ) -> list[Row]:
     """The rows of a statement of the vocabulary, with totals that add up; `balance` is what its grand total must come to.
 
     Most items are of up to ten to the power of `size`, the main ones above it. Marks: `#` section, `?` optional, `!` main, `-` negative,
     `~` of either sign, `_` printed without its minus, `*` evens both sides, `=` total of a block, `=2` of two, `==` of all, `>` so far.
     """
-    zero, out, flipped, seen, blocks = [0] * len(columns), list[Row](), list[Row](), set[int](), list[list[int]]()
+    zero, out, flipped, seen, blocks = (
+        [0] * len(columns),
+        list[Row](),
+        list[Row](),
+        set[int](),
+        list[list[int]](),
+    )
     block, everything, section, level, note, plug, sure = zero, zero, None, 0, 3, None, False
     for line in words(name)[1:]:
         found = MARKED.match(line)
@@ -136,7 +198,9 @@ def rows(
             row.amounts = added(*blocks, block)
             if plug and balance:
                 gap = [b - a for a, b in zip(row.amounts, balance, strict=True)]
-                for other in [r for r in out[out.index(plug) :] if r is plug or r.kind == "total"][:2]:
+                for other in [r for r in out[out.index(plug) :] if r is plug or r.kind == "total"][
+                    :2
+                ]:
                     other.amounts = added(other.amounts, gap)
                 row.amounts = list(balance)
             balance, blocks, block = row.amounts, [], zero
@@ -148,21 +212,27 @@ def rows(
             row.amounts, block = everything, zero
         elif mark in ("$", "@"):
             low, high, row.decimals = (12, 780, 2) if mark == "$" else (20_000, 90_000, 0)
-            row.amounts = [rng.randint(low, high) * (-1 if mark == "$" and a < 0 else 1) for a in everything]
+            row.amounts = [
+                rng.randint(low, high) * (-1 if mark == "$" and a < 0 else 1) for a in everything
+            ]
         else:
             row.amounts = zero if "*" in mark else drawn(rng, mark, size, columns, decimals, seen)
             plug, sure = (row, "!" in mark) if "*" in mark else (plug, sure)
             if rng.random() < notes:
                 row.note, note = str(note), note + rng.randint(1, 2)
             block, everything = added(block, row.amounts), added(everything, row.amounts)
-        if (mark == ">!" and min(everything) < 0) or (mark[-2:] == "==" and plug and sure and min(plug.amounts) < 0):
+        if (mark == ">!" and min(everything) < 0) or (
+            mark[-2:] == "==" and plug and sure and min(plug.amounts) < 0
+        ):
             return rows(rng, name, columns, size, decimals, notes=notes)
         row.grand = mark[-2:] == "==" or mark[:1] == ">"
         row.level *= not row.grand
         out.append(row)
         flipped += [row] if "_" in mark else []
     for row in out:
-        row.amounts = [-a for a in row.amounts] if any(row is f for f in flipped) else list(row.amounts)
+        row.amounts = (
+            [-a for a in row.amounts] if any(row is f for f in flipped) else list(row.amounts)
+        )
         for at, column in enumerate(columns if row.amounts else []):
             if column.kind == "sum":
                 row.amounts[at] = sum(row.amounts[i] for i in column.of)
@@ -175,14 +245,34 @@ def percent(row: Row, column: Column, numerals: Numerals) -> str:
     """The relative change that a percentage column shows."""
     new, old = (row.amounts[i] for i in column.of)
     change = 1000 * (new - old) / abs(old) if old else 9999
-    return "n/a" if abs(change) > 9000 else Numerals(numerals.group, numerals.point, 1, numerals.negative).shown(round(change)) + "%"
+    return (
+        "n/a"
+        if abs(change) > 9000
+        else Numerals(numerals.group, numerals.point, 1, numerals.negative).shown(round(change))
+        + "%"
+    )
 
 
-def truth(row: Row, at: int, columns: list[Column], numerals: Numerals, page: int, box: Box) -> Truth:
+def truth(
+    row: Row, at: int, columns: list[Column], numerals: Numerals, page: int, box: Box
+) -> Truth:
     """The truth about the number of a row in a column."""
     amount, column = row.amounts[at], columns[at]
-    printed, value = re.sub(r"\s", "", numerals.shown(amount, row.decimals)), numerals.value(amount, row.decimals)
-    return Truth(row.label, column.year, column.period, value, printed, page, box, row.section, row.kind == "total")
+    printed, value = (
+        re.sub(r"\s", "", numerals.shown(amount, row.decimals)),
+        numerals.value(amount, row.decimals),
+    )
+    return Truth(
+        row.label,
+        column.year,
+        column.period,
+        value,
+        printed,
+        page,
+        box,
+        row.section,
+        row.kind == "total",
+    )
 
 
 def stamped(content: bytes) -> bytes:

@@ -28,11 +28,19 @@ class LocalProcessor:
         self._read[source.digest] = answer
         while len(self._read) > KEPT:
             self._read.popitem(last=False)
-        return Classified(answer["doc_type"], answer["confidence"], answer["classified"] | {"processor_version": VERSION})
+        return Classified(
+            answer["doc_type"],
+            answer["confidence"],
+            answer["classified"] | {"processor_version": VERSION},
+        )
 
     async def extract(self, source: Source, doc_type: str) -> Extracted:
         kept = self._read.pop(source.digest, None)
-        answer = kept if kept is not None and kept["doc_type"] == doc_type else await self._readers.read(source.content, doc_type)
+        answer = (
+            kept
+            if kept is not None and kept["doc_type"] == doc_type
+            else await self._readers.read(source.content, doc_type)
+        )
         items = [item | {"processor_version": VERSION} for item in answer["items"]]
         values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
         summary = {
@@ -74,5 +82,7 @@ class Viewer:
             async with asyncio.timeout(self._seconds):
                 _, body = await self._readers.ask(order, content)
         except TimeoutError:
-            raise Failure(f"the document could not be shown within {self._seconds:g} s", type="timeout") from None
+            raise Failure(
+                f"the document could not be shown within {self._seconds:g} s", type="timeout"
+            ) from None
         return body

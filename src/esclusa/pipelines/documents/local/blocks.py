@@ -40,12 +40,21 @@ def blocks_of(lines: list[Line], columns: list[Column], *, separated: bool) -> l
                 now.above, now.body = now.above + now.body, []
             now.head.append(line)
         elif is_title(line) and now.head and not now.begun and not any(map(is_title, now.above)):
-            passed = now.head  # what stood over a title heads the rows below it only if nothing else does
+            passed = (
+                now.head
+            )  # what stood over a title heads the rows below it only if nothing else does
             now = Block(above=[*now.above, *now.head, *now.body, line])
-        elif now.head and not now.body and (heads_too(line, columns) or is_names(line, columns, below=True)):
+        elif (
+            now.head
+            and not now.body
+            and (heads_too(line, columns) or is_names(line, columns, below=True))
+        ):
             now.head.append(line)
         elif now.head and not now.begun and _marks_notes(line):
-            now.head, now.body = [*now.head, *now.body, line], []  # what heads the labels may stand between
+            now.head, now.body = (
+                [*now.head, *now.body, line],
+                [],
+            )  # what heads the labels may stand between
         elif not now.head and not now.body and not has_value(line):
             now.above.append(line)
         else:
@@ -76,7 +85,12 @@ def _headed_by_names(above: list[Line], columns: list[Column]) -> Block:
 def _take_from_above(block: Block, columns: list[Column]) -> None:
     """What stands over the columns, close above the heading's first line, belongs to it."""
     up, top = block.above, block.head
-    while up and top and (heads_too(up[-1], columns) or stands_over(up[-1], columns)) and top[0].base - up[-1].base < 2.2 * top[0].height:
+    while (
+        up
+        and top
+        and (heads_too(up[-1], columns) or stands_over(up[-1], columns))
+        and top[0].base - up[-1].base < 2.2 * top[0].height
+    ):
         top.insert(0, up.pop())
 
 
@@ -98,7 +112,13 @@ def has_value(line: Line) -> bool:
 
 def is_title(line: Line) -> bool:
     text = line.text
-    return title_class(text) is not None and not has_value(line) and len(text) < 100 and not text[:1].islower() and title_shape(text)
+    return (
+        title_class(text) is not None
+        and not has_value(line)
+        and len(text) < 100
+        and not text[:1].islower()
+        and title_shape(text)
+    )
 
 
 def _title_at(body: list[Line]) -> int:
@@ -124,7 +144,11 @@ def at_titles(body: list[Line]) -> list[list[Line]]:
 
 def is_index(lines: list[Line]) -> bool:
     """A table of contents: titles with page numbers that never fall."""
-    rows = [line for line in lines if len(line.cells) > 1 and line.cells[-1].kind == "amount" and line.cells[-1].free]
+    rows = [
+        line
+        for line in lines
+        if len(line.cells) > 1 and line.cells[-1].kind == "amount" and line.cells[-1].free
+    ]
     pages = [line.cells[-1].text for line in rows]
     if len(rows) < 3 or not all(text.isdigit() and len(text) < 4 for text in pages):
         return False

@@ -58,7 +58,9 @@ def bound() -> None:
     """Let this process have no more memory than MEMORY: a small file may say that it is a very large one. Whoever needs more ends, and with
     it only this document's attempt."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most), most))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most), most)
+    )
 
 
 if __name__ == "__main__":

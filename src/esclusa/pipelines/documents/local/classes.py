@@ -88,10 +88,14 @@ def title_shape(text: str) -> bool:
 _NO_TITLE = re.compile(
     r"\b(?:actividades|activities|net[oa]?|procedentes?|provided|used|utilizad\w+|from|total|supplement\w+|disclosures?|complementari\w+)\b"
 )
-_ACTIVITIES = re.compile(r"\bestados?(?: \w+)? de(?: las)? actividades\Z|\bstatements? of(?: financial)? activities\Z")
+_ACTIVITIES = re.compile(
+    r"\bestados?(?: \w+)? de(?: las)? actividades\Z|\bstatements? of(?: financial)? activities\Z"
+)
 
 
-_CONTINUED = re.compile(r"\s*[-–,]?\s*\(?\b(?:continuaci[oó]n|continued|cont(?:['’]d|in\.|\.)?)\)?\s*\Z", re.IGNORECASE)
+_CONTINUED = re.compile(
+    r"\s*[-–,]?\s*\(?\b(?:continuaci[oó]n|continued|cont(?:['’]d|in\.|\.)?)\)?\s*\Z", re.IGNORECASE
+)
 _GOES_ON = re.compile(r"\b(?:de|del|of|and|y|consolidado|consolidated)\Z")
 _DATED = re.compile(
     r"(?:[\s,:(–-]|\b(?:al?|as|of|at|for|the|(?:\w+ )?(?:months?|weeks?|meses|semanas)|years?|periods?|ended|ending|por|el|los|ejercicios?|a[ñn]os?|per[ií]odos?|terminad[oa]s?|finalizad[oa]s?|del?|del? 1 de enero|desde|from|to)\b)+\Z",
@@ -106,7 +110,14 @@ def title_of(line: Line, following: Line | None) -> str | None:
     if title_class(text) is not None and title_shape(_undated(text)):
         return _undated(pair if _GOES_ON.search(plain(text)) else text)
     alone = following is None or title_class(following.text) is not None
-    return _undated(pair) if not alone and len(pair) < 120 and title_class(pair) is not None and title_shape(_undated(pair)) else None
+    return (
+        _undated(pair)
+        if not alone
+        and len(pair) < 120
+        and title_class(pair) is not None
+        and title_shape(_undated(pair))
+        else None
+    )
 
 
 def _undated(title: str) -> str:
@@ -117,7 +128,11 @@ def _undated(title: str) -> str:
 
 def first_table(lines: list[Line]) -> int | None:
     """The first page with several rows of numbers: a report may begin with letters and opinions."""
-    rows = Counter(line.page for line in lines if len(line.cells) > 1 and any(c.kind == "amount" and c.free for c in line.cells[1:]))
+    rows = Counter(
+        line.page
+        for line in lines
+        if len(line.cells) > 1 and any(c.kind == "amount" and c.free for c in line.cells[1:])
+    )
     return min((page for page, count in rows.items() if count >= ROWS), default=None)
 
 
@@ -149,12 +164,18 @@ def _titles(lines: list[Line], table: int | None) -> dict[str, float]:
         rows += any(c.kind == "amount" and c.free for c in line.cells)
         if line.prose or any(c.kind == "amount" and c.free for c in line.cells):
             continue
-        following = lines[number + 1] if number + 1 < len(lines) and lines[number + 1].page == line.page else None
+        following = (
+            lines[number + 1]
+            if number + 1 < len(lines) and lines[number + 1].page == line.page
+            else None
+        )
         found = title_class(line.text)
         if found is None and following is not None and title_class(following.text) is None:
             found = title_class(f"{line.text} {following.text}")
         if found is not None:
-            on_top = (line.page == 0 and number < _TOP and rows < ROWS) or (line.page == table and not rows)
+            on_top = (line.page == 0 and number < _TOP and rows < ROWS) or (
+                line.page == table and not rows
+            )
             scores[found] += (30.0 if on_top else 4.0) * (1.0 if len(line.text) < 90 else 0.3)
     return scores
 
@@ -162,14 +183,21 @@ def _titles(lines: list[Line], table: int | None) -> dict[str, float]:
 def _parts(rows: list[Line]) -> dict[str, float]:
     """How many of its parts a statement of each class would have in these rows."""
     said = [plain(row.text) for row in rows]
-    return {name: float(sum(any(part.search(text) for text in said) for part in parts)) for name, parts in _ALL_PARTS.items()}
+    return {
+        name: float(sum(any(part.search(text) for text in said) for part in parts))
+        for name, parts in _ALL_PARTS.items()
+    }
 
 
 def _is_other_paper(lines: list[Line], table: int | None) -> bool:
     """Whether the first thing that stands above the rows and names a paper names another one than a statement."""
     for line in [line for line in lines if line.page == (table or 0)][:_TOP]:
-        if title_class(line.text) is not None or any(c.kind == "amount" and c.free for c in line.cells[1:]):
+        if title_class(line.text) is not None or any(
+            c.kind == "amount" and c.free for c in line.cells[1:]
+        ):
             return False
-        if any(_OTHER_PAPERS.search(plain(run.text)) or is_other_title(run.text) for run in line.runs):
+        if any(
+            _OTHER_PAPERS.search(plain(run.text)) or is_other_title(run.text) for run in line.runs
+        ):
             return True
     return False

@@ -103,9 +103,20 @@ def mark_references(columns: list[Column]) -> None:
     """Tell columns of notes and codes from those of amounts: by what heads them, or by what such numbers look like."""
     for index, col in enumerate(columns):
         texts = [c.text for c in col.cells if c.kind == "amount"]
-        others = [c.text for other in columns if other is not col for c in other.cells if c.kind == "amount"]
-        shaped = all(other.is_reference for other in columns[:index]) and not any(periods(head) for head in col.heads)
-        col.is_reference = bool(texts) and (_are_notes(col, texts, others, shaped=shaped) or _are_codes(col, texts, others, shaped=shaped))
+        others = [
+            c.text
+            for other in columns
+            if other is not col
+            for c in other.cells
+            if c.kind == "amount"
+        ]
+        shaped = all(other.is_reference for other in columns[:index]) and not any(
+            periods(head) for head in col.heads
+        )
+        col.is_reference = bool(texts) and (
+            _are_notes(col, texts, others, shaped=shaped)
+            or _are_codes(col, texts, others, shaped=shaped)
+        )
 
 
 def _are_notes(col: Column, texts: list[str], others: list[str], *, shaped: bool) -> bool:
@@ -123,7 +134,11 @@ def _are_codes(col: Column, texts: list[str], others: list[str], *, shaped: bool
         return False
     if any(_CODE_HEAD.fullmatch(plain(head).strip(" .:")) for head in col.heads):
         return True
-    alike = len({len(text) for text in texts}) == 1 and len(texts[0]) >= 3 and len(set(texts)) == len(texts) >= 3
+    alike = (
+        len({len(text) for text in texts}) == 1
+        and len(texts[0]) >= 3
+        and len(set(texts)) == len(texts) >= 3
+    )
     return shaped and alike and len({len(text) for text in others}) > 1
 
 

@@ -21,13 +21,17 @@ _COMPANY = re.compile(
     r"(and|&) subsidiar(y|ies)|banco|bank|cooperativa|coop\.?|fundacion|foundation|trust|municipio|municipalidad|ayuntamiento|universidad|university|asociacion|association|corporacion|council)(?=[\s,.)]|\Z)",
     re.IGNORECASE,
 )
-_FORM = re.compile(r"\b(?:SE|N\.?V\.?|B\.?V\.?|AB|ASA|A/S|Oyj?|KG|KGaA|CLG|Pty|Pte)\.?(?: \(publ\)| & Co\.?)?\Z")
+_FORM = re.compile(
+    r"\b(?:SE|N\.?V\.?|B\.?V\.?|AB|ASA|A/S|Oyj?|KG|KGaA|CLG|Pty|Pte)\.?(?: \(publ\)| & Co\.?)?\Z"
+)
 """Legal forms that are words in small letters."""
 _NAMED = re.compile(
     r"\A(?:denominaci[oó]n|raz[oó]n|nombre)(?: social| de la (?:empresa|entidad|sociedad|compa[nñ][ií]a))?\s*:\s*|\A(?:empresa|entidad|sociedad|compa[nñ][ií]a|contribuyente|company(?: name)?|entity(?: name)?|name|client|from)\s*:\s*",
     re.IGNORECASE,
 )
-_BESIDE = re.compile(r"\s+[·|•]\s+|\s+[–—]\s+|\s+-\s+(?=\d|rut|nit|rfc|ruc|cuit|nif|cif)", re.IGNORECASE)
+_BESIDE = re.compile(
+    r"\s+[·|•]\s+|\s+[–—]\s+|\s+-\s+(?=\d|rut|nit|rfc|ruc|cuit|nif|cif)", re.IGNORECASE
+)
 """What divides a name from what else stands in its line."""
 _SENTENCE = re.compile(
     r"^(al|a|por|para|for|as|as of|at|expresad|cifras|en|in|\(|estados?|statements?|consolidated|years?|ejercicio|periodo|no auditad|unaudited|rut|nit|rfc|ruc|nif|"
@@ -61,7 +65,9 @@ class Context:
         found = closings(text)
         for one in found:
             if one.ends is not None:
-                if not self.dates:  # the first one after a title; what prose says later is about something else
+                if (
+                    not self.dates
+                ):  # the first one after a title; what prose says later is about something else
                     self.day = (one.ends.month, one.ends.day)
                 kept = self.dates.get(one.year)
                 if kept is None or one.ends > kept:
@@ -87,13 +93,47 @@ def closings(text: str) -> list[Period]:
 
 
 def _closes(text: str, one: Period) -> bool:
-    return one.ends is None or is_month_end(one) or _CLOSING.search(plain(text[: one.start])) is not None
+    return (
+        one.ends is None
+        or is_month_end(one)
+        or _CLOSING.search(plain(text[: one.start])) is not None
+    )
 
 
 def is_spanish(text: str) -> bool:
     said = f" {plain(text)} "
-    es = sum(said.count(w) for w in (" de ", " del ", " y ", " los ", " por ", " en ", " la ", " al ", " ventas ", " activo ", " gastos "))
-    en = sum(said.count(w) for w in (" of ", " the ", " and ", " for ", " in ", " at ", " to ", " cash ", " assets ", " net ", " sales "))
+    es = sum(
+        said.count(w)
+        for w in (
+            " de ",
+            " del ",
+            " y ",
+            " los ",
+            " por ",
+            " en ",
+            " la ",
+            " al ",
+            " ventas ",
+            " activo ",
+            " gastos ",
+        )
+    )
+    en = sum(
+        said.count(w)
+        for w in (
+            " of ",
+            " the ",
+            " and ",
+            " for ",
+            " in ",
+            " at ",
+            " to ",
+            " cash ",
+            " assets ",
+            " net ",
+            " sales ",
+        )
+    )
     return es >= en
 
 
@@ -102,8 +142,15 @@ def org_of(lines: list[Line], around: list[Line]) -> tuple[str, Line] | None:
     first one that is no title, date or unit."""
     above = takewhile(lambda line: not _is_row(line), lines)
     top = [(_first_part(line), line) for line in above if not line.prose][:14]
-    top = [(text, line) for text, line in top if 3 <= len(text) <= 110 and sum(ch.isalpha() for ch in text) >= 3]
-    top = [(f"{_begun(before, line)}{text}", line) for before, (text, line) in zip([None, *(line for _, line in top)], top, strict=False)]
+    top = [
+        (text, line)
+        for text, line in top
+        if 3 <= len(text) <= 110 and sum(ch.isalpha() for ch in text) >= 3
+    ]
+    top = [
+        (f"{_begun(before, line)}{text}", line)
+        for before, (text, line) in zip([None, *(line for _, line in top)], top, strict=False)
+    ]
     for (text, line), below in zip_longest(top, top[1:]):
         if named := _NAMED.match(text):
             if named.end() < len(text):
@@ -113,13 +160,21 @@ def org_of(lines: list[Line], around: list[Line]) -> tuple[str, Line] | None:
     plausible = [(text, line) for text, line in top if _says_nothing_else(text)]
     running = [(_REPORT.split(_first_part(line))[0].strip(" -–—|·,"), line) for line in around]
     companies = [one for one in plausible if _is_company(one[0])]
-    companies += [(text, line) for text, line in running if _is_company(text) and _says_nothing_else(text) and text[0].isupper()]
+    companies += [
+        (text, line)
+        for text, line in running
+        if _is_company(text) and _says_nothing_else(text) and text[0].isupper()
+    ]
     return next(iter(companies), None) or next((one for one in plausible if _may_name(*one)), None)
 
 
 def _says_nothing_else(text: str) -> bool:
     """Whether it is no title and no sentence about dates, units or the paper itself."""
-    return title_class(text) is None and not is_other_title(text) and _SENTENCE.search(plain(text)) is None
+    return (
+        title_class(text) is None
+        and not is_other_title(text)
+        and _SENTENCE.search(plain(text)) is None
+    )
 
 
 def _is_company(text: str) -> bool:
@@ -128,16 +183,33 @@ def _is_company(text: str) -> bool:
 
 def _may_name(text: str, line: Line) -> bool:
     """Whether a line that names no kind of company may be a name: no date, unit or number of a register, no list of chapters."""
-    return not periods(text) and scale_of(text) is None and re.search(r"\d{5}", text) is None and len(line.runs) < 3
+    return (
+        not periods(text)
+        and scale_of(text) is None
+        and re.search(r"\d{5}", text) is None
+        and len(line.runs) < 3
+    )
 
 
 def _begun(before: Line | None, line: Line) -> str:
     """The first line of a name that wraps in the same large letters: ``Kestrel Building / Products Limited``."""
-    if before is None or len(line.words) > 2 or not _is_company(line.text) or _SENTENCE.search(plain(before.text)):
+    if (
+        before is None
+        or len(line.words) > 2
+        or not _is_company(line.text)
+        or _SENTENCE.search(plain(before.text))
+    ):
         return ""
-    alike = abs(before.height - line.height) < 0.05 * line.height and abs(before.x0 - line.x0) < line.height
+    alike = (
+        abs(before.height - line.height) < 0.05 * line.height
+        and abs(before.x0 - line.x0) < line.height
+    )
     close = before.page == line.page and 0 < line.base - before.base < 1.6 * line.height
-    return f"{before.text} " if alike and close and title_class(before.text) is None and not _is_company(before.text) else ""
+    return (
+        f"{before.text} "
+        if alike and close and title_class(before.text) is None and not _is_company(before.text)
+        else ""
+    )
 
 
 def _first_part(line: Line) -> str:

@@ -39,7 +39,9 @@ def read_heads(columns: list[Column], heads: list[Line], context: Context) -> No
                 (col.heads if len(below) == 1 else col.over).append(piece[0])
     mark_references(columns)
     values = [col for col in columns if not col.is_reference]
-    for head in (head for col in columns if col.is_reference for head in col.heads if periods(head)):
+    for head in (
+        head for col in columns if col.is_reference for head in col.heads if periods(head)
+    ):
         context.learn_dates(head)  # a title that happens to stand over the notes
     for pieces in lines:
         _spread(pieces, values)
@@ -53,18 +55,29 @@ def read_heads(columns: list[Column], heads: list[Line], context: Context) -> No
 
 def _below(piece: Piece, pieces: list[Piece], columns: list[Column]) -> list[Column]:
     """The columns that a text stands over, else the one that it is near to, if nothing else of its line stands over that."""
-    over = [col for col in columns if col.overlap(piece[1], piece[2]) > 0.3 * min(col.x1 - col.x0, piece[2] - piece[1])]
+    over = [
+        col
+        for col in columns
+        if col.overlap(piece[1], piece[2]) > 0.3 * min(col.x1 - col.x0, piece[2] - piece[1])
+    ]
     if over or not columns:
         return over
     near = min(columns, key=lambda col: _distance(col, piece))
-    taken = any(near.overlap(other[1], other[2]) > 0 for other in pieces if other is not piece)  # it heads no column, as of percentages
+    taken = any(
+        near.overlap(other[1], other[2]) > 0 for other in pieces if other is not piece
+    )  # it heads no column, as of percentages
     return [] if taken or _distance(near, piece) >= 40 else [near]
 
 
 def _of_all(line: Line, columns: list[Column]) -> bool:
     """Whether a line that says more than a date happens to stand over some column, but is much wider: a title, and of all columns."""
     widest = max((col.x1 - col.x0 for col in columns), default=0.0)
-    alone = len(line.runs) == 1 and len(columns) > 1 and len(line.words) > 4 and line.x1 - line.x0 > 2 * widest
+    alone = (
+        len(line.runs) == 1
+        and len(columns) > 1
+        and len(line.words) > 4
+        and line.x1 - line.x0 > 2 * widest
+    )
     return alone and any(one.ends and one.start for one in closings(line.text))
 
 
@@ -83,8 +96,14 @@ def _spread(pieces: list[Piece], values: list[Column]) -> None:
     pieces = [one for one in pieces if values and one[2] > values[0].x0]
     if not pieces or len(values) <= len(pieces) or len(values) > _MOST:
         return
-    groups = min(_partitions(values, len(pieces)), key=lambda groups: tuple(map(sum, zip(*map(_off, pieces, groups), strict=True))))
-    if not all(_amid(piece, group) or _completes(piece, group) for piece, group in zip(pieces, groups, strict=True)):
+    groups = min(
+        _partitions(values, len(pieces)),
+        key=lambda groups: tuple(map(sum, zip(*map(_off, pieces, groups), strict=True))),
+    )
+    if not all(
+        _amid(piece, group) or _completes(piece, group)
+        for piece, group in zip(pieces, groups, strict=True)
+    ):
         return
     for piece, group in zip(pieces, groups, strict=True):
         rest = [_besides(piece, col) for col in group]
@@ -134,7 +153,11 @@ def _completes(piece: Piece, group: list[Column]) -> bool:
     own = [periods(" ".join(_besides(piece, col))) for col in group]
     if not any(own):
         return bool(periods(piece[0]))
-    return day_and_month(piece[0]) is not None and all(own) and not any(one.ends for found in own for one in found)
+    return (
+        day_and_month(piece[0]) is not None
+        and all(own)
+        and not any(one.ends for found in own for one in found)
+    )
 
 
 def _distance(col: Column, piece: Piece) -> float:
@@ -153,8 +176,12 @@ def _between(run: Cell, columns: list[Column]) -> Iterator[Cell]:
     gaps = [b.x0 - a.x1 for a, b in pairwise(words)]
     for at, gap in enumerate(gaps, start=1):
         middle = words[at].x0 - gap / 2
-        left = [col for col in columns if col.x1 < middle and col.overlap(words[begun].x0, middle) > 0]
-        right = [col for col in columns if col.x0 > middle and col.overlap(middle, words[-1].x1) > 0]
+        left = [
+            col for col in columns if col.x1 < middle and col.overlap(words[begun].x0, middle) > 0
+        ]
+        right = [
+            col for col in columns if col.x0 > middle and col.overlap(middle, words[-1].x1) > 0
+        ]
         if left and right and gap > words[at].height * (0.45 if gap > 1.5 * min(gaps) else 0.6):
             yield Cell("text", words[begun:at])
             begun = at
@@ -165,7 +192,11 @@ def _cut(cell: Cell) -> Iterator[Piece]:
     """A cell with several periods, cut where the words before the first come again, else where the next period begins."""
     found = periods(cell.text)
     prefix = cell.text[: found[0].start] if found else ""
-    starts = [one.start - len(prefix) for one in found[1:] if prefix.strip() and cell.text[: one.start].endswith(prefix)]
+    starts = [
+        one.start - len(prefix)
+        for one in found[1:]
+        if prefix.strip() and cell.text[: one.start].endswith(prefix)
+    ]
     if len(starts) < len(found) - 1:
         starts = [one.start for one in found[1:]]
         if " " not in cell.text or _RANGE.search(plain(cell.text[found[0].end : found[1].start])):
@@ -198,7 +229,9 @@ def _read_head(col: Column, context: Context) -> None:
     if dates:
         col.ends = max(dates)
         col.year = col.ends.year
-    elif part := next((part for text in (*col.heads, *col.over) if (part := part_of_year(text))), None):
+    elif part := next(
+        (part for text in (*col.heads, *col.over) if (part := part_of_year(text))), None
+    ):
         col.ends = end_in(col.year, part, 31)
     elif partial := day_and_month(own) or day_and_month(over):
         col.ends = end_in(col.year, *partial)
@@ -214,7 +247,11 @@ def _end_with_parts(values: list[Column]) -> None:
     for col in bare:
         same = [other for other in values if other.ends is not None and other.year == col.year]
         over = max(years) != col.year == max(other.year or 0 for other in bare)
-        if over and any(other.is_dated for other in same) and not _TO_DATE.search(plain(col.heading or "")):
+        if (
+            over
+            and any(other.is_dated for other in same)
+            and not _TO_DATE.search(plain(col.heading or ""))
+        ):
             col.ends = end_in(col.year or 0, 12, 31)
         else:
             col.ends = max(other.ends for other in same if other.ends is not None)
@@ -254,9 +291,18 @@ def _date_by_neighbours(values: list[Column]) -> None:
             continue
         left = values[index - 1] if index and values[index - 1].ends else None
         right = next((other for other in values[index:] if other.ends), None)
-        beside = right if right is not None and (left is None or _TOTAL.search(plain(right.heading or ""))) else left
+        beside = (
+            right
+            if right is not None and (left is None or _TOTAL.search(plain(right.heading or "")))
+            else left
+        )
         if beside is not None and beside.ends is not None:
-            _date(col, end_in(beside.ends.year - 1, beside.ends.month, beside.ends.day) if _prior([col]) else beside.ends)
+            _date(
+                col,
+                end_in(beside.ends.year - 1, beside.ends.month, beside.ends.day)
+                if _prior([col])
+                else beside.ends,
+            )
 
 
 def _prior(values: list[Column]) -> bool:

@@ -21,7 +21,9 @@ _STAMP = re.compile(
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"[-–—|\s]*\d{1,4}(?:\s*(?:de|of|/)\s*\d{1,4})?[-–—|\s]*")
-_SAID_BELOW = re.compile(r"\bnotas? adjuntas\b|\baccompanying notes\b|\bforman parte\b|\bintegral part\b")
+_SAID_BELOW = re.compile(
+    r"\bnotas? adjuntas\b|\baccompanying notes\b|\bforman parte\b|\bintegral part\b"
+)
 _COUNTED = re.compile(r"\d{1,3}|(?:19|20)\d\d")
 _MARGIN = 0.09
 """Of a page's height, above and below."""
@@ -32,7 +34,9 @@ def cleared(page: Page, lines: list[Line]) -> list[Line]:
     """A page's lines without the marks that no reader takes for its content."""
     out: list[Line] = []
     for number, line in enumerate(lines):
-        alone = number in (0, len(lines) - 1) and _ALONE.fullmatch(line.text) and not periods(line.text)
+        alone = (
+            number in (0, len(lines) - 1) and _ALONE.fullmatch(line.text) and not periods(line.text)
+        )
         if alone or _in_margin(page, lines, number) or _SAID_BELOW.search(plain(line.text)):
             continue
         words = [word for word in line.words[: _until(line)] if not _RULE.fullmatch(word.text)]
@@ -45,7 +49,11 @@ def cleared(page: Page, lines: list[Line]) -> list[Line]:
 
 def in_margins(page: Page, lines: list[Line]) -> list[Line]:
     """Those of a page's lines that stand above or below what it says."""
-    return [line for line in lines if not _MARGIN * page.height < line.base < (1 - _MARGIN) * page.height]
+    return [
+        line
+        for line in lines
+        if not _MARGIN * page.height < line.base < (1 - _MARGIN) * page.height
+    ]
 
 
 def _in_margin(page: Page, lines: list[Line], number: int) -> bool:
@@ -55,7 +63,11 @@ def _in_margin(page: Page, lines: list[Line], number: int) -> bool:
         return False
     others = [abs(other.base - line.base) for other in lines if other is not line]
     numbers = [cell.text for cell in line.cells if cell.kind == "amount" and cell.free]
-    return min(others, default=page.height) > 1.8 * line.height and len(numbers) == 1 and _COUNTED.fullmatch(numbers[0]) is not None
+    return (
+        min(others, default=page.height) > 1.8 * line.height
+        and len(numbers) == 1
+        and _COUNTED.fullmatch(numbers[0]) is not None
+    )
 
 
 def _until(line: Line) -> int:
@@ -75,7 +87,10 @@ def _is_stamp(found: re.Match[str]) -> bool:
 
 
 def is_month_end(one: Period) -> bool:
-    return one.ends is not None and one.ends.day == calendar.monthrange(one.ends.year, one.ends.month)[1]
+    return (
+        one.ends is not None
+        and one.ends.day == calendar.monthrange(one.ends.year, one.ends.month)[1]
+    )
 
 
 def running(every: list[Line]) -> set[str]:
@@ -83,7 +98,11 @@ def running(every: list[Line]) -> set[str]:
     seen: dict[str, dict[int, float]] = {}
     for line in every:
         seen.setdefault(faceless(line.text), {}).setdefault(line.page, line.base)
-    return {text for text, pages in seen.items() if len(pages) > 1 and max(pages.values()) - min(pages.values()) < 25}
+    return {
+        text
+        for text, pages in seen.items()
+        if len(pages) > 1 and max(pages.values()) - min(pages.values()) < 25
+    }
 
 
 def faceless(text: str) -> str:

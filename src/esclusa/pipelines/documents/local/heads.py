@@ -61,7 +61,13 @@ def _dated_over(line: Line, columns: list[Column]) -> bool:
     homes = [column_at(columns, run) for run in runs]
     if None in homes or len({id(home) for home in homes}) < len(homes):
         return False
-    dated = [run for run in runs if 2 <= len(run.words) <= 6 and len(periods(run.text)) == 1 and not is_year(run.words[0].text)]
+    dated = [
+        run
+        for run in runs
+        if 2 <= len(run.words) <= 6
+        and len(periods(run.text)) == 1
+        and not is_year(run.words[0].text)
+    ]
     if len(dated) == 1 and len(dated[0].words) > 3:
         return False  # a line that is centred says as much
     return bool(dated) and all(run in dated or is_heading(run.text) for run in runs)
@@ -75,7 +81,10 @@ def _all_years(line: Line) -> bool:
 
 def _listed(text: str) -> bool:
     """Several periods in one sentence, as titles list them."""
-    return any(re.search(r"\b(y|and)\b|,", plain(text[a.end : b.start])) is not None for a, b in pairwise(periods(text)))
+    return any(
+        re.search(r"\b(y|and)\b|,", plain(text[a.end : b.start])) is not None
+        for a, b in pairwise(periods(text))
+    )
 
 
 def is_year(text: str) -> bool:
@@ -97,7 +106,11 @@ def _only_period(text: str) -> bool:
     for one in reversed(found):
         left = left[: one.start] + " " + left[one.end :]
     left = re.sub(r"[0-3]?\d (de )?\w+|\w+ [0-3]?\d,?", " ", left) if not found else left
-    return all(_HEAD_WORDS.fullmatch(word) for word in re.split(r"[\s-]+", plain(left).translate(_STOPS).strip(" -")) if word)
+    return all(
+        _HEAD_WORDS.fullmatch(word)
+        for word in re.split(r"[\s-]+", plain(left).translate(_STOPS).strip(" -"))
+        if word
+    )
 
 
 def is_heading(text: str) -> bool:
@@ -112,7 +125,9 @@ def is_unit_line(line: Line, columns: list[Column]) -> bool:
         return False
     if not is_heading(line.text):
         return False
-    return any(_over(columns, cell) for cell in line.cells) or any(heads_references(c.text) for c in line.cells)
+    return any(_over(columns, cell) for cell in line.cells) or any(
+        heads_references(c.text) for c in line.cells
+    )
 
 
 def is_names(line: Line, columns: list[Column], *, below: bool = False) -> bool:
@@ -120,7 +135,11 @@ def is_names(line: Line, columns: list[Column], *, below: bool = False) -> bool:
 
     ``below``: it stands close below another heading; then it may head labels in any words, and what is beside the columns.
     """
-    if any(c.kind not in ("text", "percent", "sign") for c in line.cells) or not columns or line.prose:
+    if (
+        any(c.kind not in ("text", "percent", "sign") for c in line.cells)
+        or not columns
+        or line.prose
+    ):
         return False
     corner = [run for run in line.runs if run.x1 < columns[0].x0 and not _over(columns, run)]
     names = line.runs[len(corner) :]
@@ -129,21 +148,35 @@ def is_names(line: Line, columns: list[Column], *, below: bool = False) -> bool:
     over = sum(_over(columns, run) for run in names)
     if below:
         return over >= max(2, 0.5 * len(names))
-    return over == len(names) > 1 and (not corner or is_heading(" ".join(run.text for run in corner)))
+    return over == len(names) > 1 and (
+        not corner or is_heading(" ".join(run.text for run in corner))
+    )
 
 
 def stands_over(line: Line, columns: list[Column]) -> bool:
     """Whether all of a line stands over columns, and says nothing where labels are: close above a heading it is part of it."""
-    if not columns or line.prose or title_class(line.text) is not None or any(c.kind == "amount" and c.free for c in line.cells):
+    if (
+        not columns
+        or line.prose
+        or title_class(line.text) is not None
+        or any(c.kind == "amount" and c.free for c in line.cells)
+    ):
         return False
     left, right = columns[0].x0 - 25, columns[-1].x1 + 25
     return all(
-        left < (run.x0 + run.x1) / 2 and run.x1 < right and run.x1 - run.x0 < right - left and len(run.text) < 60 for run in line.runs
+        left < (run.x0 + run.x1) / 2
+        and run.x1 < right
+        and run.x1 - run.x0 < right - left
+        and len(run.text) < 60
+        for run in line.runs
     )
 
 
 def heads_some(line: Line, columns: list[Column], *, separated: bool) -> bool:
     """Whether the line heads columns in any way."""
     return (
-        is_head(line, columns, separated=separated) or is_unit_line(line, columns) or is_names(line, columns) or stands_over(line, columns)
+        is_head(line, columns, separated=separated)
+        or is_unit_line(line, columns)
+        or is_names(line, columns)
+        or stands_over(line, columns)
     )

@@ -82,11 +82,22 @@ class Line:
         """How many of its first cells are numbers before a text: codes of accounts (1101, 1.1.01, 11-01), not values. Where the text wraps
         they may stand without it."""
         first = next(
-            (number for number, cell in enumerate(self.cells) if cell.kind != "amount" and not is_code(cell.text)), len(self.cells)
+            (
+                number
+                for number, cell in enumerate(self.cells)
+                if cell.kind != "amount" and not is_code(cell.text)
+            ),
+            len(self.cells),
         )
-        if first < len(self.cells) and self.cells[first].kind == "text" and sum(ch.isalpha() for ch in self.cells[first].text) > 2:
+        if (
+            first < len(self.cells)
+            and self.cells[first].kind == "text"
+            and sum(ch.isalpha() for ch in self.cells[first].text) > 2
+        ):
             return first
-        return int(len(self.cells) > 1 and self.cells[0].kind == "text" and is_code(self.cells[0].text))
+        return int(
+            len(self.cells) > 1 and self.cells[0].kind == "text" and is_code(self.cells[0].text)
+        )
 
     @cached_property
     def base(self) -> float:
@@ -110,7 +121,9 @@ def lines_of(page: Page, words: Iterable[Word] | None = None) -> list[Line]:
         home = None
         for line in reversed(out[-6:]):
             near = line.words[-1]
-            if abs(word.middle - near.middle) < 0.42 * min(word.height, near.height) and not _on(line, word):
+            if abs(word.middle - near.middle) < 0.42 * min(word.height, near.height) and not _on(
+                line, word
+            ):
                 home = line
                 break
         if home is None:
@@ -123,7 +136,9 @@ def lines_of(page: Page, words: Iterable[Word] | None = None) -> list[Line]:
 
 def _spelled(words: list[Word]) -> list[Word]:
     """Words with those put together that are set letter by letter: ``B A L A N C E   G E N E R A L``."""
-    if len(words) < SPELLED or sum(len(word.text) == 1 and word.text.isalpha() for word in words) < 0.9 * len(words):
+    if len(words) < SPELLED or sum(
+        len(word.text) == 1 and word.text.isalpha() for word in words
+    ) < 0.9 * len(words):
         return words
     gaps = sorted(b.x0 - a.x1 for a, b in pairwise(words))
     out = [words[0]]
@@ -163,7 +178,11 @@ def _flows(line: Line, following: Line) -> bool:
     ):
         return False
     size = line.height
-    return abs(size - following.height) < 0.15 * size and following.base - line.base < 2.2 * size and abs(line.x0 - following.x0) < 4 * size
+    return (
+        abs(size - following.height) < 0.15 * size
+        and following.base - line.base < 2.2 * size
+        and abs(line.x0 - following.x0) < 4 * size
+    )
 
 
 def _on(line: Line, word: Word) -> bool:
@@ -172,7 +191,11 @@ def _on(line: Line, word: Word) -> bool:
     for other in line.words:
         if is_sign(word.text) != is_sign(other.text):
             continue
-        if other.x0 < x1 and x0 < other.x1 and min(x1, other.x1) - max(x0, other.x0) > 0.6 * min(x1 - x0, other.x1 - other.x0):
+        if (
+            other.x0 < x1
+            and x0 < other.x1
+            and min(x1, other.x1) - max(x0, other.x0) > 0.6 * min(x1 - x0, other.x1 - other.x0)
+        ):
             return True
     return False
 
@@ -197,7 +220,11 @@ def runs_of(words: list[Word]) -> list[list[Word]]:
     minus with a currency sign to the number that follows."""
     runs: list[list[Word]] = []
     for number, word in enumerate(words):
-        if runs and (_beside(runs[-1][-1], word) or _signed(runs[-1][-1], words[number : number + 2]) or _closes(runs[-1], word)):
+        if runs and (
+            _beside(runs[-1][-1], word)
+            or _signed(runs[-1][-1], words[number : number + 2])
+            or _closes(runs[-1], word)
+        ):
             runs[-1].append(word)
         else:
             runs.append([word])
@@ -210,13 +237,19 @@ def _beside(a: Word, b: Word) -> bool:
 
 def _closes(run: list[Word], word: Word) -> bool:
     """Whether it is a parenthesis in a column of its own, and closes the one before the number on its left."""
-    near = word.text == ")" and word.x0 - run[-1].x1 < CLOSING * word.height and run[-1].text[-1].isdigit()
+    near = (
+        word.text == ")"
+        and word.x0 - run[-1].x1 < CLOSING * word.height
+        and run[-1].text[-1].isdigit()
+    )
     return near and not _balanced("".join(one.text for one in run))
 
 
 def _signed(before: Word, words: list[Word]) -> bool:
     """Whether what stands at a column's left edge is of the number that begins with these words."""
-    return (before.text in _OPEN and _closed(words)) or (_is_edge_minus(before) and is_amount(words[0].text))
+    return (before.text in _OPEN and _closed(words)) or (
+        _is_edge_minus(before) and is_amount(words[0].text)
+    )
 
 
 def _is_edge_minus(word: Word) -> bool:
@@ -238,13 +271,20 @@ def _tokens(words: list[Word]) -> Iterator[tuple[CellKind, list[Word]]]:
             yield "text", words[index : index + unit]
             index += unit
             continue
-        if len(words) == index + 2 and is_mark(words[-1].text) and len(word.text) > 2 and is_amount(word.text):
+        if (
+            len(words) == index + 2
+            and is_mark(words[-1].text)
+            and len(word.text) > 2
+            and is_amount(word.text)
+        ):
             yield "amount", [word]  # the last word is a footnote's mark
             return
         for length in (4, 3, 2) if _may_begin(word.text) else ():
             group = words[index : index + length]
             if len(group) == length and (
-                _one_number(group) or _ends_behind(group) or (length == len(words) - index and _minus_behind(group))
+                _one_number(group)
+                or _ends_behind(group)
+                or (length == len(words) - index and _minus_behind(group))
             ):
                 yield "amount", group
                 index += length
@@ -258,7 +298,14 @@ def _unit(words: list[Word]) -> int:
     """How many of the first words say in what is counted, with a number in them: ``in CHF 1 000``."""
     if words[0].text.lower() not in ("in", "en") or len(words) < 3 or not is_sign(words[1].text):
         return 0
-    return next((2 + length for length in (1, 2) if _THOUSAND.fullmatch("".join(word.text for word in words[2 : 2 + length]))), 0)
+    return next(
+        (
+            2 + length
+            for length in (1, 2)
+            if _THOUSAND.fullmatch("".join(word.text for word in words[2 : 2 + length]))
+        ),
+        0,
+    )
 
 
 def _may_begin(text: str) -> bool:
@@ -268,7 +315,11 @@ def _may_begin(text: str) -> bool:
 
 def _one_number(group: list[Word]) -> bool:
     texts = [word.text for word in group]
-    first = 2 if is_sign(texts[0]) and texts[1] in _OPEN else int(texts[0] in _OPEN or _is_edge_minus(group[0]))
+    first = (
+        2
+        if is_sign(texts[0]) and texts[1] in _OPEN
+        else int(texts[0] in _OPEN or _is_edge_minus(group[0]))
+    )
     inner = group[first : -1 if texts[-1] == ")" else None]
     if any(b.x0 - a.x1 > _within(inner) for a, b in pairwise(inner)):
         return False
@@ -278,8 +329,16 @@ def _one_number(group: list[Word]) -> bool:
             return False
         joined = "".join(texts)
         return is_amount(joined) and any(ch.isdigit() for ch in joined) and _balanced(joined)
-    digits = [texts[0].lstrip("-−–—$€£"), *texts[1:-1], _DECIMALS.sub("", texts[-1].rstrip("-−–—*"))]
-    if all(t.isdigit() for t in digits) and 1 <= len(digits[0]) <= 3 and all(len(t) == 3 for t in digits[1:]):
+    digits = [
+        texts[0].lstrip("-−–—$€£"),
+        *texts[1:-1],
+        _DECIMALS.sub("", texts[-1].rstrip("-−–—*")),
+    ]
+    if (
+        all(t.isdigit() for t in digits)
+        and 1 <= len(digits[0]) <= 3
+        and all(len(t) == 3 for t in digits[1:])
+    ):
         return all(b.x0 - a.x1 < _within(group) for a, b in pairwise(group))  # 1 234 567
     return False
 
@@ -288,7 +347,11 @@ def _minus_behind(group: list[Word]) -> bool:
     """Whether it is a number and, a space behind it, its minus: ``1,234 -``."""
     texts = [word.text for word in group]
     close = all(b.x0 - a.x1 < _within([a]) for a, b in pairwise(group))
-    return close and is_minus(texts[-1]) and (_one_number(group[:-1]) if len(group) > 2 else is_amount(texts[0]))
+    return (
+        close
+        and is_minus(texts[-1])
+        and (_one_number(group[:-1]) if len(group) > 2 else is_amount(texts[0]))
+    )
 
 
 def _ends_behind(group: list[Word]) -> bool:
@@ -303,7 +366,9 @@ def _within(group: list[Word]) -> float:
     """The widest gap within a number: a typed one is as wide as a digit."""
     last = group[-1]
     digits = sum(char.isdigit() for char in last.text)
-    return max(0.5 * last.height, 1.1 * (last.x1 - last.x0) / (digits + 0.5 * (len(last.text) - digits)))
+    return max(
+        0.5 * last.height, 1.1 * (last.x1 - last.x0) / (digits + 0.5 * (len(last.text) - digits))
+    )
 
 
 def _balanced(text: str) -> bool:
@@ -328,7 +393,13 @@ def lanes(page: Page, lines: list[Line]) -> list[list[Line]]:
     left = [w for line in lines for w in line.words if w.x0 < split]
     right = [w for line in lines for w in line.words if w.x0 >= split]
     # headings that run across both halves belong to the first, whole
-    across = {id(w) for line in lines for run in line.runs if run.x0 < split - 5 and run.x1 > split + 5 for w in run.words}
+    across = {
+        id(w)
+        for line in lines
+        for run in line.runs
+        if run.x0 < split - 5 and run.x1 > split + 5
+        for w in run.words
+    }
     right_only = [w for w in right if id(w) not in across]
     left += [w for w in right if id(w) in across]
     return [lines_of(page, left), lines_of(page, right_only)]
@@ -342,16 +413,42 @@ def _divide(page: Page, lines: list[Line]) -> float | None:
         for cell in line.cells:
             if cell.kind in ("amount", "dash") and cell.free and cell.x0 > 0.15 * page.width:
                 seen_value = True
-            elif cell.kind == "text" and seen_value and cell.free and len(cell.text) > 3 and cell.x0 > 0.35 * page.width:
+            elif (
+                cell.kind == "text"
+                and seen_value
+                and cell.free
+                and len(cell.text) > 3
+                and cell.x0 > 0.35 * page.width
+            ):
                 starts.append(cell.x0)
                 break
     middle = sorted(starts)[len(starts) // 2] if starts else page.width
     close = [x for x in starts if abs(x - middle) < 0.06 * page.width]
     usual = min(close, default=page.width)
-    amounts = [cell for line in lines for cell in line.cells if cell.kind in ("amount", "percent") and cell.free]
-    least = 4 if any(cell.x0 > usual for cell in amounts) else 2  # a comment beside the table has no numbers
+    amounts = [
+        cell
+        for line in lines
+        for cell in line.cells
+        if cell.kind in ("amount", "percent") and cell.free
+    ]
+    least = (
+        4 if any(cell.x0 > usual for cell in amounts) else 2
+    )  # a comment beside the table has no numbers
     if len(close) < max(least, 0.6 * len(starts)):
         return None
     edge = max([cell.x1 for cell in amounts if cell.x1 < usual], default=usual)
-    split = min([usual, *(run.x0 for line in lines for run in line.runs if edge < run.x0 and usual - 2 * line.height < run.x0)]) - 2
+    split = (
+        min(
+            [
+                usual,
+                *(
+                    run.x0
+                    for line in lines
+                    for run in line.runs
+                    if edge < run.x0 and usual - 2 * line.height < run.x0
+                ),
+            ]
+        )
+        - 2
+    )
     return None if any(cell.x0 < split < cell.x1 for cell in amounts) else split

@@ -108,7 +108,9 @@ _NAMED: tuple[tuple[str, str], ...] = (
     ("ARS", r"pesos argentinos|\bars\b|\bar ?\$|\bcuit\b|\bargentina\b"),
     ("CLP", r"pesos chilenos|\bclp\b|\bm+\$|\b(?:th|m+)? ?ch ?\$|\brut\b|\bchile\b|\bspa\b"),
 )  # fmt: skip
-_CURRENCIES = [(code, re.compile(pattern)) for code, pattern in sorted(_NAMED, key=lambda one: one[0] == "USD")]
+_CURRENCIES = [
+    (code, re.compile(pattern)) for code, pattern in sorted(_NAMED, key=lambda one: one[0] == "USD")
+]
 """Dollars last: other countries' dollars and ``US$`` beside another currency's name are said with more words."""
 _CODE_AT_NUMBER = re.compile(r"\b([a-z]{3})(?=\d)")
 _PESOS = ("CLP", "MXN", "COP", "ARS", "UYU", "DOP")

@@ -34,10 +34,19 @@ _MARK = re.compile(_NOTED)
 _LAST_MARK = re.compile(rf"\s?{_MARKS}\Z")
 _TAIL = re.compile(rf"\s*(?:{_ANY_SIGN}|[A-Z]{{3}})?{_MARKS}\Z")
 _UNIT = re.compile(rf"\(\s?{_SIGNS}\s?1[.,'’ ]?000\s?\)|[A-Z]{{3}}\s?1[.,'’ ]?000")
-_NOTE = re.compile(r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z", re.IGNORECASE)
-_ONE_NOTE = r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
-_NOTES = re.compile(rf"\(?{_ONE_NOTE}(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*{_ONE_NOTE})*\)?", re.IGNORECASE)
-_CODE = re.compile(r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?|(?=[^\d]*\d[^\d]*\d)(?=\d*[A-Z])[A-Z\d]{2,10}(?:[.\-/][A-Z\d]{1,6}){0,4}")
+_NOTE = re.compile(
+    r"(?:n(?:ota|ote)?s?\.?\s*)?\(?\d{1,2}(?:\s*[.,/&y-]\s*\d{1,2})*\.?\s*(?:\(?[a-zA-Z]\)?)?\)?\Z",
+    re.IGNORECASE,
+)
+_ONE_NOTE = (
+    r"(?:n(?:ota|ote)?s?\.?\s?)?(?:[a-z]{1,4}[-.]?)?\d{1,2}(?:\.\d{1,2}){0,2}\.?(?:\s?\(?[a-z]\)?)?"
+)
+_NOTES = re.compile(
+    rf"\(?{_ONE_NOTE}(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*{_ONE_NOTE})*\)?", re.IGNORECASE
+)
+_CODE = re.compile(
+    r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?|(?=[^\d]*\d[^\d]*\d)(?=\d*[A-Z])[A-Z\d]{2,10}(?:[.\-/][A-Z\d]{1,6}){0,4}"
+)
 _DASHES = re.compile(rf"[{_MINUS}]{{1,3}}|\(\s*[{_MINUS}]\s*\)|nil", re.IGNORECASE)
 _BEHIND = re.compile(rf"{_SIZE}\s?(?:{_ANY_SIGN}|[A-Z]{{3}})?|{_SIDE}")
 
@@ -64,7 +73,12 @@ def is_amount(text: str) -> bool:
         return False
     if found["letter"] and found["digits"].isdigit():  # Q1 is a quarter, Q1,250 are quetzales
         return False
-    if found["size"] and found["sign"] is None and found["digits"].isdigit() and not (found["of"] and len(found["digits"]) < 4):
+    if (
+        found["size"]
+        and found["sign"] is None
+        and found["digits"].isdigit()
+        and not (found["of"] and len(found["digits"]) < 4)
+    ):
         return False  # 12M are months, 10K is a form, 2024 M USD heads a column; 1.2m, $12M and 12M USD are amounts
     if found["noted"] and sum(char.isdigit() for char in found["digits"]) < 3:  # 7(a) is a note
         return False
@@ -141,7 +155,9 @@ def digits_span(text: str) -> tuple[int, int]:
     if found and not found[1]:
         start = found.end()
     end = len(text) - len(_TAIL.search(text)[0])  # type: ignore[index]
-    return start, end if any(map(str.isdigit, text[start:end])) else len(text)  # (34) is a number, 1,250(34) has a mark
+    return start, end if any(map(str.isdigit, text[start:end])) else len(
+        text
+    )  # (34) is a number, 1,250(34) has a mark
 
 
 def convention(texts: Iterable[str]) -> Convention:
@@ -169,7 +185,9 @@ def convention(texts: Iterable[str]) -> Convention:
         else:
             decimal[_other(marks[0])] += 1
     mark = "," if decimal[","] > decimal["."] else "."
-    return Convention(_other(mark), mark, debits_alone=sides["d"] > 0 and sides["c"] == 0 and sides[""] > 0)
+    return Convention(
+        _other(mark), mark, debits_alone=sides["d"] > 0 and sides["c"] == 0 and sides[""] > 0
+    )
 
 
 def _other(mark: str) -> str:
@@ -202,6 +220,8 @@ def value_of(text: str, used: Convention) -> str | None:
     whole = whole.replace(used.thousands, "") or "0"
     if not whole.isdigit() or (part and not part.isdigit()):
         return None
-    negative = bool((found["open"] and found["close"]) or found["minus"] or found["inner"] or found["after"]) != (side_of(text) == "c")
+    negative = bool(
+        (found["open"] and found["close"]) or found["minus"] or found["inner"] or found["after"]
+    ) != (side_of(text) == "c")
     number = (whole.lstrip("0") or "0") + (f".{part}" if part else "")
     return f"-{number}" if negative and number.strip("0.") else number

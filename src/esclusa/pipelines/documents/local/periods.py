@@ -76,10 +76,21 @@ _FORMS = (
     r"\b(?:FYE?|AF|CY|YE)\s*(?:{y}|['’]?{s})[A-Z]?\b",
     r"(?<![\d.,$-]){y}(?:[A-Z](?![A-Za-z]))?(?![\d]|[.,]\d)",
 )
-_ANY = re.compile("|".join(f"(?P<f{n}>{_form(text, n)})" for n, text in enumerate(_FORMS)), re.IGNORECASE)
-_PARTIAL = re.compile(_form(r"\b{d}\s*(?:de\s+)?{m}(?:\s+de)?\s*(?:,|\Z)", 0) + "|" + _form(r"\b{m}\s+{d}\s*(?:,|\Z)", 1), re.IGNORECASE)
+_ANY = re.compile(
+    "|".join(f"(?P<f{n}>{_form(text, n)})" for n, text in enumerate(_FORMS)), re.IGNORECASE
+)
+_PARTIAL = re.compile(
+    _form(r"\b{d}\s*(?:de\s+)?{m}(?:\s+de)?\s*(?:,|\Z)", 0)
+    + "|"
+    + _form(r"\b{m}\s+{d}\s*(?:,|\Z)", 1),
+    re.IGNORECASE,
+)
 _ENDED = re.compile(
-    _form(r"\b(?:ended|ending|terminad[oa]s?|finalizad[oa]s?|acabad[oa]s?)(?:\s+(?:in|on|el|al|en|a))?\s+{m}\s*\Z", 0), re.IGNORECASE
+    _form(
+        r"\b(?:ended|ending|terminad[oa]s?|finalizad[oa]s?|acabad[oa]s?)(?:\s+(?:in|on|el|al|en|a))?\s+{m}\s*\Z",
+        0,
+    ),
+    re.IGNORECASE,
 )
 """A heading that breaks before its day, or leaves it out: ``Nine Months Ended September``."""
 _PART = re.compile(_form(r"{m}|{q}|{h}", 0), re.IGNORECASE)
@@ -104,7 +115,11 @@ def periods(text: str) -> tuple[Period, ...]:
 def _periods(text: str) -> Iterator[Period]:
     for found in _ANY.finditer(text):
         n = str(found.lastgroup)[1:]
-        said = {key.removesuffix(n): value for key, value in found.groupdict().items() if value is not None}
+        said = {
+            key.removesuffix(n): value
+            for key, value in found.groupdict().items()
+            if value is not None
+        }
         if "from" in said:
             yield from _two_years(found, n)
             continue
@@ -146,7 +161,17 @@ def day_and_month(text: str) -> tuple[int, int] | None:
 def part_of_year(text: str) -> int | None:
     """The month in which it ends, of a heading that leaves its year to others: ``Enero``, ``Q1``, ``2do trimestre``."""
     found = _PART.fullmatch(text.strip(" .:"))
-    return _month({key.removesuffix("0"): value for key, value in found.groupdict().items() if value is not None}) if found else None
+    return (
+        _month(
+            {
+                key.removesuffix("0"): value
+                for key, value in found.groupdict().items()
+                if value is not None
+            }
+        )
+        if found
+        else None
+    )
 
 
 def _month(said: dict[str, str]) -> int | None:

@@ -35,7 +35,12 @@ def _png(bitmap: pdfium.PdfBitmap) -> bytes:
     data, stride, length = bytes(bitmap.buffer), bitmap.stride, bitmap.width * bitmap.n_channels
     rows = b"".join(b"\0" + data[y * stride : y * stride + length] for y in range(bitmap.height))
     head = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, colour, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows, 3)) + _chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + _chunk(b"IHDR", head)
+        + _chunk(b"IDAT", zlib.compress(rows, 3))
+        + _chunk(b"IEND", b"")
+    )
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

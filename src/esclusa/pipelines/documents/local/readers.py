@@ -75,8 +75,12 @@ class _Reader:
     async def _start(self) -> asyncio.subprocess.Process:
         await self._see_off()
         command = [sys.executable, "-m", "esclusa.pipelines.documents.local.child"]
-        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-        self._process = await asyncio.create_subprocess_exec(*command, **pipes, start_new_session=True)  # type: ignore[arg-type]
+        self._process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
         self._count = 0
         return self._process
 

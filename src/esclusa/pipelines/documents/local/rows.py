@@ -17,7 +17,9 @@ from esclusa.pipelines.documents.local.words import Word
 _HANGING = re.compile(
     r"(?:\b(?:de|del|la|las|los|el|y|e|o|u|en|por|para|con|sin|a|al|of|the|and|or|in|for|to|from|by|with|on|at|than|que|sus|su|its)|[,;(/&-])\s*\Z"
 )
-_OPENS = re.compile(r"\b(?:attributable to|atribuibles? al?|adjustments (?:for|to)|ajustes (?:por|a)|changes in|cambios en)\Z")
+_OPENS = re.compile(
+    r"\b(?:attributable to|atribuibles? al?|adjustments (?:for|to)|ajustes (?:por|a)|changes in|cambios en)\Z"
+)
 """Words that a header ends with, though a sentence would go on."""
 _TOTAL = re.compile(r"(?:sub[- ]?)?total(?:es)?\b|suma(?:s)?\b", re.IGNORECASE)
 _TOTAL_LAST = re.compile(r"\s(?:total|totales|totals)\Z", re.IGNORECASE)
@@ -83,18 +85,30 @@ def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
     for cell, following in zip_longest(line.cells[line.codes :], line.cells[line.codes + 1 :]):
         col = column_at(columns, cell) if cell.kind in ("amount", "dash", "text") else None
         index = columns.index(col) if col is not None else -1
-        if cell.kind == "amount" and col is not None and (cell.free or _aligned(col, cell)) and index not in values:
+        if (
+            cell.kind == "amount"
+            and col is not None
+            and (cell.free or _aligned(col, cell))
+            and index not in values
+        ):
             values[index] = cell
         elif cell.kind == "dash" and col is not None and cell.x0 > edge - 40:
             dashes += 1
         elif cell.kind in ("sign", "percent") and (cell.x0 > edge - 60 or _signs(cell, following)):
             continue
         elif cell.kind in ("text", "amount", "dash", "percent", "sign"):
-            if col is not None and col.is_reference and cell.x0 >= col.x0 - max(12, 2 * cell.words[0].height) and len(cell.text) <= 12:
+            if (
+                col is not None
+                and col.is_reference
+                and cell.x0 >= col.x0 - max(12, 2 * cell.words[0].height)
+                and len(cell.text) <= 12
+            ):
                 continue  # 7(a) in the column of notes
             label += [w for w in cell.words if w.x0 < edge and w not in references]
     text = " ".join(w.text for w in label)
-    piece = _Piece(line, _clean(text), label[0].x0 if label else line.x0, values, dashes, text.endswith(":"))
+    piece = _Piece(
+        line, _clean(text), label[0].x0 if label else line.x0, values, dashes, text.endswith(":")
+    )
     if label:
         piece.x1, piece.first = label[-1].x1, label[0].x1 - label[0].x0 + 0.3 * label[0].height
     return piece
@@ -102,13 +116,22 @@ def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
 
 def _signs(cell: Cell, following: Cell | None) -> bool:
     """Whether it is the sign of the number that follows, however far that is."""
-    return cell.kind == "sign" and cell.free and following is not None and following.kind in ("amount", "dash")
+    return (
+        cell.kind == "sign"
+        and cell.free
+        and following is not None
+        and following.kind in ("amount", "dash")
+    )
 
 
 def _references(line: Line, edge: float) -> list[Word]:
     """Words between a label and its numbers that only name notes or a code, well apart from both: they are in columns of their own."""
     for label, run in pairwise(line.runs[line.codes :]):
-        apart = run.x1 < edge and run.x0 - label.x1 > 1.5 * line.height and any(ch.isalpha() for ch in label.text)
+        apart = (
+            run.x1 < edge
+            and run.x0 - label.x1 > 1.5 * line.height
+            and any(ch.isalpha() for ch in label.text)
+        )
         if apart and (is_note_list(run.text) or is_code(run.text)):
             return run.words
     return []
@@ -126,7 +149,9 @@ def _clean(label: str) -> str:
     return " ".join(label.split()).strip(" \t:|")
 
 
-def rows_of(lines: list[Line], columns: list[Column], width: float, section: str | None = None) -> tuple[list[Row], str | None]:
+def rows_of(
+    lines: list[Line], columns: list[Column], width: float, section: str | None = None
+) -> tuple[list[Row], str | None]:
     """The rows of a block, each with the nearest header above it; and the last header, for a table that goes on."""
     pieces = [take_apart(line, columns, width) for line in lines if not line.prose]
     pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _is_noise(p)]
@@ -140,7 +165,13 @@ def rows_of(lines: list[Line], columns: list[Column], width: float, section: str
     while index < len(pieces):
         piece = pieces[index]
         if not piece.values and not piece.dashes:
-            if rows and not pending and _goes_on(rows[-1], piece, pitch, pieces[index + 1] if index + 1 < len(pieces) else None):
+            if (
+                rows
+                and not pending
+                and _goes_on(
+                    rows[-1], piece, pitch, pieces[index + 1] if index + 1 < len(pieces) else None
+                )
+            ):
                 rows[-1].label = _joined(rows[-1].label, piece.label)
                 rows[-1].joined += 1
                 rows[-1].line = piece.line
@@ -183,7 +214,11 @@ def _without_codes(pieces: list[_Piece]) -> list[_Piece]:
 def _headers_bared(pieces: list[_Piece], columns: list[Column]) -> list[_Piece]:
     """Headers without the codes or notes beside them: those in capitals, among rows that are not."""
     for piece in pieces:
-        if piece.values and all(columns[index].is_reference for index in piece.values) and _is_header(piece, pieces):
+        if (
+            piece.values
+            and all(columns[index].is_reference for index in piece.values)
+            and _is_header(piece, pieces)
+        ):
             piece.values = {}
     return pieces
 
@@ -191,7 +226,11 @@ def _headers_bared(pieces: list[_Piece], columns: list[Column]) -> list[_Piece]:
 def _is_header(piece: _Piece, pieces: list[_Piece]) -> bool:
     """Whether a line is in capitals, and most rows are not."""
     rows = [one for one in pieces if one.values]
-    return _header_like(piece.label) and not piece.dashes and 2 * sum(_header_like(row.label) for row in rows) < len(rows)
+    return (
+        _header_like(piece.label)
+        and not piece.dashes
+        and 2 * sum(_header_like(row.label) for row in rows) < len(rows)
+    )
 
 
 def _without_empty(pieces: list[_Piece]) -> list[_Piece]:
@@ -207,12 +246,20 @@ def _without_empty(pieces: list[_Piece]) -> list[_Piece]:
 
 def _is_noise(piece: _Piece) -> bool:
     said = plain(piece.label)
-    return _NOISE.search(said) is not None or (not piece.values and _SIGNERS.search(said) is not None)
+    return _NOISE.search(said) is not None or (
+        not piece.values and _SIGNERS.search(said) is not None
+    )
 
 
 def _page_number(piece: _Piece) -> bool:
     cells = list(piece.values.values())
-    return not piece.label and len(cells) == 1 and len(piece.line.cells) == 1 and cells[0].text.isdigit() and len(cells[0].text) < 4
+    return (
+        not piece.label
+        and len(cells) == 1
+        and len(piece.line.cells) == 1
+        and cells[0].text.isdigit()
+        and len(cells[0].text) < 4
+    )
 
 
 def _unlabelled(section: str | None) -> str:
@@ -240,19 +287,31 @@ def _tight(a: Line, b: Line, pitch: float) -> bool:
 def _leads(before: _Piece, label: str, piece: _Piece, pitch: float, room: float) -> bool:
     """Whether a line without numbers is the first part of the label below it. ``room``: up to where labels go; a line in which there was
     room for the next word has not wrapped."""
-    if not _near(before, piece, pitch) or not before.label or (label[:1].isupper() and _opens(before)):
+    if (
+        not _near(before, piece, pitch)
+        or not before.label
+        or (label[:1].isupper() and _opens(before))
+    ):
         return False
     if not label:
-        wraps = not _header_like(before.label) and (_unclosed(before.label) or not _TOTAL.match(before.label))
+        wraps = not _header_like(before.label) and (
+            _unclosed(before.label) or not _TOTAL.match(before.label)
+        )
         return wraps or _tight(before.line, piece.line, pitch)
-    hangs = _HANGING.search(plain(before.label)) is not None and before.x1 + piece.first > room and not _begins(before.label, label)
+    hangs = (
+        _HANGING.search(plain(before.label)) is not None
+        and before.x1 + piece.first > room
+        and not _begins(before.label, label)
+    )
     if _header_like(before.label):  # capitals go on in capitals alone
         hangs = hangs or _unclosed(before.label)
         tight = _tight(before.line, piece.line, pitch)
         return (_header_like(label) and (hangs or tight)) or (label.startswith("(") and tight)
     if _unclosed(before.label):
         return True
-    if _in_a_sentence(label) or (label.startswith(("(", "/", "&")) and _tight(before.line, piece.line, pitch)):
+    if _in_a_sentence(label) or (
+        label.startswith(("(", "/", "&")) and _tight(before.line, piece.line, pitch)
+    ):
         return True
     return hangs or _tight(before.line, piece.line, pitch)
 
@@ -260,7 +319,13 @@ def _leads(before: _Piece, label: str, piece: _Piece, pitch: float, room: float)
 def _begins(before: str, label: str) -> bool:
     """Whether a label in sentence case begins anew: with a capital, below a line that has none but its first."""
     words = before.split()
-    return label[:1].isupper() and label[1:2].islower() and len(words) > 2 and words[0].istitle() and all(w.islower() for w in words[1:])
+    return (
+        label[:1].isupper()
+        and label[1:2].islower()
+        and len(words) > 2
+        and words[0].istitle()
+        and all(w.islower() for w in words[1:])
+    )
 
 
 def _opens(piece: _Piece) -> bool:
@@ -271,7 +336,12 @@ def _opens(piece: _Piece) -> bool:
 def _goes_on(row: Row, piece: _Piece, pitch: float, following: _Piece | None) -> bool:
     """Whether a line without numbers is the last part of the label above it."""
     assert row.line is not None
-    if abs(piece.base - row.line.base) > 1.25 * pitch + 1 or not piece.label or piece.line.page != row.line.page or row.joined >= 3:
+    if (
+        abs(piece.base - row.line.base) > 1.25 * pitch + 1
+        or not piece.label
+        or piece.line.page != row.line.page
+        or row.joined >= 3
+    ):
         return False
     if _NOISE.search(plain(piece.label)):
         return False
@@ -280,14 +350,25 @@ def _goes_on(row: Row, piece: _Piece, pitch: float, following: _Piece | None) ->
     if _HANGING.search(plain(row.label)) is not None and not _header_like(piece.label):
         return True
     if _in_a_sentence(piece.label):
-        return following is None or not (_in_a_sentence(following.label) and _tight(piece.line, following.line, pitch))
+        return following is None or not (
+            _in_a_sentence(following.label) and _tight(piece.line, following.line, pitch)
+        )
     after = following.base - piece.base if following is not None else pitch
-    return _tight(row.line, piece.line, pitch) and piece.base - row.line.base < 0.95 * after and not _header_like(piece.label)
+    return (
+        _tight(row.line, piece.line, pitch)
+        and piece.base - row.line.base < 0.95 * after
+        and not _header_like(piece.label)
+    )
 
 
 def _after_centered(piece: _Piece, following: _Piece, pitch: float) -> bool:
     """Numbers that stand between the two lines of their label."""
-    return bool(following.label) and not following.values and not following.dashes and _tight(piece.line, following.line, pitch)
+    return (
+        bool(following.label)
+        and not following.values
+        and not following.dashes
+        and _tight(piece.line, following.line, pitch)
+    )
 
 
 def _in_a_sentence(label: str) -> bool:
@@ -315,11 +396,17 @@ def _section(pending: list[_Piece], section: str | None) -> str | None:
             or _NOISE.search(said)
             or not any(ch.isalpha() for ch in label)
             or label.startswith(("*", "(1)"))
-            or (scale_of(label) is not None and currency_of(label) is not None)  # units beside the headings
+            or (
+                scale_of(label) is not None and currency_of(label) is not None
+            )  # units beside the headings
         ):
             continue
         start = at
-        while start > 0 and (_in_a_sentence(label) or _HANGING.search(plain(pending[start - 1].label))) and pending[start - 1].label:
+        while (
+            start > 0
+            and (_in_a_sentence(label) or _HANGING.search(plain(pending[start - 1].label)))
+            and pending[start - 1].label
+        ):
             start -= 1
             label = _joined(pending[start].label, label)
         return label.strip(" :")

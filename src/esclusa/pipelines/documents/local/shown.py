@@ -48,11 +48,21 @@ class Shown:
 
     def read(self, box: Box) -> Box:
         """A box as it stands when the page is held so that its lines are level."""
-        left, top, right, bottom = box[0] * self.width, box[1] * self.height, box[2] * self.width, box[3] * self.height
+        left, top, right, bottom = (
+            box[0] * self.width,
+            box[1] * self.height,
+            box[2] * self.width,
+            box[3] * self.height,
+        )
         if self.turn == 1:
             left, top, right, bottom = top, self.width - right, bottom, self.width - left
         elif self.turn == 2:
-            left, top, right, bottom = self.width - right, self.height - bottom, self.width - left, self.height - top
+            left, top, right, bottom = (
+                self.width - right,
+                self.height - bottom,
+                self.width - left,
+                self.height - top,
+            )
         elif self.turn == 3:
             left, top, right, bottom = self.height - bottom, left, self.height - top, right
         return self._level(left, top, right, bottom) if self.lean else (left, top, right, bottom)
@@ -90,7 +100,9 @@ def turn_of(runs: list[Run], shown: Shown) -> tuple[int, float]:
         dy = ((last[1] + last[3]) - (first[1] + first[3])) * shown.height
         turn = (0 if dx > 0 else 2) if abs(dx) > abs(dy) else (1 if dy > 0 else 3)
         votes[turn] += 1
-        leans[turn].append((math.atan2(dy, dx) - turn * math.pi / 2 + math.pi) % (2 * math.pi) - math.pi)
+        leans[turn].append(
+            (math.atan2(dy, dx) - turn * math.pi / 2 + math.pi) % (2 * math.pi) - math.pi
+        )
     turn = votes.most_common(1)[0][0] if votes else 0
     return turn, _common(leans[turn], alike=LEVEL)
 
@@ -100,19 +112,29 @@ def drift_of(words: list[Word]) -> float:
     beside = (
         (a, b)
         for a, b in pairwise(words)
-        if 0 < b.x0 - a.x1 < a.height and abs(b.middle - a.middle) < 0.5 * a.height and abs(a.height - b.height) < 0.1 * a.height
+        if 0 < b.x0 - a.x1 < a.height
+        and abs(b.middle - a.middle) < 0.5 * a.height
+        and abs(a.height - b.height) < 0.1 * a.height
     )
-    about = _common([math.atan2(b.middle - a.middle, (b.x0 + b.x1 - a.x0 - a.x1) / 2) for a, b in beside], alike=10 * LEVEL)
+    about = _common(
+        [math.atan2(b.middle - a.middle, (b.x0 + b.x1 - a.x0 - a.x1) / 2) for a, b in beside],
+        alike=10 * LEVEL,
+    )
     if not about:
         return 0.0
-    return max((about + step * LEVEL / 4 for step in range(-16, 17)), key=lambda lean: _sharpness(words, lean))
+    return max(
+        (about + step * LEVEL / 4 for step in range(-16, 17)),
+        key=lambda lean: _sharpness(words, lean),
+    )
 
 
 def _sharpness(words: list[Word], lean: float) -> int:
     """How much words stand in lines that fall so far: few lines with many words each are sharper than many with few."""
     cos, sin = math.cos(lean), math.sin(lean)
     size = 0.25 * words[0].height
-    lines = Counter(round((word.middle * cos - (word.x0 + word.x1) / 2 * sin) / size) for word in words)
+    lines = Counter(
+        round((word.middle * cos - (word.x0 + word.x1) / 2 * sin) / size) for word in words
+    )
     return sum(count * count for count in lines.values())
 
 

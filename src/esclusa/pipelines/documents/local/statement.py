@@ -8,7 +8,14 @@ from itertools import zip_longest
 from typing import Any
 
 from esclusa.pipelines.documents.local import money
-from esclusa.pipelines.documents.local.blocks import Block, at_titles, blocks_of, has_value, is_index, is_title
+from esclusa.pipelines.documents.local.blocks import (
+    Block,
+    at_titles,
+    blocks_of,
+    has_value,
+    is_index,
+    is_title,
+)
 from esclusa.pipelines.documents.local.classes import classify, first_table, title_class, title_of
 from esclusa.pipelines.documents.local.columns import Column, find_columns
 from esclusa.pipelines.documents.local.context import Context, closings, is_spanish, org_of
@@ -16,7 +23,15 @@ from esclusa.pipelines.documents.local.dating import read_heads
 from esclusa.pipelines.documents.local.furniture import cleared, faceless, in_margins, running
 from esclusa.pipelines.documents.local.heads import heads_some, is_year
 from esclusa.pipelines.documents.local.lines import Cell, Line, lanes, lines_of, mark_prose
-from esclusa.pipelines.documents.local.numbers import convention, digits_span, is_code, is_unsigned, side_of, size_of, value_of
+from esclusa.pipelines.documents.local.numbers import (
+    convention,
+    digits_span,
+    is_code,
+    is_unsigned,
+    side_of,
+    size_of,
+    value_of,
+)
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.rows import Row, rows_of
 from esclusa.pipelines.documents.local.texts import plain
@@ -40,7 +55,9 @@ def understand(text: Text, read_as: str | None = None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _items(every: list[Line], by_page: list[tuple[Page, list[Line]]], around: list[Line]) -> list[dict[str, Any]]:
+def _items(
+    every: list[Line], by_page: list[tuple[Page, list[Line]]], around: list[Line]
+) -> list[dict[str, Any]]:
     reader = _Reader(every, around)
     for page, lines in by_page:
         reader.page(page, lines)
@@ -57,7 +74,10 @@ class _Reader:
         texts = [line.text for line in every]
         spanish = is_spanish(" ".join(texts[:200]))
         self._context = Context(
-            currency=money.currency_by_votes(texts, spanish=spanish, thousands=self._used.thousands), scale=_first_scale(every)
+            currency=money.currency_by_votes(
+                texts, spanish=spanish, thousands=self._used.thousands
+            ),
+            scale=_first_scale(every),
         )
         self._texts, self._spanish = texts, spanish
         self._running = running(every)
@@ -83,11 +103,17 @@ class _Reader:
 
     def _is_running(self, line: Line, columns: list[Column], last: float) -> bool:
         """A head or foot that every page has; the first page's heads are its titles."""
-        if faceless(line.text) not in self._running or any(c.kind == "amount" and c.free for c in line.cells):
+        if faceless(line.text) not in self._running or any(
+            c.kind == "amount" and c.free for c in line.cells
+        ):
             return False
         if line.base > last:
             return True
-        return line.page > 0 and not (periods(line.text) or is_title(line) or heads_some(line, columns, separated=self._separated))
+        return line.page > 0 and not (
+            periods(line.text)
+            or is_title(line)
+            or heads_some(line, columns, separated=self._separated)
+        )
 
     def _lane(self, lane: int, lines: list[Line], width: float) -> None:
         for block in blocks_of(lines, find_columns(lines), separated=self._separated):
@@ -99,7 +125,9 @@ class _Reader:
             self._titles(above)
             known = self._known.get(lane)
             if not head and known is not None and known[0] == self._context.title:
-                body = [line for line in above if not is_title(line) and not list(periods(line.text))] + body  # the table goes on
+                body = [
+                    line for line in above if not is_title(line) and not list(periods(line.text))
+                ] + body  # the table goes on
             else:
                 section = _section_above(above)
         parts = at_titles(body)
@@ -117,7 +145,11 @@ class _Reader:
                 if known is not None and not any(col.year for col in columns):
                     columns = _carried(columns, known[1])
             years = [col.year for col in columns if not col.is_reference]
-            goes_on = known is not None and known[0] == self._context.title and years == [c.year for c in known[1] if not c.is_reference]
+            goes_on = (
+                known is not None
+                and known[0] == self._context.title
+                and years == [c.year for c in known[1] if not c.is_reference]
+            )
             if not goes_on:
                 self._table += 1
                 self._sections[lane] = None
@@ -152,7 +184,10 @@ class _Reader:
             self._entity("STATEMENT_TITLE", title, line)
 
     def _entity(self, type: str, text: str, line: Line) -> None:
-        self.items.append(_place(line.words) | {"type": type, type: text, "ORG_NAME": self._context.org, "confidence": 0.9})
+        self.items.append(
+            _place(line.words)
+            | {"type": type, type: text, "ORG_NAME": self._context.org, "confidence": 0.9}
+        )
 
     def _row(self, row: Row, columns: list[Column]) -> None:
         self._rows += 1
@@ -205,7 +240,9 @@ class _Reader:
                 return 1_000_000
             case "m":
                 return 1_000_000 if value and "." in value else self._lone_m
-        own = 1000 if col.scale == money.UNCLEAR and self._lone_m == 1000 else col.scale  # MM above is another unit
+        own = (
+            1000 if col.scale == money.UNCLEAR and self._lone_m == 1000 else col.scale
+        )  # MM above is another unit
         said = money.clearest(own, self._context.scale)
         return 1 if said is None else said or self._lone_m
 
@@ -224,16 +261,26 @@ def _part(words: list[Word], start: int, end: int) -> tuple[list[Word], tuple[in
 
 def _place(words: list[Word], part: tuple[int, int] | None = None) -> dict[str, Any]:
     boxes = [w.box for w in words]
-    x0, y0, x1, y1 = min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
+    x0, y0, x1, y1 = (
+        min(b[0] for b in boxes),
+        min(b[1] for b in boxes),
+        max(b[2] for b in boxes),
+        max(b[3] for b in boxes),
+    )
     start, end = words[0].start, words[-1].end
     if part is not None:  # a sign before the number, or a mark behind it, is not part of the value
         length = len(words[0].text)
         one = (x1 - x0) / length
         x0, x1 = x0 + one * part[0], x1 - one * (length - part[1])
-        if length == end - start:  # else it was put together: its characters stand apart in the text
+        if (
+            length == end - start
+        ):  # else it was put together: its characters stand apart in the text
             start, end = start + part[0], start + part[1]
     box = [round(v, 6) for v in (x0, y0, x1, y1)]
-    return {"page_refs": [{"page": words[0].page, "boxes": [box]}], "text_spans": [{"start": start, "end": end}]}
+    return {
+        "page_refs": [{"page": words[0].page, "boxes": [box]}],
+        "text_spans": [{"start": start, "end": end}],
+    }
 
 
 def _separated(amounts: list[str]) -> bool:
@@ -245,7 +292,10 @@ def _separated(amounts: list[str]) -> bool:
 
 def _first_scale(every: list[Line]) -> int | None:
     heads = (
-        line for line in every[:40] if not line.prose and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells)
+        line
+        for line in every[:40]
+        if not line.prose
+        and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells)
     )
     return next((scale for line in heads if (scale := _scale(line)) is not None), None)
 
@@ -258,13 +308,21 @@ def _scale(line: Line) -> int | None:
 
 def _unticked(line: Line) -> bool:
     """Whether it ends with a choice of a form that nobody ticked: ``Miles: 09002``, where ``Euros: 09001 X`` is chosen."""
-    return len(line.words) > 1 and line.words[-2].text.endswith(":") and line.words[-1].text.isdigit() and is_code(line.words[-1].text)
+    return (
+        len(line.words) > 1
+        and line.words[-2].text.endswith(":")
+        and line.words[-1].text.isdigit()
+        and is_code(line.words[-1].text)
+    )
 
 
 def _top(every: list[Line]) -> list[Line]:
     """Where the company's name stands: the first page, or that of the first table if the first one is a letter."""
     first = [line for line in every if line.page == every[0].page] if every else []
-    if sum(line.prose for line in first) > 0.5 * len(first) and (table := first_table(every)) is not None:
+    if (
+        sum(line.prose for line in first) > 0.5 * len(first)
+        and (table := first_table(every)) is not None
+    ):
         return [line for line in every if line.page == table]
     return first
 
@@ -277,7 +335,11 @@ _SECTIONS = re.compile(
 def _section_above(above: list[Line]) -> str | None:
     """A section that stands over the heading of its columns."""
     text = above[-1].text.strip(" :")
-    return text if _SECTIONS.match(plain(text)) and len(text) < 60 and title_class(text) is None else None
+    return (
+        text
+        if _SECTIONS.match(plain(text)) and len(text) < 60 and title_class(text) is None
+        else None
+    )
 
 
 def _section_beside(head: list[Line], columns: list[Column]) -> str | None:
@@ -296,9 +358,19 @@ def _carried(columns: list[Column], known: list[Column]) -> list[Column]:
     ours = [col for col in columns if not col.is_reference]
     same = len(columns) == len(known)
     for index, col in enumerate(columns):
-        near = known[index] if same else min(known, key=lambda other: abs(other.x1 - col.x1), default=None)
+        near = (
+            known[index]
+            if same
+            else min(known, key=lambda other: abs(other.x1 - col.x1), default=None)
+        )
         if near is None or (not same and abs(near.x1 - col.x1) > 60 and len(ours) != len(values)):
             continue
-        col.heads, col.year, col.ends, col.scale, col.currency = near.heads, near.year, near.ends, near.scale, near.currency
+        col.heads, col.year, col.ends, col.scale, col.currency = (
+            near.heads,
+            near.year,
+            near.ends,
+            near.scale,
+            near.currency,
+        )
         col.over, col.is_reference, col.is_share = near.over, near.is_reference, near.is_share
     return columns

@@ -11,4 +11,6 @@ def plain(text: str) -> str:
     """Lower case, without accents."""
     if text.isascii():
         return text.lower()
-    return "".join(ch for ch in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(ch))
+    return "".join(
+        ch for ch in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(ch)
+    )

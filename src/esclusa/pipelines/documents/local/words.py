@@ -81,7 +81,9 @@ def read(content: bytes) -> Text:
         texts: list[str] = []
         offset = 0
         if len(document) > MAX_PAGES:
-            raise Unreadable("too_many_pages", f"it has {len(document):,} pages; up to {MAX_PAGES:,} are read")
+            raise Unreadable(
+                "too_many_pages", f"it has {len(document):,} pages; up to {MAX_PAGES:,} are read"
+            )
         for number in range(len(document)):
             try:
                 page, text = _page(document, number, offset)
@@ -93,7 +95,10 @@ def read(content: bytes) -> Text:
     finally:
         document.close()
     if not any(page.words for page in pages):
-        raise Unreadable("no_text_layer", "no page has text: the document is made of pictures, and reading those needs OCR")
+        raise Unreadable(
+            "no_text_layer",
+            "no page has text: the document is made of pictures, and reading those needs OCR",
+        )
     return Text(pages, "".join(texts))
 
 
@@ -120,15 +125,22 @@ def _page(document: Any, number: int, offset: int) -> tuple[Page, str]:
         shown = Shown(page, width, height)
         count = c.FPDFText_CountChars(textpage)
         text = _text(textpage, count) + "\f"
-        runs = [Run(start, end, _char_box(textpage, start, shown), _char_box(textpage, end - 1, shown)) for start, end in _runs(text)]
+        runs = [
+            Run(start, end, _char_box(textpage, start, shown), _char_box(textpage, end - 1, shown))
+            for start, end in _runs(text)
+        ]
         shown.turn, shown.lean = turn_of(runs, shown)
         shown.leaning = shown.lean != 0
         words = _put_together(textpage, text, runs, shown, number, offset)
-        if not shown.leaning and (drift := drift_of(words)):  # upright words on lines that are not level, as OCR leaves them
+        if not shown.leaning and (
+            drift := drift_of(words)
+        ):  # upright words on lines that are not level, as OCR leaves them
             shown.lean = drift
             words = _put_together(textpage, text, runs, shown, number, offset)
         sides = (width, height) if shown.turn % 2 == 0 else (height, width)
-        return Page(number, *sides, _without_watermarks(words), unread=not words and _has_pictures(page)), text
+        return Page(
+            number, *sides, _without_watermarks(words), unread=not words and _has_pictures(page)
+        ), text
     finally:
         textpage.close()
         page.close()
@@ -141,7 +153,9 @@ def _has_pictures(page: Any) -> bool:
 def _with_fields(document: Any, number: int) -> Any:
     """The page; what was filled into a form, or written on it, is part of its text as it is part of what is shown."""
     page = document[number]
-    if any(_is_written(page, index) for index in range(c.FPDFPage_GetAnnotCount(page))) and c.FPDFPage_Flatten(page, c.FLAT_NORMALDISPLAY):
+    if any(
+        _is_written(page, index) for index in range(c.FPDFPage_GetAnnotCount(page))
+    ) and c.FPDFPage_Flatten(page, c.FLAT_NORMALDISPLAY):
         page.close()
         page = document[number]
     return page
@@ -155,14 +169,20 @@ def _is_written(page: Any, index: int) -> bool:
         c.FPDFPage_CloseAnnot(annotation)
 
 
-def _put_together(textpage: Any, text: str, runs: list[Run], shown: Shown, page: int, offset: int) -> list[Word]:
+def _put_together(
+    textpage: Any, text: str, runs: list[Run], shown: Shown, page: int, offset: int
+) -> list[Word]:
     """The page's words, without marks of footnotes, and whole where pdfium cut them."""
     out: list[Word] = []
     for run in runs:
         for word in _words(textpage, text, run, shown, page, offset):
             if out and _is_raised(out[-1], word):
                 continue
-            if out and _goes_on(out[-1], word) and not _spaced(textpage, out[-1].end - offset, word.start - offset):
+            if (
+                out
+                and _goes_on(out[-1], word)
+                and not _spaced(textpage, out[-1].end - offset, word.start - offset)
+            ):
                 out[-1] = joined(out[-1], word)
             else:
                 out.append(word)
@@ -174,10 +194,14 @@ def _text(textpage: Any, count: int) -> str:
     units = (ctypes.c_ushort * (count + 1))()
     if c.FPDFText_GetText(textpage, 0, count, units) == count + 1:
         text = bytes(units)[: 2 * count].decode("utf-16-le", "replace")
-        if len(text) == count and "\0" not in text and "\ufffd" not in text:  # no half of a character, no two units of one
+        if (
+            len(text) == count and "\0" not in text and "\ufffd" not in text
+        ):  # no half of a character, no two units of one
             return text
     codes = (c.FPDFText_GetUnicode(textpage, index) for index in range(count))
-    return "".join(chr(u) if 0 < u < 0x110000 and not 0xD800 <= u < 0xE000 else "\ufffd" for u in codes)
+    return "".join(
+        chr(u) if 0 < u < 0x110000 and not 0xD800 <= u < 0xE000 else "\ufffd" for u in codes
+    )
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
@@ -219,7 +243,9 @@ def _char_box(textpage: Any, index: int, shown: Shown) -> Box | None:
     return shown.box(left, min(bottom, top), right, max(bottom, top))
 
 
-def _words(textpage: Any, text: str, run: Run, shown: Shown, page: int, offset: int) -> Iterator[Word]:
+def _words(
+    textpage: Any, text: str, run: Run, shown: Shown, page: int, offset: int
+) -> Iterator[Word]:
     """The run as a word, or as several where it has gaps: some programs place columns without any white space between."""
     start, end, first, last = run
     if first is None or last is None:
@@ -235,7 +261,9 @@ def _words(textpage: Any, text: str, run: Run, shown: Shown, page: int, offset: 
         yield one
 
 
-def _cut(textpage: Any, text: str, start: int, end: int, shown: Shown, page: int, offset: int) -> Iterator[Word]:
+def _cut(
+    textpage: Any, text: str, start: int, end: int, shown: Shown, page: int, offset: int
+) -> Iterator[Word]:
     begun, whole, before = start, None, None
     for index in range(start, end):
         box = _char_box(textpage, index, shown)
@@ -264,7 +292,11 @@ def _is_raised(word: Word, following: Word) -> bool:
     """Whether small characters close behind a word, above its line, are the mark of a footnote: no digits of a number, no letters of
     a label."""
     small = following.height < SMALL * word.height and len(following.text) <= MARK
-    raised = word.y0 - 0.5 * word.height < following.y0 and following.y1 < word.y1 - 0.12 * word.height and following.middle < word.middle
+    raised = (
+        word.y0 - 0.5 * word.height < following.y0
+        and following.y1 < word.y1 - 0.12 * word.height
+        and following.middle < word.middle
+    )
     return small and raised and -0.2 * word.height < following.x0 - word.x1 < 0.5 * word.height
 
 
@@ -275,7 +307,11 @@ def _goes_on(word: Word, following: Word) -> bool:
     level = following.y0 < word.middle < following.y1 or word.y0 < following.middle < word.y1
     last, first = word.text[-1], following.text[0]
     least, most = (-0.2, 0.12) if last.isalpha() and first.isalpha() else (-0.05, 0.05)
-    return level and least * size < following.x0 - word.x1 < most * size and not (_is_sign(last) or _is_sign(first))
+    return (
+        level
+        and least * size < following.x0 - word.x1 < most * size
+        and not (_is_sign(last) or _is_sign(first))
+    )
 
 
 def _spaced(textpage: Any, start: int, end: int) -> bool:
@@ -292,14 +328,28 @@ def joined(word: Word, following: Word) -> Word:
     """Two words as one."""
     box = _union(word.box, following.box)
     y0, y1 = min(word.y0, following.y0), max(word.y1, following.y1)
-    return Word(word.text + following.text, word.x0, y0, following.x1, y1, box, word.page, word.start, following.end)
+    return Word(
+        word.text + following.text,
+        word.x0,
+        y0,
+        following.x1,
+        y1,
+        box,
+        word.page,
+        word.start,
+        following.end,
+    )
 
 
 def _without_watermarks(words: list[Word]) -> list[Word]:
     """Without words that are much larger than the others and lie on several of them."""
     heights = sorted(word.height for word in words)
     large = 3 * heights[len(heights) // 2] if heights else 0.0
-    return [word for word in words if word.height <= large or sum(_touch(word, other) for other in words) < 4]
+    return [
+        word
+        for word in words
+        if word.height <= large or sum(_touch(word, other) for other in words) < 4
+    ]
 
 
 def _touch(a: Word, b: Word) -> bool:
@@ -315,7 +365,9 @@ def _union(a: tuple[float, ...], b: tuple[float, ...]) -> Box:
     return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 
-def _word(text: str, start: int, end: int, box: Box, shown: Shown, page: int, offset: int) -> Word | None:
+def _word(
+    text: str, start: int, end: int, box: Box, shown: Shown, page: int, offset: int
+) -> Word | None:
     x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     if not (0 <= x <= 1 and 0 <= y <= 1):
         return None  # cropped away: nobody sees it

@@ -1,0 +1,117 @@
+"""The status page of the terminal, once or live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from esclusa.cli.output import Screen, ago, moment, rich_table, seconds_of, share, text_of
+
+KINDS = ["KIND", "STATES"]
+STAGES = ["STAGE", ">DUE", "OLDEST", ">PER MIN", ">ERRORS", ">P50", ">P99", "DRAINED IN"]
+CYCLES = ["CYCLE", "STATE", "SCHEDULE", "NEXT", "LAST RUN", "OUTCOME"]
+BUDGETS = ["BUDGET", "PER", ">SPENT", ">LEFT", "RESETS"]
+
+
+def draw_status(screen: Screen, answer: dict[str, Any]) -> None:
+    """The answer of ``insight.status`` for a person."""
+    screen.line(_head(answer), "bold")
+    for columns, rows in _tables(answer):
+        screen.line()
+        screen.table(columns, rows)
+    screen.line()
+    screen.line(_foot(answer))
+
+
+async def live_status(
+    screen: Screen, ask: Callable[[], Awaitable[dict[str, Any]]], every: float
+) -> None:
+    """The same, again and again in place, until the reader stops it."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=screen.console, screen=True, auto_refresh=False) as live:
+        while True:
+            answer = await ask()
+            parts: list[Any] = [Text(_head(answer), "bold")]
+            for columns, rows in _tables(answer):
+                parts += [
+                    Text(),
+                    rich_table(
+                        columns, [[text_of(c) for c in row] for row in rows], screen.console.width
+                    ),
+                ]
+            live.update(
+                Group(*parts, Text(), Text(_foot(answer)), Text("Ctrl-C ends", "dim")), refresh=True
+            )
+            await asyncio.sleep(every)
+
+
+def _head(answer: dict[str, Any]) -> str:
+    return f"{answer['store']}  {moment(answer['now'])} UTC"
+
+
+def _foot(answer: dict[str, Any]) -> str:
+    alive, dead = len(answer["workers"]), answer["dead_letters"]
+    workers = f"{alive} workers" if alive != 1 else "1 worker"
+    letters = (
+        f"{dead:,} dead letter{'' if dead == 1 else 's'} (esclusa dead-letters)"
+        if dead
+        else "no dead letters"
+    )
+    return f"{workers if alive else 'no worker is running (esclusa worker)'}, {letters}"
+
+
+def _tables(answer: dict[str, Any]) -> Iterator[tuple[list[str], list[Any]]]:
+    now = answer["now"]
+    if not answer["kinds"]:
+        yield ["PIPELINES"], [["none is listed; esclusa doctor says what to do"]]
+        return
+    yield KINDS, [(k["table"], _states(k)) for k in answer["kinds"]]
+    if answer["stages"]:
+        yield STAGES, [_stage(s) for s in answer["stages"]]
+    if answer["cycles"]:
+        yield CYCLES, cycle_rows(answer["cycles"], now)
+    windows = [(b["budget"], w) for b in answer["budgets"] for w in b["windows"]]
+    if windows:
+        yield (
+            BUDGETS,
+            [(name, w["per"], w["used"], w["left"], ago(w["reset"], now)) for name, w in windows],
+        )
+
+
+def _states(kind: dict[str, Any]) -> str:
+    return "  ".join(
+        f"{c['state']} {'' if c['exact'] else '~'}{c['count']:,}" for c in kind["counts"]
+    )
+
+
+def _stage(stage: dict[str, Any]) -> list[Any]:
+    due = f"{stage['due']:,}{'' if stage['due_exact'] else '+'}"
+    oldest = seconds_of(stage["oldest_due_seconds"])
+    return [
+        stage["stage"], due, oldest, f"{stage['per_minute']:,g}", share(stage["error_share"]), seconds_of(stage["p50"]),
+        seconds_of(stage["p99"]), seconds_of(stage["drain_seconds"]),
+    ]  # fmt: skip
+
+
+def cycle_rows(cycles: list[dict[str, Any]], now: datetime) -> list[list[Any]]:
+    """One row for each cycle, as ``CYCLES`` names the columns."""
+    rows = []
+    for c in cycles:
+        last = c["last"] or {}
+        upcoming = "-" if c["state"] == "paused" else ago(c["next"], now)
+        rows.append(
+            [
+                c["cycle"],
+                c["state"],
+                c["schedule"],
+                upcoming,
+                ago(last.get("started_at"), now),
+                last.get("status"),
+            ]
+        )
+    return rows

@@ -1,0 +1,194 @@
+"""The house's own books are records too, so every store, list, page and verb serves them like any other."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from esclusa.model.effects import Create
+from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.record import Record
+
+
+class DeadLetter(
+    Record, table="dead_letters", index=[("table_name", "record_id"), ("status", "error_type")]
+):
+    """A record that ended in its exhausted state, with what is needed to understand and redrive it."""
+
+    table_name: str
+    record_id: str
+    state_before: str
+    error_type: str
+    error_message: str = ""
+    reason: str = ""
+    payload: dict[str, Any] = {}
+
+    lifecycle = Lifecycle("""
+        open -> redriven | discarded
+        redriven -> open
+    """)
+
+
+class Message(Record, table="esclusa_outbox"):
+    """A message that waits to be published: written in the settlement, sent at least once afterwards."""
+
+    topic: str
+    data: dict[str, Any] = {}
+    attributes: dict[str, str] = {}
+
+    lifecycle = Lifecycle("""
+        waiting -> published
+        waiting -> failed
+        failed -> waiting
+    """)
+
+
+class Run(
+    Record,
+    table="worker_runs",
+    key=("cycle", "slot"),
+    history=False,
+    index=[("cycle", "-started_at"), ("-started_at",)],
+):
+    """One time a cycle ran. Held under a lease by its worker, so a run whose worker died ends as an error."""
+
+    cycle: str
+    slot: str
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None = None
+    duration_ms: int | None = None
+    counters: dict[str, int] = {}
+    message: str | None = None
+
+    lifecycle = Lifecycle("running -> ok | blocked | partial | error")
+
+
+class CycleRecord(Record, table="esclusa_cycles", key="cycle", history=False):
+    """One cycle, due at its next slot. Claiming it is the lock under which an ``alone`` cycle runs."""
+
+    cycle: str
+    schedule: str
+
+    lifecycle = Lifecycle(
+        """
+        idle -> running -> idle
+        idle | running -> paused
+        paused -> idle
+        """,
+        endless=True,
+    )
+
+
+class WorkerRecord(Record, table="esclusa_workers", history=False):
+    """One worker process, held under a lease by itself: past due means that it is gone."""
+
+    host: str
+    pid: int
+    version: str
+    stages: list[str] = []
+    started_at: datetime
+
+    lifecycle = Lifecycle("running -> stopped | lost")
+
+
+class Rate(
+    Record,
+    table="esclusa_rates",
+    key=("stage", "minute", "worker"),
+    history=False,
+    index=[("minute",), ("stage", "minute")],
+):
+    """What one worker did for one stage in one minute."""
+
+    stage: str
+    minute: datetime
+    worker: str
+    moved: int = 0
+    retried: int = 0
+    waited: int = 0
+    exhausted: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    histogram: list[int] = []
+
+    lifecycle = Lifecycle("kept")
+
+
+class Alert(Record, table="esclusa_alerts", history=False, index=[("-raised_at",)]):
+    """Something that a person should look at."""
+
+    name: str
+    subject: str
+    message: str
+    raised_at: datetime
+    details: dict[str, Any] = {}
+
+    lifecycle = Lifecycle("raised -> seen")
+
+
+class Audit(Record, table="esclusa_audit", history=False, index=[("-done_at",)]):
+    """What an operator did: who, what, on how many, why."""
+
+    who: str
+    verb: str
+    subject: str
+    filter: dict[str, Any] = {}
+    affected: int = 0
+    reason: str = ""
+    done_at: datetime
+
+    lifecycle = Lifecycle("kept")
+
+
+class Export(Record, table="archive_exports", key=("table_name", "month", "part"), history=False):
+    """A Parquet file made of archived rows. While it is filling, rows that are archived are given to it; then it is written,
+    and only once it is verified may they be dropped."""
+
+    table_name: str
+    month: str
+    part: int
+    path: str
+    row_count: int
+    byte_count: int = 0
+    checksum: str
+    verified_at: datetime | None = None
+    drop_eligible_at: datetime | None = None
+    dropped_at: datetime | None = None
+
+    lifecycle = Lifecycle("filling -> written -> verified -> dropped")
+
+
+class IdempotentCall(
+    Record, table="esclusa_calls", key=("who", "key"), history=False, index=[("called_at",)]
+):
+    """A call that came with a key of its own: the same key again gets the same answer. No code: it has not answered yet."""
+
+    who: str
+    key: str
+    fingerprint: str
+    called_at: datetime
+    code: int | None = None
+    body: str = ""
+    media_type: str = ""
+
+    lifecycle = Lifecycle("kept")
+
+
+SYSTEM_RECORDS: tuple[type[Record], ...] = (
+    DeadLetter,
+    Message,
+    Run,
+    CycleRecord,
+    WorkerRecord,
+    Rate,
+    Alert,
+    Audit,
+    Export,
+    IdempotentCall,
+)
+
+
+def publish(topic: str, data: dict[str, Any], **attributes: str) -> Create:
+    """An effect: publish a message once the settlement is done (an outbox: never lost, at least once)."""
+    return Create(Message(topic=topic, data=data, attributes=attributes))

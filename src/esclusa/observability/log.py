@@ -1,0 +1,296 @@
+"""The structured log: JSON lines with Cloud Logging's field names, or readable lines on a terminal.
+
+Cheap where it is silent: a call below the level is one comparison, and the library behind it is loaded with the first
+line that is written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, TextIO, TypeAlias
+
+from esclusa.model.value import value
+from esclusa.observability import redact
+
+Format: TypeAlias = Literal["auto", "json", "text"]
+Event: TypeAlias = MutableMapping[str, Any]
+
+LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+
+_SEVERITY = {"warn": "WARNING", "exception": "ERROR", "critical": "CRITICAL"}
+_RESERVED = frozenset(
+    {
+        "event",
+        "exception",
+        "level",
+        "logger",
+        "message",
+        "severity",
+        "stack_trace",
+        "time",
+        "timestamp",
+    }
+)
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, default=str).encode
+_GOOGLE = "logging.googleapis.com/"
+
+
+@value
+class Trace:
+    """The trace that a request belongs to, as its caller told it: 32 and 16 hexadecimal digits."""
+
+    trace: str
+    span: str | None = None
+    sampled: bool = False
+
+
+_told: ContextVar[Trace | None] = ContextVar("esclusa_trace", default=None)
+
+
+@contextmanager
+def tracing(trace: Trace | None) -> Iterator[None]:
+    """While this lasts, lines of this task and of those that it starts name the trace, so that they are found with the request."""
+    before = _told.set(trace)
+    try:
+        yield
+    finally:
+        _told.reset(before)
+
+
+class _State:
+    """The one log of this process."""
+
+    def __init__(self) -> None:
+        self.level = LEVELS["info"]
+        self.format: Format = "auto"
+        self.stream: TextIO | None = None
+        self.project: str | None = None
+        self.lock = threading.RLock()
+        self.sink: Any = None
+
+    def built(self) -> Any:
+        if self.sink is None:
+            with self.lock:
+                if self.sink is None:
+                    self.sink = _build(self)
+        return self.sink
+
+
+_state = _State()
+
+
+class Log:
+    """A named logger. Never raises. ``exc_info`` adds the stack trace of the present exception (or of the one given)."""
+
+    __slots__ = ("_bound", "name")
+
+    def __init__(self, name: str, bound: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        self._bound = dict(bound or {})
+
+    def bind(self, **fields: Any) -> Log:
+        """The same logger with these fields on every line."""
+        return Log(self.name, self._bound | fields)
+
+    def debug(self, message: str, /, **fields: Any) -> None:
+        if _state.level <= 10:
+            self._write("debug", message, fields)
+
+    def info(self, message: str, /, **fields: Any) -> None:
+        if _state.level <= 20:
+            self._write("info", message, fields)
+
+    def warning(self, message: str, /, **fields: Any) -> None:
+        if _state.level <= 30:
+            self._write("warning", message, fields)
+
+    def error(self, message: str, /, **fields: Any) -> None:
+        if _state.level <= 40:
+            self._write("error", message, fields)
+
+    def write(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
+        """As the methods above, with the level by its name (an unknown one is info) and fields of any name."""
+        if level not in LEVELS:
+            level = "info"
+        if _state.level <= LEVELS[level]:
+            self._write(level, message, fields)
+
+    def _write(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
+        told = {
+            f"{name}_" if name in _RESERVED or name.startswith(_GOOGLE) else name: value
+            for name, value in fields.items()
+        }
+        try:
+            getattr(_state.built(), level)(message, **{**self._bound, **told, "logger": self.name})
+        except Exception:  # noqa: BLE001  # a log line never breaks the work it tells of
+            _complain()
+
+
+def get(name: str) -> Log:
+    return Log(name)
+
+
+def enabled(level: str) -> bool:
+    return _state.level <= LEVELS[level]
+
+
+def configure(
+    format: Format = "auto",
+    level: str = "info",
+    *,
+    stream: TextIO | None = None,
+    project: str | None = None,
+) -> None:
+    """Set the log up for this process, and take in what libraries tell the standard library's logging.
+
+    ``auto`` is text when the stream (stderr) is a terminal, and JSON lines otherwise. ``project`` completes the trace's
+    name for Cloud Logging. Raises ValueError for an unknown format or level.
+    """
+    if format not in {"auto", "json", "text"}:
+        raise ValueError(f"unknown log format {format!r}: auto, json or text")
+    if level.lower() not in LEVELS:
+        raise ValueError(f"unknown log level {level!r}: {', '.join(LEVELS)}")
+    with _state.lock:
+        _state.format, _state.level, _state.stream = format, LEVELS[level.lower()], stream
+        _state.project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or None
+        _state.sink = None
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, _Handler)]:
+        root.removeHandler(handler)
+    root.addHandler(_Handler())
+    root.setLevel(max(_state.level, logging.INFO))
+    if "structlog" in sys.modules:
+        _state.built()
+
+
+class _Handler(logging.Handler):
+    """What libraries log through the standard library comes out as lines of ours, secrets masked as well."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            level = max(
+                (name for name, number in LEVELS.items() if number <= record.levelno),
+                key=LEVELS.__getitem__,
+                default="debug",
+            )
+            fields = {"exc_info": record.exc_info} if record.exc_info else {}
+            Log(record.name).write(level, record.getMessage(), fields)
+        except Exception:  # noqa: BLE001  # a wrong format string in a library must not stop us
+            _complain()
+
+
+class _Lines:
+    """Writes whole lines, each at once and flushed, so that a killed process loses none and threads mix none."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def msg(self, line: str) -> None:
+        stream = self._stream or sys.stderr
+        if stream is None:
+            return
+        try:
+            with self._lock:
+                stream.write(line + "\n")
+                stream.flush()
+        except (OSError, ValueError):  # the reader is gone: work goes on
+            return
+
+    debug = info = warning = warn = error = exception = critical = fatal = log = msg
+
+
+def _build(state: _State) -> Any:
+    import structlog  # noqa: PLC0415  # a third of a second that a silent command need not wait
+
+    stream = state.stream or sys.stderr
+    terminal = stream is not None and stream.isatty()
+    text = state.format == "text" or (state.format == "auto" and terminal)
+    ending: list[Callable[..., Any]]
+    if text:
+        colors = terminal and not os.environ.get("NO_COLOR")
+        console = structlog.dev.ConsoleRenderer(
+            colors=colors, exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
+        )
+        ending = [
+            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            structlog.processors.add_log_level,
+            _traced,
+            _masked,
+            console,
+        ]
+    else:
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
+        ending = [_severity, _traced, _masked, stamp, _json]
+    lines = _Lines(state.stream)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.format_exc_info,
+            *ending,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(state.level),
+        logger_factory=lambda *_: lines,
+        cache_logger_on_first_use=False,
+    )
+    return (
+        structlog.get_logger().bind()
+    )  # bound once: the lazy proxy would be resolved for every line
+
+
+def _severity(_: Any, method: str, event: Event) -> Event:
+    told = {"severity": _SEVERITY.get(method, method.upper()), "message": event.pop("event", "")}
+    if "exception" in event:
+        told["stack_trace"] = event.pop("exception")  # where Error Reporting looks for it
+    return {**told, **event}
+
+
+def _traced(_: Any, __: str, event: Event) -> Event:
+    """The present span, if the program traces at all; else the trace that the request's caller told."""
+    found = _span() or _told.get()
+    if found is not None:
+        event[f"{_GOOGLE}trace"] = (
+            f"projects/{_state.project}/traces/{found.trace}" if _state.project else found.trace
+        )
+        if found.span is not None:
+            event[f"{_GOOGLE}spanId"] = found.span
+        event[f"{_GOOGLE}trace_sampled"] = found.sampled
+    return event
+
+
+def _span() -> Trace | None:
+    api = sys.modules.get("opentelemetry.trace")
+    context = None if api is None else api.get_current_span().get_span_context()
+    if context is None or not context.is_valid:
+        return None
+    return Trace(
+        f"{context.trace_id:032x}", f"{context.span_id:016x}", bool(context.trace_flags.sampled)
+    )
+
+
+def _masked(_: Any, __: str, event: Event) -> Event:
+    return redact.fields(event)
+
+
+def _json(_: Any, __: str, event: Event) -> str:
+    # A lone surrogate cannot be written as UTF-8; its escape is JSON all the same.
+    line = _encode(event)
+    return line if line.isascii() else line.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _complain() -> None:
+    try:
+        print(  # noqa: T201 - the log itself failed
+            '{"severity":"ERROR","message":"a log line could not be written"}',
+            file=sys.stderr,
+            flush=True,
+        )
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,116 @@
+"""What the engine tells, told to the log, the metrics and the traces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from esclusa.observability import log, redact, traces
+from esclusa.observability.metrics import Metrics
+from esclusa.ports.telemetry import Fields
+
+_LEVEL = {"exhausted": "warning", "lost": "warning", "rejected": "error"}
+_RUN_LEVEL = {"blocked": "warning", "partial": "warning", "error": "error"}
+
+
+class Observer:
+    """The Telemetry of a real process. Cheap, never raises, never blocks longer than one line takes to write.
+
+    A settlement is one structured event: at info when all is well (moved, retried, waited), at warning when a record is
+    exhausted or a lease was lost, at error when the settlement was rejected. The engine's stage is told as
+    ``engine_stage``: ``stage`` is left to pipelines.
+    """
+
+    def __init__(
+        self, metrics: Metrics | None = None, *, name: str = "esclusa", tracer: Any | None = None
+    ) -> None:
+        self.metrics = metrics or Metrics()
+        self._log = log.get(name)
+        self._tracer = tracer if tracer is not None else traces.tracer()
+
+    def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None:
+        self.metrics.settled(stage, result, times)
+        level = _LEVEL.get(result, "info")
+        if not log.enabled(level) and self._tracer is None:
+            return
+        for n, seconds in enumerate(times):
+            said = fields(n)
+            self._log.write(
+                level,
+                f"{stage}: {result}",
+                {**said, "engine_stage": stage, "result": result, "seconds": round(seconds, 6)},
+            )
+            if self._tracer is not None:
+                self._span(
+                    f"settle {stage}",
+                    seconds,
+                    {"esclusa.stage": stage, "esclusa.result": result},
+                    said,
+                    failed=level != "info",
+                )
+
+    def claimed(self, stage: str, count: int, seconds: float) -> None:
+        self.metrics.claimed(stage, count, seconds)
+        if log.enabled("debug"):
+            self._log.write(
+                "debug",
+                f"{stage}: claimed {count}",
+                {"engine_stage": stage, "count": count, "seconds": round(seconds, 6)},
+            )
+        if self._tracer is not None and count:
+            self._span(
+                f"claim {stage}", seconds, {"esclusa.stage": stage, "esclusa.count": count}, {}
+            )
+
+    def run_finished(
+        self, cycle: str, outcome: str, seconds: float, counters: dict[str, int]
+    ) -> None:
+        self.metrics.run_finished(cycle, outcome, seconds)
+        level = _RUN_LEVEL.get(outcome, "info")
+        self._log.write(
+            level,
+            f"{cycle}: {outcome}",
+            {
+                "cycle": cycle,
+                "outcome": outcome,
+                "seconds": round(seconds, 3),
+                "counters": counters,
+            },
+        )
+        if self._tracer is not None:
+            attributes = {"esclusa.cycle": cycle, "esclusa.outcome": outcome}
+            self._span(f"run {cycle}", seconds, attributes, counters, failed=outcome == "error")
+
+    def event(self, level: str, message: str, **fields: Any) -> None:
+        self._log.write(level, message, fields)
+
+    def _span(
+        self,
+        name: str,
+        seconds: float,
+        attributes: dict[str, Any],
+        fields: Mapping[str, Any],
+        *,
+        failed: bool = False,
+    ) -> None:
+        """A span of what has just ended: it began so many seconds ago."""
+        try:
+            from opentelemetry.trace import StatusCode  # noqa: PLC0415  # there is a tracer, so it is loaded
+
+            end = time.time_ns()
+            for key, value in fields.items():
+                if isinstance(value, str | int | float) and not redact.secret_name(key):
+                    attributes[f"esclusa.{key}"] = (
+                        redact.text(value) if isinstance(value, str) else value
+                    )
+            assert self._tracer is not None
+            span = self._tracer.start_span(
+                name, start_time=end - int(seconds * 1e9), attributes=attributes
+            )
+            if failed:
+                span.set_status(StatusCode.ERROR)
+            span.end(end)
+        except Exception as error:  # noqa: BLE001  # telemetry never breaks the work
+            self._tracer = None
+            self._log.error("tracing is switched off: a span could not be made", error=str(error))

@@ -1,0 +1,1 @@
+"""The HTTP API: routes, their schemas, and the OpenAPI document."""
