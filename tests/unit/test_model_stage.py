@@ -46,7 +46,7 @@ async def handler(record: Any, at: Any) -> None:
         ({"take": None}, "it takes no state"),
         ({"take": 5}, "take=5 is not a state"),
         ({"dead_letter": "x"}, "dead_letter must be a function of the record, not 'x'"),
-        ({"letter": lambda: None}, "dead_letter must be a function of the record"),
+        ({"dead_letter": lambda: None}, "dead_letter must be a function of the record"),
         ({"on_exhausted": [1]}, "on_exhausted must be a function of the record, not [1]"),
         ({"dead_letter_topic": 5}, "dead_letter_topic must be the name of a topic, not 5"),
         ({"timeout": 0}, "timeout must be more than 0"),

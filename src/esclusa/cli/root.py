@@ -15,13 +15,13 @@ from esclusa.model.errors import EsclusaError
 
 COMMANDS: dict[str, str] = {
     "demo": "work:demo", "serve": "work:serve", "worker": "work:worker", "run": "work:run", "tick": "work:tick",
-    "status": "look:status",
-    "kinds": "look:kinds", "records": "look:records", "show": "look:show", "why": "look:why", "graph": "look:graph",
-    "retry": "act:retry", "move": "act:move", "dead-letters": "act:dead_letters", "pause": "act:pause", "resume": "act:resume",
-    "budgets": "look:budgets", "cycles": "look:cycles", "runs": "look:runs", "alerts": "look:alerts", "workers": "look:workers",
-    "rates": "more:rates", "leases": "more:leases", "related": "more:related", "archives": "more:archives", "audit": "more:audit",
-    "views": "more:views", "search": "more:search", "limit": "more:limit",
-    "migrate": "upkeep:migrate", "doctor": "upkeep:doctor", "completion": "upkeep:completion", "version": "upkeep:version",
+    "status": "inspect:status",
+    "kinds": "inspect:kinds", "records": "inspect:records", "show": "inspect:show", "why": "inspect:why", "graph": "inspect:graph",
+    "retry": "operate:retry", "move": "operate:move", "dead-letters": "operate:dead_letters", "pause": "operate:pause", "resume": "operate:resume",
+    "budgets": "inspect:budgets", "cycles": "inspect:cycles", "runs": "inspect:runs", "alerts": "inspect:alerts", "workers": "inspect:workers",
+    "rates": "stats:rates", "leases": "stats:leases", "related": "stats:related", "archives": "stats:archives", "audit": "stats:audit",
+    "views": "stats:views", "search": "stats:search", "limit": "stats:limit",
+    "migrate": "admin:migrate", "doctor": "admin:doctor", "completion": "admin:completion", "version": "admin:version",
     "reference": "reference:reference",
 }  # fmt: skip
 """Where each command lives."""
