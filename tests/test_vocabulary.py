@@ -86,7 +86,7 @@ def pages(*folders: str) -> list[Path]:
 
 
 def test_no_banned_word() -> None:
-    root = [p for p in ROOT.glob("*.md")]
+    root = list(ROOT.glob("*.md"))
     assert [fault for path in [*pages(*FOLDERS), *root] for fault in faults(path)] == []
 
 
