@@ -592,6 +592,27 @@ async def test_a_cycle_calls_counters_by_its_own_names(new_engine: Any) -> None:
     assert row.counters == run.told
 
 
+async def test_handlers_read_what_the_cycle_function_shares(new_engine: Any) -> None:
+    app = App("shared")
+    seen: list[Any] = []
+
+    @app.stage(Item, take="new", hold="busy", exhausted="bad")
+    async def work(item: Item, at: Any) -> To:
+        seen.append(at.run.shared)
+        return To("done")
+
+    @app.cycle(stages=["work"])
+    async def shares(run: RunContext) -> None:
+        assert run.shared is None
+        run.shared = {"session": 7}
+        await run.drain("work")
+
+    engine = await new_engine(app)
+    await engine.records.insert(items(2))
+    await engine.run_cycle("shared.shares")
+    assert seen == [{"session": 7}] * 2
+
+
 async def test_put_adds_and_replaces(new_engine: Any) -> None:
     class Shelf(Record, table="shelves", key="name"):
         name: str

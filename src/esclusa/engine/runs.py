@@ -29,7 +29,10 @@ _WORSE: tuple[RunOutcome, ...] = ("ok", "partial", "blocked", "error")
 
 @dataclass
 class RunContext:
-    """What a cycle's function and a handler see of the run they are part of."""
+    """The run that a cycle's function or a handler is part of.
+
+    ``shared`` belongs to the pipeline: a cycle's function sets it, handlers read ``at.run.shared``.
+    """
 
     engine: Engine
     cycle: Cycle
@@ -45,6 +48,7 @@ class RunContext:
     halted: bool = False
     lock: tuple[Ref, int] | None = None
     judged: Counter[str] = field(default_factory=Counter)
+    shared: Any = None
     _begun: float = field(default_factory=time.monotonic)
 
     @property
