@@ -1,6 +1,10 @@
 """Esclusa: durable record pipelines. The record is the queue."""
 
-from esclusa.artifacts.paths import segment
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from esclusa.artifacts import open_artifacts, segment
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.runs import RunContext
 from esclusa.model.budget import Budget, BudgetEmpty, Window, WindowUse
@@ -10,10 +14,13 @@ from esclusa.model.errors import (
     ArtifactError,
     ArtifactExists,
     ArtifactMissing,
+    BadQuery,
     BadRecord,
     EsclusaError,
     Failure,
+    NotFound,
     Permanent,
+    SettingsError,
     Throttled,
 )
 from esclusa.model.lifecycle import Lifecycle
@@ -23,14 +30,19 @@ from esclusa.model.pipeline import App
 from esclusa.model.query import above, at_least, at_most, below, not_null, null, one_of
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
-from esclusa.model.schedule import cron, every
+from esclusa.model.schedule import Always, cron, every
 from esclusa.model.settlement import Duplicate, FanOut, Inserted, RecordWithChildren
-from esclusa.model.system_records import publish
+from esclusa.model.storable import storage_fault
+from esclusa.model.system_records import Export, publish
 from esclusa.ports.artifacts import Artifacts
 from esclusa.version import __version__
 
+if TYPE_CHECKING:
+    from esclusa.runtime import Runtime
+
 __all__ = [
     "Add",
+    "Always",
     "App",
     "ArtifactError",
     "ArtifactExists",
@@ -38,6 +50,7 @@ __all__ = [
     "Artifacts",
     "Attempt",
     "Backoff",
+    "BadQuery",
     "BadRecord",
     "Budget",
     "BudgetEmpty",
@@ -46,17 +59,21 @@ __all__ = [
     "Effect",
     "EsclusaError",
     "Exists",
+    "Export",
     "Failure",
     "FanOut",
     "Inserted",
     "Lifecycle",
     "Move",
+    "NotFound",
     "Outcome",
     "Permanent",
     "Record",
     "RecordWithChildren",
     "Retry",
     "RunContext",
+    "Runtime",
+    "SettingsError",
     "Throttled",
     "To",
     "Wait",
@@ -73,8 +90,18 @@ __all__ = [
     "not_null",
     "null",
     "one_of",
+    "open_artifacts",
     "option",
     "publish",
     "segment",
+    "storage_fault",
     "track",
-]  # fmt: skip
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Runtime":  # imports the whole engine, which declarations do not need
+        from esclusa.runtime import Runtime  # noqa: PLC0415
+
+        return Runtime
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

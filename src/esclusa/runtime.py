@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from esclusa.engine.engine import Engine
 from esclusa.engine.operations import Operations
@@ -13,6 +13,9 @@ from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 from esclusa.settings import Settings
+
+if TYPE_CHECKING:
+    from esclusa.engine.archiver import Archiver
 
 
 @value
@@ -28,6 +31,13 @@ class Runtime:
     def operations(self, who: str) -> Operations:
         """The operator's verbs, in somebody's name."""
         return Operations(self.engine, who)
+
+    @property
+    def archiver(self) -> Archiver:
+        """Archive, export and drop old records."""
+        from esclusa.engine.archiver import Archiver  # noqa: PLC0415 - few commands need it
+
+        return Archiver(self.engine)
 
     async def migrate(self) -> list[str]:
         """Bring the schema up to date; one line for each thing done."""

@@ -1,11 +1,15 @@
-"""The command ``esclusa``. Everything heavy is imported late: it starts fast."""
+"""The command ``esclusa``, and the parts of it that the commands of pipelines use.
+
+Everything heavy is imported late, so that the command starts fast.
+"""
 
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -22,10 +26,31 @@ from esclusa.model.errors import (
 )
 
 if TYPE_CHECKING:
+    from esclusa.cli.output import Screen, as_json, print_report
+    from esclusa.cli.root import Command, Group
+    from esclusa.cli.session import Session
+    from esclusa.cli.work import run_cycle, run_worker
     from esclusa.runtime import RuntimeOpener, StoreOpener
 
+__all__ = [
+    "CONFIGURATION", "FAILED", "OK", "PARTIAL", "STOPPED", "UNHEALTHY", "USAGE",
+    "Command", "Group", "Screen", "Session", "as_json", "print_report", "run", "run_cycle", "run_worker",
+]  # fmt: skip
+
 OK, FAILED, USAGE, CONFIGURATION, UNHEALTHY, PARTIAL, STOPPED = 0, 1, 2, 3, 4, 5, 130
-"""What the command answers to its caller."""
+"""Exit codes of the command."""
+
+_MODULES = {
+    "Command": "root", "Group": "root", "Screen": "output", "Session": "session",
+    "as_json": "output", "print_report": "output", "run_cycle": "work", "run_worker": "work",
+}  # fmt: skip
+"""The module of each public name that is imported when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"esclusa.cli.{_MODULES[name]}"), name)
 
 
 _MANY = 3  # a new store lacks everything; nobody wants to read it all

@@ -186,7 +186,7 @@ def _level(wide: Sequence[int], room: int) -> int:
     return max(wide, default=1)
 
 
-def draw_report(screen: Screen, answer: dict[str, Any], known: str = "known") -> None:
+def print_report(screen: Screen, answer: dict[str, Any], known: str = "known") -> None:
     """What became of the rows of an import, the first faults by their rows."""
     errors = answer["errors"]
     screen.line(f"{answer['created']:,} new, {answer['known']:,} {known}, {len(errors):,} refused")

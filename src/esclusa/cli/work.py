@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,6 +79,14 @@ def serve(session: Session, host: str | None, port: int | None, worker: bool) ->
 @click.pass_obj
 def worker(session: Session, only: tuple[str, ...]) -> int:
     """Run the cycles in their slots until stopped. SIGTERM and Ctrl-C stop in order, a second one at once."""
+    return run_worker(session, only)
+
+
+def run_worker(session: Session, only: Sequence[str] = ()) -> int:
+    """Run these cycles in their slots until stopped; return the exit code.
+
+    Without names, all cycles run. The commands of pipelines use it too.
+    """
 
     async def serve_cycles(runtime: Runtime) -> None:
         from esclusa.engine.scheduler import Scheduler

@@ -78,7 +78,7 @@ def fit_decimal(number: Any) -> Decimal:
     return made
 
 
-def unfit(value: Any) -> str | None:
+def storage_fault(value: Any) -> str | None:
     """Why no store could hold this value, which may be lists and objects in each other; None if it can."""
     level = [value]
     for _ in range(DEEPEST):
@@ -116,7 +116,7 @@ def _why(type: Any, value: Any) -> str | None:
             value = to_jsonable_python(value, inf_nan_mode="constants")
         except (PydanticSerializationError, ValueError):
             return None
-    return unfit(value)
+    return storage_fault(value)
 
 
 def _inside(value: Any) -> Iterable[Any]:

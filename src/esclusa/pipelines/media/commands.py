@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa.cli import FAILED, OK
-from esclusa.cli.output import draw_report
+from esclusa.cli.output import print_report
 from esclusa.cli.root import Group
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def import_(session: Session, file: Path) -> int:
         return report
 
     answer = session.work(do).answer()
-    session.show(answer, lambda screen: draw_report(screen, answer))
+    session.show(answer, lambda screen: print_report(screen, answer))
     return FAILED if answer["errors"] else OK
 
 

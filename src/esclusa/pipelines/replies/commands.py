@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from esclusa.cli import FAILED, OK, PARTIAL
-from esclusa.cli.output import Screen, draw_report
+from esclusa.cli.output import Screen, print_report
 from esclusa.cli.root import Group
 from esclusa.cli.session import Session
 from esclusa.cli.work import run_cycle
@@ -70,7 +70,7 @@ def add(session: Session, file: Path) -> int:
     answer = session.work(do)
     errors = answer["errors"]
 
-    session.show(answer, lambda screen: draw_report(screen, answer))
+    session.show(answer, lambda screen: print_report(screen, answer))
     return OK if not errors else PARTIAL if answer["created"] or answer["known"] else FAILED
 
 

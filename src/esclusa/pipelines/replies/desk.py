@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from esclusa import Artifacts, Move, To, null, one_of
 from esclusa.imports import Report, Row
-from esclusa.model.storable import unfit
+from esclusa.model.storable import storage_fault
 from esclusa.model.value import value
 from esclusa.pipelines.replies.client import connected
 from esclusa.pipelines.replies.files import kept, path_of
@@ -258,7 +258,7 @@ def draft(row: Row) -> Post:
 def _fault(value: Any) -> str | None:
     if isinstance(value, bool):
         return "yes or no is not what belongs there"
-    return unfit(value)
+    return storage_fault(value)
 
 
 async def quota_now(runtime: Runtime) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa.cli import FAILED, OK
-from esclusa.cli.output import draw_report
+from esclusa.cli.output import print_report
 from esclusa.cli.root import Group
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def import_(session: Session, file: Path) -> int:
     report = session.work(do)
     answer = report.answer()
 
-    session.show(answer, lambda screen: draw_report(screen, answer, "registered again"))
+    session.show(answer, lambda screen: print_report(screen, answer, "registered again"))
     return FAILED if answer["errors"] else OK
 
 

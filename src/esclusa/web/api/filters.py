@@ -9,7 +9,7 @@ from typing import Any
 from esclusa.model.errors import BadQuery
 from esclusa.model.query import Cond, Op, Test, Where, not_null, null, parse_filter
 from esclusa.model.record import Kind
-from esclusa.model.storable import unfit
+from esclusa.model.storable import storage_fault
 from esclusa.observability import redact
 from esclusa.web.auth import reads_only
 
@@ -143,7 +143,7 @@ def _cond(name: str, op: Op, value: Any) -> Cond:
         return null
     values = value if isinstance(value, list) else [value]
     for each in values:
-        if not isinstance(each, str | int | float | bool) or unfit(each):
+        if not isinstance(each, str | int | float | bool) or storage_fault(each):
             raise BadQuery(
                 f"{name} is compared with text, a number or true and false, not with {each!r:.80}"
             )

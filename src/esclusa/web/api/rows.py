@@ -13,7 +13,7 @@ from esclusa.imports import Report, Row, format_of_body, read_bytes
 from esclusa.model.columns import TRACKING
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
-from esclusa.model.storable import unfit
+from esclusa.model.storable import storage_fault
 from esclusa.web.problems import problem
 
 
@@ -73,7 +73,7 @@ def draft(kind: Kind, row: Row) -> Record:
 
 def _fault(kind: Kind, name: str, value: Any) -> str | None:
     """Why a new record may not say this; None if it may."""
-    if (fault := unfit(name)) is not None:
+    if (fault := storage_fault(name)) is not None:
         return f"the name of a field: {fault}"
     if name == "id" and kind.key:
         return f"id: it is made of the key ({', '.join(kind.key)})"
@@ -85,4 +85,4 @@ def _fault(kind: Kind, name: str, value: Any) -> str | None:
         return f"{name}: it belongs to the engine"
     if name not in kind.types:
         return f"{name}: {kind.table} has no such field; it has {', '.join(f.name for f in kind.fields)}"
-    return None if (fault := unfit(value)) is None else f"{name}: {fault}"
+    return None if (fault := storage_fault(value)) is None else f"{name}: {fault}"

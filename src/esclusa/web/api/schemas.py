@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from esclusa.model.storable import unfit
+from esclusa.model.storable import storage_fault
 
 T = TypeVar("T")
 
@@ -312,7 +312,7 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _can_be_kept(cls, said: Any) -> Any:
-        fault = unfit(said)
+        fault = storage_fault(said)
         if fault is not None:
             raise ValueError(f"a value in it cannot be kept: {fault}")
         return said

@@ -16,7 +16,7 @@ from esclusa.engine.operations import Acted, retry_targets
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.query import beginning, one_of, parse_filter, query
 from esclusa.model.record import Kind, Record
-from esclusa.model.storable import unfit
+from esclusa.model.storable import storage_fault
 from esclusa.observability import redact
 from esclusa.web.api import filters
 from esclusa.web.console import render, views
@@ -376,7 +376,7 @@ def edited(kind: Kind, form: Form, record: Record | None) -> dict[str, Any]:
     try:
         checked = kind.check_fields(changed)
         for name, value in checked.items():
-            if (fault := unfit(value)) is not None:
+            if (fault := storage_fault(value)) is not None:
                 raise BadRecord(f"{name}: {fault}")
         return checked
     except (
