@@ -30,6 +30,7 @@ from conformance.kinds import HUSH, READ, TRACE, WORK, Job, Note, Quiet, Traced
 from esclusa.model.query import Order, above, conditions, query
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Renewal
+from esclusa.model.texts import text
 
 
 async def test_a_claim_holds_the_record(store: Any) -> None:
@@ -213,7 +214,7 @@ async def test_an_orphan_becomes_due_by_itself(store: Any) -> None:
         ("pending", "working", "dead"),
         ("working", "working", "heir"),
     ]
-    assert steps[1].reason == "lease of dead ran out"
+    assert steps[1].reason == text("lease_expired", worker="dead").dump()
     await lost(store, ending(first, "done"))
     await settled(store, ending(second, "done"))
     await assert_chain(
@@ -262,7 +263,7 @@ async def test_an_orphan_without_hold_state(store: Any) -> None:
         "fresh",
         "fresh",
         "heir",
-        "lease of dead ran out",
+        text("lease_expired", worker="dead").dump(),
     )
 
 

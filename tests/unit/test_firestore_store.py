@@ -32,6 +32,7 @@ from esclusa.model.query import above, below, not_null, one_of, query
 from esclusa.model.record import Record, Ref
 from esclusa.model.settlement import Duplicate, Inserted, Lost, Settled
 from esclusa.model.system_records import SYSTEM_RECORDS, DeadLetter
+from esclusa.model.texts import text
 
 pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 
@@ -290,7 +291,7 @@ async def test_what_a_vanished_worker_held_is_taken_over_after_its_lease(new_sto
     assert await heir.settle([ending(held[0], "done")]) == [Lost(held[0].ref)]
     await settled(heir, *[ending(x, "done") for x in taken])
     steps = await heir.history(held[0].ref)
-    assert [s.reason for s in steps] == [None, "lease of dead ran out", None]
+    assert [s.reason for s in steps] == [None, text("lease_expired", worker="dead").dump(), None]
 
 
 # the index file

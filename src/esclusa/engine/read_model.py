@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, Step
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import Alert, CycleRecord, DeadLetter, Rate, Run, WorkerRecord
+from esclusa.model.texts import load
 
 
 class ReadModel:
@@ -81,9 +82,11 @@ class ReadModel:
         return found
 
     async def history(self, table: str, id: str, limit: int = 1000) -> list[Step]:
-        return await self._engine.store.history(
+        """The newest ``limit`` moves of the record, oldest first; reasons that Esclusa gave are texts."""
+        steps = await self._engine.store.history(
             Ref(self._engine.kind(table), id), limit, newest=True
         )
+        return [replace(step, reason=load(step.reason)) if step.reason else step for step in steps]
 
     async def why(self, table: str, id: str) -> Why:
         """Why the record is not moving, and when it can."""
@@ -100,7 +103,7 @@ class ReadModel:
         workers = await self.workers()
         alive = any(w["alive"] for w in workers)
         steps = await engine.store.history(record.ref, 1, newest=True)
-        said = steps[-1].reason if steps and steps[-1].to == record.status else None
+        said = load(steps[-1].reason or "") if steps and steps[-1].to == record.status else None
         return why(
             record,
             stages,

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from esclusa.model.value import value
-
 TEXTS: Final[Mapping[str, str]] = {
     # Why a record moved or stayed: `reason` in the history and in dead letters.
     "retrying": "attempt {attempt}, will retry",
@@ -36,15 +34,15 @@ TEXTS: Final[Mapping[str, str]] = {
 """The English sentence of each code, with its values in braces."""
 
 
-@value
-class Text:
-    """One sentence: a code of ``TEXTS`` and its values. ``str()`` is the English sentence."""
+class Text(str):
+    """An English sentence that keeps its code of ``TEXTS`` and its values.
 
+    Readers that know no other language use it as a string; the console translates ``code``.
+    """
+
+    __slots__ = ("code", "values")
     code: str
     values: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        return fill(TEXTS[self.code], self.values)
 
     def dump(self) -> str:
         """The form in which it is stored: a JSON object with ``code`` and the values."""
@@ -52,14 +50,19 @@ class Text:
 
 
 def text(code: str, **values: Any) -> Text:
-    """The text of this code. A code that ``TEXTS`` lacks, or a missing value, fails here."""
-    made = Text(code, values)
-    str(made)
+    """The text of this code. Raises KeyError for a code that ``TEXTS`` lacks or a missing value."""
+    made = Text(fill(TEXTS[code], values))
+    made.code, made.values = code, values
     return made
 
 
-def load(stored: str) -> Text | str:
-    """A stored sentence: a ``Text`` if Esclusa wrote it, otherwise what a person or a handler wrote."""
+def dump(sentence: str) -> str:
+    """The form in which a sentence is stored: its code and values, or the words of a person."""
+    return sentence.dump() if isinstance(sentence, Text) else sentence
+
+
+def load(stored: str) -> str:
+    """A stored sentence: a ``Text`` if Esclusa wrote it, otherwise the words of a person."""
     if stored.startswith('{"code"'):
         try:
             values = json.loads(stored)

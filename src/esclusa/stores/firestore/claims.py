@@ -14,6 +14,7 @@ from esclusa.model.errors import StoreConflict
 from esclusa.model.query import Cond, Order, Query, at_most, matches, null
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Backlog, ClaimRequest, Leased, Renewal
+from esclusa.model.texts import text
 from esclusa.stores.firestore import asking
 from esclusa.stores.firestore.asking import Found
 from esclusa.stores.firestore.codec import SHARD, SHARDS, Document
@@ -124,7 +125,7 @@ class Claimer:
         attempts = (standing.get("attempts") or 0) + (not over)
         after = ask.hold or before
         if after != before or old is not None:
-            reason = None if old is None else f"lease of {old} ran out"
+            reason = None if old is None else text("lease_expired", worker=old).dump()
             standing.step(before, after, desk.now, ask.worker, ask.run, attempts, reason)
         standing.set("status", after)
         standing.set("attempts", attempts)

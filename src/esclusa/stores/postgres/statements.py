@@ -283,7 +283,7 @@ def claim(table: Table, ask: ClaimRequest, offset: timedelta) -> tuple[str, list
         noted AS (
             INSERT INTO esclusa_history (table_name, record_id, from_state, to_state, at, who, run, attempt, reason)
             SELECT {literal(table.name)}, {answer["id"]}, was, {hold}, {answer["updated_at"]}, $2::text, {run}, {answer["attempts"]},
-                'lease of ' || holder || ' ran out'
+                '{{"code": "lease_expired", "worker": ' || to_json(holder)::text || '}}'
             FROM taken WHERE {changed}
         )"""
     reads = ", ".join(f"{column.read()} AS {answer[name]}" for name, column in c.items())

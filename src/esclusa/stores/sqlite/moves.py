@@ -24,6 +24,7 @@ from esclusa.model.settlement import (
     Settlement,
     Verdict,
 )
+from esclusa.model.texts import text
 from esclusa.stores.sqlite import records, statements
 from esclusa.stores.sqlite.codec import encode_field, encode_json, encode_time
 from esclusa.stores.sqlite.statements import (
@@ -130,7 +131,7 @@ def claim(desk: Desk, ask: ClaimRequest) -> list[Leased]:
         for place in stale:
             row[place] = None
         if after != before or old is not None:
-            reason = None if old is None else f"lease of {old} ran out"
+            reason = None if old is None else text("lease_expired", worker=old).dump()
             steps.setdefault((before, after, reason), []).append(found)
         record, fault = decoder.judged(row, known)
         leases.append(

@@ -17,6 +17,7 @@ from esclusa.model.query import Page
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Step
 from esclusa.model.system_records import SYSTEM_RECORDS
+from esclusa.model.texts import Text
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
 from esclusa.web.api import filters, rows, schemas
@@ -79,7 +80,8 @@ def listed(page: Page[Any]) -> dict[str, Any]:
 def step(step: Step) -> dict[str, Any]:
     return {
         "from": step.frm, "to": step.to, "at": step.at, "who": step.who, "run": step.run, "attempt": step.attempt,
-        "reason": step.reason and plain(step.reason), "error": None if step.error is None else told(dict(step.error)),
+        "reason": step.reason and plain(step.reason),
+        "reason_code": step.reason.code if isinstance(step.reason, Text) else None, "error": None if step.error is None else told(dict(step.error)),
     }  # fmt: skip
 
 

@@ -58,6 +58,7 @@ class StepShape(BaseModel):
     run: str | None
     attempt: int | None
     reason: str | None
+    reason_code: str | None
     error: dict[str, Any] | None
 
 
