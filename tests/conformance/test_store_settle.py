@@ -24,7 +24,7 @@ from conformance.helpers import (
     take,
     take_one,
 )
-from conformance.kinds import COLLECT, READ, WORK, Job, Note, Post
+from conformance.kinds import AGE, COLLECT, READ, WORK, Job, Note, Old, Post
 
 from esclusa.model.query import query
 from esclusa.model.record import Ref
@@ -235,7 +235,7 @@ async def test_a_field_can_be_emptied(store: Any) -> None:
 
 
 async def test_fields_of_every_type_are_settled(store: Any) -> None:
-    from conformance.kinds import Old, Sample
+    from conformance.kinds import Sample
 
     now = await store.now()
     await put(store, Sample(name="s"), Old(name="o"))
@@ -356,7 +356,9 @@ async def test_a_large_batch_is_claimed_and_settled_whole(store: Any) -> None:
 
 
 @pytest.mark.promise(4)
-@pytest.mark.parametrize("unfit", [{"rank": 2**70}, {"result": "half of a pair: \ud800"}])
+@pytest.mark.parametrize(
+    "unfit", [{"rank": 2**70}, {"result": "half of a pair: \ud800"}, {"rank": object()}]
+)
 async def test_a_value_that_does_not_fit_rejects_its_own_settlement_alone(
     store: Any, unfit: Any
 ) -> None:
@@ -369,3 +371,16 @@ async def test_a_value_that_does_not_fit_rejects_its_own_settlement_alone(
     assert verdicts[1].ref == bad.ref
     assert (await look(store, Job, bad.ref.id)).status == "working"
     await settled(store, ending(bad, "failed", error=BAD))  # its lease still holds
+
+
+@pytest.mark.promise(4)
+async def test_a_settlement_that_cannot_be_written_is_rejected_and_never_raises(store: Any) -> None:
+    await put(store, Old(name="o"), *(Job(id=id) for id in "ab"))
+    jobs, (old,) = await take(store, WORK), await take(store, AGE)
+    bad = ending(old, "done", fields={"data": {"no JSON": object()}})
+    [alone] = await settle(store, bad)
+    together = await settle(store, *(ending(lease, "done") for lease in jobs), bad)
+    assert [type(v) for v in (alone, *together)] == [Rejected, Settled, Settled, Rejected]
+    assert alone.ref == old.ref
+    assert alone.why
+    assert (await look(store, Old, "o")).status == "working"

@@ -85,7 +85,7 @@ async def test_the_pool_recovers_from_a_restart(
 
 async def test_the_pool_recovers_from_terminated_backends(store: PostgresStore) -> None:
     await asyncio.gather(*(store.now() for _ in range(8)))
-    admin = await store._connections.singleton()
+    admin = await store._connections.dedicated()
     await admin.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
@@ -255,7 +255,7 @@ FIRST = "00000000-0000-0000-0000-000000000001"
 async def test_a_table_of_other_types_is_read_claimed_settled_and_filtered(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
-    connection = await store._connections.singleton()
+    connection = await store._connections.dedicated()
     await connection.execute(DDL)
     await connection.close()
     await store.migrate((Foreign.kind,), (FOREIGN,))
@@ -315,7 +315,7 @@ PARTED = stage("parted", Parted.kind, take="new", exhausted="bad")
 async def test_the_rows_of_a_table_in_parts_are_each_claimed_once(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
-    connection = await store._connections.singleton()
+    connection = await store._connections.dedicated()
     await connection.execute("""
         CREATE TABLE parted (id bigint PRIMARY KEY, note text) PARTITION BY RANGE (id);
         CREATE TABLE parted_low PARTITION OF parted FOR VALUES FROM (0) TO (100);
@@ -383,7 +383,7 @@ async def test_what_is_pending_is_exactly_what_migrate_runs(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
     pending = await store.pending(KINDS, STAGES)
-    connection = await store._connections.singleton()
+    connection = await store._connections.dedicated()
     for statement in pending:
         await connection.execute(statement)
     await connection.close()

@@ -211,8 +211,7 @@ class Settler:
                 waiter.set_result(None)
 
     async def _verdicts(self, settlements: list[Settlement]) -> list[Verdict]:
-        """Write them, however long the store is away. If the batch as a whole cannot be written, find the ones
-        that cannot, so that the others are."""
+        """Write a batch; while the store is unavailable, try again."""
         pause = 0.05
         while True:
             try:
@@ -225,7 +224,3 @@ class Settler:
                 )
                 await asyncio.sleep(pause)
                 pause = min(5.0, pause * 2)
-            except Exception as error:  # noqa: BLE001 - one bad value must not stop the others
-                if len(settlements) == 1:
-                    return [Rejected(settlements[0].ref, f"{type(error).__name__}: {error}")]
-                return [verdict for one in settlements for verdict in await self._verdicts([one])]

@@ -131,8 +131,11 @@ class Store(Protocol):
         """Apply each settlement whole or not at all, answers in order: move, fields, history row, effects.
 
         A fenced settlement ends its lease; a stale fence is Lost. One that is not fenced is an operator's move: it
-        ends any lease by raising the fence, and is Lost if the record is not in one of ``frm``. A Rejected one
-        leaves no trace and does not disturb the others."""
+        ends any lease by raising the fence, and is Lost if the record is not in one of ``frm``.
+
+        A settlement that cannot be written as it is (a value does not fit, an effect cannot be
+        applied, the table refuses it) is Rejected: nothing of it is written, and the others are.
+        It never raises; only StoreUnavailable and StoreConflict do."""
 
     async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
         """What this claim could take now; ``next`` is when the next one will be due if none is."""

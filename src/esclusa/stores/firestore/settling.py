@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -26,6 +27,7 @@ from esclusa.stores.firestore.asking import Found
 from esclusa.stores.firestore.claims import Leases
 from esclusa.stores.firestore.standing import Desk, Standing, draft, stand
 from esclusa.stores.firestore.wire import Stale, Wire, chunked
+from esclusa.stores.isolate import settle_isolated
 
 _TOGETHER = 100
 """Settlements that are read and committed together on the sure way."""
@@ -89,8 +91,8 @@ class Settler:
         for i, standing in known:
             try:
                 unit = self._unit(desk, settlements[i], standing)
-            except BadRecord:
-                continue  # the sure way tells it from the others
+            except Exception:  # noqa: BLE001, S112 - the sure way isolates and reports it
+                continue
             if unit:
                 units.append(unit)
                 members.append(i)
@@ -148,38 +150,30 @@ class Settler:
     async def _sure(
         self, desk: Desk, settlements: Sequence[Settlement], which: Sequence[int]
     ) -> dict[int, Verdict]:
+        write = partial(self._write, desk)
+        verdicts = await settle_isolated([settlements[i] for i in which], write)
+        return dict(zip(which, verdicts, strict=True))
+
+    async def _write(self, desk: Desk, batch: Sequence[Settlement]) -> list[Verdict]:
+        """Settle a batch in one commit, made again while other writers change what it read."""
         loop = asyncio.get_running_loop()
         end, tries, locked = loop.time() + _PATIENCE, 0, False
         while True:
-            round = Round(self.wire, desk.again(), self.rng, [(i, settlements[i]) for i in which])
+            round = Round(self.wire, desk.again(), self.rng, list(enumerate(batch)))
             try:
                 verdicts = await round.run(locked=locked)
             except NeedsLock:
                 locked = True
-                continue
-            except (
-                BadRecord
-            ) as error:  # what the server does not take, or what is too large: find whose it is
-                if len(which) == 1:
-                    return {i: Rejected(settlements[i].ref, str(error)) for i in which}
-                half = len(which) // 2
-                first = await self._sure(desk, settlements, which[:half])
-                return first | await self._sure(desk, settlements, which[half:])
             except (Stale, StoreConflict) as error:
                 tries += 1
                 if loop.time() > end:
                     raise StoreConflict(f"Firestore: {error}") from error
-                if (
-                    tries == 4 and len(which) > 1
-                ):  # one of them is contended: the others need not wait for it
-                    return {
-                        k: v
-                        for i in which
-                        for k, v in (await self._sure(desk, settlements, [i])).items()
-                    }
+                if tries == 4 and len(batch) > 1:  # write the others without the contended one
+                    write = partial(self._write, desk)
+                    return [v for s in batch for v in await settle_isolated([s], write)]
                 await asyncio.sleep(self.rng.uniform(0, min(1.0, 0.02 * 2**tries)))
-                continue
-            return verdicts
+            else:
+                return [verdicts[i] for i in range(len(batch))]
 
 
 class NeedsLock(Exception):

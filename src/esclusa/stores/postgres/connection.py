@@ -114,7 +114,7 @@ class Connections:
                 pool.terminate()
             raise
 
-    async def alone(self) -> Any:
+    async def dedicated(self) -> Any:
         """A connection of one's own, outside the pool and without a time limit on statements."""
         with mapped(self.url):
             return await _CONNECT(self.dsn, statement_cache_size=self._cache, timeout=10)

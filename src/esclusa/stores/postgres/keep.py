@@ -35,7 +35,7 @@ async def migrate(
     tables: dict[str, Table],
 ) -> list[str]:
     """Run what is missing in one transaction, then know the tables as they are."""
-    connection = await connections.alone()
+    connection = await connections.dedicated()
     try:
         with mapped(connections.url):
             async with connection.transaction():

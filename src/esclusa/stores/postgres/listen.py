@@ -63,7 +63,7 @@ class Listener:
         while True:
             connection = None
             try:
-                connection = await self._connections.alone()
+                connection = await self._connections.dedicated()
                 cut = asyncio.Event()
                 connection.add_termination_listener(lambda _, cut=cut: cut.set())
                 await connection.add_listener(CHANNEL, self._notified)

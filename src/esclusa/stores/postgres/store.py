@@ -38,6 +38,7 @@ from esclusa.model.settlement import (
 )  # fmt: skip
 from esclusa.model.stage import Stage
 from esclusa.model.storable import fits, misfit
+from esclusa.stores.isolate import describe, settle_isolated
 from esclusa.stores.postgres import budgets, effects, keep, schema, statements
 from esclusa.stores.postgres import insert as inserting
 from esclusa.stores.postgres import settle as settling
@@ -357,41 +358,28 @@ class PostgresStore:
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        if not settlements:
-            return []
-        verdicts = await self._settle(list(enumerate(settlements)))
-        return [verdicts[n] for n in range(len(settlements))]
+        return await settle_isolated(settlements, self._settle, _why)
 
-    async def _settle(self, numbered: list[tuple[int, Settlement]]) -> dict[int, Verdict]:
-        """Settle; what is rejected is left out and the rest made again, so that it leaves no trace."""
-        verdicts: dict[int, Verdict] = {}
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        """Settle in one transaction, made again without the settlements that it rejects."""
+        numbered = list(enumerate(settlements))
+        rejected: dict[int, str] = {}
+        done: set[int] = set()
         while numbered:
             try:
                 done = await self._attempt(numbered)
+                break
             except effects.Rejection as rejection:
-                verdicts |= {
-                    n: Rejected(s.ref, rejection.faults[n])
-                    for n, s in numbered
-                    if n in rejection.faults
-                }
-                numbered = [(n, s) for n, s in numbered if n not in rejection.faults]
-            except (
-                *UNFIT,
-                BadRecord,
-            ) as error:  # a value that a column cannot hold: find whose it is
-                if len(numbered) == 1:
-                    return verdicts | {n: Rejected(s.ref, _why(s, error)) for n, s in numbered}
-                half = len(numbered) // 2
-                return (
-                    verdicts
-                    | await self._settle(numbered[:half])
-                    | await self._settle(numbered[half:])
-                )
-            else:
-                return verdicts | {
-                    n: Settled(s.ref) if n in done else Lost(s.ref) for n, s in numbered
-                }
-        return verdicts
+                rejected |= rejection.faults
+                numbered = [(n, s) for n, s in numbered if n not in rejected]
+        return [
+            Rejected(s.ref, rejected[n])
+            if n in rejected
+            else Settled(s.ref)
+            if n in done
+            else Lost(s.ref)
+            for n, s in enumerate(settlements)
+        ]
 
     async def _attempt(self, numbered: list[tuple[int, Settlement]]) -> set[int]:
         """One transaction; the numbers of those that went through. Without effects and of one shape: one statement."""
@@ -490,14 +478,14 @@ def _unfit(drafts: Sequence[Record], error: Exception) -> BadRecord:
 
 
 def _why(settlement: Settlement, error: Exception) -> str:
-    """Which value of a settlement was not taken."""
+    """Return why a settlement was not written; the value at fault, if one is."""
+    if not isinstance(error, UNFIT):
+        return describe(settlement, error)
     made = [
         (effect.record.kind, effect.record.__dict__)
         for effect in settlement.effects
         if isinstance(effect, Create)
     ]
     values = [(settlement.ref.kind, settlement.fields), *made]
-    found = next(
-        (fault for kind, fields in values if (fault := misfit(kind, fields)) is not None), error
-    )
-    return str(found) if isinstance(found, BadRecord) else f"a value does not fit: {said(error)}"
+    found = next((fault for kind, fields in values if (fault := misfit(kind, fields))), None)
+    return f"a value does not fit: {said(error)}" if found is None else str(found)

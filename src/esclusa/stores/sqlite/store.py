@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import apsw
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
-from esclusa.model.errors import BadRecord, SchemaBehind
+from esclusa.model.errors import SchemaBehind
 from esclusa.model.query import Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
@@ -23,7 +23,6 @@ from esclusa.model.settlement import (
     Inserted,
     Leased,
     RecordWithChildren,
-    Rejected,
     Renewal,
     Settlement,
     StateCount,
@@ -33,6 +32,7 @@ from esclusa.model.settlement import (
     drafts_of,
 )
 from esclusa.model.stage import Stage
+from esclusa.stores.isolate import settle_isolated
 from esclusa.stores.sqlite import budgets, moves, schema
 from esclusa.stores.sqlite import records as shelf
 from esclusa.stores.sqlite.codec import encode_time
@@ -247,15 +247,9 @@ class SqliteStore:
         return await self._write(lambda desk: moves.renew(desk, renewals)) if renewals else set()
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        if not settlements:
-            return []
-        try:
-            return await self._write(lambda desk: moves.settle(desk, settlements))
-        except BadRecord as error:  # a value that a column cannot hold: find whose it is, so that the others go through
-            if len(settlements) == 1:
-                return [Rejected(settlements[0].ref, str(error))]
-            half = len(settlements) // 2
-            return [*await self.settle(settlements[:half]), *await self.settle(settlements[half:])]
+        return await settle_isolated(
+            settlements, lambda batch: self._write(lambda desk: moves.settle(desk, batch))
+        )
 
     async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
         return await self._reader.call(
