@@ -168,7 +168,7 @@ async def test_a_letter_whose_record_went_on_is_passed_over(new_engine: Any) -> 
     assert (acted.matched, acted.moved) == (1, 0)
     assert (
         acted.passed[0]["why"]
-        == "letters bad is new: it was sent back or moved meanwhile; discard the letter"
+        == "letters bad is new: it was retried or moved meanwhile; discard the dead letter"
     )
     assert [x.status for x in (await engine.records.find(DeadLetter)).items] == ["open"]
 

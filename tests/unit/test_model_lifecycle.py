@@ -53,7 +53,7 @@ def test_an_undeclared_move_says_what_is_allowed() -> None:
     assert str(caught.value) == (
         "publications 7: the move downloading -> downloading is not declared; from downloading it can go to pending, success, error"
     )
-    with pytest.raises(UndeclaredMove, match="it is terminal"):
+    with pytest.raises(UndeclaredMove, match="is a terminal state"):
         life.check("success", "pending", "x")
     with pytest.raises(UndeclaredMove):
         life.check("unheard", "of", "x")

@@ -353,5 +353,5 @@ def test_what_is_left_and_what_is_said_when_nothing_is() -> None:
     assert WindowUse("b", "day", 5, 3, now, now, {}).left == 2
     assert WindowUse("b", "day", 5, 9, now, now, {}).left == 0
     assert (
-        str(BudgetEmpty("tracer", now)) == "budget tracer is empty until 2026-01-01T00:00:00+00:00"
+        str(BudgetEmpty("tracer", now)) == "budget tracer is empty until 2026-01-01 00:00:00+00:00"
     )

@@ -50,10 +50,12 @@ class Session:
     def kind(self, table: str) -> Kind:
         """The kind of this table, without opening anything. Raises NotFound."""
         from esclusa.model.errors import NotFound
+        from esclusa.model.texts import text
 
         kinds = self.kinds()
         if table not in kinds:
-            raise NotFound(f"there is no kind {table!r}; there are: {', '.join(sorted(kinds))}")
+            known = ", ".join(sorted(kinds))
+            raise NotFound(text("kind_not_found", table=table, known=known))
         return kinds[table]
 
     def kinds(self) -> dict[str, Kind]:

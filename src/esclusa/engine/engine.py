@@ -27,6 +27,7 @@ from esclusa.model.schedule import Always, Every
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import SYSTEM_RECORDS, Alert, CycleRecord, WorkerRecord
+from esclusa.model.texts import text
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.publisher import Publisher
@@ -231,16 +232,15 @@ class Engine:
     def cycle(self, name: str) -> Cycle:
         if name not in self.cycles:
             known = ", ".join(sorted(n for n in self.cycles if not n.startswith("esclusa.")))
-            raise NotFound(
-                f"there is no cycle {name!r}; there are: {known or 'none (set ESCLUSA_PIPELINES)'}"
-            )
+            if not known:
+                raise NotFound(text("no_cycles", name=name))
+            raise NotFound(text("cycle_not_found", name=name, known=known))
         return self.cycles[name]
 
     def kind(self, table: str) -> Kind:
         if table not in self.kinds:
-            raise NotFound(
-                f"there is no kind {table!r}; there are: {', '.join(sorted(self.kinds))}"
-            )
+            known = ", ".join(sorted(self.kinds))
+            raise NotFound(text("kind_not_found", table=table, known=known))
         return self.kinds[table]
 
     @property
@@ -270,7 +270,7 @@ class Engine:
         now = await self.clock.sync()
         if name in self._active:  # nothing is awaited between this and its entry below
             self.telemetry.event("warning", "worker_already_running", cycle=name)
-            raise AlreadyRunning(f"{name} is running now in this process; wait for it to end")
+            raise AlreadyRunning(text("running_here", cycle=name))
         plan = self.plan_of(name)
         missing = list(plan.app.needs_(plan.settings)) if plan.app.needs_ is not None else []
         if missing:
@@ -293,7 +293,7 @@ class Engine:
                 await self._refuse_paused(name)
             run.slot = slot or f"{now:%Y%m%dT%H%M%S.%fZ}-{self.worker}"
             if not await self.runs.start(run):
-                raise AlreadyRunning(f"{name} ran already for {run.slot}")
+                raise AlreadyRunning(text("slot_done", cycle=name, slot=run.slot))
             await self._run(run)
         finally:
             await self._unlock(run)
@@ -346,7 +346,7 @@ class Engine:
             known = ", ".join(
                 sorted(name for name in self.stages if not name.startswith("esclusa."))
             )
-            raise NotFound(f"there is no stage {stage!r} to drain; there are: {known or 'none'}")
+            raise NotFound(text("stage_not_found", name=stage, known=known or "-"))
         runner = StageRunner(self, found, run)
         self._runners.add(runner)
         try:
@@ -413,12 +413,12 @@ class Engine:
         if taken:
             return taken[0].ref, taken[0].fence
         await self._refuse_paused(cycle.name)
-        raise AlreadyRunning(f"{cycle.name} is running now; it runs alone")
+        raise AlreadyRunning(text("running_elsewhere", cycle=cycle.name))
 
     async def _refuse_paused(self, name: str) -> None:
         card = await self.records.get(CycleRecord, CycleRecord.kind.id_of(name))
         if card is not None and card.status == "paused":
-            raise Paused(f"{name} is paused; resume it first")
+            raise Paused(text("paused", cycle=name))
 
     async def _unlock(self, run: RunContext) -> None:
         if run.lock is not None:

@@ -16,6 +16,7 @@ from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Settled, Settlement
 from esclusa.model.stage import Stage
 from esclusa.model.system_records import SYSTEM_RECORDS, Audit, CycleRecord, DeadLetter
+from esclusa.model.texts import text
 
 CHUNK = 500
 MOVABLE = ("dead_letters", "esclusa_outbox", "esclusa_alerts")
@@ -67,7 +68,7 @@ class Operations:
         UndeclaredMove. Attempts start again at 0; leases end."""
         kind = self._engine.kind(table)
         if kind in [book.kind for book in SYSTEM_RECORDS] and kind.table not in MOVABLE:
-            raise BadQuery(f"{table} is a book of the house, which only the engine moves")
+            raise BadQuery(text("system_table", table=table))
         if to not in kind.lifecycle.states:
             raise UndeclaredMove(table, "any state", to, kind.lifecycle.states)
         chosen = _chosen(kind, ids, where)
@@ -90,9 +91,7 @@ class Operations:
         kind = self._engine.kind(table)
         ways = ways_back(kind, self._engine.all_stages)
         if not ways:
-            raise NotFound(
-                f"{table} has no exhausted state from which a stage could take a record again"
-            )
+            raise NotFound(text("no_retry", table=table))
         chosen = _narrowed(_chosen(kind, ids, where), ways)
         return await self._bulk("retry", kind, ways, chosen, reason, {}, seen=seen, dry_run=dry_run)
 
@@ -200,7 +199,7 @@ class Operations:
             (b for plan in self._engine.plans for b in plan.budgets if b.name == budget), None
         )
         if found is None or per not in [w.per for w in found.windows]:
-            raise NotFound(f"there is no budget {budget} per {per}")
+            raise NotFound(text("budget_not_found", budget=budget, per=per))
         await self._engine.store.observe(found, per, limit=limit)
         await self.note("limit", budget, 1, {"per": per, "limit": str(limit)}, reason)
 
@@ -225,9 +224,7 @@ class Operations:
         found = self._engine.cycle(cycle)
         card = await self._engine.records.get(CycleRecord, CycleRecord.kind.id_of(found.name))
         if card is None:
-            raise NotFound(
-                f"{cycle} has never been seen by a worker or server; run 'esclusa migrate' and start one"
-            )
+            raise NotFound(text("cycle_never_started", cycle=cycle))
         if card.status == to or card.status not in frm:  # paused already, or not paused at all
             return
         until = found.schedule.next_after(self._engine.clock.now()) if to == "idle" else None
@@ -354,15 +351,10 @@ class Operations:
         ways = ways_back(kind, self._engine.all_stages)
         record = (await self._engine.store.get(kind, [letter.record_id]))[0]
         if record is None:
-            raise NotFound(
-                f"there is no record {letter.record_id!r} in {kind.table} any more; discard the letter"
-            )
+            raise NotFound(text("dead_letter_orphaned", id=letter.record_id, table=kind.table))
         if record.status not in ways:
-            if not ways:
-                raise NotFound(f"{record.ref} is {record.status}: no stage takes it again")
-            raise NotFound(
-                f"{record.ref} is {record.status}: it was sent back or moved meanwhile; discard the letter"
-            )
+            code = "dead_letter_outdated" if ways else "dead_letter_final"
+            raise NotFound(text(code, record=str(record.ref), state=record.status))
         taken = any(
             letter.state_before in s.take for s, _ in ways[record.status]
         ) and kind.lifecycle.allows(record.status, letter.state_before)
@@ -426,9 +418,9 @@ def _narrowed(chosen: Where, states: Iterable[str]) -> dict[str, Any]:
 def _chosen(kind: Kind, ids: Sequence[str] | None, where: Where | None) -> dict[str, Any]:
     if (ids is None) == (not where):
         if ids is None:
-            raise BadQuery(f"say which records of {kind.table}: by their ids, or by a filter")
+            raise BadQuery(text("choose_records", table=kind.table))
         if where:
-            raise BadQuery("say ids or a filter, not both")
+            raise BadQuery(text("choose_once"))
     if ids is not None:
         return {"id": one_of(*ids)}
     return dict(where or {})

@@ -13,6 +13,7 @@ from esclusa.model.query import above, at_least, at_most, beginning, one_of, que
 from esclusa.model.record import Record
 from esclusa.model.stage import Stage
 from esclusa.model.system_records import DeadLetter, Export, Rate
+from esclusa.model.texts import text
 from esclusa.model.view import View
 
 RELATED = 20
@@ -145,9 +146,7 @@ class Outlook:
         """One page of a view: its columns in their order, its items, and the cursor of the next page."""
         views = {view.name: view for plan in self._engine.plans for view in plan.app.views}
         if name not in views:
-            raise NotFound(
-                f"there is no view {name!r:.200}; there are: {', '.join(views) or 'none'}"
-            )
+            raise NotFound(text("view_not_found", name=name, known=", ".join(views) or "-"))
         page = await views[name].look(self._engine.records, limit, after)
         columns = list(dict.fromkeys(column for item in page["items"] for column in item))
         return await self._told(views[name]) | {

@@ -20,6 +20,7 @@ from esclusa.model.settlement import (
     Settlement,
     StateSummary,
 )
+from esclusa.model.texts import text
 from esclusa.ports.store import Store
 
 R = TypeVar("R", bound=Record)
@@ -94,7 +95,7 @@ class Records:
     ) -> list[StateSummary]:
         """What matches, by state: how many, and the mean of a number field. States without any are left out."""
         if kind.kind.types.get(average) not in ("int", "float"):
-            raise BadQuery(f"{kind.kind.table} has no number {average} to take the mean of")
+            raise BadQuery(text("no_number", table=kind.kind.table, field=average))
         return await self._store.summary(query(kind, where), average)
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:

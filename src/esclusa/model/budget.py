@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 from zoneinfo import ZoneInfo
 
-from esclusa.model.errors import DeclarationError, EsclusaError
+from esclusa.model.errors import DeclarationError, NotFound, Refusal
+from esclusa.model.texts import text
 from esclusa.model.value import value
 
 Per = Literal["second", "minute", "hour", "day", "month"]
@@ -86,6 +87,11 @@ class Budget:
             raise DeclarationError(f"budget {name}", faults)
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "windows", windows)
+
+    def no_window(self, per: str) -> NotFound:
+        """The refusal for a period that this budget does not count."""
+        known = ", ".join(window.per for window in self.windows)
+        return NotFound(text("window_not_found", budget=self.name, per=per, known=known))
 
 
 @value
@@ -212,9 +218,12 @@ def give_back(windows: Sequence[OpenWindow], units: int, spender: str, at: datet
                 del window.spenders[spender]
 
 
-class BudgetEmpty(EsclusaError):
-    """A spend inside a handler was denied: the record waits until the reset, its attempt not counted."""
+class BudgetEmpty(Refusal):
+    """A handler asked for units that the budget does not have.
+
+    The record waits until the window opens again; the attempt is not counted.
+    """
 
     def __init__(self, budget: str, until: datetime) -> None:
         self.until = until
-        super().__init__(f"budget {budget} is empty until {until.isoformat(timespec='seconds')}")
+        super().__init__(text("budget_empty", budget=budget, until=until))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from esclusa.model.texts import Text, text
+
 
 class EsclusaError(Exception):
     """The root: catching it catches everything that Esclusa raises on purpose."""
@@ -38,43 +40,58 @@ class MigrationError(EsclusaError):
     """A migration cannot run: it was edited after it ran, or the schema is newer than this program."""
 
 
-class UndeclaredMove(EsclusaError):
-    """A move that the lifecycle does not have."""
+class Refusal(EsclusaError):
+    """A request that cannot be carried out. ``text`` says why, ``str()`` is its English sentence.
+
+    Esclusa itself gives a ``Text`` (a code with values), so that a reader can translate it:
+    ``raise NotFound(text("view_not_found", name=name, known=known))``. A pipeline may give a plain
+    sentence instead.
+    """
+
+    def __init__(self, message: Text | str) -> None:
+        self.text = text("plain", message=message) if isinstance(message, str) else message
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return str(self.text)
+
+
+class UndeclaredMove(Refusal):
+    """The lifecycle does not have this move."""
 
     def __init__(self, where: str, frm: str, to: str, allowed: Iterable[str]) -> None:
         self.frm, self.to = frm, to
-        targets = ", ".join(allowed) or "nothing: it is terminal"
-        super().__init__(
-            f"{where}: the move {frm} -> {to} is not declared; from {frm} it can go to {targets}"
-        )
+        targets = ", ".join(allowed)
+        code = "undeclared_move" if targets else "undeclared_move_terminal"
+        super().__init__(Text(code, {"where": where, "frm": frm, "to": to, "targets": targets}))
 
 
-class BadQuery(EsclusaError):
-    """A filter, order or cursor that this kind cannot answer."""
+class BadQuery(Refusal):
+    """The kind cannot be queried by this filter, order or cursor."""
 
 
-class BadRecord(EsclusaError):
-    """A record whose fields do not fit its declaration."""
+class BadRecord(Refusal):
+    """The fields of a record do not fit its declaration."""
 
 
-class NotFound(EsclusaError):
-    """There is no such kind, record, cycle or budget."""
+class NotFound(Refusal):
+    """There is no such kind, record, cycle, view or budget."""
 
 
-class AlreadyRunning(EsclusaError):
-    """The cycle is running now, here or elsewhere, and may not overlap itself."""
+class AlreadyRunning(Refusal):
+    """The cycle is running now, here or elsewhere, and must not overlap itself."""
 
 
-class Paused(EsclusaError):
+class Paused(Refusal):
     """The cycle is paused; resume it first."""
 
 
-class StoreUnavailable(EsclusaError):
-    """The store does not answer now. Transient: the same call may go through later."""
+class StoreUnavailable(Refusal):
+    """The store does not answer now. Transient: the same call may succeed later."""
 
 
-class StoreConflict(EsclusaError):
-    """The store gave up on this transaction because of another one. Transient."""
+class StoreConflict(Refusal):
+    """The store rolled back the transaction because of another one. Transient."""
 
 
 class ArtifactError(EsclusaError):

@@ -16,6 +16,7 @@ from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
 from esclusa.model.record import Kind, Record, kind_of
 from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int
+from esclusa.model.texts import text
 from esclusa.model.value import value
 
 Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
@@ -53,9 +54,9 @@ def at_least(value: Any) -> Cond:
     return Cond("ge", value)
 
 
-def beginning(text: str) -> tuple[Cond, Cond]:
-    """Texts that begin so: up to the last character that there is."""
-    return at_least(text), below(f"{text}\U0010ffff")
+def beginning(prefix: str) -> tuple[Cond, Cond]:
+    """Texts that begin with ``prefix``: up to Unicode's last character after it."""
+    return at_least(prefix), below(f"{prefix}\U0010ffff")
 
 
 Test: TypeAlias = "Cond | tuple[Cond, ...] | Any"
@@ -118,11 +119,11 @@ def query(
             fields = ", ".join(
                 name for name, type in kind.types.items() if type not in ("json", "bytes")
             )
-            raise BadQuery(f"{kind.table} cannot be ordered by {item.field}; it can by {fields}")
+            raise BadQuery(text("no_order", table=kind.table, field=item.field, fields=fields))
     if not 1 <= limit <= 10_000:
-        raise BadQuery(f"limit must be between 1 and 10000, not {limit}")
+        raise BadQuery(text("bad_limit", limit=limit))
     if archived and not kind.archive:
-        raise BadQuery(f"{kind.table} keeps no archive")
+        raise BadQuery(text("no_archive", table=kind.table))
     return Query(
         kind, conditions(kind, where or {}, archived=archived), orders, limit, after, archived
     )
@@ -141,41 +142,39 @@ def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tup
         for cond in _conds(said):
             column = types.get(name)
             if column is None:
-                raise BadQuery(f"{kind.table} has no field {name}; it has {', '.join(types)}")
+                raise BadQuery(
+                    text("no_field", table=kind.table, name=name, fields=", ".join(types))
+                )
             if column in ("json", "bytes") and cond.op not in ("null", "not_null"):
-                raise BadQuery(f"{kind.table}.{name} holds {column} and cannot be compared")
+                raise BadQuery(text("not_comparable", table=kind.table, field=name, type=column))
             out.append((name, _convert(f"{kind.table}.{name}", column, cond)))
     return tuple(out)
 
 
-_SAID = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
+_FILTER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 _OPS: dict[str, Op] = {">=": "ge", "<=": "le", ">": "gt", "<": "lt"}
 
 
-def parse_filter(kind: Kind, said: Iterable[str], *, archived: bool = False) -> dict[str, Test]:
+def parse_filter(kind: Kind, filters: Iterable[str], *, archived: bool = False) -> dict[str, Test]:
     """A filter as people write it, checked against the kind: ``field=value``, ``field=a,b`` (one of), ``field>=value`` (also
     ``<=``, ``>``, ``<``), ``field=null``, ``field!=null``. All must hold. A value in double quotes is taken as it is.
     BadQuery says what is wrong."""
     tests: dict[str, tuple[Cond, ...]] = {}
-    for text in said:
-        match = _SAID.fullmatch(text)
+    for filter in filters:
+        match = _FILTER.fullmatch(filter)
         if match is None:
-            raise BadQuery(
-                f"{text!r} is not a filter; write field=value, field=a,b, field>=value, field=null or field!=null"
-            )
+            raise BadQuery(text("not_a_filter", filter=filter))
         name, sign, value = kind.name_of(match[1]), match[2], match[3].strip()
-        tests[name] = (*tests.get(name, ()), _said_cond(text, sign, value))
+        tests[name] = (*tests.get(name, ()), _parse_cond(filter, sign, value))
     conditions(kind, tests, archived=archived)
     return {name: conds[0] if len(conds) == 1 else conds for name, conds in tests.items()}
 
 
-def _said_cond(text: str, sign: str, value: str) -> Cond:
+def _parse_cond(filter: str, sign: str, value: str) -> Cond:
     quoted = len(value) >= 2 and value[0] == value[-1] == '"'
     if sign == "!=":
         if value.lower() != "null":
-            raise BadQuery(
-                f"{text!r}: != is for null only (field!=null); name the values that are wanted instead"
-            )
+            raise BadQuery(text("only_not_null", filter=filter))
         return not_null
     if quoted:
         return Cond(_OPS.get(sign, "eq"), value[1:-1])
@@ -234,7 +233,7 @@ def _convert(name: str, column: ColumnType, cond: Cond) -> Cond:
     if cond.op == "in":
         values = tuple(_value(name, column, v) for v in cond.value)
         if len(values) > 1000:
-            raise BadQuery(f"{name}: at most 1000 values, not {len(values)}")
+            raise BadQuery(text("many_values", field=name, count=len(values)))
         return Cond("in", values)
     return Cond(cond.op, _value(name, column, cond.value))
 
@@ -243,15 +242,14 @@ def _value(name: str, column: ColumnType, value: Any) -> Any:
     try:
         return _CONVERT[column](value)
     except (ValueError, TypeError, ArithmeticError):
-        example = f", for example {_EXAMPLE[column]}" if column in _EXAMPLE else ""
-        raise BadQuery(
-            f"{name} is compared with a value of type {column}, not {value!r:.80}{example}"
-        ) from None
+        given = {"field": name, "type": column, "value": value}
+        if column in _EXAMPLE:
+            raise BadQuery(text("bad_value_example", **given, example=_EXAMPLE[column])) from None
+        raise BadQuery(text("bad_value", **given)) from None
 
 
 def _text(value: Any) -> str:
-    text = str(value.value) if hasattr(value, "value") else str(value)
-    return fit(text)
+    return fit(str(value.value) if hasattr(value, "value") else str(value))
 
 
 def _time(value: Any) -> datetime:
@@ -294,8 +292,8 @@ _CONVERT: dict[str, Any] = {
 
 def encode_cursor(query: Query, values: list[Any]) -> str:
     """A cursor of this query's list: the values that the last record of a page is ordered by, and its id."""
-    text = json.dumps([_list(query), *(_out(v) for v in values)], ensure_ascii=False)
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    written = json.dumps([_list(query), *(_out(v) for v in values)], ensure_ascii=False)
+    return base64.urlsafe_b64encode(written.encode()).decode().rstrip("=")
 
 
 def open_cursor(query: Query, size: int) -> list[Any]:
@@ -324,9 +322,7 @@ def decode_cursor(query: Query) -> list[Any]:
 
 
 def not_a_cursor(query: Query) -> BadQuery:
-    return BadQuery(
-        f"{query.after!r:.60} is not a cursor of this list; take 'next' of the page before"
-    )
+    return BadQuery(text("bad_cursor", cursor=query.after))
 
 
 def _list(query: Query) -> str:

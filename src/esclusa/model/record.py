@@ -18,6 +18,7 @@ from esclusa.model.columns import EXTRAS, NAME, TRACKING, ColumnType, Field, Tra
 from esclusa.model.errors import BadRecord, DeclarationError, EsclusaError, NotFound
 from esclusa.model.keys import id_of_words, key_id
 from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.texts import text
 from esclusa.model.value import value
 
 
@@ -101,10 +102,10 @@ class Kind:
 
     def absent(self, id: str) -> NotFound:
         """There is no record of this id; if it looks like a key, what the id of that would be."""
-        meant = "" if not self.key or self.database_id else id_of_words(id, len(self.key))
-        return NotFound(
-            f"there is no record {id!r} in {self.table}{f'; an id is made of its key: {meant}' if meant else ''}"
-        )
+        key_id = "" if not self.key or self.database_id else id_of_words(id, len(self.key))
+        if key_id:
+            return NotFound(text("record_not_found_by_key", id=id, table=self.table, key_id=key_id))
+        return NotFound(text("record_not_found", id=id, table=self.table))
 
     def check_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Validate business fields that are about to be written; BadRecord names every fault."""

@@ -30,6 +30,80 @@ TEXTS: Final[Mapping[str, str]] = {
     "records_exhausted": "records ended in {state}",
     "run_cancelled": "stopped before the end",
     "run_abandoned": "worker {worker} stopped without finishing this run",
+    # Why a request is refused: the `text` of a Refusal.
+    "plain": "{message}",
+    "record_not_found": "there is no record {id!r} in {table}",
+    "record_not_found_by_key": (
+        "there is no record {id!r} in {table}; an id is made of its key: {key_id}"
+    ),
+    "archived_record_not_found": "there is no record {id!r} in the archive of {table}",
+    "kind_not_found": "there is no kind {table!r}; there are: {known}",
+    "cycle_not_found": "there is no cycle {name!r}; there are: {known}",
+    "no_cycles": "there is no cycle {name!r}; there are none: set ESCLUSA_PIPELINES",
+    "stage_not_found": "there is no stage {name!r} to drain; there are: {known}",
+    "view_not_found": "there is no view {name!r:.200}; there are: {known}",
+    "budget_not_found": "there is no budget {budget} per {per}",
+    "window_not_found": "budget {budget} has no window per {per}; it has {known}",
+    "cycle_never_started": (
+        "no worker or server has run {cycle} yet; run 'esclusa migrate' and start one"
+    ),
+    "no_retry": "{table} has no exhausted state from which a stage can take a record again",
+    "dead_letter_orphaned": (
+        "there is no record {id!r} in {table} any more; discard the dead letter"
+    ),
+    "dead_letter_outdated": (
+        "{record} is {state}: it was retried or moved meanwhile; discard the dead letter"
+    ),
+    "dead_letter_final": "{record} is {state}: no stage takes it again",
+    "running_here": "{cycle} is running now in this process; wait for it to end",
+    "running_elsewhere": "{cycle} is running now; it runs only once at a time",
+    "slot_done": "{cycle} has already run for {slot}",
+    "paused": "{cycle} is paused; resume it first",
+    "undeclared_move": (
+        "{where}: the move {frm} -> {to} is not declared; from {frm} it can go to {targets}"
+    ),
+    "undeclared_move_terminal": (
+        "{where}: the move {frm} -> {to} is not declared; {frm} is a terminal state"
+    ),
+    "system_table": "{table} is a system table: only the engine moves its records",
+    "choose_records": "name the records of {table}: by their ids, or by a filter",
+    "choose_once": "give ids or a filter, not both",
+    # What is wrong with a filter, an order or a cursor.
+    "no_field": "{table} has no field {name}; it has {fields}",
+    "no_state": "{table} has no state {state!r}; it has {states}",
+    "no_number": "{table} has no number field {field} to average",
+    "no_order": "{table} cannot be ordered by {field}; it can by {fields}",
+    "no_archive": "{table} keeps no archive",
+    "bad_limit": "limit must be between 1 and 10000, not {limit}",
+    "not_comparable": "{table}.{field} holds {type} and cannot be compared",
+    "not_a_filter": (
+        "{filter!r} is not a filter; "
+        "write field=value, field=a,b, field>=value, field=null or field!=null"
+    ),
+    "only_not_null": (
+        "{filter!r}: != works only with null (field!=null); list the values you want instead"
+    ),
+    "bad_value": "{field} is compared with a value of type {type}, not {value!r:.80}",
+    "bad_value_example": (
+        "{field} is compared with a value of type {type}, not {value!r:.80}, for example {example}"
+    ),
+    "many_values": "{field}: at most 1000 values, not {count}",
+    "no_operator": "{field}: there is no operator {operator!r}; there are {known}",
+    "bad_null": "{field}: null is true or false, not {value!r:.80}",
+    "bad_operand": "{field} is compared with text, a number or true and false, not {value!r:.80}",
+    "single_value": "{field} is compared with one value, not with {count}",
+    "empty_operators": "{field}: an empty object compares nothing; write for example {example}",
+    "filter_needs_value": (
+        "{filter}: records to change are chosen by fields of {table}, each with a value"
+    ),
+    "secret_field": (
+        "{table}: {field} is a secret; a token with the role read cannot filter or order by it"
+    ),
+    "bad_cursor": "{cursor!r:.60} is not a cursor of this list; use `next` of the page before",
+    # Why a store cannot answer.
+    "store_not_open": "{store} is not open",
+    "store_unavailable": "{store} does not answer: {why}",
+    "store_locked": "{store}: another process has kept the database locked for {seconds} s",
 }
 """The English sentence of each code, with its values in braces."""
 

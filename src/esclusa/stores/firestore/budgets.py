@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from esclusa.model.budget import Budget, Denied, Granted, OpenWindow, WindowUse, give_back, reserve
-from esclusa.model.errors import NotFound, StoreConflict
+from esclusa.model.errors import StoreConflict
 from esclusa.stores.firestore import names, wire
 from esclusa.stores.firestore.codec import Document, decode, encode
 from esclusa.stores.firestore.wire import Stale, Wire
@@ -100,9 +100,7 @@ class Budgets:
         def change(open: Open) -> None:
             window = next((w for w in open.windows if w.window.per == per), None)
             if window is None:
-                raise NotFound(
-                    f"budget {budget.name} has no window per {per}; it has {', '.join(w.per for w in budget.windows)}"
-                )
+                raise budget.no_window(per)
             window.learn(used, limit)
             open.barred = until or open.barred
 

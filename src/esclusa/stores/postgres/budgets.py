@@ -18,7 +18,6 @@ from esclusa.model.budget import (
     give_back,
     reserve,
 )
-from esclusa.model.errors import NotFound
 from esclusa.stores.postgres.table import json_text
 
 _KEEP = {
@@ -113,9 +112,7 @@ async def observe(
 ) -> None:
     window = next((w for w in budget.windows if w.per == per), None)
     if window is None:
-        raise NotFound(
-            f"budget {budget.name} has no window per {per}; it has {', '.join(w.per for w in budget.windows)}"
-        )
+        raise budget.no_window(per)
     [open] = await _locked(connection, budget, [window], await now(connection, offset))
     open.learn(used, limit)
     await _write(connection, budget, [open])

@@ -13,6 +13,7 @@ import asyncpg
 from asyncpg import exceptions as pg
 
 from esclusa.model.errors import SchemaError, StoreConflict, StoreUnavailable
+from esclusa.model.texts import text
 from esclusa.stores.postgres import times
 
 T = TypeVar("T")
@@ -123,7 +124,7 @@ class Connections:
     async def connection(self, purpose: Purpose = "work") -> AsyncIterator[Any]:
         pool = self._pools.get(purpose)
         if pool is None:
-            raise StoreUnavailable(f"{self.url} is not open")
+            raise StoreUnavailable(text("store_not_open", store=self.url))
         with mapped(self.url):
             async with pool.acquire(timeout=60) as connection:
                 yield connection
@@ -203,9 +204,8 @@ class mapped:  # noqa: N801 - used like a function
         if isinstance(error, UNAVAILABLE) and not (
             isinstance(error, pg.InterfaceError) and isinstance(error, ValueError)
         ):
-            raise StoreUnavailable(
-                f"{self.url} does not answer: {str(error) or type(error).__name__}"
-            ) from error
+            why = str(error) or type(error).__name__
+            raise StoreUnavailable(text("store_unavailable", store=self.url, why=why)) from error
 
 
 def said(error: Exception) -> str:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 import apsw
 
 from esclusa.model.budget import Budget, Denied, Granted, OpenWindow, WindowUse, give_back, reserve
-from esclusa.model.errors import NotFound
 from esclusa.stores.sqlite.codec import decode_time, encode_time
 
 _KEEP = {"second": timedelta(hours=1), "minute": timedelta(hours=6), "hour": timedelta(days=7)}
@@ -48,9 +47,7 @@ def observe(
 ) -> None:
     windows = [w for w in _read(connection, budget, now) if w.window.per == per]
     if not windows:
-        raise NotFound(
-            f"budget {budget.name} has no window per {per}; it has {', '.join(w.per for w in budget.windows)}"
-        )
+        raise budget.no_window(per)
     windows[0].learn(used, limit)
     _write(connection, budget, windows, now)
     if until is not None:

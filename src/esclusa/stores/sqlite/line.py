@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import apsw
 
 from esclusa.model.errors import BadRecord, EsclusaError, SchemaError, StoreUnavailable
+from esclusa.model.texts import text
 from esclusa.stores.sqlite.codec import compare_decimals
 from esclusa.stores.sqlite.statements import DECIMAL
 
@@ -44,7 +45,7 @@ class Line:
     async def call(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` on the thread."""
         if self.connection is None:
-            raise StoreUnavailable(f"{self._path}: the store is not open")
+            raise StoreUnavailable(text("store_not_open", store=self._path))
         connection = self.connection
         return await self._run(lambda: work(connection))
 
@@ -89,7 +90,7 @@ class Line:
             yield
         except (apsw.BusyError, apsw.LockedError):
             raise StoreUnavailable(
-                f"{self._path}: another process has kept the database locked for {self._busy:g} s"
+                text("store_locked", store=self._path, seconds=f"{self._busy:g}")
             ) from None
         except (
             apsw.CantOpenError,

@@ -24,6 +24,7 @@ from esclusa.model.settlement import (
 )
 from esclusa.model.storable import fits, refused
 from esclusa.model.system_records import Export
+from esclusa.model.texts import text
 from esclusa.stores.sqlite import statements
 from esclusa.stores.sqlite.codec import DECODE, UNFIT, decode_json, decode_time, encode_time
 from esclusa.stores.sqlite.statements import (
@@ -404,7 +405,7 @@ def erase(
 def archive(connection: apsw.Connection, query: Query, now: str, export: str | None) -> int:
     kind = query.kind
     if not kind.archive:
-        raise BadQuery(f"{kind.table} has no archive; declare it with archive=True")
+        raise BadQuery(text("no_archive", table=kind.table))
     columns, kept = (
         columns_in(connection, kind.table),
         columns_in(connection, f"archive_{kind.table}"),

@@ -10,6 +10,7 @@ from esclusa.model.errors import BadQuery
 from esclusa.model.query import Cond, Op, Test, Where, not_null, null, parse_filter
 from esclusa.model.record import Kind
 from esclusa.model.storable import storage_fault
+from esclusa.model.texts import text
 from esclusa.observability import redact
 from esclusa.web.auth import reads_only
 
@@ -50,9 +51,7 @@ def to_act(
     said = [(name, value) for name, value in params if name not in own]
     for name, value in said:
         if name in RESERVED or not value:
-            raise BadQuery(
-                f"{name}={value}: what is changed is chosen by fields of {kind.table}, each with a value"
-            )
+            raise BadQuery(text("filter_needs_value", filter=f"{name}={value}", table=kind.table))
     return from_params(kind, said)
 
 
@@ -63,7 +62,7 @@ def from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
         field, operator = _split(kind, name)
         said = value if isinstance(value, dict) else {operator or "eq": value}
         if not said:
-            raise BadQuery(f"{name}: an empty object says nothing; say for example {{'gte': 3}}")
+            raise BadQuery(text("empty_operators", field=name, example="{'gte': 3}"))
         tests[field] = (
             *tests.get(field, ()),
             *(_cond(field, _operator(name, op), each) for op, each in said.items()),
@@ -82,9 +81,7 @@ def _keep_secrets(kind: Kind, names: Iterable[str]) -> None:
     """Who may only read must not guess a secret by what a filter or an order lets through."""
     for name in names if reads_only.get() else ():
         if redact.secret_name(name):
-            raise BadQuery(
-                f"{kind.table}: {name} is a secret; a token with the role read neither filters nor orders by it"
-            )
+            raise BadQuery(text("secret_field", table=kind.table, field=name))
 
 
 def _text(kind: Kind, name: str, value: str) -> str:
@@ -129,7 +126,7 @@ def _split(kind: Kind, name: str) -> tuple[str, str | None]:
 def _operator(name: str, operator: str) -> Op:
     if operator not in OPERATORS:
         raise BadQuery(
-            f"{name}: there is no operator {operator!r}; there are {', '.join(OPERATORS)}"
+            text("no_operator", field=name, operator=operator, known=", ".join(OPERATORS))
         )
     return OPERATORS[operator]
 
@@ -137,18 +134,16 @@ def _operator(name: str, operator: str) -> Op:
 def _cond(name: str, op: Op, value: Any) -> Cond:
     if op == "null":
         if str(value).lower() not in ("true", "false"):
-            raise BadQuery(f"{name}: null is true or false, not {value!r:.80}")
+            raise BadQuery(text("bad_null", field=name, value=value))
         return null if str(value).lower() == "true" else not_null
     if op == "eq" and value is None:
         return null
     values = value if isinstance(value, list) else [value]
     for each in values:
         if not isinstance(each, str | int | float | bool) or storage_fault(each):
-            raise BadQuery(
-                f"{name} is compared with text, a number or true and false, not with {each!r:.80}"
-            )
+            raise BadQuery(text("bad_operand", field=name, value=each))
     if isinstance(value, list) and op not in ("eq", "in"):
-        raise BadQuery(f"{name} is compared with one value, not with {len(value)}")
+        raise BadQuery(text("single_value", field=name, count=len(value)))
     return Cond("in", tuple(values)) if isinstance(value, list) or op == "in" else Cond(op, value)
 
 
@@ -161,7 +156,6 @@ def _checked(kind: Kind, tests: dict[str, Test]) -> dict[str, Test]:
         for cond in test if isinstance(test, tuple) else (test,):
             for state in cond.value if cond.op == "in" else (cond.value,):
                 if state is not None and state not in kind.lifecycle.states:
-                    raise BadQuery(
-                        f"{kind.table} has no state {state!r}; it has {', '.join(kind.lifecycle.states)}"
-                    )
+                    states = ", ".join(kind.lifecycle.states)
+                    raise BadQuery(text("no_state", table=kind.table, state=state, states=states))
     return tests

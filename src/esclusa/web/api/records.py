@@ -17,7 +17,7 @@ from esclusa.model.query import Page
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Step
 from esclusa.model.system_records import SYSTEM_RECORDS
-from esclusa.model.texts import Text
+from esclusa.model.texts import Text, text
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
 from esclusa.web.api import filters, rows, schemas
@@ -193,7 +193,7 @@ def reading(runtime: Runtime) -> APIRouter:
             return shown(await read_model.record(table, id))
         found = (await read_model.records(table, {"id": id}, limit=1, archived=True)).items
         if not found:
-            raise NotFound(f"there is no record {id!r} in the archive of {table}")
+            raise NotFound(text("archived_record_not_found", id=id, table=table))
         return shown(found[0])
 
     return api

@@ -1,0 +1,84 @@
+"""Texts: every code has a sentence, and every place that uses a code gives its values."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import esclusa
+from esclusa.model.errors import BadQuery, NotFound, UndeclaredMove
+from esclusa.model.texts import TEXTS, Text, load, text
+
+SOURCE = Path(esclusa.__file__).parent
+
+
+def calls() -> Iterator[tuple[str, str, set[str]]]:
+    """Every call ``text("code", name=…)`` of the source: where, the code, the names."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Name(id="text"), args=[ast.Constant(value=str(code))], keywords=given
+                ) if all(keyword.arg for keyword in given):
+                    where = f"{path.relative_to(SOURCE)}:{node.lineno}"
+                    yield where, code, {str(keyword.arg) for keyword in given}
+
+
+def placeholders(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
+
+
+def test_each_use_of_a_code_gives_exactly_its_values() -> None:
+    wrong = [
+        (where, code)
+        for where, code, given in calls()
+        if code not in TEXTS or placeholders(TEXTS[code]) != given
+    ]
+    assert wrong == []
+
+
+def test_a_refusal_carries_its_text_and_reads_as_its_sentence() -> None:
+    error = NotFound(text("record_not_found", id="7", table="posts"))
+    assert (error.text.code, error.text.values) == (
+        "record_not_found",
+        {"id": "7", "table": "posts"},
+    )
+    assert str(error) == "there is no record '7' in posts"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_refusal_accepts_a_plain_sentence() -> None:
+    error = BadQuery("no {braces} are filled in")
+    assert (error.text.code, str(error)) == ("plain", "no {braces} are filled in")
+
+
+def test_an_undeclared_move_names_what_is_allowed() -> None:
+    assert str(UndeclaredMove("posts 7", "a", "b", ["c", "d"])) == (
+        "posts 7: the move a -> b is not declared; from a it can go to c, d"
+    )
+    assert str(UndeclaredMove("posts 7", "a", "b", [])) == (
+        "posts 7: the move a -> b is not declared; a is a terminal state"
+    )
+
+
+def test_a_text_is_stored_and_read_again() -> None:
+    until = datetime(2026, 1, 1, tzinfo=UTC)
+    stored = text("budget_empty", budget="b", until=until).dump()
+    found = load(stored)
+    assert isinstance(found, Text)
+    assert str(found) == "budget b is empty until 2026-01-01 00:00:00+00:00"
+    assert load("a handler's own words") == "a handler's own words"
+    assert load('{"code": "unknown"}') == '{"code": "unknown"}'
+
+
+def test_a_text_without_its_values_fails_where_it_is_made() -> None:
+    with pytest.raises(KeyError):
+        text("paused")
+    with pytest.raises(KeyError):
+        text("no_such_code")
