@@ -72,7 +72,7 @@ def test_a_text_is_stored_and_read_again() -> None:
     stored = text("budget_empty", budget="b", until=until).dump()
     found = load(stored)
     assert isinstance(found, Text)
-    assert str(found) == "budget b is empty until 2026-01-01 00:00:00+00:00"
+    assert found == "budget b is empty until 2026-01-01 00:00:00+00:00"
     assert load("a handler's own words") == "a handler's own words"
     assert load('{"code": "unknown"}') == '{"code": "unknown"}'
 

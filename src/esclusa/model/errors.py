@@ -41,19 +41,16 @@ class MigrationError(EsclusaError):
 
 
 class Refusal(EsclusaError):
-    """A request that cannot be carried out. ``text`` says why, ``str()`` is its English sentence.
+    """A request that cannot be carried out. ``text`` and ``str()`` say why.
 
     Esclusa itself gives a ``Text`` (a code with values), so that a reader can translate it:
     ``raise NotFound(text("view_not_found", name=name, known=known))``. A pipeline may give a plain
-    sentence instead.
+    sentence instead; its code is "plain".
     """
 
-    def __init__(self, message: Text | str) -> None:
-        self.text = text("plain", message=message) if isinstance(message, str) else message
+    def __init__(self, message: str) -> None:
+        self.text = message if isinstance(message, Text) else text("plain", message=message)
         super().__init__(message)
-
-    def __str__(self) -> str:
-        return str(self.text)
 
 
 class UndeclaredMove(Refusal):
@@ -61,9 +58,11 @@ class UndeclaredMove(Refusal):
 
     def __init__(self, where: str, frm: str, to: str, allowed: Iterable[str]) -> None:
         self.frm, self.to = frm, to
-        targets = ", ".join(allowed)
-        code = "undeclared_move" if targets else "undeclared_move_terminal"
-        super().__init__(Text(code, {"where": where, "frm": frm, "to": to, "targets": targets}))
+        move = {"where": where, "frm": frm, "to": to}
+        if targets := ", ".join(allowed):
+            super().__init__(text("undeclared_move", **move, targets=targets))
+        else:
+            super().__init__(text("undeclared_move_terminal", **move))
 
 
 class BadQuery(Refusal):
