@@ -129,13 +129,33 @@ class Kind:
     def build(self, values: dict[str, Any]) -> Record:
         """A record from stored values. Rows of an attached table are validated, for outsiders write them too."""
         if not self.attached:
-            return self.model.model_construct(None, **values)
+            return self.construct(values)
         try:
             return self.model.model_validate(values)
         except ValidationError as error:
             raise BadRecord(
                 f"{self.table} {values.get('id')}: {'; '.join(_faults(error))}"
             ) from None
+
+    @cached_property
+    def construct(self) -> typing.Callable[[Mapping[str, Any]], Record]:
+        """Build a record from trusted values, without validation; a field that is absent is None.
+
+        The same as ``model_construct``, which walks over the fields and takes 5.7 µs for a record of
+        13 fields; to copy a blank record and fill it takes 2.0 µs. Every claimed record is built
+        here: claiming and settling it costs 30 to 40 µs in all.
+        """
+        if self.model.model_post_init is not BaseModel.model_post_init:
+            return lambda values: self.model.model_construct(None, **values)
+        empty: dict[str, Any] = dict.fromkeys(self.model.model_fields)
+        blank = self.model.model_construct(set(empty), **empty)
+
+        def construct(values: Mapping[str, Any]) -> Record:
+            record = blank.__copy__()
+            record.__dict__.update(values)
+            return record
+
+        return construct
 
     def draft(self, values: Mapping[str, Any]) -> Record:
         """A new record from outside input; BadRecord names every fault."""

@@ -204,18 +204,7 @@ class Table:
             (i, name) for i, name in enumerate(self.names) if self.columns[name].type == "json"
         )
         self._statements: dict[Any, str] = {}
-        self._blank = (
-            {**kind.model.model_construct().__dict__, **dict.fromkeys(self.names)}
-            if not kind.attached
-            else {}
-        )
-        self._filled = set(kind.model.model_fields)
         self._typed = [] if kind.attached else retyped(kind)
-        self._quick = (
-            not kind.attached
-            and not kind.model.__pydantic_post_init__
-            and not kind.model.__private_attributes__
-        )
 
     def _column(
         self, name: str, column: str, type: ColumnType, actual: Mapping[str, str]
@@ -294,31 +283,10 @@ class Table:
         values = self.values(row)
         for name, fn in self._typed:
             values[name] = fn(values[name])
-        if self._quick:
-            return self._construct(values), None
         try:
             return self.kind.build(values), None
         except BadRecord as error:
             return self.kind.model.model_construct(None, **values), str(error)
-
-    def _construct(self, values: dict[str, Any]) -> Record:
-        """What ``model_construct`` does, for a row that has every field: a claim spends much of its time here."""
-        record: Record = _new(self.kind.model)
-        _put(
-            record,
-            "__dict__",
-            values if len(values) == len(self._blank) else {**self._blank, **values},
-        )
-        _put(
-            record, "__pydantic_fields_set__", self._filled
-        )  # one for all: every field is in it, so none can be added
-        _put(record, "__pydantic_extra__", None)
-        _put(record, "__pydantic_private__", None)
-        return record
-
-
-_new: Any = object.__new__
-_put = object.__setattr__
 
 
 def _uuid(id: str) -> bool:

@@ -8,7 +8,7 @@ too: what cannot be read as its type is handed on as it is, and the record's own
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -197,72 +197,37 @@ class Decoder:
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.names = tuple(kind.columns)
-        self.place = {name: place for place, name in enumerate(self.names)}
-        self.values = _compiled(kind)
-        """By field name, as plain Python values."""
-        self._typed = [] if kind.attached else retyped(kind)
-        self._absent = {
-            name: None for name in ("created_at", "last_error") if name not in self.place
+        self.position = {name: position for position, name in enumerate(self.names)}
+        self._decoders = [
+            decode_error if name == "last_error" else DECODE[kind.types[name]]
+            for name in self.names
+        ]
+        self._retyped = [] if kind.attached else retyped(kind)
+
+    def values(self, row: Row) -> dict[str, Any]:
+        """Return plain Python values by field name."""
+        return {
+            name: stored if decode is None or stored is None else decode(stored)
+            for name, decode, stored in zip(self.names, self._decoders, row, strict=True)
         }
-        self._quick = (
-            not kind.attached
-            and not kind.model.__pydantic_post_init__
-            and not kind.model.__private_attributes__
-        )
-        self._set = set(
-            kind.model.model_fields
-        )  # all of them, so that no record can add one for the others
 
     def record(self, row: Row) -> Record:
-        """The record; one that does not fit its declaration is built as it is."""
-        return self.judged(row)[0]
+        """Return the record; a row that does not fit its declaration is built as it is."""
+        return self.checked_record(row)[0]
 
-    def records(self, rows: Iterable[Row]) -> list[Record]:
-        return [self.judged(row)[0] for row in rows]
+    def checked_record(
+        self, row: Row, known: Mapping[str, Any] | None = None
+    ) -> tuple[Record, str | None]:
+        """Return the record, and why its row does not fit its declaration (None if it does).
 
-    def judged(self, row: Row, known: Mapping[str, Any] | None = None) -> tuple[Record, str | None]:
-        """The record, and what is wrong with it. ``known``: values that are not in the row but known to the caller."""
+        ``known``: values that replace those of the row.
+        """
         values = self.values(row)
         if known is not None:
             values.update(known)
-        if self._quick:
-            return self._construct(values), None
-        if not self.kind.attached:
-            for name, fn in self._typed:
-                values[name] = fn(values[name])
-            return self.kind.build(values), None
+        for name, convert in self._retyped:
+            values[name] = convert(values[name])
         try:
             return self.kind.build(values), None
         except BadRecord as error:
             return self.kind.model.model_construct(None, **values), str(error)
-
-    def _construct(self, values: dict[str, Any]) -> Record:
-        """What ``kind.build`` does on a table of our own, without its walk over the fields."""
-        for name, fn in self._typed:
-            values[name] = fn(values[name])
-        if self._absent:
-            values.update(self._absent)
-        record = self.kind.model.__new__(self.kind.model)
-        put = object.__setattr__
-        put(record, "__dict__", values)
-        put(record, "__pydantic_fields_set__", self._set)
-        put(record, "__pydantic_extra__", None)
-        put(record, "__pydantic_private__", None)
-        return record
-
-
-def _compiled(kind: Kind) -> Callable[[Row], dict[str, Any]]:
-    """A function for the rows of this kind alone: five times as fast as a loop over its columns, and every claimed
-    record passes here. It is made of field names, which are Python names, and places."""
-    using = {
-        f"decode_{i}": decode_error if name == "last_error" else DECODE[kind.types[name]]
-        for i, name in enumerate(kind.columns)
-    }
-    items = [
-        f"{name!r}: row[{i}]"
-        if using[f"decode_{i}"] is None
-        else f"{name!r}: None if row[{i}] is None else decode_{i}(row[{i}])"
-        for i, name in enumerate(kind.columns)
-    ]
-    made: Callable[[Row], dict[str, Any]] = eval(f"lambda row: {{{', '.join(items)}}}", dict(using))  # noqa: S307
-    return made

@@ -112,7 +112,7 @@ def claim(desk: Desk, ask: ClaimRequest) -> list[Leased]:
     due, decoder = encode_time(until), desk.cards[kind].decoder
     places = [row.pop() for row in taken]
     _hold(desk, ask, places, due)
-    at = decoder.place
+    at = decoder.position
     status, attempts, fence, holder = at["status"], at["attempts"], at["fence"], at["leased_by"]
     known: dict[str, Any] = {"due_at": until, "updated_at": desk.now, "leased_by": ask.worker}
     for name, value in (("leased_at", desk.now), ("finished_at", None)):
@@ -133,7 +133,7 @@ def claim(desk: Desk, ask: ClaimRequest) -> list[Leased]:
         if after != before or old is not None:
             reason = None if old is None else text("lease_expired", worker=old).dump()
             steps.setdefault((before, after, reason), []).append(found)
-        record, fault = decoder.judged(row, known)
+        record, fault = decoder.checked_record(row, known)
         leases.append(
             Leased(record, ask.take[0] if before == ask.hold else before, until, fault, over)
         )

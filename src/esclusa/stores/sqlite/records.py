@@ -116,7 +116,7 @@ def _stored(card: Card, draft: Record, now: str, new_id: Callable[[], str]) -> l
             row.append(value if plain else encode(value))
     except UNFIT as error:
         raise refused(kind, name, value, error) from None
-    place = card.decoder.place
+    place = card.decoder.position
     row[0] = (draft.id or None) if kind.database_id else kind.identify(draft, new_id)
     status = row[place["status"]] = draft.status or kind.initial
     if status not in kind.lifecycle.states:
@@ -137,7 +137,7 @@ def _by_key(kind: Kind) -> bool:
 
 def _names(card: Card, row: list[Any]) -> list[Any]:
     """What makes this row the same record as another: its id, its key."""
-    kind, place = card.kind, card.decoder.place
+    kind, place = card.kind, card.decoder.position
     names: list[Any] = [] if row[0] is None else [row[0]]
     if _by_key(kind):
         names.append(tuple(row[place[name]] for name in kind.key))
@@ -146,7 +146,7 @@ def _names(card: Card, row: list[Any]) -> list[Any]:
 
 def _known(connection: apsw.Connection, card: Card, stored: Sequence[list[Any]]) -> dict[Any, str]:
     """The ids of the records that are there already, by id and by key."""
-    kind, place = card.kind, card.decoder.place
+    kind, place = card.kind, card.decoder.position
     ids = [row[0] for row in stored if row[0] is not None]
     known: dict[Any, str] = {}
     if ids:
