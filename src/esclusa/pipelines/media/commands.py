@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from esclusa.cli import FAILED, OK
-from esclusa.cli.output import print_report
-from esclusa.cli.root import Group
+from esclusa.cli import FAILED, OK, Group, print_report
 
 if TYPE_CHECKING:
-    from esclusa import To
-    from esclusa.cli.session import Session
-    from esclusa.runtime import Runtime
+    from esclusa import Runtime, To
+    from esclusa.cli import Session
+    from esclusa.imports import Report
 
 TYPES = (
     "timeout",
@@ -25,22 +23,20 @@ TYPES = (
     "crash",
     "invalid_record",
 )
-"""What ``media_last_error`` may say: the pipeline's own, then the engine's."""
+"""The types in ``media_last_error``: those of the pipeline, then those of the engine."""
 
 
 @click.group(cls=Group)
 def media() -> None:
-    """Media of webhook publications, downloaded before their links die."""
+    """Media of webhook publications, downloaded before their links expire."""
 
 
 @media.command()
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1), help="Take at most so many publications."
-)
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="Take at most this many.")
 @click.pass_obj
 def run(session: Session, limit: int | None) -> int:
-    """Download what is due, once, to its end. Exit code 5 if some ended in an error."""
-    from esclusa.cli.work import run_cycle  # noqa: PLC0415 - the command starts fast
+    """Download all due media once. Exit code 5 if some ended in error."""
+    from esclusa.cli import run_cycle  # noqa: PLC0415 - the command starts fast
 
     return run_cycle(session, "media.download", limit=limit)
 
@@ -49,78 +45,77 @@ def run(session: Session, limit: int | None) -> int:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_obj
 def import_(session: Session, file: Path) -> int:
-    """Add publications from FILE (CSV, JSON or NDJSON; columns post_id, tipo_item, imagen_url, imagen_local, media_id). Rows that do
-    not fit are told and passed over; a post with the same link or media_id again is known."""
-    from esclusa.imports import Report, read_file  # noqa: PLC0415 - the command starts fast
-    from esclusa.pipelines.media.intake import COLUMNS, Intake  # noqa: PLC0415
-    from esclusa.pipelines.media.records import Publication  # noqa: PLC0415
+    """Add publications from FILE (CSV, JSON or NDJSON).
 
-    async def do(runtime: Runtime) -> Report:
-        report = await Intake(runtime.engine.records, session.who).read(read_file(file, COLUMNS))
+    Columns: post_id, tipo_item, imagen_url, imagen_local, media_id. Invalid rows are reported by
+    number and skipped. A post with the same link or media_id again is a duplicate.
+    """
+    from esclusa.imports import read_file  # noqa: PLC0415 - the command starts fast
+    from esclusa.pipelines.media.publications import Publications  # noqa: PLC0415
+    from esclusa.pipelines.media.records import Publication  # noqa: PLC0415
+    from esclusa.pipelines.media.rows import COLUMNS  # noqa: PLC0415
+
+    async def import_file(runtime: Runtime) -> Report:
+        publications = Publications(runtime.engine.records, session.who)
+        report = await publications.import_rows(read_file(file, COLUMNS))
         if report.created:
             await runtime.operations(session.who).note(
                 "add", Publication.kind.table, report.created
             )
         return report
 
-    answer = session.work(do).answer()
+    answer = session.work(import_file).answer()
     session.show(answer, lambda screen: print_report(screen, answer))
     return FAILED if answer["errors"] else OK
 
 
 @media.command()
 @click.option(
-    "--type", "kind", type=click.Choice(TYPES), help="Only those whose last error is of this type."
+    "--type", "error_type", type=click.Choice(TYPES), help="Only last errors of this type."
 )
-@click.option("--reason", default="", help="Why, for the history and the audit.")
-@click.option("--dry-run", is_flag=True, help="Tell how many there are, and do nothing.")
+@click.option("--reason", default="", help="Reason for the history and the audit.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
 @click.pass_obj
-def retry(session: Session, kind: str | None, reason: str, dry_run: bool) -> int:
-    """Give publications that ended in an error a new try: back to pending, attempts at 0."""
-    from esclusa.pipelines.media.records import Publication  # noqa: PLC0415 - the command starts fast
+def retry(session: Session, error_type: str | None, reason: str, dry_run: bool) -> int:
+    """Retry publications in error: back to pending, attempts at 0."""
+    from esclusa.pipelines.media.records import Publication  # noqa: PLC0415 - starts fast
 
+    table, where = Publication.kind.table, {"status": "error"}
     matched = 0
 
-    async def choose(pub: Publication) -> To | str:
+    async def choose(publication: Publication) -> To | str:
         from esclusa import To  # noqa: PLC0415 - the command starts fast
 
         nonlocal matched
-        if kind is not None and (pub.last_error or {}).get("type") != kind:
-            return f"its last error is not of type {kind}"
+        if error_type is not None and (publication.last_error or {}).get("type") != error_type:
+            return f"its last error is not of type {error_type}"
         matched += 1
         return To("pending")
 
-    async def do(runtime: Runtime) -> dict[str, Any]:
-        operator, where = runtime.operations(session.who), {"status": "error"}
+    async def retry_errors(runtime: Runtime) -> dict[str, Any]:
+        moved = 0
         if dry_run:
-            async for pub in runtime.engine.records.each(Publication, where):
-                await choose(pub)
-            return {
-                "verb": "retry",
-                "table": Publication.kind.table,
-                "matched": matched,
-                "moved": 0,
-                "dry_run": True,
-            }
-        acted = await operator.apply(
-            "retry", Publication.kind.table, choose, where=where, reason=reason
-        )
+            async for publication in runtime.engine.records.each(Publication, where):
+                await choose(publication)
+        else:
+            operations = runtime.operations(session.who)
+            applied = await operations.apply("retry", table, choose, where=where, reason=reason)
+            moved = applied.moved
         return {
             "verb": "retry",
-            "table": Publication.kind.table,
+            "table": table,
             "matched": matched,
-            "moved": acted.moved,
-            "dry_run": False,
+            "moved": moved,
+            "dry_run": dry_run,
         }
 
-    answer = session.look(do)
-    session.show(
-        answer, lambda screen: screen.line(_retried(answer, f" of type {kind}" if kind else ""))
-    )
+    answer = session.look(retry_errors)
+    of_type = f" of type {error_type}" if error_type else ""
+    session.show(answer, lambda screen: screen.line(_retry_text(answer, of_type)))
     return OK
 
 
-def _retried(answer: dict[str, Any], of_type: str) -> str:
+def _retry_text(answer: dict[str, Any], of_type: str) -> str:
     matched, moved = answer["matched"], answer["moved"]
     errors = f"{matched:,} error{'' if matched == 1 else 's'}{of_type}"
     if answer["dry_run"]:
@@ -133,25 +128,23 @@ def _retried(answer: dict[str, Any], of_type: str) -> str:
 @media.command()
 @click.pass_obj
 def summary(session: Session) -> int:
-    """Publications with media by state, with the average of their attempts."""
+    """Show publications with media by state, with their average attempts."""
     from esclusa.pipelines.media import views  # noqa: PLC0415 - the command starts fast
 
-    async def ask(runtime: Runtime) -> dict[str, Any]:
+    async def read_summary(runtime: Runtime) -> dict[str, Any]:
         return await views.summary(runtime.engine.records)
 
-    answer = session.look(ask)
+    answer = session.look(read_summary)
     rows = [
         (
-            i["media_status"],
-            i["total"],
-            None if i["avg_intentos"] is None else f"{i['avg_intentos']:.2f}",
+            item["media_status"],
+            item["total"],
+            None if item["avg_intentos"] is None else f"{item['avg_intentos']:.2f}",
         )
-        for i in answer["items"]
+        for item in answer["items"]
     ]
+    columns = ("state", ">total", ">average attempts")
     session.show(
-        answer,
-        lambda screen: screen.table(
-            ("state", ">total", ">attempts on average"), rows, empty="no publication has media"
-        ),
+        answer, lambda screen: screen.table(columns, rows, empty="no publication has media")
     )
     return OK

@@ -1,4 +1,4 @@
-"""What ``make demo`` shows of this pipeline: links that fail and heal, and links that are dead, dangerous or no media."""
+"""The part of ``make demo`` for this pipeline: good links, failing links and invalid media."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from urllib.parse import urlsplit
 
 from esclusa.http import session
 from esclusa.pipelines.media import views, webhook
-from esclusa.pipelines.media.intake import Intake
+from esclusa.pipelines.media.publications import Publications
 from esclusa.pipelines.media.records import Publication
 from esclusa.simulators.media_cdn import sign
 
 SIMULATORS: tuple[str, ...] = ("media_cdn",)
 CYCLES: tuple[str, ...] = ("media.download",)
-SECRET = "a secret between Meta and the demo"  # noqa: S105 - nothing outside the demo knows it
+SECRET = "a secret between Meta and the demo"  # noqa: S105 - used only by the demo
 
-GOOD = 24
+PHOTOS = 24
 
 
 def environ(urls: dict[str, str], folder: Path) -> dict[str, str]:
+    """Return the settings of the demo, given the addresses of the simulators."""
     return {
-        "META_APP_SECRET": SECRET, "META_VERIFY_TOKEN": "demo", "MEDIA_ALLOW_HOSTS": urlsplit(urls["media_cdn"]).netloc,
-        "MEDIA_INTERVAL_SECONDS": "1", "MEDIA_BACKOFF_SECONDS": "0.5", "MEDIA_TIMEOUT_SECONDS": "1.5",
+        "META_APP_SECRET": SECRET,
+        "META_VERIFY_TOKEN": "demo",
+        "MEDIA_ALLOW_HOSTS": urlsplit(urls["media_cdn"]).netloc,
+        "MEDIA_INTERVAL_SECONDS": "1",
+        "MEDIA_BACKOFF_SECONDS": "0.5",
+        "MEDIA_TIMEOUT_SECONDS": "1.5",
         "MEDIA_MAX_BYTES": "20000000",
-    }  # fmt: skip
+    }
 
 
 async def prepare(runtime: Any, urls: dict[str, str], folder: Path) -> None:
-    """What a delivery of Meta's webhook tells, and faults at the CDN."""
+    """Receive one delivery of the webhook, and order faults at the CDN."""
     cdn = urls["media_cdn"]
-    photos = [
-        {
-            "item": "photo",
-            "verb": "add",
-            "post_id": f"101_{n}",
-            "photo_id": str(900 + n),
-            "link": cdn + sign(f"/m/jpg/{40_000 + n}/photo{n}"),
-        }
-        for n in range(GOOD)
+    changes: list[dict[str, Any]] = [
+        _change("photo", f"101_{n}", photo_id=str(900 + n), link=cdn + sign(path))
+        for n in range(PHOTOS)
+        for path in [f"/m/jpg/{40_000 + n}/photo{n}"]
     ]
-    odd = {
+    other = {
         "film": "/m/mp4/3000000/film",
         "expired": sign("/m/jpg/9000/old", lifetime=-60),
         "page": "/html",
@@ -48,48 +48,34 @@ async def prepare(runtime: Any, urls: dict[str, str], folder: Path) -> None:
         "slow": "/drip/30",
         "large": "/bomb/40000000",
     }
-    photos += [
-        {
-            "item": "video",
-            "verb": "add",
-            "post_id": f"102_{name}",
-            "video_id": name,
-            "link": cdn + path,
-        }
-        for name, path in odd.items()
+    changes += [
+        _change("video", f"102_{name}", video_id=name, link=cdn + path)
+        for name, path in other.items()
     ]
-    album = {
-        "item": "status",
-        "verb": "add",
-        "post_id": "103_1",
-        "photos": [f"{cdn}/m/png/5000/album{n}" for n in range(3)],
-    }
-    values = [
-        *photos,
-        album,
-        {
-            "item": "share",
-            "verb": "add",
-            "post_id": "104_1",
-            "share_id": "1",
-            "link": "https://example.org",
-        },
-    ]
+    pictures = [f"{cdn}/m/png/5000/album{n}" for n in range(3)]
+    changes.append(_change("status", "103_1", photos=pictures))
+    changes.append(_change("share", "104_1", share_id="1", link="https://example.org"))
     document = {
         "object": "page",
-        "entry": [{"id": "1", "changes": [{"field": "feed", "value": v} for v in values]}],
+        "entry": [{"id": "1", "changes": [{"field": "feed", "value": c} for c in changes]}],
     }
     faults = [
-        {"path": "/m/jpg", "match": "photo1", "status": 503, "times": 6}, {"path": "/m/jpg", "match": "photo2", "fault": "cut", "times": 4},
+        {"path": "/m/jpg", "match": "photo1", "status": 503, "times": 6},
+        {"path": "/m/jpg", "match": "photo2", "fault": "cut", "times": 4},
         {"path": "/m/mp4", "fault": "hang", "seconds": 3, "times": 1},
-    ]  # fmt: skip
+    ]
     async with session() as http, http.post(f"{cdn}/_faults", json=faults) as answer:
         answer.raise_for_status()
-    await Intake(runtime.engine.records, "webhook:meta").take(list(webhook.read(document)))
+    publications = Publications(runtime.engine.records, "webhook:meta")
+    await publications.receive(webhook.read_media(document))
+
+
+def _change(item: str, post_id: str, **fields: Any) -> dict[str, Any]:
+    return {"item": item, "verb": "add", "post_id": post_id, **fields}
 
 
 async def finished(runtime: Any) -> bool:
-    """Whether nothing with a link is pending or under way any more."""
+    """Return whether no publication with a link is pending or downloading."""
     left, _ = await runtime.engine.records.count(
         Publication, {"status": ["pending", "downloading"], **views.WITH_MEDIA}
     )
@@ -97,9 +83,11 @@ async def finished(runtime: Any) -> bool:
 
 
 async def summary(runtime: Any) -> list[str]:
+    """Return the lines that the demo prints at its end."""
     records = runtime.engine.records
     lines = [
-        f"{item['total']:>3} {item['media_status']:<8} after {item['avg_intentos']:.1f} attempts on average"
+        f"{item['total']:>3} {item['media_status']:<8} "
+        f"after {item['avg_intentos']:.1f} attempts on average"
         for item in (await views.summary(records))["items"]
     ]
     failed = await views.errors(records, 10)
@@ -108,8 +96,6 @@ async def summary(runtime: Any) -> list[str]:
         for e in failed["items"]
     ]
     first = await records.first(Publication, {"status": "success"})
-    return (
-        [*lines, f"    the files are at {first.imagen_local.rpartition('/')[0]}/"]
-        if first
-        else lines
-    )
+    if first is not None:
+        lines.append(f"    the files are at {first.imagen_local.rpartition('/')[0]}/")
+    return lines

@@ -1,4 +1,4 @@
-"""The pipeline's own HTTP routes: the webhook, and the three monitoring views."""
+"""HTTP routes of the pipeline: the webhook and the three monitoring views."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from esclusa.pipelines.media import views, webhook
-from esclusa.pipelines.media.intake import Intake
+from esclusa.pipelines.media.publications import Publications
 from esclusa.pipelines.media.settings import MediaSettings
 from esclusa.runtime import Runtime
 from esclusa.web.api.records import After, by_name, told
@@ -22,33 +22,39 @@ from esclusa.web.problems import responses
 WHO = "webhook:meta"
 
 
-class Refused(BaseModel):
-    """A medium that the table cannot hold, counted from 1 in the order of the delivery."""
+class RefusedMedium(BaseModel):
+    """A medium that the table refuses; ``row`` is its position in the delivery, from 1."""
 
     row: int
     error: str
 
 
-class Received(BaseModel):
-    """What became of a delivery."""
+class DeliveryResult(BaseModel):
+    """How many media of a delivery were created, updated or known, and those refused."""
 
     created: int
     updated: int
     known: int
-    errors: list[Refused] | None = None
+    errors: list[RefusedMedium] | None = None
 
 
-class SummaryItem(BaseModel):
+class MediaSummaryItem(BaseModel):
+    """Publications of one state."""
+
     media_status: str = Field(examples=["success"])
     total: int = Field(examples=[450])
     avg_intentos: float | None = Field(examples=[1.2])
 
 
-class Summary(BaseModel):
-    items: list[SummaryItem]
+class MediaSummary(BaseModel):
+    """Publications with media, by state."""
+
+    items: list[MediaSummaryItem]
 
 
-class ErrorItem(BaseModel):
+class MediaErrorItem(BaseModel):
+    """A publication in ``error``, with its last error."""
+
     post_id: str | None
     tipo_item: str | None
     media_attempts: int
@@ -57,12 +63,16 @@ class ErrorItem(BaseModel):
     media_updated_at: datetime | None
 
 
-class Errors(BaseModel):
-    items: list[ErrorItem]
+class MediaErrors(BaseModel):
+    """A page of publications in ``error``."""
+
+    items: list[MediaErrorItem]
     next: str | None
 
 
-class RetryItem(BaseModel):
+class MediaRetryItem(BaseModel):
+    """A publication that will be retried, with its last error."""
+
     post_id: str | None
     tipo_item: str | None
     media_attempts: int
@@ -70,63 +80,67 @@ class RetryItem(BaseModel):
     media_updated_at: datetime | None
 
 
-class Retries(BaseModel):
-    items: list[RetryItem]
+class MediaRetries(BaseModel):
+    """A page of publications that will be retried."""
+
+    items: list[MediaRetryItem]
     next: str | None
 
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many, at most")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page")]
 
 
 def router(runtime: Runtime) -> APIRouter:
-    """The routes over an opened house."""
+    """Return the routes on an opened runtime."""
     api = APIRouter(tags=["media"], generate_unique_id_function=by_name)
     settings = runtime.engine.plan_of("media.").settings
     assert isinstance(settings, MediaSettings)
     records = runtime.engine.records
-    _webhook(api, settings, Intake(records, WHO), runtime)
+    _add_webhook(api, settings, Publications(records, WHO), runtime)
 
     @api.get(
         "/media/summary",
-        response_model=Summary,
-        summary="Publications with media by state, with the average of their attempts",
+        response_model=MediaSummary,
+        summary="Publications with media by state, with their average attempts",
     )
     async def media_summary() -> Any:
         return await views.summary(records)
 
     @api.get(
         "/media/errors",
-        response_model=Errors,
+        response_model=MediaErrors,
         responses=responses(400),
-        summary="Publications that ended in an error, newest first",
+        summary="Publications that ended in error, newest first",
     )
     async def media_errors(limit: Limit = 10, after: After = None) -> Any:
-        return _shown(await views.errors(records, limit, after))
+        return _masked(await views.errors(records, limit, after))
 
     @api.get(
         "/media/retries",
-        response_model=Retries,
+        response_model=MediaRetries,
         responses=responses(400),
-        summary="Publications that will be tried again",
+        summary="Publications that will be retried, most attempts first",
     )
     async def media_retries(limit: Limit = 100, after: After = None) -> Any:
-        return _shown(await views.retries(records, limit, after))
+        return _masked(await views.retries(records, limit, after))
 
     return api
 
 
-def _shown(page: dict[str, Any]) -> dict[str, Any]:
-    """A page as its reader may see it: an error repeats what a server said."""
+def _masked(page: dict[str, Any]) -> dict[str, Any]:
+    """Mask secrets for readers: an error message can repeat what a server sent."""
     return page | {"items": [told(item) for item in page["items"]]}
 
 
-def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, runtime: Runtime) -> None:
-    def refused(status: int, why: str) -> HTTPException:
-        """Told in the log, too: Meta only tries again for a while, and whoever set a wrong secret would hear of nothing."""
+def _add_webhook(
+    api: APIRouter, settings: MediaSettings, publications: Publications, runtime: Runtime
+) -> None:
+    def refused(status: int, message: str) -> HTTPException:
+        """Log the refusal: Meta reports it nowhere, and stops sending after a while."""
         runtime.engine.telemetry.event(
-            "warning", f"a call of Meta's webhook was refused: {why}", status=status
+            "warning", f"a call of Meta's webhook was refused: {message}", status=status
         )
-        return HTTPException(status, why)
+        return HTTPException(status, message)
 
     @api.get(
         "/webhooks/meta",
@@ -140,41 +154,43 @@ def _webhook(api: APIRouter, settings: MediaSettings, intake: Intake, runtime: R
         challenge: Annotated[str, Query(alias="hub.challenge", max_length=1000)] = "",
         token: Annotated[str, Query(alias="hub.verify_token")] = "",
     ) -> str:
-        """Answers the challenge, bare, to whoever shows the verify token."""
+        """Answer the bare challenge to a caller with the verify token."""
         if settings.verify_token is None:
-            raise refused(
-                503, "META_VERIFY_TOKEN is not set; without it nobody can verify the webhook"
-            )
+            raise refused(503, "META_VERIFY_TOKEN is not set: the webhook cannot be verified")
         expected = settings.verify_token.get_secret_value().encode()
         if mode != "subscribe" or not hmac.compare_digest(
             expected, token.encode("utf-8", "surrogatepass")
         ):
-            raise refused(403, "the verify token is not ours, or hub.mode is not subscribe")
+            raise refused(403, "the verify token is wrong, or hub.mode is not subscribe")
         return challenge
 
     @api.post(
         "/webhooks/meta",
-        response_model=Received,
+        response_model=DeliveryResult,
         response_model_exclude_none=True,
         openapi_extra=SIGNED,
         responses=responses(400, 403, 503),
         summary="A delivery of Meta's webhook",
     )
     async def receive(request: Request) -> Any:
-        """Keeps the media of a signed delivery, each once. Comments, reactions, removals and unknown things are passed over. What
-        the table cannot hold is told in ``errors`` and in the log; the answer is 200, for sending it again would not mend it."""
+        """Store the media of a signed delivery, each once.
+
+        Comments, reactions, removals and unknown changes are skipped. Media that the table
+        refuses are listed in `errors` and logged; the answer is still 200, because a repeated
+        delivery would be refused again.
+        """
         if settings.app_secret is None:
-            raise refused(503, "META_APP_SECRET is not set; without it nothing is accepted")
+            raise refused(503, "META_APP_SECRET is not set: every delivery is refused")
         body = await request.body()
-        if not webhook.signed(
+        if not webhook.is_signed(
             body, request.headers.get("X-Hub-Signature-256"), settings.app_secret.get_secret_value()
         ):
-            raise refused(403, "X-Hub-Signature-256 does not sign this body with our secret")
+            raise refused(403, "X-Hub-Signature-256 does not sign this body with META_APP_SECRET")
         try:
             document = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise refused(400, f"the body is not JSON: {error}") from None
-        counts = await intake.take(list(webhook.read(document)))
+        counts = await publications.receive(webhook.read_media(document))
         level = "warning" if "errors" in counts else "info"
-        runtime.engine.telemetry.event(level, "a delivery of Meta's webhook was kept", **counts)
+        runtime.engine.telemetry.event(level, "stored a delivery of Meta's webhook", **counts)
         return counts

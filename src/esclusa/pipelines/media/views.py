@@ -1,4 +1,4 @@
-"""The three monitoring views: the seed's own questions, asked through the store."""
+"""The three monitoring views: summary by state, errors and retries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RETRIED = {"status": "pending", "attempts": above(0), **WITH_MEDIA}
 
 
 async def summary(records: Any, limit: int = 100, after: str | None = None) -> dict[str, Any]:
-    """Publications with media by state: how many, and how often they were tried on average. There is one page of it."""
+    """Return the number and the average attempts of publications with media, by state; one page."""
     found = await records.summary(Publication, "attempts", WITH_MEDIA)
     return {
         "items": [
@@ -24,32 +24,41 @@ async def summary(records: Any, limit: int = 100, after: str | None = None) -> d
 
 
 async def errors(records: Any, limit: int, after: str | None = None) -> dict[str, Any]:
-    """Publications that ended in an error, the newest first."""
+    """Return the publications in ``error``, newest first."""
     page = await records.find(Publication, FAILED, order="-updated_at", limit=limit, after=after)
     items = [
         {
-            "id": p.id, "post_id": p.post_id, "tipo_item": p.tipo_item, "media_attempts": p.attempts, "error_msg": _error(p, "message"),
-            "error_type": _error(p, "type"), "media_updated_at": p.updated_at,
+            "id": p.id,
+            "post_id": p.post_id,
+            "tipo_item": p.tipo_item,
+            "media_attempts": p.attempts,
+            "error_msg": _error(p, "message"),
+            "error_type": _error(p, "type"),
+            "media_updated_at": p.updated_at,
         }
         for p in page.items
-    ]  # fmt: skip
+    ]
     return {"items": items, "next": page.next}
 
 
 async def retries(records: Any, limit: int, after: str | None = None) -> dict[str, Any]:
-    """Publications that failed and will be tried again, the most tried first."""
+    """Return the failed publications that will be retried, most attempts first."""
     page = await records.find(
         Publication, RETRIED, order=("-attempts", "updated_at"), limit=limit, after=after
     )
     items = [
         {
-            "id": p.id, "post_id": p.post_id, "tipo_item": p.tipo_item, "media_attempts": p.attempts, "ultimo_error": _error(p, "message"),
+            "id": p.id,
+            "post_id": p.post_id,
+            "tipo_item": p.tipo_item,
+            "media_attempts": p.attempts,
+            "ultimo_error": _error(p, "message"),
             "media_updated_at": p.updated_at,
         }
         for p in page.items
-    ]  # fmt: skip
+    ]
     return {"items": items, "next": page.next}
 
 
-def _error(pub: Publication, name: str) -> Any:
-    return (pub.last_error or {}).get(name)
+def _error(publication: Publication, name: str) -> Any:
+    return (publication.last_error or {}).get(name)

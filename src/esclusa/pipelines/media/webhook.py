@@ -1,86 +1,69 @@
-"""What Meta tells: the signature of a delivery, and the media in it. Pure: nothing is stored here."""
+"""Deliveries of Meta's webhook: check the signature and read the media. Nothing is stored here."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
-from esclusa.model.value import value
+from esclusa.pipelines.media.records import Medium
 
-_ITEMS = {
+_ID_FIELDS = {
     "photo": "photo_id",
     "video": "video_id",
     "share": "share_id",
     "status": "",
     "album": "album_id",
 }
-"""The kinds of publication that are kept, and where each has the id of its medium."""
+"""The items that are stored, and the field of each that holds the id of its medium."""
 
-_VERBS: dict[str, Literal["add", "edited"]] = {"add": "add", "edited": "edited", "edit": "edited"}
-
-
-@value
-class Told:
-    """One medium of one post (``url`` None: a post without media of its own)."""
-
-    post_id: str
-    part: str
-    tipo_item: str
-    url: str | None
-    verb: Literal["add", "edited"] = "add"
+_EDITED = {"add": False, "edited": True, "edit": True}
+"""The verbs that are read, and whether each changes an existing post."""
 
 
-def signed(body: bytes, signature: str | None, secret: str) -> bool:
-    """Whether Meta signed these very bytes; the time it takes tells nothing."""
+def is_signed(body: bytes, signature: str | None, secret: str) -> bool:
+    """Return whether Meta signed exactly these bytes; compares in constant time."""
     expected = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     return hmac.compare_digest(
         expected.encode(), (signature or "").encode("utf-8", "surrogateescape")
     )
 
 
-def read(document: Any) -> Iterator[Told]:
-    """The media in a delivery; whatever else it holds is passed over. Documents inside an array, and changes that stand in the
-    entry itself, are read too: Meta sends both."""
-    for each in document if isinstance(document, list) else [document]:
-        if not isinstance(each, dict) or each.get("object") != "page":
+def read_media(document: Any) -> Iterator[Medium]:
+    """Yield the media of a delivery and skip everything else.
+
+    Meta also sends arrays of documents, and changes directly in the entry: both are read.
+    """
+    for page in _dicts(document if isinstance(document, list) else [document]):
+        if page.get("object") != "page":
             continue
-        for entry in _dicts(each.get("entry")):
+        for entry in _dicts(page.get("entry")):
             for change in _dicts(entry.get("changes")) or ([entry] if "value" in entry else []):
                 if change.get("field") == "feed" and isinstance(change.get("value"), dict):
-                    yield from _media(change["value"])
+                    yield from _media_of(change["value"])
 
 
-def _media(value: dict[str, Any]) -> Iterator[Told]:
-    item, verb, post = (
-        value.get("item"),
-        _VERBS.get(str(value.get("verb"))),
-        _text(value.get("post_id")),
-    )
-    if not isinstance(item, str) or item not in _ITEMS or verb is None or post is None:
+def _media_of(value: dict[str, Any]) -> Iterator[Medium]:
+    item, verb, post = value.get("item"), str(value.get("verb")), _text(value.get("post_id"))
+    if not isinstance(item, str) or item not in _ID_FIELDS or verb not in _EDITED or post is None:
         return
-    photos = value.get("photos")
+    edited, photos = _EDITED[verb], value.get("photos")
     if item in ("status", "album") and isinstance(photos, list) and photos:
-        for place, url in enumerate(photos):
-            yield Told(post, str(place), item, _text(url), verb)
+        for position, url in enumerate(photos):
+            yield Medium(post, str(position), item, _text(url), edited)
         return
-    media_id = _text(value.get(_ITEMS[item])) if _ITEMS[item] else None
-    yield Told(
-        post,
-        media_id or "0",
-        item,
-        _text(value.get("link")) if item in ("photo", "video") else None,
-        verb,
-    )
+    media_id = _text(value.get(_ID_FIELDS[item]))
+    url = _text(value.get("link")) if item in ("photo", "video") else None
+    yield Medium(post, media_id or "0", item, url, edited)
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str | None:
-    """An id or a link as text; ids come as numbers too."""
+    """Return an id or a link as text; ids can be numbers too."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     text = str(value).strip()

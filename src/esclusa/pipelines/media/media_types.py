@@ -1,20 +1,22 @@
-"""What a file is, by its first bytes: pictures and films. What its name or its sender says does not count.
+"""The type of an image or a video by its first bytes; names and Content-Type headers are ignored.
 
-SVG is not media here: it is a program that a browser runs.
+SVG is not accepted: it can contain scripts that a browser runs.
 """
 
 from __future__ import annotations
 
-from esclusa.model.value import value
+from dataclasses import dataclass
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class MediaType:
+    """A MIME type and the file extension for it."""
+
     mime: str
     extension: str
 
 
-_STARTS: tuple[tuple[bytes, MediaType], ...] = (
+_SIGNATURES: tuple[tuple[bytes, MediaType], ...] = (
     (b"\xff\xd8\xff", MediaType("image/jpeg", ".jpg")),
     (b"\x89PNG\r\n\x1a\n", MediaType("image/png", ".png")),
     (b"GIF87a", MediaType("image/gif", ".gif")),
@@ -39,20 +41,23 @@ _BRANDS: dict[bytes, MediaType] = {
     b"M4V ": MediaType("video/x-m4v", ".m4v"),
 }
 _BOXES = {b"ftyp": 0x01, b"moov": 0x09, b"wide": 0x09, b"free": 0x09, b"skip": 0x09, b"mdat": 0x20}
-"""Names of a film's first part, and what the first byte of its length is below: "the ftyp", and "free" after empty lines, are texts."""
+"""Names of a video's first box, and the limit of the first byte of its length.
+
+The limit keeps out plain text such as "the ftyp", or "free" after empty lines.
+"""
 
 _HEIC = MediaType("image/heic", ".heic")
 _HEIF = MediaType("image/heif", ".heif")
 _MP4 = MediaType("video/mp4", ".mp4")
-_SOUND = (b"M4A ", b"M4B ", b"M4P ", b"F4A ", b"F4B ")
-_OGG_FILMS = (b"\x80theora", b"BBCD", b"OVP80", b"\x01video", b"fishead")
-_HEICS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis")
+_AUDIO_BRANDS = (b"M4A ", b"M4B ", b"M4P ", b"F4A ", b"F4B ")
+_OGG_VIDEO_CODECS = (b"\x80theora", b"BBCD", b"OVP80", b"\x01video", b"fishead")
+_HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis")
 
 
 def media_type(head: bytes) -> MediaType | None:
-    """The type of a picture or film that begins so; None if it is neither."""
-    for start, found in _STARTS:
-        if head.startswith(start):
+    """Return the type of the image or video that begins with these bytes; None if it is neither."""
+    for signature, found in _SIGNATURES:
+        if head.startswith(signature):
             return found
     if head[:4] == b"RIFF":
         return {
@@ -60,15 +65,11 @@ def media_type(head: bytes) -> MediaType | None:
             b"AVI ": MediaType("video/x-msvideo", ".avi"),
         }.get(head[8:12])
     if head[4:8] in _BOXES and head[0] < _BOXES[head[4:8]]:
-        return (
-            _brand(head) if head[4:8] == b"ftyp" else MediaType("video/quicktime", ".mov")
-        )  # films of old do not say what they are
-    if head.startswith(b"OggS"):  # sound comes so too; the first page says what is in it
-        return (
-            MediaType("video/ogg", ".ogv")
-            if any(codec in head[:128] for codec in _OGG_FILMS)
-            else None
-        )
+        # Early QuickTime files have no brand.
+        return _brand(head) if head[4:8] == b"ftyp" else MediaType("video/quicktime", ".mov")
+    if head.startswith(b"OggS"):  # audio has this signature too; the first page names the codec
+        is_video = any(codec in head[:128] for codec in _OGG_VIDEO_CODECS)
+        return MediaType("video/ogg", ".ogv") if is_video else None
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         if b"webm" in head[:64]:
             return MediaType("video/webm", ".webm")
@@ -81,15 +82,15 @@ def media_type(head: bytes) -> MediaType | None:
 
 
 def _brand(head: bytes) -> MediaType | None:
-    """ISO files say by their brands what they hold; the major one comes first."""
+    """Return the type that the brands of an ISO file name; the major brand comes first."""
     size = min(max(int.from_bytes(head[:4], "big"), 16), 256)
     major = head[8:12]
     others = [head[at : at + 4] for at in range(16, size, 4)]
     for brand in (major, *others):
         if brand in _BRANDS:
             return _BRANDS[brand]
-        if brand in _HEICS:
+        if brand in _HEIC_BRANDS:
             return _HEIC
     if major in (b"mif1", b"msf1"):
         return _HEIF
-    return None if major in _SOUND or len(head) < 12 else _MP4
+    return None if major in _AUDIO_BRANDS or len(head) < 12 else _MP4

@@ -1,0 +1,199 @@
+"""Store new publications from the webhook and from files, each medium of a post once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Literal
+
+from esclusa import BadRecord, Record, RecordWithChildren, one_of
+from esclusa.imports import Report, Row
+from esclusa.pipelines.media.records import WITHOUT_FILE, MediaNotice, Medium, Publication
+from esclusa.pipelines.media.rows import BY_LINK, InvalidMediaRow, read_row
+
+CHUNK = 500
+CONCURRENT_EDITS = 16
+
+
+class Publications:
+    """Adds and edits publications in the name of ``who``.
+
+    A row that another program wrote for the same post and link counts as a duplicate.
+    """
+
+    def __init__(self, records: Any, who: str) -> None:
+        self._records = records
+        self._who = who
+
+    async def receive(self, media: Iterable[Medium]) -> dict[str, Any]:
+        """Store a delivery; return the counts, and the fault of each medium the table refuses."""
+        report = Report()
+        numbered = dict(enumerate(media, 1))
+        await self._add({n: m for n, m in numbered.items() if not m.edited}, report)
+        updated = await self._edit_all({n: m for n, m in numbered.items() if m.edited}, report)
+        report.errors.sort(key=lambda error: error["row"])
+        counts = {"created": report.created, "updated": updated, "known": report.known}
+        return counts | ({"errors": report.errors} if report.errors else {})
+
+    async def import_rows(self, rows: Iterable[Row]) -> Report:
+        """Store the rows of a file in chunks; the report has the fault of each invalid row."""
+        report = Report()
+        chunk: dict[int, Medium] = {}
+        for row in rows:
+            try:
+                chunk[row.number] = read_row(row)
+            except InvalidMediaRow as error:
+                report.refuse(row.number, str(error))
+            if len(chunk) >= CHUNK:
+                await self._add(chunk, report)
+                chunk.clear()
+        await self._add(chunk, report)
+        report.errors.sort(key=lambda error: error["row"])
+        return report
+
+    async def _add(self, media: Mapping[int, Medium], report: Report) -> None:
+        """Insert a notice and a publication for each new medium, in one transaction each."""
+        rows = await self._rows([medium.post_id for medium in media.values()])
+        fresh = [
+            (number, medium)
+            for number, medium in media.items()
+            if not any(row.imagen_url == medium.url for row in rows.get(medium.post_id, ()))
+        ]
+        report.known += len(media) - len(fresh)
+        for start in range(0, len(fresh), CHUNK):
+            chunk = fresh[start : start + CHUNK]
+            try:
+                await self._insert([medium for _, medium in chunk], report)
+            except BadRecord:  # the table refuses one of them: insert one by one to find it
+                for number, medium in chunk:
+                    try:
+                        await self._insert([medium], report)
+                    except BadRecord as error:
+                        report.refuse(number, _first_line(error))
+
+    async def _insert(self, media: list[Medium], report: Report) -> None:
+        inserted = await self._records.insert_if_new(
+            [RecordWithChildren(medium.notice(), [medium.publication()]) for medium in media]
+        )
+        created = sum(children is not None for children in inserted)
+        report.created += created
+        report.known += len(media) - created
+
+    async def _rows(self, posts: Iterable[str]) -> dict[str, list[Publication]]:
+        """Return the existing rows of these posts, by post."""
+        found: dict[str, list[Publication]] = {}
+        async for row in self._of_posts(Publication, posts):
+            found.setdefault(row.post_id, []).append(row)
+        return found
+
+    async def _notices(self, posts: Iterable[str]) -> dict[str, dict[str, MediaNotice]]:
+        """Return the notices of these posts, by post and part."""
+        found: dict[str, dict[str, MediaNotice]] = {}
+        async for notice in self._of_posts(MediaNotice, posts):
+            found.setdefault(notice.post_id, {})[notice.part] = notice
+        return found
+
+    async def _of_posts(self, kind: type[Record], posts: Iterable[str]) -> AsyncIterator[Any]:
+        wanted = list(dict.fromkeys(posts))
+        for start in range(0, len(wanted), CHUNK):
+            where = {"post_id": one_of(*wanted[start : start + CHUNK])}
+            async for record in self._records.each(kind, where):
+                yield record
+
+    async def _edit_all(self, edits: Mapping[int, Medium], report: Report) -> int:
+        """Apply the edits, those of one post in order; return how many rows got a new link."""
+        edits_of: dict[str, list[tuple[int, Medium]]] = {}
+        for number, medium in edits.items():
+            edits_of.setdefault(medium.post_id, []).append((number, medium))
+        posts = list(edits_of)
+        rows, notices = await self._rows(posts), await self._notices(posts)
+        updated = 0
+
+        async def edit(post: str) -> None:
+            nonlocal updated
+            for number, medium in edits_of[post]:
+                try:
+                    result = await self._edit(
+                        medium, rows.get(post, []), notices.setdefault(post, {})
+                    )
+                except BadRecord as error:
+                    report.refuse(number, _first_line(error))
+                    continue
+                report.created += result == "created"
+                updated += result == "updated"
+                report.known += result == "known"
+
+        for start in range(0, len(posts), CONCURRENT_EDITS):
+            await asyncio.gather(*map(edit, posts[start : start + CONCURRENT_EDITS]))
+        return updated
+
+    async def _edit(
+        self, medium: Medium, rows: list[Publication], notices: dict[str, MediaNotice]
+    ) -> Literal["created", "updated", "known"]:
+        """Give the row of this medium its new link, if its file is not downloaded yet.
+
+        A medium that is new to a known post becomes a row. An unknown post is skipped, and so is a
+        medium that could belong to several rows. ``rows`` and ``notices`` are those of the post,
+        and are updated in place. Repeating the edit after a crash between the two writes gives the
+        same result.
+        """
+        notice = notices.get(medium.part)
+        if medium.url is None or not rows:
+            return "known"
+        if any(row.imagen_url == medium.url for row in rows):
+            if notice is not None and all(row.imagen_url != notice.imagen_url for row in rows):
+                await self._set_link(notice, medium.url)
+            return "known"
+        if notice is not None:
+            row = next((row for row in rows if row.imagen_url == notice.imagen_url), None)
+        else:
+            identified = {n.imagen_url for n in notices.values() if not n.part.startswith(BY_LINK)}
+            free = [row for row in rows if row.imagen_url not in identified]
+            if not free:
+                return await self._add_to_post(medium, rows, notices)
+            row = free[0] if len(rows) == 1 else None
+        if row is None:
+            return "known"
+        reason = "the webhook sent a new link"
+        changed = await self._records.edit(
+            Publication,
+            row.id,
+            among=WITHOUT_FILE,
+            who=self._who,
+            reason=reason,
+            imagen_url=medium.url,
+        )
+        if changed:
+            row.imagen_url = medium.url
+        if notice is None:  # another program's row: the notice links it to this medium from now on
+            notice = MediaNotice(
+                post_id=medium.post_id, part=medium.part, imagen_url=row.imagen_url
+            )
+            notices[medium.part] = notice
+            await self._records.insert_if_new([RecordWithChildren(notice, [])])
+        elif changed:
+            await self._set_link(notice, medium.url)
+        return "updated" if changed else "known"
+
+    async def _add_to_post(
+        self, medium: Medium, rows: list[Publication], notices: dict[str, MediaNotice]
+    ) -> Literal["created", "known"]:
+        notice = medium.notice()
+        [children] = await self._records.insert_if_new(
+            [RecordWithChildren(notice, [medium.publication()])]
+        )
+        rows[:] = (await self._rows([medium.post_id])).get(medium.post_id, [])
+        notices[medium.part] = notice
+        return "known" if children is None else "created"
+
+    async def _set_link(self, notice: MediaNotice, url: str) -> None:
+        id = MediaNotice.kind.id_of(notice.post_id, notice.part)
+        await self._records.edit(
+            MediaNotice, id, among=("received",), who=self._who, reason="edited", imagen_url=url
+        )
+        notice.imagen_url = url
+
+
+def _first_line(error: BadRecord) -> str:
+    """Return the first line of the error: the rest may show the row with its signed link."""
+    return str(error).partition("\n")[0]
