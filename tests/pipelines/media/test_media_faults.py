@@ -1,4 +1,4 @@
-"""Workers that die between the download and the settlement, several at once, and the other places where files can live."""
+"""Workers that die between download and settlement, several workers, and other artifact stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from pipelines.media.conftest import NewYard, Yard, environ_of, file_at
+from pipelines.media.conftest import MediaService, NewService, environ_of, file_at
 from support.s3 import S3Server, moto_server
 from support.supabase import supabase_bucket
 
@@ -34,11 +34,11 @@ POINTS = [
 ]
 
 
-def start(yard: Yard, folder: Path, kill_at: str = "") -> subprocess.Popen[bytes]:
+def start(service: MediaService, folder: Path, kill_at: str = "") -> subprocess.Popen[bytes]:
     environ = environ_of(
-        yard.place,
+        service.database,
         folder,
-        yard.at,
+        service.at,
         ESCLUSA_LEASE_SECONDS="1",
         MEDIA_MAX_ATTEMPTS="20",
         KILL_AT=kill_at,
@@ -53,10 +53,10 @@ def start(yard: Yard, folder: Path, kill_at: str = "") -> subprocess.Popen[bytes
         )
 
 
-async def until(yard: Yard, count: int, folder: Path) -> None:
+async def until(service: MediaService, count: int, folder: Path) -> None:
     try:
         async with asyncio.timeout(40):
-            while (await yard.records.count(Publication, {"status": "success"}))[0] < count:
+            while (await service.records.count(Publication, {"status": "success"}))[0] < count:
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(
@@ -64,15 +64,15 @@ async def until(yard: Yard, count: int, folder: Path) -> None:
         ) from None
 
 
-async def whole(yard: Yard, ids: list[str], folder: Path, crashes: int = 0) -> None:
-    """Every row ended once, has its file and no other, and its history has no gap."""
+async def whole(service: MediaService, ids: list[str], folder: Path, crashes: int = 0) -> None:
+    """Assert that every row ended once with exactly its file, and that its history has no gap."""
     for n, id in enumerate(ids):
-        pub = await yard.pub(id)
+        pub = await service.pub(id)
         assert (pub.status, pub.leased_by, pub.last_error) == ("success", None, None)
-        assert 1 <= pub.attempts <= crashes + 1  # a crash counts
+        assert 1 <= pub.attempts <= crashes + 1  # a crash counts as an attempt
         assert pub.imagen_local is not None
         assert file_at(pub.imagen_local).read_bytes() == content("jpg", 3000 + n, str(n))
-        steps = await yard.runtime.store.history(pub.ref)
+        steps = await service.runtime.store.history(pub.ref)
         assert all(a.to == b.frm for a, b in pairwise(steps)), steps
         assert sum(step.to == "success" for step in steps) == 1
     kept = [p for p in (folder / "artifacts" / "media").iterdir() if p.is_file()]
@@ -80,41 +80,42 @@ async def whole(yard: Yard, ids: list[str], folder: Path, crashes: int = 0) -> N
 
 
 @pytest.mark.promise(1)
-async def test_killed_at_every_point_between_the_download_and_the_settlement(
-    yard: Yard, tmp_path: Path
+async def test_kill_at_every_point_between_download_and_settlement(
+    service: MediaService, tmp_path: Path
 ) -> None:
     ids: list[str] = []
     for point in POINTS:
         ids += [
-            await yard.row(f"/m/jpg/{3000 + n}/{n}", f"p{n}") for n in range(len(ids), len(ids) + 5)
+            await service.row(f"/m/jpg/{3000 + n}/{n}", f"p{n}")
+            for n in range(len(ids), len(ids) + 5)
         ]
-        dying = start(yard, tmp_path, point)
+        dying = start(service, tmp_path, point)
         try:
             assert await asyncio.to_thread(dying.wait, 30) == -signal.SIGKILL, point
         finally:
             dying.kill()
-    living = start(yard, tmp_path)
+    living = start(service, tmp_path)
     try:
-        await until(yard, len(ids), tmp_path)
+        await until(service, len(ids), tmp_path)
     finally:
         living.kill()
         living.wait()
-    await whole(yard, ids, tmp_path, len(POINTS))
+    await whole(service, ids, tmp_path, len(POINTS))
 
 
 @pytest.mark.promise(3)
-async def test_several_processes_share_by_claims(yard: Yard, tmp_path: Path) -> None:
+async def test_several_processes_share_by_claims(service: MediaService, tmp_path: Path) -> None:
     """«media.download is a shared cycle»."""
-    ids = [await yard.row(f"/m/jpg/{3000 + n}/{n}", f"p{n}") for n in range(60)]
-    team = [start(yard, tmp_path) for _ in range(3)]
+    ids = [await service.row(f"/m/jpg/{3000 + n}/{n}", f"p{n}") for n in range(60)]
+    team = [start(service, tmp_path) for _ in range(3)]
     try:
-        await until(yard, len(ids), tmp_path)
+        await until(service, len(ids), tmp_path)
     finally:
         for process in team:
             process.kill()
             process.wait()
-    await whole(yard, ids, tmp_path)
-    asked = [count for path, count in yard.cdn.counts.items() if path.startswith("GET /m/jpg")]
+    await whole(service, ids, tmp_path)
+    asked = [count for path, count in service.cdn.counts.items() if path.startswith("GET /m/jpg")]
     assert asked == [1] * 60
 
 
@@ -132,22 +133,25 @@ def moto() -> Iterator[S3Server]:
 
 
 async def test_files_in_supabase_and_its_errors(
-    new_yard: NewYard, place: Any, supabase: Played, monkeypatch: pytest.MonkeyPatch
+    new_service: NewService, database: Any, supabase: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Point 3, and storage_error in the store's own words."""
+    """Point 3; storage_error contains the store's message."""
     url, environ = supabase_bucket(supabase, allowed_mime_types=["image/*"])
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    yard = await new_yard(place, ESCLUSA_ARTIFACTS=url, **environ)
-    good, film = await yard.row("/m/jpg/4000/a", "1_2/ñ"), await yard.row("/m/mp4/4000/b", "film")
-    await yard.run()
-    row = await yard.seen(good)
+    service = await new_service(database, ESCLUSA_ARTIFACTS=url, **environ)
+    good, film = (
+        await service.row("/m/jpg/4000/a", "1_2/ñ"),
+        await service.row("/m/mp4/4000/b", "film"),
+    )
+    await service.run()
+    row = await service.seen(good)
     assert row["media_status"] == "success"
     assert row["imagen_local"].startswith(f"{supabase.url}/storage/v1/object/public/")
-    async with yard.web.get(row["imagen_local"]) as answer:
+    async with service.web.get(row["imagen_local"]) as answer:
         assert (answer.status, answer.content_type) == (200, "image/jpeg")
         assert await answer.read() == content("jpg", 4000, "a")
-    row = await yard.seen(film)
+    row = await service.seen(film)
     assert (row["media_status"], row["media_attempts"], row["media_last_error"]["type"]) == (
         "pending",
         1,
@@ -157,15 +161,15 @@ async def test_files_in_supabase_and_its_errors(
 
 
 async def test_files_in_s3(
-    new_yard: NewYard, place: Any, moto: S3Server, monkeypatch: pytest.MonkeyPatch
+    new_service: NewService, database: Any, moto: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Point 3."""
     for name, value in moto.environ.items():
         monkeypatch.setenv(name, value)
-    yard = await new_yard(place, ESCLUSA_ARTIFACTS="s3://media/prefix", **moto.environ)
-    id = await yard.row(f"/m/mp4/{3 << 20}/film", "film", tipo_item="video")
-    await yard.run()
-    row = await yard.seen(id)
+    service = await new_service(database, ESCLUSA_ARTIFACTS="s3://media/prefix", **moto.environ)
+    id = await service.row(f"/m/mp4/{3 << 20}/film", "film", tipo_item="video")
+    await service.run()
+    row = await service.seen(id)
     assert row["media_status"] == "success", row["media_last_error"]
     assert urlsplit(row["imagen_local"]).path == f"/media/prefix/media/{id}-film.mp4"
     found = moto.client().get_object(Bucket="media", Key=f"prefix/media/{id}-film.mp4")

@@ -1,4 +1,4 @@
-"""Points 9 and 10 of the spec: the seed's three questions as they stand, the same by HTTP, and the commands."""
+"""Points 9 and 10 of the spec: the seed's three queries in SQL and over HTTP, and the commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from string import ascii_letters
 from typing import Any
 
 import pytest
-from pipelines.media.conftest import TABLE, NewYard, Yard, environ_of, sql
+from pipelines.media.conftest import TABLE, MediaService, NewService, environ_of, sql
 from support.command import Answer
 
 from esclusa.app import open_runtime, open_store
@@ -48,37 +48,37 @@ WHERE media_status = 'pending'
   AND media_attempts > 0
   AND imagen_url IS NOT NULL
 ORDER BY media_attempts DESC, media_updated_at ASC;"""
-"""The seed's queries, to the letter. SQLite answers them too, but for the types of times."""
+"""The seed's queries, unchanged. SQLite runs them too, but for the types of times."""
 
 
-async def lived(yard: Yard) -> None:
-    """A table with something in every state: three runs, some of it dead from the start, some of it mended meanwhile."""
+async def lived(service: MediaService) -> None:
+    """Fill the table with rows in every state by three runs; some links recover."""
     for n in range(4):
-        await yard.row(f"/m/jpg/60/{n}", f"good{n}")
+        await service.row(f"/m/jpg/60/{n}", f"good{n}")
     for n in range(3):
-        await yard.row("/html", f"bad{n}")
-    mended = await yard.row("/gone/404", "mended")
-    await yard.run(limit=5)
-    await yard.run()
-    await yard.write(mended, imagen_url=f"{yard.at}/m/jpg/60/x")
-    await yard.row("/gone/500", "twice")
-    await yard.run()
-    await yard.row("/gone/410", "once", tipo_item="video")
-    await yard.run()
-    await yard.row(None, "page", tipo_item="share")
+        await service.row("/html", f"bad{n}")
+    mended = await service.row("/gone/404", "recovered")
+    await service.run(limit=5)
+    await service.run()
+    await service.write(mended, imagen_url=f"{service.at}/m/jpg/60/x")
+    await service.row("/gone/500", "twice")
+    await service.run()
+    await service.row("/gone/410", "once", tipo_item="video")
+    await service.run()
+    await service.row(None, "page", tipo_item="share")
 
 
-async def test_the_views_say_what_the_seeds_queries_say(yard: Yard) -> None:
+async def test_views_return_what_the_seeds_queries_return(service: MediaService) -> None:
     """Point 9."""
-    await lived(yard)
-    status, told = await yard.call("GET", "/media/summary")
+    await lived(service)
+    status, answer = await service.call("GET", "/media/summary")
     assert status == 200
     expected = {
         r["media_status"]: (r["total"], float(r["avg_intentos"]))
-        for r in await sql(yard.place, SUMMARY)
+        for r in await sql(service.database, SUMMARY)
     }
     assert {
-        i["media_status"]: (i["total"], pytest.approx(i["avg_intentos"])) for i in told["items"]
+        i["media_status"]: (i["total"], pytest.approx(i["avg_intentos"])) for i in answer["items"]
     } == expected
     assert expected["success"][0] == 5
     for path, question, columns in (
@@ -100,48 +100,48 @@ async def test_the_views_say_what_the_seeds_queries_say(yard: Yard) -> None:
             {"post_id", "tipo_item", "media_attempts", "ultimo_error", "media_updated_at"},
         ),
     ):
-        rows = await sql(yard.place, question)
-        status, told = await yard.call("GET", path)
-        assert (status, told["next"]) == (200, None)
-        assert all(set(item) == columns for item in told["items"])
+        rows = await sql(service.database, question)
+        status, answer = await service.call("GET", path)
+        assert (status, answer["next"]) == (200, None)
+        assert all(set(item) == columns for item in answer["items"])
         keep = sorted(columns - {"media_updated_at"})
-        assert [[item[n] for n in keep] for item in told["items"]] == [
+        assert [[item[n] for n in keep] for item in answer["items"]] == [
             [row[n] for n in keep] for row in rows
         ]
         assert len(rows) == (3 if "errors" in path else 2)
-    assert [i["post_id"] for i in told["items"]] == ["twice", "once"]
+    assert [i["post_id"] for i in answer["items"]] == ["twice", "once"]
 
 
-async def test_every_door_has_the_three_views(yard: Yard) -> None:
-    """Point 9: the console's views, and the API's, answer what the routes of the pipeline answer."""
-    await lived(yard)
-    told = {
+async def test_console_and_api_have_the_three_views(service: MediaService) -> None:
+    """Point 9: the views of the console and the API return what the pipeline's routes return."""
+    await lived(service)
+    answer = {
         v["view"]: v["count"]
-        for v in (await yard.call("GET", "/api/views?pipeline=media"))[1]["items"]
+        for v in (await service.call("GET", "/api/views?pipeline=media"))[1]["items"]
     }
-    assert told == {"media.summary": None, "media.errors": 3, "media.retries": 2}
+    assert answer == {"media.summary": None, "media.errors": 3, "media.retries": 2}
     for name in ("summary", "errors", "retries"):
-        own = (await yard.call("GET", f"/media/{name}"))[1]["items"]
-        view = (await yard.call("GET", f"/api/views/media.{name}"))[1]
+        own = (await service.call("GET", f"/media/{name}"))[1]["items"]
+        view = (await service.call("GET", f"/api/views/media.{name}"))[1]
         assert [{n: v for n, v in item.items() if n != "id"} for item in view["items"]] == own
 
 
-async def test_a_reader_is_not_told_the_secrets_in_what_a_server_said(
-    new_yard: NewYard, place: Any
+async def test_secrets_in_server_errors_are_masked_for_readers(
+    new_service: NewService, database: Any
 ) -> None:
     tokens = {"reader": "r" * 32, "operator": "o" * 32}
-    yard = await new_yard(
-        place, ESCLUSA_API_TOKENS=f"a={tokens['reader']}:read,b={tokens['operator']}:operate"
+    service = await new_service(
+        database, ESCLUSA_API_TOKENS=f"a={tokens['reader']}:read,b={tokens['operator']}:operate"
     )
     for status in ("error", "pending"):
-        said = {
+        error = {
             "message": "cdn.example: HTTP 403 (token=hunter2 is over)",
             "type": "http_error",
             "attempt": 1,
         }
-        id = await yard.row("https://cdn.example/x", status)
-        await yard.write(
-            id, media_status=status, media_attempts=1, media_last_error=json.dumps(said)
+        id = await service.row("https://cdn.example/x", status)
+        await service.write(
+            id, media_status=status, media_attempts=1, media_last_error=json.dumps(error)
         )
     for route in (
         "/media/errors",
@@ -150,7 +150,7 @@ async def test_a_reader_is_not_told_the_secrets_in_what_a_server_said(
         "/api/views/media.retries",
     ):
         seen = {
-            who: str(await yard.call("GET", route, headers={"Authorization": f"Bearer {t}"}))
+            who: str(await service.call("GET", route, headers={"Authorization": f"Bearer {t}"}))
             for who, t in tokens.items()
         }
         assert "HTTP 403" in seen["reader"], route
@@ -158,38 +158,38 @@ async def test_a_reader_is_not_told_the_secrets_in_what_a_server_said(
         assert "hunter2" in seen["operator"], route
 
 
-async def test_the_lists_come_in_pages(yard: Yard) -> None:
+async def test_lists_are_paged(service: MediaService) -> None:
     """Point 9 and the contract for lists."""
-    await lived(yard)
+    await lived(service)
     seen: list[str] = []
     after = ""
     while True:
-        status, told = await yard.call("GET", f"/media/errors?limit=2{after}")
+        status, answer = await service.call("GET", f"/media/errors?limit=2{after}")
         assert status == 200
-        seen += [item["post_id"] for item in told["items"]]
-        if told["next"] is None:
+        seen += [item["post_id"] for item in answer["items"]]
+        if answer["next"] is None:
             break
-        after = f"&after={told['next']}"
+        after = f"&after={answer['next']}"
     assert sorted(seen) == ["bad0", "bad1", "bad2"]
-    assert (await yard.call("GET", "/media/retries?limit=1"))[1]["next"] is not None
+    assert (await service.call("GET", "/media/retries?limit=1"))[1]["next"] is not None
     for wrong in (
         "/media/errors?limit=0",
         "/media/errors?after=nonsense",
         "/media/retries?limit=x",
     ):
-        status, told = await yard.call("GET", wrong)
+        status, answer = await service.call("GET", wrong)
         assert status in (400, 422)
-        assert told["detail"]
+        assert answer["detail"]
 
 
-async def test_the_views_ask_their_indexes(new_yard: NewYard, place: Any) -> None:
-    """Point 9: cheap, however many rows are done."""
-    yard = await new_yard(place)
+async def test_views_use_their_indexes(new_service: NewService, database: Any) -> None:
+    """Point 9: the cost does not depend on the number of finished rows."""
+    service = await new_service(database)
     values = [
         Publication(post_id=f"p{n}", imagen_url=f"http://x/{n}", imagen_local="x", status="success")
         for n in range(3000)
     ]
-    await yard.records.insert(values)
+    await service.records.insert(values)
     for where, order in (
         ({"status": "error"}, "-updated_at"),
         (
@@ -198,46 +198,46 @@ async def test_the_views_ask_their_indexes(new_yard: NewYard, place: Any) -> Non
         ),
     ):
         asked = query(Publication, where, order=order, limit=10)
-        if place.dialect == "sqlite":
+        if database.dialect == "sqlite":
             from esclusa.stores.sqlite.statements import page
 
             text, bound = page(asked, 10, None)
             plan = " ".join(
-                str(r["detail"]) for r in await sql(place, f"EXPLAIN QUERY PLAN {text}", *bound)
+                str(r["detail"]) for r in await sql(database, f"EXPLAIN QUERY PLAN {text}", *bound)
             )
             assert re.search(r"SEARCH .*USING INDEX", plan), plan
         else:
             from esclusa.stores.postgres.statements import find
 
-            text, bound = find(yard.runtime.store._table(Publication.kind), asked, 10)
-            await sql(place, "ANALYZE")
+            text, bound = find(service.runtime.store._table(Publication.kind), asked, 10)
+            await sql(database, "ANALYZE")
             plan = " ".join(
-                str(r["QUERY PLAN"]) for r in await sql(place, f"EXPLAIN {text}", *bound)
+                str(r["QUERY PLAN"]) for r in await sql(database, f"EXPLAIN {text}", *bound)
             )
             assert "Seq Scan" not in plan, plan
 
 
-async def test_the_views_are_in_the_description(yard: Yard) -> None:
-    _, told = await yard.call("GET", "/openapi.json")
+async def test_views_are_in_the_openapi_description(service: MediaService) -> None:
+    _, answer = await service.call("GET", "/openapi.json")
     assert {"/webhooks/meta", "/media/summary", "/media/errors", "/media/retries"} <= set(
-        told["paths"]
+        answer["paths"]
     )
 
 
-# the commands
+# commands
 
 
 @pytest.fixture
 def esclusa(
     tmp_path: Path,
-    place: Any,
+    database: Any,
     cdn: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Any:
-    """Calls the command as a user would, in a thread: the CDN lives in this process."""
+    """Run the command in a thread, because the CDN runs in this process."""
     monkeypatch.chdir(tmp_path)
-    for name, value in environ_of(place, tmp_path, cdn[1]).items():
+    for name, value in environ_of(database, tmp_path, cdn[1]).items():
         monkeypatch.setenv(name, value)
 
     async def call(*argv: str) -> Answer:
@@ -253,13 +253,15 @@ def esclusa(
 
 @pytest.fixture(autouse=True)
 def _no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Signals belong to the main thread, and the command runs in another one here."""
+    """Signal handlers belong to the main thread, and the command runs in another one here."""
     import esclusa.cli.work
 
     monkeypatch.setattr(esclusa.cli.work, "_stop_on_signals", lambda *_: asyncio.Event())
 
 
-async def test_import_run_retry_summary(esclusa: Any, tmp_path: Path, cdn: Any, place: Any) -> None:
+async def test_import_run_retry_summary(
+    esclusa: Any, tmp_path: Path, cdn: Any, database: Any
+) -> None:
     """Point 10."""
     _, url = cdn
     file = tmp_path / "posts.csv"
@@ -282,10 +284,10 @@ async def test_import_run_retry_summary(esclusa: Any, tmp_path: Path, cdn: Any, 
     assert answer.code == 5, answer.err
     assert answer.json["counters"] == {"taken": 3, "success": 1, "retried": 1, "error": 1}
     assert (answer.json["cycle"], answer.json["outcome"]) == ("media.download", "partial")
-    told = {
+    answer = {
         i["media_status"]: i for i in (await esclusa("media", "summary", "--json")).json["items"]
     }
-    assert {name: (i["total"], i["avg_intentos"]) for name, i in told.items()} == {
+    assert {name: (i["total"], i["avg_intentos"]) for name, i in answer.items()} == {
         "success": (1, 1),
         "pending": (1, 1),
         "error": (1, 1),
@@ -296,7 +298,7 @@ async def test_import_run_retry_summary(esclusa: Any, tmp_path: Path, cdn: Any, 
     assert (dry["matched"], dry["moved"], dry["dry_run"]) == (1, 0, True)
     assert (await esclusa("media", "retry", "--type", "invalid_media", "--json")).json["moved"] == 1
     [row] = await sql(
-        place,
+        database,
         "SELECT media_status, media_attempts FROM meta_publicaciones_webhook WHERE post_id = 'a_2'",
     )
     assert (row["media_status"], row["media_attempts"]) == ("pending", 0)
@@ -305,7 +307,7 @@ async def test_import_run_retry_summary(esclusa: Any, tmp_path: Path, cdn: Any, 
     assert (await esclusa("media", "retry", "--json")).json["moved"] == 1
 
 
-async def test_retry_says_what_it_does(esclusa: Any, tmp_path: Path, cdn: Any) -> None:
+async def test_retry_reports_its_counts(esclusa: Any, tmp_path: Path, cdn: Any) -> None:
     (tmp_path / "posts.csv").write_text(f"post_id,imagen_url\na,{cdn[1]}/html\n")
     await esclusa("media", "import", "posts.csv")
     await esclusa("media", "run")
@@ -319,30 +321,31 @@ async def test_retry_says_what_it_does(esclusa: Any, tmp_path: Path, cdn: Any) -
     assert (await esclusa("media", "retry")).out == "no errors\n"
 
 
-async def test_retry_of_what_the_table_refused(
-    esclusa: Any, tmp_path: Path, cdn: Any, place: Any, monkeypatch: pytest.MonkeyPatch
+async def test_retry_of_rejected_rows(
+    esclusa: Any, tmp_path: Path, cdn: Any, database: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine has errors of its own, and an operator who mended the cause names them as the views do."""
+    """The engine has error types of its own; an operator names them as the views do."""
     monkeypatch.setenv("MEDIA_MAX_ATTEMPTS", "1")
     (tmp_path / "posts.csv").write_text(f"post_id,imagen_url\na,{cdn[1]}/m/jpg/90/a\n")
     await esclusa("media", "import", "posts.csv")
-    if place.dialect == "postgres":
+    if database.dialect == "postgres":
         await sql(
-            place, f"ALTER TABLE {TABLE} ADD CONSTRAINT narrow CHECK (length(imagen_local) < 5)"
+            database, f"ALTER TABLE {TABLE} ADD CONSTRAINT narrow CHECK (length(imagen_local) < 5)"
         )
     else:
         wide = "length(NEW.imagen_local) >= 5"
         await sql(
-            place,
-            f"CREATE TRIGGER narrow BEFORE UPDATE ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END",
+            database,
+            f"CREATE TRIGGER narrow BEFORE UPDATE ON {TABLE} WHEN {wide} BEGIN SELECT "
+            f"RAISE(ABORT, 'too long'); END",
         )
     assert (await esclusa("media", "run")).code == 5
     [error] = (await esclusa("views", "media.errors", "--json")).json["items"]
     assert error["error_type"] == "rejected"
     await sql(
-        place,
+        database,
         f"ALTER TABLE {TABLE} DROP CONSTRAINT narrow"
-        if place.dialect == "postgres"
+        if database.dialect == "postgres"
         else "DROP TRIGGER narrow",
     )
     assert (await esclusa("media", "retry", "--type", "rejected", "--json")).json["moved"] == 1
@@ -350,15 +353,21 @@ async def test_retry_of_what_the_table_refused(
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson"])
-async def test_import_tells_every_fault_by_its_row(
-    esclusa: Any, tmp_path: Path, form: str, place: Any
+async def test_import_reports_every_fault_by_row(
+    esclusa: Any, tmp_path: Path, form: str, database: Any
 ) -> None:
     """Point 10 and «Import: CSV, JSON, NDJSON»."""
     rows: list[Any] = [
-        {"post_id": "ok", "imagen_url": "https://x/1"}, {"imagen_url": "https://x/2"}, {"post_id": "p", "imagen_url": "ftp://x"},
-        {"post_id": "p", "image_url": "https://x"}, 7, {"post_id": {"a": 1}}, {"post_id": "ok", "imagen_url": "https://x/1"},
-        {"post_id": "kept", "imagen_url": "https://x/3", "imagen_local": "https://y/3"}, {"post_id": 12, "media_id": 5, "imagen_url": "https://x/4"},
-    ]  # fmt: skip
+        {"post_id": "ok", "imagen_url": "https://x/1"},
+        {"imagen_url": "https://x/2"},
+        {"post_id": "p", "imagen_url": "ftp://x"},
+        {"post_id": "p", "image_url": "https://x"},
+        7,
+        {"post_id": {"a": 1}},
+        {"post_id": "ok", "imagen_url": "https://x/1"},
+        {"post_id": "kept", "imagen_url": "https://x/3", "imagen_local": "https://y/3"},
+        {"post_id": 12, "media_id": 5, "imagen_url": "https://x/4"},
+    ]
     file = tmp_path / f"posts.{form}"
     file.write_text(json.dumps(rows) if form == "json" else "\n".join(map(json.dumps, rows)))
     answer = await esclusa("media", "import", str(file), "--json")
@@ -373,40 +382,42 @@ async def test_import_tells_every_fault_by_its_row(
     assert "post_id" in faults[6]
     states = {
         r["post_id"]: r["media_status"]
-        for r in await sql(place, "SELECT post_id, media_status FROM meta_publicaciones_webhook")
+        for r in await sql(database, "SELECT post_id, media_status FROM meta_publicaciones_webhook")
     }
     assert states == {"ok": "pending", "kept": "success", "12": "pending"}
     assert "row 3" in (await esclusa("media", "import", str(file))).out
 
 
-async def test_import_tells_a_link_that_is_none(esclusa: Any, tmp_path: Path, place: Any) -> None:
+async def test_import_reports_an_invalid_link(esclusa: Any, tmp_path: Path, database: Any) -> None:
     file = tmp_path / "posts.ndjson"
     file.write_text(
-        '{"post_id": "a", "imagen_url": "http://[::1"}\n{"post_id": "b", "imagen_url": "HTTPS://x/1"}\n'
+        '{"post_id": "a", "imagen_url": "http://[::1"}\n{"post_id": "b", "imagen_url": '
+        '"HTTPS://x/1"}\n'
     )
     answer = await esclusa("media", "import", str(file), "--json")
     assert (answer.code, answer.json["created"]) == (1, 1)
     [fault] = answer.json["errors"]
-    assert (fault["row"], "imagen_url: it cannot be read as an address" in fault["error"]) == (
+    assert (fault["row"], "imagen_url: it is not an address" in fault["error"]) == (
         1,
         True,
     )
 
 
-async def test_import_keeps_the_others_when_the_table_cannot_hold_a_row(
-    esclusa: Any, tmp_path: Path, place: Any
+async def test_import_stores_the_rest_when_the_table_refuses_a_row(
+    esclusa: Any, tmp_path: Path, database: Any
 ) -> None:
-    """Another program's table has its own limits: its columns', its checks', and those of PostgreSQL's indexes."""
+    """Another program's table has limits of its own: columns, checks, index rows."""
     long = "".join(Random(1).choices(ascii_letters, k=6000))
-    if place.dialect == "sqlite":
+    if database.dialect == "sqlite":
         wide = "length(NEW.post_id) > 1000"
         await sql(
-            place,
-            f"CREATE TRIGGER narrow BEFORE INSERT ON {TABLE} WHEN {wide} BEGIN SELECT RAISE(ABORT, 'too long'); END",
+            database,
+            f"CREATE TRIGGER narrow BEFORE INSERT ON {TABLE} WHEN {wide} BEGIN SELECT "
+            f"RAISE(ABORT, 'too long'); END",
         )
     rows = [
         {"post_id": f"p{n}", "imagen_url": f"https://x/{n}"} for n in range(40)
-    ]  # more than are added at once
+    ]  # more than one chunk
     rows[7] = {"post_id": long, "imagen_url": "https://x/secret"}
     rows[20] = {"post_id": "", "imagen_url": "https://x/y"}
     file = tmp_path / "posts.json"
@@ -422,7 +433,7 @@ async def test_import_keeps_the_others_when_the_table_cannot_hold_a_row(
     assert (await esclusa("media", "import", str(file), "--json")).json["known"] == 38
 
 
-async def test_import_tells_what_was_kept_of_a_file_that_breaks_off(
+async def test_import_reports_the_rows_stored_before_a_broken_line(
     esclusa: Any, tmp_path: Path
 ) -> None:
     lines = [
@@ -438,7 +449,7 @@ async def test_import_tells_what_was_kept_of_a_file_that_breaks_off(
     assert "line 3002 is not UTF-8" in fault["error"]
 
 
-async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
+async def test_import_of_a_missing_file(esclusa: Any, tmp_path: Path) -> None:
     contents = (
         ("none.csv", None),
         ("posts.txt", "x"),
@@ -456,7 +467,7 @@ async def test_import_of_what_is_no_file(esclusa: Any, tmp_path: Path) -> None:
         assert name in answer.err
 
 
-async def test_settings_are_checked_and_told(esclusa: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_settings_are_checked(esclusa: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEDIA_ALLOW_HOSTS", "good.example, http://bad")
     monkeypatch.setenv("MEDIA_TIMEOUT_SECONDS", "0")
     monkeypatch.setenv("MEDIA_INTERVAL_SECONDS", "1e999")

@@ -1,4 +1,4 @@
-"""A real worker process for the kill tests: its settings come from the environment, and so does where it dies (KILL_AT=point)."""
+"""A worker process for the kill tests; KILL_AT in its environment names where it dies."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def reached(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Watched:
-    """Something of the house, with a point before and after some of its calls."""
+class KillPoints:
+    """Wraps an object with a kill point before and after some of its calls."""
 
     def __init__(self, inner: Any, *names: str) -> None:
         self._inner, self._names = inner, names
@@ -39,8 +39,8 @@ class Watched:
         return call
 
 
-class Judge(downloads._Judge):
-    """The first bytes are here, the rest is not."""
+class KillingCheck(downloads._MediaTypeCheck):
+    """A kill point in the middle of a body: the first bytes have arrived."""
 
     def __call__(self, head: bytes) -> None:
         super().__call__(head)
@@ -48,11 +48,11 @@ class Judge(downloads._Judge):
 
 
 async def main() -> None:
-    downloads._Judge = Judge  # type: ignore[misc]
+    downloads._MediaTypeCheck = KillingCheck  # type: ignore[misc]
     async with open_runtime(load()) as runtime:
         engine = runtime.engine
-        engine.artifacts = engine.settler._artifacts = Watched(engine.artifacts, "keep", "sync")
-        engine.settler._store = Watched(runtime.store, "settle")
+        engine.artifacts = engine.settler._artifacts = KillPoints(engine.artifacts, "keep", "sync")
+        engine.settler._store = KillPoints(runtime.store, "settle")
         async with engine.running():
             while True:
                 await engine.run_cycle("media.download")

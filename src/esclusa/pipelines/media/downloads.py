@@ -57,9 +57,7 @@ async def download(publication: Publication, at: Attempt) -> To:
     settings: MediaSettings = at.settings
     assert publication.imagen_url is not None  # the stage takes no other rows
     item = publication.tipo_item or "media"
-    at.log(
-        f"downloading {item} of post {publication.post_id} (attempt {at.number}/{at.tries})"
-    )
+    at.log(f"downloading {item} of post {publication.post_id} (attempt {at.number}/{at.tries})")
     check = _MediaTypeCheck()
     limits: dict[str, Any] = {
         "limit": settings.max_bytes,

@@ -11,10 +11,10 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
+from esclusa import Runtime
 from esclusa.pipelines.media import views, webhook
 from esclusa.pipelines.media.publications import Publications
 from esclusa.pipelines.media.settings import MediaSettings
-from esclusa.runtime import Runtime
 from esclusa.web.api.records import After, by_name, told
 from esclusa.web.auth import SIGNED
 from esclusa.web.problems import responses

@@ -46,9 +46,7 @@ def read_row(row: Row) -> Medium:
     part = values.get("media_id") or (
         "0" if url is None else f"{BY_LINK}{hashlib.sha256(url.encode()).hexdigest()[:32]}"
     )
-    return Medium(
-        post, part, values.get("tipo_item"), url, imagen_local=values.get("imagen_local")
-    )
+    return Medium(post, part, values.get("tipo_item"), url, imagen_local=values.get("imagen_local"))
 
 
 def _link_fault(url: str) -> str | None:

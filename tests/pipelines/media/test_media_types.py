@@ -1,10 +1,10 @@
-"""Point 2 of the spec: what a file is, by its bytes."""
+"""Point 2 of the spec: the type of a file by its first bytes."""
 
 from __future__ import annotations
 
 import pytest
 
-from esclusa.pipelines.media.sniff import media_type
+from esclusa.pipelines.media.media_types import media_type
 
 
 def iso(major: bytes, *others: bytes) -> bytes:
@@ -51,12 +51,37 @@ def test_media(extension: str, head: bytes) -> None:
 
 @pytest.mark.parametrize(
     "head",
-    [b"", b"\xff\xd8", b"<svg xmlns=", b'<?xml version="1.0"?><svg', b"<!DOCTYPE html>", b"<html>", b"{}", b"%PDF-1.7", b"PK\x03\x04",
-     b"MZ\x90",     b"BM is how this text begins, and it is long enough", b"RIFF\x10\0\0\0WAVEfmt ", b"ID3\x04", iso(b"M4A "), b"GIF",
-     b"The free trial is over.", b"You skipped a step: log in", b"URL signature expired",
-     b"the ftyp of a film", b"\n\n\n\nfree of charge", b"\r\n\r\nskip it", b"\t   wide", b"\0\0\0\x18ftyp",
-     b"OggS\0\x02" + bytes(22) + b"\x01vorbis",
-     b"OggS\0\x02" + bytes(22) + b"OpusHead", b"\x1a\x45\xdf\xa3 neither", b"\x7fELF", b"#!/bin/sh", b"\0" * 600],
-)  # fmt: skip
-def test_no_media(head: bytes) -> None:
+    [
+        b"",
+        b"\xff\xd8",
+        b"<svg xmlns=",
+        b'<?xml version="1.0"?><svg',
+        b"<!DOCTYPE html>",
+        b"<html>",
+        b"{}",
+        b"%PDF-1.7",
+        b"PK\x03\x04",
+        b"MZ\x90",
+        b"BM is how this text begins, and it is long enough",
+        b"RIFF\x10\0\0\0WAVEfmt ",
+        b"ID3\x04",
+        iso(b"M4A "),
+        b"GIF",
+        b"The free trial is over.",
+        b"You skipped a step: log in",
+        b"URL signature expired",
+        b"the ftyp of a film",
+        b"\n\n\n\nfree of charge",
+        b"\r\n\r\nskip it",
+        b"\t   wide",
+        b"\0\0\0\x18ftyp",
+        b"OggS\0\x02" + bytes(22) + b"\x01vorbis",
+        b"OggS\0\x02" + bytes(22) + b"OpusHead",
+        b"\x1a\x45\xdf\xa3 neither",
+        b"\x7fELF",
+        b"#!/bin/sh",
+        b"\0" * 600,
+    ],
+)
+def test_other_content(head: bytes) -> None:
     assert media_type(head) is None
