@@ -1,0 +1,1 @@
+"""The pipelines that Esclusa ships: replies, tenders, media and documents."""

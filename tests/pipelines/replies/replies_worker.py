@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from esclusa import app as root
-from esclusa.pipelines.replies.client import Client
+from esclusa.pipelines.replies.client import InformationTracerClient
 from esclusa.settings import load
 
 POINT = os.environ["KILL_AT"]
@@ -47,7 +47,7 @@ def of_ours(settlements: Any) -> bool:
 
 async def main(cycle: str) -> None:
     for name in ("submit", "status", "result"):
-        watch(Client, name, name)
+        watch(InformationTracerClient, name, name)
     async with root.open_runtime(load(environ=dict(os.environ)), migrate=False) as runtime:
         if hasattr(runtime.store, "settle"):
             watch(runtime.store, "settle", "settle", own=of_ours)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from esclusa.pipelines.replies import Job, Post
-from esclusa.pipelines.replies.answers import Usage, is_empty, standing, usage
+from esclusa.pipelines.replies.answers import SearchUsage, is_empty, job_status, search_usage
 
 
 async def test_the_quota_comes_first(trial: Any) -> None:
@@ -173,15 +173,15 @@ def test_what_a_status_means() -> None:
         ],
     }  # fmt: skip
     assert {
-        found: {standing(answer)[0] for answer in answers} for found, answers in said.items()
+        found: {job_status(answer)[0] for answer in answers} for found, answers in said.items()
     } == {found: {found} for found in said}
 
 
 def test_what_usage_means() -> None:
     """Numbers in any dress, those that nobody can have used up, and answers that tell no usage."""
 
-    def of(used: Any, limit: Any) -> Usage | None:
-        return usage(
+    def of(used: Any, limit: Any) -> SearchUsage | None:
+        return search_usage(
             {
                 "usage": {"day": {"searches_used": used, "period_start": 12}},
                 "limits": {"max_searches_per_day": limit},
@@ -189,18 +189,18 @@ def test_what_usage_means() -> None:
         )
 
     assert [of(170, 400), of("170", "400"), of(3.7, None), of(-3, -1)] == [
-        Usage(170, 400),
-        Usage(170, 400),
-        Usage(3, 0),
-        Usage(0, 0),
+        SearchUsage(170, 400),
+        SearchUsage(170, 400),
+        SearchUsage(3, 0),
+        SearchUsage(0, 0),
     ]
-    assert of(10**30, 10**30) == Usage(2**31 - 1, 2**31 - 1)
+    assert of(10**30, 10**30) == SearchUsage(2**31 - 1, 2**31 - 1)
     assert [
         of(float("inf"), 400),
         of(None, 400),
         of(True, 400),
-        usage([]),
-        usage({"usage": []}),
+        search_usage([]),
+        search_usage({"usage": []}),
     ] == [None] * 5
 
 
@@ -447,7 +447,7 @@ async def test_an_exception_ends_one_job(trial: Any, monkeypatch: pytest.MonkeyP
     """Points 9 and 10: any fault while processing: the quota question, then failed, and the post waits again; the others go on."""
     await trial.jobs("1", "2", "3")
     trial.sim.behave("2", replies=50)
-    monkeypatch.setattr("esclusa.pipelines.replies.client.LARGEST", 5000)
+    monkeypatch.setattr("esclusa.pipelines.replies.client.MAX_BYTES", 5000)
     run = await trial.check()
     assert (run["counters"]["done"], run["counters"]["failed"]) == (2, 1)
     assert await trial.states("2") == ("noreplies", "failed")

@@ -1,4 +1,7 @@
-"""Information Tracer over HTTP. The token goes into bodies and queries, as the provider wants it, and never into a message."""
+"""Information Tracer over HTTP.
+
+The provider takes the token in bodies and query strings; no message or error contains it.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,27 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
 from esclusa import Failure, Permanent, Throttled
-from esclusa import http as outside
-from esclusa.model.value import value
+from esclusa.http import retry_after, session
 from esclusa.pipelines.replies import answers
-from esclusa.pipelines.replies.answers import Standing, Usage
+from esclusa.pipelines.replies.answers import JobStatus, SearchUsage
 from esclusa.pipelines.replies.settings import RepliesSettings
 
 if TYPE_CHECKING:
     import aiohttp
 
-LARGEST = 256 << 20
-"""Bytes of an answer after which it is given up."""
-_AT_ONCE = 1 << 20
-"""An answer that is larger than this is read by a thread, so that others are not kept waiting."""
+MAX_BYTES = 256 << 20
+"""A larger answer fails the job."""
+_THREAD_BYTES = 1 << 20
+"""A larger answer is parsed in a thread, so that it does not block the event loop."""
 
 
-class Hiccup(Failure):
-    """The network or the provider failed in a way that may be over next time."""
+class TransientError(Failure):
+    """The network or the provider failed in a way that may be over at the next attempt."""
 
 
 class KeyRefused(Failure):
@@ -35,7 +38,7 @@ class KeyRefused(Failure):
 
 
 class SubmitFailed(Failure):
-    """No job came of a submit. ``spent``: for all we know the provider counted it."""
+    """A submit returned no job. ``spent``: the provider may have counted the search."""
 
     def __init__(
         self,
@@ -49,35 +52,40 @@ class SubmitFailed(Failure):
         self.kind, self.code, self.spent = kind, code, spent
 
 
-@value
-class Search:
-    """What a submit asks for."""
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """The search that a submit asks for."""
 
     post_id: str
     platform: str
-    most: int
+    max_replies: int
     sort_by: str
     since: date
     until: date
 
     def body(self) -> dict[str, Any]:
         return {
-            "query": f"reply:{self.post_id}", "start_date": self.since.isoformat(), "end_date": self.until.isoformat(),
-            "platform_to_collect": [self.platform], "max_post": self.most, "sort_by": self.sort_by, "timeline_only": False,
-        }  # fmt: skip
+            "query": f"reply:{self.post_id}",
+            "start_date": self.since.isoformat(),
+            "end_date": self.until.isoformat(),
+            "platform_to_collect": [self.platform],
+            "max_post": self.max_replies,
+            "sort_by": self.sort_by,
+            "timeline_only": False,
+        }
 
 
-@value
-class Answer:
-    """What came back: the status code, the bytes, and what they say as JSON. ``whole`` is false where they are no JSON."""
+@dataclass(frozen=True, slots=True)
+class ProviderResponse:
+    """The provider's response. ``data`` is None where the body is not JSON."""
 
     code: int
     body: bytes
-    said: Any
-    whole: bool
+    data: Any
+    is_json: bool
 
 
-class Client:
+class InformationTracerClient:
     """The provider's calls, each with its own time limit."""
 
     def __init__(self, session: aiohttp.ClientSession, settings: RepliesSettings) -> None:
@@ -85,90 +93,95 @@ class Client:
         self._settings = settings
         self._token = settings.api_key.get_secret_value().strip() if settings.api_key else ""
 
-    async def submit(self, search: Search) -> tuple[str, int]:
-        """The id of a new job, and the status code. Raises SubmitFailed; nothing else that the outside can cause."""
+    async def submit(self, search: SearchRequest) -> tuple[str, int]:
+        """Return the id of the new job and the HTTP status.
+
+        Raises SubmitFailed for every failure of the network or the provider.
+        """
         try:
-            answer = await self._call(
+            response = await self._call(
                 "POST",
                 "/submit",
                 self._settings.submit_seconds,
                 body=search.body() | {"token": self._token},
             )
-        except Hiccup as error:
+        except TransientError as error:
             raise SubmitFailed(str(error), kind="error", code=None, spent=True) from None
-        said = answers.message_of(answer.said) or ("" if answer.whole else "it is no JSON")
-        told = self.hidden(f"the provider refused the search: {answer.code} {said}".strip())
-        if answer.code == 429:
-            raise SubmitFailed(told, kind="rate_limit", code=429, spent=False)
-        if answer.code >= 300:
-            quota = answer.code == 403 or answers.speaks_of_quota(said)
-            raise SubmitFailed(
-                told, kind="quota" if quota else "error", code=answer.code, spent=answer.code >= 500
-            )
-        job = answer.said.get("id_hash256") if isinstance(answer.said, dict) else None
-        if (
-            isinstance(job, str) and job.strip() and job.isprintable()
-        ):  # anything else could not be asked after again
-            return job.strip(), answer.code
-        told = self.hidden(f"the provider's answer names no job: {said or 'it is empty'}")
+        code = response.code
+        detail = answers.error_message(response.data) or ("" if response.is_json else "not JSON")
+        refused = self.mask(f"the provider refused the search: {code} {detail}".strip())
+        about_quota = answers.mentions_quota(detail)
+        if code == 429:
+            raise SubmitFailed(refused, kind="rate_limit", code=code, spent=False)
+        if code >= 300:
+            kind: Literal["quota", "error"] = "quota" if code == 403 or about_quota else "error"
+            raise SubmitFailed(refused, kind=kind, code=code, spent=code >= 500)
+        job_id = response.data.get("id_hash256") if isinstance(response.data, dict) else None
+        # An id that is not printable could not be sent in a status request.
+        if isinstance(job_id, str) and job_id.strip() and job_id.isprintable():
+            return job_id.strip(), code
         raise SubmitFailed(
-            told,
-            kind="quota" if answers.speaks_of_quota(said) else "error",
-            code=answer.code,
+            self.mask(f"the provider's answer has no job id: {detail or 'it is empty'}"),
+            kind="quota" if about_quota else "error",
+            code=code,
             spent=True,
         )
 
-    async def status(self, job_id: str) -> tuple[Standing, str, int]:
-        """Where the job stands, in words too, and the status code. Raises Hiccup, Throttled."""
+    async def status(self, job_id: str) -> tuple[JobStatus, str, int]:
+        """Return the job's status, a message about it and the HTTP status.
+
+        Raises TransientError and Throttled.
+        """
         query = {"id_hash256": job_id, "include_partial_results": "0"}
-        answer = self._expected(
+        response = self._checked(
             await self._call("GET", "/status", self._settings.request_seconds, query=query)
         )
-        if not answer.whole and answer.code < 400:
-            raise Hiccup(
-                f"the status of the job is no JSON ({len(answer.body)} bytes)", type="bad_answer"
+        if not response.is_json and response.code < 400:
+            raise TransientError(
+                f"the status of the job is not JSON ({len(response.body)} bytes)", type="bad_answer"
             )
-        found, words = answers.standing(answer.said)
-        if answer.code >= 400:
-            return (
-                "failed",
-                self.hidden(f"the provider answers {answer.code}: {words}"),
-                answer.code,
-            )
-        return found, self.hidden(words), answer.code
+        status, message = answers.job_status(response.data)
+        if response.code >= 400:
+            status, message = "failed", f"the provider answers {response.code}: {message}"
+        return status, self.mask(message), response.code
 
-    async def result(self, job_id: str, platform: str) -> Answer:
-        """The replies. ``said`` is None where there is no answer. Raises Hiccup, Throttled."""
+    async def result(self, job_id: str, platform: str) -> ProviderResponse:
+        """Return the replies that a job found. Raises TransientError and Throttled."""
         query = {"id": job_id, "source": platform.lower()}
-        answer = self._expected(
+        response = self._checked(
             await self._call("GET", "/rawdata", self._settings.result_seconds, query=query)
         )
-        if not answer.whole and answer.body.strip() and answer.code < 400:
-            raise Hiccup(
-                f"the result of the job is no JSON ({len(answer.body)} bytes)", type="bad_answer"
+        if not response.is_json and response.body.strip() and response.code < 400:
+            raise TransientError(
+                f"the result of the job is not JSON ({len(response.body)} bytes)", type="bad_answer"
             )
-        return answer
+        return response
 
-    async def usage(self) -> Usage:
-        """What the account has used today. Raises Hiccup, Throttled, KeyRefused."""
-        answer = await self._call("GET", "/account_stat", self._settings.request_seconds)
-        if answer.code in (401, 403):
+    async def usage(self) -> SearchUsage:
+        """Return the searches of the day. Raises TransientError, Throttled and KeyRefused."""
+        response = await self._call("GET", "/account_stat", self._settings.request_seconds)
+        if response.code in (401, 403):
             raise KeyRefused(
-                f"the provider refuses INFORMATION_TRACER_API_KEY ({answer.code})",
+                f"the provider refuses INFORMATION_TRACER_API_KEY ({response.code})",
                 type="key_refused",
             )
-        found = answers.usage(self._expected(answer).said)
-        if found is None:
-            raise Hiccup(
-                f"the provider's answer has no usage in it ({answer.code})", type="bad_answer"
+        usage = answers.search_usage(self._checked(response).data)
+        if usage is None:
+            raise TransientError(
+                f"the provider's answer has no usage ({response.code})", type="bad_answer"
             )
-        return found
+        return usage
 
-    def _expected(self, answer: Answer) -> Answer:
-        """A fault of the provider's server, or of our key, is no answer about a job."""
-        if answer.code >= 500 or 300 <= answer.code < 400 or answer.code in (401, 403, 408):
-            raise Hiccup(f"the provider answers {answer.code}", type="http_error")
-        return answer
+    def mask(self, text: str) -> str:
+        """Return the text without the token, in case the provider repeats it."""
+        return text.replace(self._token, "(secret)") if self._token else text
+
+    def _checked(self, response: ProviderResponse) -> ProviderResponse:
+        """Return the response; raise TransientError if it is not about the job."""
+        code = response.code
+        if code >= 500 or 300 <= code < 400 or code in (401, 403, 408):
+            raise TransientError(f"the provider answers {code}", type="http_error")
+        return response
 
     async def _call(
         self,
@@ -178,66 +191,60 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
         body: dict[str, Any] | None = None,
-    ) -> Answer:
-        import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
+    ) -> ProviderResponse:
+        import aiohttp  # noqa: PLC0415 - slow to import, and only calls need it
 
-        params = None if body is not None else {**(query or {}), "token": self._token}
-        timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with self._session.request(
                 method,
                 self._settings.api_url + path,
-                params=params,
+                params=None if body is not None else {**(query or {}), "token": self._token},
                 json=body,
-                timeout=timeout,
+                timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as response:
-                raw = await self._read(response)
-                if response.status == 429 and path != "/submit":
-                    after = (
-                        outside.retry_after(response.headers, time.time())
-                        or self._settings.recheck_seconds
-                    )
-                    raise Throttled(f"the provider asks to slow down ({path})", after=after)
+                raw = await _read(response)
                 code = response.status
+                if code == 429 and path != "/submit":
+                    after = retry_after(response.headers, time.time())
+                    raise Throttled(
+                        f"the provider asks to slow down ({path})",
+                        after=after or self._settings.recheck_seconds,
+                    )
         except TimeoutError:
-            raise Hiccup(
+            raise TransientError(
                 f"the provider did not answer {path} within {seconds:g} s", type="timeout"
             ) from None
-        except (
-            aiohttp.ClientError,
-            OSError,
-        ) as error:  # its text may hold the address, and the address the token
-            raise Hiccup(
+        except (aiohttp.ClientError, OSError) as error:
+            # Only the type: the error's text may contain the URL, and the URL contains the token.
+            raise TransientError(
                 f"the provider could not be reached ({path}): {type(error).__name__}",
                 type="connection_error",
             ) from None
         try:
-            said = (
-                await asyncio.to_thread(json.loads, raw) if len(raw) > _AT_ONCE else json.loads(raw)
-            )
+            if len(raw) > _THREAD_BYTES:
+                data = await asyncio.to_thread(json.loads, raw)
+            else:
+                data = json.loads(raw)
         except (ValueError, RecursionError):
-            return Answer(code, raw, None, whole=False)
-        return Answer(code, raw, said, whole=True)
+            return ProviderResponse(code, raw, None, is_json=False)
+        return ProviderResponse(code, raw, data, is_json=True)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        parts, size = [], 0
-        async for part in response.content.iter_any():
-            size += len(part)
-            if size > LARGEST:
-                raise Permanent(
-                    f"the provider's answer is larger than {LARGEST >> 20} MB", type="too_large"
-                )
-            parts.append(part)
-        return b"".join(parts)
 
-    def hidden(self, text: str) -> str:
-        """A text without the token, should the provider repeat it."""
-        return text.replace(self._token, "(secret)") if self._token else text
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > MAX_BYTES:
+            raise Permanent(
+                f"the provider's answer is larger than {MAX_BYTES >> 20} MB", type="too_large"
+            )
+        parts.append(part)
+    return b"".join(parts)
 
 
 @asynccontextmanager
-async def connected(settings: RepliesSettings) -> AsyncIterator[Client]:
-    """A client for as long as the block lasts."""
-    async with outside.session(connections=settings.check_concurrency + 4) as session:
-        yield Client(session, settings)
+async def open_client(settings: RepliesSettings) -> AsyncIterator[InformationTracerClient]:
+    """Open a client for the duration of the block."""
+    async with session(connections=settings.check_concurrency + 4) as http:
+        yield InformationTracerClient(http, settings)

@@ -1,4 +1,4 @@
-"""``esclusa replies``: the same verbs as over HTTP."""
+"""``esclusa replies``: the same operations as over HTTP."""
 
 from __future__ import annotations
 
@@ -8,49 +8,51 @@ from typing import Any
 
 import click
 
-from esclusa.cli import FAILED, OK, PARTIAL
-from esclusa.cli.output import Screen, print_report
-from esclusa.cli.root import Group
-from esclusa.cli.session import Session
-from esclusa.cli.work import run_cycle
+from esclusa import Runtime
+from esclusa.cli import FAILED, OK, PARTIAL, Group, Screen, Session, print_report, run_cycle
 from esclusa.imports import read_file
-from esclusa.model.errors import SettingsError
-from esclusa.pipelines.replies.desk import Choice, Desk, jobs, quota_now
+from esclusa.pipelines.replies.operations import (
+    FILTERS,
+    ReplyOperations,
+    count_jobs,
+    job_filter,
+    quota_status,
+)
 from esclusa.pipelines.replies.records import Job
-from esclusa.pipelines.replies.settings import missing
-from esclusa.runtime import Runtime
 
-Verb = Callable[..., Any]
+CommandFunction = Callable[..., Any]
 
 
-def _chosen(command: Verb) -> Verb:
-    for name, help in (
-        ("post-id", "Only of this post."), ("candidate-id", "Only of this candidate."), ("country", "Only of this country."),
-        ("platform", "Only of this platform."),
-    ):  # fmt: skip
-        command = click.option(f"--{name}", help=help)(command)
+def _filter_options(command: CommandFunction) -> CommandFunction:
+    for name in reversed(FILTERS):
+        flag = f"--{name.replace('_', '-')}"
+        noun = name.removesuffix("_id")
+        command = click.option(flag, help=f"Only records of this {noun}.")(command)
     return command
 
 
-def _bounded(command: Verb) -> Verb:
-    command = click.option("--dry-run", is_flag=True, help="Only count what it would do.")(command)
-    return click.option("--limit", type=click.IntRange(min=1), help="At most so many.")(command)
-
-
-def _choice(said: dict[str, Any]) -> Choice:
-    return Choice(
-        said.pop("platform"), said.pop("country"), said.pop("candidate_id"), said.pop("post_id")
+def _bulk_options(command: CommandFunction) -> CommandFunction:
+    command = click.option("--dry-run", is_flag=True, help="Only count, change nothing.")(command)
+    return click.option("--limit", type=click.IntRange(min=1), help="The maximum of records.")(
+        _filter_options(command)
     )
 
 
-def _tell(session: Session, verb: str, answer: dict[str, Any]) -> None:
+def _take_filters(options: dict[str, Any]) -> dict[str, str]:
+    """Remove the filters from the options and return those that were given."""
+    given = {name: options.pop(name) for name in FILTERS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _show_result(session: Session, verb: str, answer: dict[str, Any]) -> None:
     def draw(screen: Screen) -> None:
-        would = "would touch up to" if answer["dry_run"] else "done:"
-        screen.line(
-            f"{verb}: {would} {answer['matched'] if answer['dry_run'] else answer['moved']:,} of {answer['matched']:,}"
-        )
+        matched = f"{answer['matched']:,}"
+        if answer["dry_run"]:
+            screen.line(f"{verb}: would change up to {matched} of {matched}")
+        else:
+            screen.line(f"{verb}: changed {answer['moved']:,} of {matched}")
         if answer["passed"]:
-            screen.table(["passed over", "why"], [(p["id"], p["why"]) for p in answer["passed"]])
+            screen.table(["skipped", "why"], [(p["id"], p["why"]) for p in answer["passed"]])
 
     session.show(answer, draw)
 
@@ -61,62 +63,61 @@ group = Group("replies", help="Replies of social posts, by Information Tracer.")
 @group.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_obj
-def add(session: Session, file: Path) -> int:
-    """Add the posts of FILE (.csv, .json, .ndjson); known ones are left as they are. Exit code 5 if some rows are bad, 1 if all."""
+def import_posts(session: Session, file: Path) -> int:
+    """Add the posts of FILE (.csv, .json, .ndjson); known posts stay as they are.
 
-    async def do(runtime: Runtime) -> dict[str, Any]:
-        return (await Desk(runtime, session.who).add(read_file(file))).answer()
+    Exit code 5 if some rows are bad, 1 if all are.
+    """
 
-    answer = session.work(do)
-    errors = answer["errors"]
+    async def add(runtime: Runtime) -> dict[str, Any]:
+        return (await ReplyOperations(runtime, session.who).add(read_file(file))).answer()
 
+    answer = session.work(add)
     session.show(answer, lambda screen: print_report(screen, answer))
-    return OK if not errors else PARTIAL if answer["created"] or answer["known"] else FAILED
+    if not answer["errors"]:
+        return OK
+    return PARTIAL if answer["created"] or answer["known"] else FAILED
 
 
 @group.command("process-posts")
-@click.option("--max-posts", type=click.IntRange(min=1), help="At most so many searches.")
+@click.option("--max-posts", type=click.IntRange(min=1), help="The maximum of searches.")
 @click.pass_obj
 def process_posts(session: Session, max_posts: int | None) -> int:
-    """Submit the posts that wait: phase 1, once, to its end."""
-    return run_cycle(
-        session, "replies.process-posts", params={"max_posts": max_posts} if max_posts else {}
-    )
+    """Run phase 1 once: submit the waiting posts."""
+    params = {"max_posts": max_posts} if max_posts else {}
+    return run_cycle(session, "replies.process-posts", params=params)
 
 
 @group.command("process-jobs")
-@click.option("--max-jobs", type=click.IntRange(min=1), help="At most so many jobs.")
+@click.option("--max-jobs", type=click.IntRange(min=1), help="The maximum of jobs.")
 @click.pass_obj
 def process_jobs(session: Session, max_jobs: int | None) -> int:
-    """Check every pending job and save what is there: phase 2, once, to its end."""
-    return run_cycle(
-        session, "replies.process-jobs", params={"max_jobs": max_jobs} if max_jobs else {}
-    )
+    """Run phase 2 once: check the pending jobs and save their replies."""
+    params = {"max_jobs": max_jobs} if max_jobs else {}
+    return run_cycle(session, "replies.process-jobs", params=params)
 
 
-def _verb(name: str, method: str, help: str) -> None:
-    @_chosen
-    @_bounded
-    def act(session: Session, /, **said: Any) -> int:
-        choice = _choice(said)
+def _add_operation(name: str, method: str, help: str) -> None:
+    @_bulk_options
+    def command(session: Session, /, **options: Any) -> int:
+        filters = _take_filters(options)
 
-        async def do(runtime: Runtime) -> dict[str, Any]:
-            done: dict[str, Any] = await getattr(Desk(runtime, session.who), method)(choice, **said)
-            return done
+        async def act(runtime: Runtime) -> dict[str, Any]:
+            operations = ReplyOperations(runtime, session.who)
+            answer: dict[str, Any] = await getattr(operations, method)(filters, **options)
+            return answer
 
-        _tell(session, name, session.work(do))
+        _show_result(session, name, session.work(act))
         return OK
 
-    group.command(name, help=help)(click.pass_obj(act))
+    group.command(name, help=help)(click.pass_obj(command))
 
 
-_verb("retry-empty", "retry_empty", "Check jobs with an empty result again.")
-_verb(
-    "verify-empty",
-    "verify_empty",
-    "Accept the empty results of twitter posts with hardly any replies.",
+_add_operation("retry-empty", "retry_empty", "Check jobs with an empty result again.")
+_add_operation(
+    "verify-empty", "verify_empty", "Accept the empty results of twitter posts with few replies."
 )
-_verb("resubmit", "resubmit", "Give posts whose searches failed too often a new try.")
+_add_operation("resubmit", "resubmit", "Allow one more search for exhausted posts.")
 
 
 @group.command("retry-jobs")
@@ -124,62 +125,59 @@ _verb("resubmit", "resubmit", "Give posts whose searches failed too often a new 
     "--status",
     type=click.Choice(["failed", "quota_exceeded"]),
     multiple=True,
-    help="Both, if none is named.",
+    help="Only jobs in this state. Default: both.",
 )
-@_chosen
-@_bounded
+@_bulk_options
 @click.pass_obj
 def retry_jobs(
-    session: Session, /, status: tuple[str, ...], limit: int | None, dry_run: bool, **said: Any
+    session: Session, /, status: tuple[str, ...], limit: int | None, dry_run: bool, **options: Any
 ) -> int:
-    """Check failed jobs, and those out of quota, again."""
-    choice = _choice(said)
+    """Check failed and quota_exceeded jobs again."""
+    filters = _take_filters(options)
 
-    async def do(runtime: Runtime) -> dict[str, Any]:
-        return await Desk(runtime, session.who).retry_jobs(
-            choice, status, limit=limit, dry_run=dry_run
-        )
+    async def act(runtime: Runtime) -> dict[str, Any]:
+        operations = ReplyOperations(runtime, session.who)
+        return await operations.retry_jobs(filters, status, limit=limit, dry_run=dry_run)
 
-    _tell(session, "retry-jobs", session.work(do))
+    _show_result(session, "retry-jobs", session.work(act))
     return OK
 
 
 @group.command("failed")
-@click.option("--without-done", is_flag=True, help="Only of posts that have no done job.")
+@click.option("--without-done", is_flag=True, help="Only jobs of posts that have no done job.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="At most so many.",
+    help="The maximum of jobs.",
 )
-@_chosen
+@_filter_options
 @click.pass_obj
-def failed(session: Session, /, without_done: bool, limit: int, **said: Any) -> int:
-    """Failed jobs, and how many there are."""
-    where = jobs(_choice(said), ["failed"], without_done=without_done)
+def failed(session: Session, /, without_done: bool, limit: int, **options: Any) -> int:
+    """List failed jobs and count them."""
+    where = job_filter(_take_filters(options), ["failed"], without_done=without_done)
 
-    async def do(runtime: Runtime) -> dict[str, Any]:
+    async def read(runtime: Runtime) -> dict[str, Any]:
         page = await runtime.engine.records.find(Job, where, limit=limit)
-        count = await Desk(runtime, session.who).count_jobs(where)
         return {
-            "count": count,
+            "count": await count_jobs(runtime, where),
             "items": [job.kind.as_json(job) for job in page.items],
             "next": page.next,
         }
 
-    answer = session.look(do)
+    answer = session.look(read)
 
     def draw(screen: Screen) -> None:
         rows = [
             (
-                j["job_id"],
-                j["platform"],
-                j["post_id"],
-                j["updated_at"],
-                (j["last_error"] or {}).get("message"),
+                job["job_id"],
+                job["platform"],
+                job["post_id"],
+                job["updated_at"],
+                (job["last_error"] or {}).get("message"),
             )
-            for j in answer["items"]
+            for job in answer["items"]
         ]
         screen.table(["job", "platform", "post", "failed", "why"], rows, empty="no failed jobs")
         if answer["count"] > len(rows):
@@ -192,16 +190,13 @@ def failed(session: Session, /, without_done: bool, limit: int, **said: Any) -> 
 @group.command("quota")
 @click.pass_obj
 def quota(session: Session) -> int:
-    """Today's searches at the provider: used, limit, reset."""
-    plan = next(plan for plan in session.settings.plans if plan.name == "replies")
-    if faults := list(missing(plan.settings)):  # type: ignore[arg-type]  # its own settings
-        raise SettingsError("the quota cannot be asked:", faults)
-    answer = session.look(quota_now)
-
-    def draw(screen: Screen) -> None:
-        screen.line(
-            f"{answer['used']:,}/{answer['limit']:,} searches used, {answer['left']:,} left; reset at {answer['reset']}"
-        )
-
-    session.show(answer, draw)
+    """Show today's searches at the provider: used, limit, reset."""
+    answer = session.look(quota_status)
+    session.show(
+        answer,
+        lambda screen: screen.line(
+            f"{answer['used']:,}/{answer['limit']:,} searches used, {answer['left']:,} left; "
+            f"reset at {answer['reset']}"
+        ),
+    )
     return OK

@@ -1,24 +1,27 @@
-"""Where replies are saved, what is there already, and how a new version keeps the older one."""
+"""The files of saved replies: their paths, what a path already holds, and older versions."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from esclusa import ArtifactExists, ArtifactMissing, Artifacts, segment
-from esclusa.model.value import value
 from esclusa.pipelines.replies.answers import is_empty
 from esclusa.pipelines.replies.records import Job, Post
 
-LARGE = 4 << 20
-"""A file of more bytes is not read to know that it has content."""
+LARGE_BYTES = 4 << 20
+"""A larger file has content; it is not read to find out."""
 
 
-def path_of(record: Post | Job) -> str:
-    """The file of a post's replies: ``raw/{country}/{platform}/{candidate_id}/{post_id}.json``. Parts are escaped, so that no two
-    posts share a file and none can name one elsewhere."""
+def replies_path(record: Post | Job) -> str:
+    """Return the path of a post's replies.
+
+    It is ``raw/{country}/{platform}/{candidate_id}/{post_id}.json``. Each part is escaped: no
+    two posts share a file, and no part can leave its folder.
+    """
     return f"{_stem(record)}.json"
 
 
@@ -27,80 +30,88 @@ def _stem(record: Post | Job) -> str:
     return "/".join(["raw", *(segment(part or "") for part in parts)])
 
 
-@value
-class Kept:
-    """What is at a path: ``content`` is replies, ``empty`` a file that holds none, ``nothing`` no file."""
+@dataclass(frozen=True, slots=True)
+class ExistingFile:
+    """What a path holds: a file with replies (``content``), one without (``empty``), or no file."""
 
-    what: Literal["content", "empty", "nothing"]
+    state: Literal["content", "empty", "missing"]
     body: bytes = b""
 
 
-async def kept(artifacts: Artifacts, path: str) -> Kept:
-    """What is saved there already. A file that is no JSON counts as empty: it is nobody's replies."""
+async def existing_file(artifacts: Artifacts, path: str) -> ExistingFile:
+    """Return what the path holds. A file that is not JSON holds no replies and counts as empty."""
     info = await artifacts.info(path)
     if info is None:
-        return Kept("nothing")
-    if info.size > LARGE:
-        return Kept("content")
+        return ExistingFile("missing")
+    if info.size > LARGE_BYTES:
+        return ExistingFile("content")
     try:
         body = await artifacts.get(path)
-        said = json.loads(body)
+        data = json.loads(body)
     except ArtifactMissing:
-        return Kept("nothing")
+        return ExistingFile("missing")
     except (ValueError, RecursionError):
-        return Kept("empty", body)
-    return Kept("empty", body) if said is None or is_empty(said) else Kept("content")
+        return ExistingFile("empty", body)
+    return (
+        ExistingFile("empty", body) if data is None or is_empty(data) else ExistingFile("content")
+    )
 
 
-@value
-class Saved:
-    """How replies were saved. ``retry_count`` is at least 1 where it is a retry."""
+@dataclass(frozen=True, slots=True)
+class SavedReplies:
+    """How replies were saved. ``retry_count`` is at least 1 if ``is_retry``."""
 
     path: str
-    url: str
     is_retry: bool
     retry_count: int
 
 
-async def save(
-    artifacts: Artifacts, job: Job, body: bytes, said: Any, before: Kept, now: datetime
-) -> Saved | None:
-    """Save the replies of a job over what was there ``before`` (nothing, or an empty file, which is kept as an older version).
-    None if somebody else saved replies there meanwhile: theirs stay."""
-    path = path_of(job)
-    retry = before.what == "empty" or job.retry_count > 0
-    count = max(1, job.retry_count) if retry else 0
-    if retry:
-        older = await _keep_older(artifacts, job, before.body) if before.what == "empty" else None
+async def save_replies(
+    artifacts: Artifacts, job: Job, body: bytes, data: Any, before: ExistingFile, now: datetime
+) -> SavedReplies | None:
+    """Save the replies of a job; return None if another process saved replies meanwhile.
+
+    ``before`` is what the path held: nothing, or an empty file, which is kept as an older version.
+    """
+    path = replies_path(job)
+    is_retry = before.state == "empty" or job.retry_count > 0
+    retry_count = max(1, job.retry_count) if is_retry else 0
+    if is_retry:
+        older = await _keep_older(artifacts, job, before.body) if before.state == "empty" else None
         metadata = {
-            "is_retry": True, "retry_count": count, "retry_timestamp": now.isoformat(),
-            "previous_file_existed": before.what == "empty", "older_version": older,
-        }  # fmt: skip
-        body = _json({"data": said} if isinstance(said, list) else said, metadata)
+            "is_retry": True,
+            "retry_count": retry_count,
+            "retry_timestamp": now.isoformat(),
+            "previous_file_existed": before.state == "empty",
+            "older_version": older,
+        }
+        body = _json({"data": data} if isinstance(data, list) else data, metadata)
     try:
-        url = await artifacts.put(
-            path, body, content_type="application/json", create=before.what == "nothing"
+        await artifacts.put(
+            path, body, content_type="application/json", create=before.state == "missing"
         )
     except ArtifactExists:
-        found = await kept(artifacts, path)
-        return (
-            None if found.what == "content" else await save(artifacts, job, body, said, found, now)
-        )
-    return Saved(path, url, retry, count)
+        found = await existing_file(artifacts, path)
+        if found.state == "content":
+            return None
+        return await save_replies(artifacts, job, body, data, found, now)
+    return SavedReplies(path, is_retry, retry_count)
 
 
-def _json(said: dict[str, Any], metadata: dict[str, Any]) -> bytes:
-    whole = {"_metadata": metadata} | said | {"_metadata": metadata}  # first, and ours
+def _json(data: dict[str, Any], metadata: dict[str, Any]) -> bytes:
+    """Return the data as JSON, with this metadata as its first member in place of its own."""
+    document = {"_metadata": metadata} | data | {"_metadata": metadata}
     try:
-        return json.dumps(whole, ensure_ascii=False).encode()
-    except (
-        UnicodeEncodeError
-    ):  # a reply cut amid an emoji has half of one, which only an escape can tell
-        return json.dumps(whole).encode()
+        return json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair can only be written as an escape
+        return json.dumps(document).encode()
 
 
 async def _keep_older(artifacts: Artifacts, job: Job, body: bytes) -> str:
-    """Copy the file that will be replaced; its name is its content's, so that a second attempt makes no second copy."""
+    """Copy the file that will be replaced and return the address of the copy.
+
+    The copy is named by its content, so that a second attempt makes no second copy.
+    """
     path = f"{_stem(job)}.versions/{hashlib.sha256(body).hexdigest()[:32]}.json"
     try:
         return await artifacts.put(path, body, content_type="application/json", create=True)

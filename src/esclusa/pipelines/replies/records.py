@@ -13,13 +13,15 @@ SortBy = Literal["time", "engagement"]
 ACTIVE = ("pending", "processing")
 """The states of a job that may still bring replies."""
 
-NAME, QUERY = 800, 506
-"""The most bytes of a name: an index holds three of them; and characters of a post_id: the provider's query takes no more."""
+MAX_NAME_BYTES = 800
+"""One index holds three names, and an index entry is limited in size."""
+MAX_POST_ID = 506
+"""Characters of a post_id: the provider's query takes no more."""
 
 
-def _short(name: str | None) -> str | None:
-    if name is not None and len(name.encode()) > NAME:
-        raise ValueError(f"it is longer than {NAME} bytes")
+def _check_length(name: str | None) -> str | None:
+    if name is not None and len(name.encode()) > MAX_NAME_BYTES:
+        raise ValueError(f"it is longer than {MAX_NAME_BYTES} bytes")
     return name
 
 
@@ -29,10 +31,14 @@ class Post(
     key=("platform", "post_id"),
     index=(("status", "platform", "created_at"), ("status", "exhausted")),
 ):
-    """A social post. ``submits`` counts its searches; once it is ``exhausted`` no further one is made without an operator."""
+    """A social post.
+
+    ``submits`` counts its searches. An ``exhausted`` post is not searched again until an operator
+    resubmits it.
+    """
 
     platform: str
-    post_id: str | None = Field(max_length=QUERY)
+    post_id: str | None = Field(max_length=MAX_POST_ID)
     country: str | None = None
     candidate_id: str | None = None
     replies_count: int | None = None
@@ -43,7 +49,7 @@ class Post(
     submits: int = 0
     exhausted: bool = False
 
-    _names = field_validator("platform", "country", "candidate_id")(_short)
+    _names = field_validator("platform", "country", "candidate_id")(_check_length)
 
     lifecycle = Lifecycle("""
         noreplies -> processing | skipped | done
@@ -64,12 +70,15 @@ class Job(
         ("status", "done_siblings", "platform", "country", "candidate_id"),
     ),
 ):
-    """A search at the provider. ``done_siblings`` counts the other jobs of its post that ended well (null: none), so that failed
-    jobs without a done one are found by an index."""
+    """A search at the provider.
+
+    ``done_siblings`` counts the other done jobs of its post (null if there are none), so that an
+    index finds the failed jobs of posts that have no done job.
+    """
 
     job_id: str | None
     post_doc_id: str | None
-    post_id: str | None = Field(max_length=QUERY)
+    post_id: str | None = Field(max_length=MAX_POST_ID)
     platform: str
     country: str | None = None
     candidate_id: str | None = None
@@ -78,7 +87,7 @@ class Job(
     retry_count: int = 0
     done_siblings: int | None = None
 
-    _names = field_validator("platform", "country", "candidate_id")(_short)
+    _names = field_validator("platform", "country", "candidate_id")(_check_length)
 
     lifecycle = Lifecycle("""
         pending -> processing
@@ -89,8 +98,8 @@ class Job(
     """)
 
 
-def post_back(job: Any) -> list[Move]:
-    """The post of a job that failed waits again, unless another of its jobs may still bring replies."""
+def reopen_post(job: Any) -> list[Move]:
+    """Move the post of a failed job back to ``noreplies``, unless another of its jobs is active."""
     if not job.post_doc_id:
         return []
     other = Exists(Job, post_doc_id=job.post_doc_id, status=one_of(*ACTIVE))
@@ -106,6 +115,6 @@ def post_back(job: Any) -> list[Move]:
     ]
 
 
-def post_done(job: Job, reason: str) -> Move:
-    """The post of a job that ended well is done, whichever of its jobs it was."""
+def finish_post(job: Job, reason: str) -> Move:
+    """Move the post of a job to ``done``."""
     return Move(Post, str(job.post_doc_id), "done", frm=("processing", "noreplies"), reason=reason)

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from esclusa.model.errors import BadQuery, SettingsError
-from esclusa.pipelines.replies.desk import Choice, Desk, jobs, quota_now
+from esclusa import BadQuery, Runtime
+from esclusa.pipelines.replies.operations import (
+    FILTERS,
+    ReplyOperations,
+    count_jobs,
+    job_filter,
+    quota_status,
+)
 from esclusa.pipelines.replies.records import Job, Post
-from esclusa.pipelines.replies.settings import missing
-from esclusa.runtime import Runtime
 from esclusa.web.api import rows, schemas
 from esclusa.web.api.records import After, Limit, Who, by_name, listed
 from esclusa.web.problems import responses
 
-Most = Annotated[int | None, Query(ge=1, le=1_000_000, description="At most so many")]
-DryRun = Annotated[bool, Query(description="Only count what it would do")]
+Max = Annotated[int | None, Query(ge=1, le=1_000_000, description="The maximum of records")]
+DryRun = Annotated[bool, Query(description="Only count, change nothing")]
+WithoutDone = Annotated[bool, Query(description="Failed jobs of posts that have no done job")]
 JobState = Literal[
     "pending", "processing", "done", "failed", "quota_exceeded", "empty_result", "verified"
 ]
 PostState = Literal["noreplies", "processing", "done", "skipped"]
+RecordPage = schemas.Listed[schemas.RecordJson]
 
-
-_ROW: dict[str, Any] = {
+_ROW_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["platform", "post_id"],
     "properties": {
-        "platform": {"type": "string"}, "post_id": {"type": "string"}, "country": {"type": "string"}, "candidate_id": {"type": "string"},
-        "replies_count": {"type": "integer"}, "max_posts_replies": {"type": "integer"}, "sort_by": {"enum": ["time", "engagement"]},
+        "platform": {"type": "string"},
+        "post_id": {"type": "string"},
+        "country": {"type": "string"},
+        "candidate_id": {"type": "string"},
+        "replies_count": {"type": "integer"},
+        "max_posts_replies": {"type": "integer"},
+        "sort_by": {"enum": ["time", "engagement"]},
         "created_at": {"type": "string", "format": "date-time"},
     },
-}  # fmt: skip
-_EXAMPLE = {
+}
+_ROW_EXAMPLE = {
     "platform": "twitter",
     "post_id": "1789",
     "country": "honduras",
@@ -46,11 +55,13 @@ _EXAMPLE = {
 
 
 class CountShape(BaseModel):
+    """How many records match."""
+
     count: int
 
 
 class QuotaShape(BaseModel):
-    """Today's searches: what the provider counts, and what is reserved here for searches under way too."""
+    """Today's searches: counted by the provider, and reserved here for searches under way."""
 
     used: int
     limit: int
@@ -62,110 +73,93 @@ class QuotaShape(BaseModel):
 
 
 class RetriedShape(schemas.ActedShape):
+    """An act that retries records."""
+
     retried: int
 
 
 class VerifiedShape(schemas.ActedShape):
+    """An act that verifies empty results."""
+
     verified: int
 
 
-def _choice(
+def _filters(
     platform: Annotated[str | None, Query(examples=["twitter"])] = None,
     country: str | None = None,
     candidate_id: str | None = None,
     post_id: str | None = None,
-) -> Choice:
-    return Choice(platform or None, country or None, candidate_id or None, post_id or None)
+) -> dict[str, str]:
+    given = zip(FILTERS, (platform, country, candidate_id, post_id), strict=True)
+    return {name: value for name, value in given if value}
 
 
-Chosen = Annotated[Choice, Depends(_choice)]
+FilterQuery = Annotated[dict[str, str], Depends(_filters)]
 
 
-def _known(request: Request) -> None:
-    """Refuse a parameter that the route does not have: a misspelt filter must not widen what is counted or acted upon."""
+def _refuse_unknown(request: Request) -> None:
+    """Refuse a parameter that the route does not have.
+
+    A misspelt filter must not widen what is counted or changed.
+    """
     names = set(inspect.signature(request.scope["endpoint"]).parameters)
-    known = names - {"who", "request", "chosen"} | (
-        {field.name for field in fields(Choice)} if "chosen" in names else set()
-    )
+    known = names - {"who", "request", "filters"} | set(FILTERS if "filters" in names else ())
     if unknown := sorted(set(request.query_params) - known):
         raise BadQuery(
-            f"there is no parameter {', '.join(unknown)}; there are: {', '.join(sorted(known)) or 'none'}"
+            f"there is no parameter {', '.join(unknown)}; "
+            f"there are: {', '.join(sorted(known)) or 'none'}"
         )
 
 
 def build(runtime: Runtime) -> APIRouter:
-    """Every route of the pipeline."""
+    """Return every route of the pipeline."""
     router = APIRouter(
         tags=["replies"],
-        dependencies=[Depends(_known)],
+        dependencies=[Depends(_refuse_unknown)],
         responses=responses(400),
         generate_unique_id_function=by_name,
     )
-    _reading(runtime, router)
-    _acting(runtime, router)
+    _add_reads(runtime, router)
+    _add_cycles(runtime, router)
+    _add_operations(runtime, router)
     return router
 
 
-def _reading(runtime: Runtime, api: APIRouter) -> None:
+def _add_reads(runtime: Runtime, api: APIRouter) -> None:
     records = runtime.engine.records
 
     @api.get(
         "/jobs/count", response_model=CountShape, responses=responses(422), summary="How many jobs"
     )
-    async def count_jobs(
-        chosen: Chosen,
+    async def get_job_count(
+        filters: FilterQuery,
         status: JobState | None = None,
         *,
-        failed_without_done: Annotated[
-            bool, Query(description="Failed jobs of posts that have no done job")
-        ] = False,
+        failed_without_done: WithoutDone = False,
     ) -> Any:
-        where = _jobs(chosen, status, without_done=failed_without_done)
-        return {"count": await Desk(runtime, "api").count_jobs(where)}
+        where = _job_filter(filters, status, without_done=failed_without_done)
+        return {"count": await count_jobs(runtime, where)}
 
-    @api.get(
-        "/jobs",
-        response_model=schemas.Listed[schemas.RecordJson],
-        responses=responses(422),
-        summary="Jobs",
-    )
+    @api.get("/jobs", response_model=RecordPage, responses=responses(422), summary="Jobs")
     async def list_jobs(
-        chosen: Chosen,
+        filters: FilterQuery,
         status: JobState | None = None,
         *,
-        failed_without_done: Annotated[
-            bool, Query(description="Failed jobs of posts that have no done job")
-        ] = False,
+        failed_without_done: WithoutDone = False,
         limit: Limit = 100,
         after: After = None,
     ) -> Any:
-        page = await records.find(
-            Job,
-            _jobs(chosen, status, without_done=failed_without_done),
-            limit=limit,
-            after=after or None,
-        )
-        return listed(page)
+        where = _job_filter(filters, status, without_done=failed_without_done)
+        return listed(await records.find(Job, where, limit=limit, after=after or None))
 
-    @api.get(
-        "/empty-result-jobs",
-        response_model=schemas.Listed[schemas.RecordJson],
-        summary="Empty jobs",
-    )
-    async def list_empty(chosen: Chosen, limit: Limit = 100, after: After = None) -> Any:
-        page = await records.find(
-            Job, chosen.where(status="empty_result"), limit=limit, after=after or None
-        )
-        return listed(page)
+    @api.get("/empty-result-jobs", response_model=RecordPage, summary="Jobs with an empty result")
+    async def list_empty(filters: FilterQuery, limit: Limit = 100, after: After = None) -> Any:
+        where = job_filter(filters, ["empty_result"])
+        return listed(await records.find(Job, where, limit=limit, after=after or None))
 
-    @api.get(
-        "/posts",
-        response_model=schemas.Listed[schemas.RecordJson],
-        responses=responses(422),
-        summary="Posts",
-    )
+    @api.get("/posts", response_model=RecordPage, responses=responses(422), summary="Posts")
     async def list_posts(
-        chosen: Chosen,
+        filters: FilterQuery,
         status: PostState | None = None,
         *,
         exhausted: Annotated[
@@ -174,13 +168,9 @@ def _reading(runtime: Runtime, api: APIRouter) -> None:
         limit: Limit = 100,
         after: After = None,
     ) -> Any:
-        more = {
-            name: value
-            for name, value in (("status", status), ("exhausted", exhausted))
-            if value is not None
-        }
-        page = await records.find(Post, chosen.where(**more), limit=limit, after=after or None)
-        return listed(page)
+        given = {"status": status, "exhausted": exhausted}
+        where = filters | {name: value for name, value in given.items() if value is not None}
+        return listed(await records.find(Post, where, limit=limit, after=after or None))
 
     @api.get(
         "/quota",
@@ -189,53 +179,61 @@ def _reading(runtime: Runtime, api: APIRouter) -> None:
         summary="Today's searches: used, limit, reset",
     )
     async def quota() -> Any:
-        if faults := list(missing(runtime.engine.plan_of("replies").settings)):  # type: ignore[arg-type]  # its own settings
-            raise SettingsError("the quota cannot be asked:", faults)
-        return await quota_now(runtime)
+        return await quota_status(runtime)
 
 
-def _acting(runtime: Runtime, api: APIRouter) -> None:
+def _add_cycles(runtime: Runtime, api: APIRouter) -> None:
     refusals = responses(409, 422, 503)
+
+    async def run(who: str, cycle: str, **params: int | None) -> dict[str, Any]:
+        given = {name: value for name, value in params.items() if value is not None}
+        return (await runtime.operations(who).run(cycle, params=given)).answer()
 
     @api.post(
         "/process-posts",
         response_model=schemas.RunShape,
         responses=refusals,
-        summary="Run phase 1 to its end",
+        summary="Run phase 1 once",
     )
     async def process_posts(
-        who: Who, max_posts: Annotated[Most, Query(description="At most so many searches")] = None
+        who: Who, max_posts: Annotated[Max, Query(description="The maximum of searches")] = None
     ) -> Any:
-        return await _run(runtime, who, "replies.process-posts", max_posts=max_posts)
+        return await run(who, "replies.process-posts", max_posts=max_posts)
 
     @api.post(
         "/process-jobs",
         response_model=schemas.RunShape,
         responses=refusals,
-        summary="Run phase 2 to its end",
+        summary="Run phase 2 once",
     )
     async def process_jobs(
-        who: Who, max_jobs: Annotated[Most, Query(description="At most so many jobs")] = None
+        who: Who, max_jobs: Annotated[Max, Query(description="The maximum of jobs")] = None
     ) -> Any:
-        return await _run(runtime, who, "replies.process-jobs", max_jobs=max_jobs)
+        return await run(who, "replies.process-jobs", max_jobs=max_jobs)
 
+
+def _add_operations(runtime: Runtime, api: APIRouter) -> None:
     @api.post(
-        "/empty-result-jobs/retry", response_model=RetriedShape, summary="Check empty jobs again"
+        "/empty-result-jobs/retry",
+        response_model=RetriedShape,
+        summary="Check jobs with an empty result again",
     )
     async def retry_empty(
-        who: Who, chosen: Chosen, limit: Most = None, *, dry_run: DryRun = False
+        who: Who, filters: FilterQuery, limit: Max = None, *, dry_run: DryRun = False
     ) -> Any:
-        return await Desk(runtime, who).retry_empty(chosen, limit=limit, dry_run=dry_run)
+        operations = ReplyOperations(runtime, who)
+        return await operations.retry_empty(filters, limit=limit, dry_run=dry_run)
 
     @api.post(
         "/empty-result-jobs/verify",
         response_model=VerifiedShape,
-        summary="Empty jobs that were to be expected",
+        summary="Accept the empty results of twitter posts with few replies",
     )
     async def verify_empty(
-        who: Who, chosen: Chosen, limit: Most = None, *, dry_run: DryRun = False
+        who: Who, filters: FilterQuery, limit: Max = None, *, dry_run: DryRun = False
     ) -> Any:
-        return await Desk(runtime, who).verify_empty(chosen, limit=limit, dry_run=dry_run)
+        operations = ReplyOperations(runtime, who)
+        return await operations.verify_empty(filters, limit=limit, dry_run=dry_run)
 
     @api.post(
         "/jobs/retry",
@@ -245,47 +243,47 @@ def _acting(runtime: Runtime, api: APIRouter) -> None:
     )
     async def retry_jobs(
         who: Who,
-        chosen: Chosen,
+        filters: FilterQuery,
         status: Annotated[
-            Literal["failed", "quota_exceeded"] | None,
-            Query(description="Both, if it is not named"),
+            Literal["failed", "quota_exceeded"] | None, Query(description="Default: both states")
         ] = None,
-        limit: Most = None,
+        limit: Max = None,
         *,
         dry_run: DryRun = False,
     ) -> Any:
-        return await Desk(runtime, who).retry_jobs(
-            chosen, [status] if status else [], limit=limit, dry_run=dry_run
-        )
+        operations, states = ReplyOperations(runtime, who), [status] if status else []
+        return await operations.retry_jobs(filters, states, limit=limit, dry_run=dry_run)
 
-    @api.post("/posts/retry", response_model=RetriedShape, summary="Give exhausted posts a new try")
+    @api.post(
+        "/posts/retry",
+        response_model=RetriedShape,
+        summary="Allow one more search for exhausted posts",
+    )
     async def retry_posts(
-        who: Who, chosen: Chosen, limit: Most = None, *, dry_run: DryRun = False
+        who: Who, filters: FilterQuery, limit: Max = None, *, dry_run: DryRun = False
     ) -> Any:
-        return await Desk(runtime, who).resubmit(chosen, limit=limit, dry_run=dry_run)
+        operations = ReplyOperations(runtime, who)
+        return await operations.resubmit(filters, limit=limit, dry_run=dry_run)
 
     @api.post(
         "/posts",
         response_model=schemas.InsertedShape,
         responses=responses(413, 422),
-        openapi_extra=rows.body_of(_ROW, _EXAMPLE),
+        openapi_extra=rows.body_of(_ROW_SCHEMA, _ROW_EXAMPLE),
         summary="Add posts",
-        description="A JSON array, or one object per line. A known post is left as it is; a bad row is reported by its number and the "
-        "good ones are kept; 422 if there is no good one.",
+        description="A JSON array, or one object per line. A known post stays as it is. A bad row "
+        "is reported by its number and the good rows are kept; 422 if there is no good row.",
     )
     async def add_posts(request: Request, who: Who) -> Any:
-        report = await Desk(runtime, who).add(await rows.sent(request))
+        report = await ReplyOperations(runtime, who).add(await rows.sent(request))
         return rows.answer(report, "a post", request.url.path)
 
 
-async def _run(runtime: Runtime, who: str, cycle: str, **params: int | None) -> dict[str, Any]:
-    said = {name: value for name, value in params.items() if value is not None}
-    return (await runtime.operations(who).run(cycle, params=said)).answer()
-
-
-def _jobs(chosen: Choice, status: str | None, *, without_done: bool) -> dict[str, Any]:
+def _job_filter(
+    filters: dict[str, str], status: str | None, *, without_done: bool
+) -> dict[str, Any]:
     if without_done and status not in (None, "failed"):
         raise HTTPException(
-            422, f"failed_without_done is about failed jobs, not about {status} ones"
+            422, f"failed_without_done applies to failed jobs, not to {status} ones"
         )
-    return jobs(chosen, [status] if status else [], without_done=without_done)
+    return job_filter(filters, [status] if status else [], without_done=without_done)

@@ -15,7 +15,7 @@ DEFAULT_LIMIT = 400
 
 
 class RepliesSettings(BaseModel):
-    """What the pipeline is told."""
+    """Account, schedule, limits and timeouts."""
 
     api_key: SecretStr | None = option(
         "INFORMATION_TRACER_API_KEY",
@@ -26,29 +26,29 @@ class RepliesSettings(BaseModel):
     api_url: str = option(
         "INFORMATION_TRACER_API_URL",
         "https://informationtracer.com",
-        help="Where the provider's API is.",
+        help="The address of the provider's API.",
     )
     posts_every: str = option("REPLIES_POSTS_EVERY", "30m", help="How often process-posts runs.")
     jobs_every: str = option("REPLIES_JOBS_EVERY", "30m", help="How often process-jobs runs.")
     unknown_count: Literal["skip", "fetch"] = option(
         "REPLIES_UNKNOWN_COUNT",
         "skip",
-        help="A post of which neither count is known: skip it, or fetch up to 100 replies.",
+        help="What to do with a post without counts: skip it, or fetch up to 100 replies.",
     )
     max_resubmits: int = option(
         "REPLIES_MAX_RESUBMITS",
         1,
         ge=0,
-        help="How often a post whose job failed is submitted again by itself.",
+        help="How often a post whose job failed is submitted again automatically.",
     )
     check_concurrency: int = option(
-        "REPLIES_CHECK_CONCURRENCY", 16, ge=1, le=500, help="How many jobs are checked at a time."
+        "REPLIES_CHECK_CONCURRENCY", 16, ge=1, le=500, help="How many jobs are checked at once."
     )
     recheck_seconds: float = option(
         "REPLIES_RECHECK_SECONDS",
         60.0,
         ge=0,
-        help="A job that is still running is due again after this.",
+        help="Seconds until a job that is still running is due again.",
     )
     poll_rounds: int = option(
         "REPLIES_POLL_ROUNDS",
@@ -64,31 +64,34 @@ class RepliesSettings(BaseModel):
         "REPLIES_MAX_TRANSIENT",
         10,
         ge=1,
-        help="Network errors, server errors and crashes in a row after which a job is failed.",
+        help="Consecutive network errors, server errors and crashes after which a job fails.",
     )
     daily_limit: int | None = option(
-        "REPLIES_DAILY_LIMIT", None, ge=1,
-        help=f"At most so many searches a day. Without it the provider's own limit holds ({DEFAULT_LIMIT}, if it names none).",
-    )  # fmt: skip
+        "REPLIES_DAILY_LIMIT",
+        None,
+        ge=1,
+        help="Maximum of searches per day. Default: the provider's limit, "
+        f"or {DEFAULT_LIMIT} if it reports none.",
+    )
     quota_timezone: str = option(
         "REPLIES_QUOTA_TIMEZONE", "UTC", help="The time zone of the provider's daily reset."
     )
     resume_after_reset: bool = option(
         "REPLIES_RESUME_AFTER_RESET",
         True,
-        help="Whether jobs that failed for want of quota are checked again after the daily reset.",
+        help="Whether quota_exceeded jobs are checked again after the daily reset.",
     )
     submit_seconds: float = option(
-        "REPLIES_SUBMIT_SECONDS", 25.0, gt=0, help="Seconds for one submit."
+        "REPLIES_SUBMIT_SECONDS", 25.0, gt=0, help="Timeout of a submit."
     )
     request_seconds: float = option(
         "REPLIES_REQUEST_SECONDS",
         10.0,
         gt=0,
-        help="Seconds for one question about a job or the account.",
+        help="Timeout of a status or account request.",
     )
     result_seconds: float = option(
-        "REPLIES_RESULT_SECONDS", 120.0, gt=0, help="Seconds for one download of replies."
+        "REPLIES_RESULT_SECONDS", 120.0, gt=0, help="Timeout of a download of replies."
     )
 
     @field_validator("posts_every", "jobs_every")
@@ -128,14 +131,20 @@ class RepliesSettings(BaseModel):
         return name
 
 
-def missing(settings: RepliesSettings) -> Iterator[str]:
-    """What must be set before anything can run."""
+def missing_settings(settings: RepliesSettings) -> Iterator[str]:
+    """Yield what must be set before a cycle can run."""
     if settings.api_key is None or not settings.api_key.get_secret_value().strip():
-        yield "INFORMATION_TRACER_API_KEY is not set; it is the token of the Information Tracer account"
+        yield (
+            "INFORMATION_TRACER_API_KEY is not set; "
+            "it is the token of the Information Tracer account"
+        )
 
 
-def quota(settings: RepliesSettings) -> Budget:
-    """The searches of a day, shared by all workers. What the provider says of them counts; this limit is for when it says none."""
+def search_budget(settings: RepliesSettings) -> Budget:
+    """Return the budget of searches per day, shared by all workers.
+
+    The limit that the provider reports replaces the one declared here.
+    """
     return Budget(
         "information_tracer",
         Window("day", settings.daily_limit or DEFAULT_LIMIT, settings.quota_timezone),
