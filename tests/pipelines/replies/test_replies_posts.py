@@ -233,7 +233,7 @@ REFUSALS = [
     ("403", "blocked", "403", "quota_blocked", 0),
     ("400", "error", "400", "errors", 0),
     ("500", "error", "500", "errors", 1),
-    ("no_id", "error", "names no job", "errors", 1),
+    ("no_id", "error", "no job id", "errors", 1),
     ("error_object", "error", "could not start", "errors", 1),
     ("quota_text", "blocked", "Daily quota exceeded", "quota_blocked", 1),
     ("hang", "error", "did not answer", "errors", 1),
@@ -277,7 +277,7 @@ async def test_an_id_that_cannot_be_kept_is_none(trial: Any) -> None:
     for id in ("a\x00b", "\ud800", " ", "", 12, None, ["x"]):
         trial.sim.order("/submit", status=200, body={"id_hash256": id})
         run = await trial.submit()
-        assert (run["outcome"], run["counters"]["submitted"], "names no job" in run["message"]) == (
+        assert (run["outcome"], run["counters"]["submitted"], "no job id" in run["message"]) == (
             "error",
             0,
             True,
