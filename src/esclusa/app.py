@@ -137,6 +137,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     os.environ.setdefault(
         "PYDANTIC_DISABLE_PLUGINS", "__all__"
     )  # to look for some is to read about every installed package
-    from esclusa.cli import run
+    from esclusa.cli import main as run_command
 
-    run(argv, open_runtime=open_runtime, open_store=open_store)
+    run_command(argv, open_runtime=open_runtime, open_store=open_store)

@@ -28,21 +28,35 @@ from esclusa.model.errors import (
 if TYPE_CHECKING:
     from esclusa.cli.output import Screen, as_json, print_report
     from esclusa.cli.root import Command, Group
+    from esclusa.cli.run import run_cycle, run_worker
     from esclusa.cli.session import Session
-    from esclusa.cli.work import run_cycle, run_worker
     from esclusa.runtime import RuntimeOpener, StoreOpener
 
 __all__ = [
-    "CONFIGURATION", "FAILED", "OK", "PARTIAL", "STOPPED", "UNHEALTHY", "USAGE",
-    "Command", "Group", "Screen", "Session", "as_json", "print_report", "run", "run_cycle", "run_worker",
-]  # fmt: skip
+    "CONFIGURATION",
+    "FAILED",
+    "OK",
+    "PARTIAL",
+    "STOPPED",
+    "UNHEALTHY",
+    "USAGE",
+    "Command",
+    "Group",
+    "Screen",
+    "Session",
+    "as_json",
+    "main",
+    "print_report",
+    "run_cycle",
+    "run_worker",
+]
 
 OK, FAILED, USAGE, CONFIGURATION, UNHEALTHY, PARTIAL, STOPPED = 0, 1, 2, 3, 4, 5, 130
 """Exit codes of the command."""
 
 _MODULES = {
     "Command": "root", "Group": "root", "Screen": "output", "Session": "session",
-    "as_json": "output", "print_report": "output", "run_cycle": "work", "run_worker": "work",
+    "as_json": "output", "print_report": "output", "run_cycle": "run", "run_worker": "run",
 }  # fmt: skip
 """The module of each public name that is imported when it is first used."""
 
@@ -53,15 +67,16 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"esclusa.cli.{_MODULES[name]}"), name)
 
 
-_MANY = 3  # a new store lacks everything; nobody wants to read it all
+_SHOWN_FAULTS = 3
+"""A new store lacks everything: this many faults are printed."""
 
 
-def run(
+def main(
     argv: Sequence[str] | None = None, *, open_runtime: RuntimeOpener, open_store: StoreOpener
 ) -> NoReturn:
-    """Run the command and leave the process with its exit code. An error is one clear line (and its faults) on stderr."""
+    """Run the command and exit with its code. An error is printed to stderr without a traceback."""
     code = code_of(argv, open_runtime=open_runtime, open_store=open_store)
-    gc.freeze()  # the process ends: to look for cycles once more is a sixth of a short command's time
+    gc.freeze()  # skip the last collection: a sixth of the time of a short command
     sys.exit(code)
 
 
@@ -84,16 +99,16 @@ def code_of(
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped", err=True)
+        click.echo("Stopped.", err=True)
         return STOPPED
     except EsclusaError as error:
-        click.echo(f"esclusa: {_told(error)}", err=True)
+        click.echo(f"esclusa: {_message(error)}", err=True)
         return exit_code(error)
     return code if isinstance(code, int) else OK
 
 
 def exit_code(error: EsclusaError) -> int:
-    """The exit code that an error means."""
+    """The exit code of an error."""
     match error:
         case SettingsError() | DeclarationError():
             return CONFIGURATION
@@ -105,13 +120,14 @@ def exit_code(error: EsclusaError) -> int:
             return FAILED
 
 
-def _told(error: EsclusaError) -> str:
+def _message(error: EsclusaError) -> str:
     if isinstance(error, FaultsError) and len(error.faults) == 1:
         return f"{error.what.rstrip(':')}: {error.faults[0]}"
-    if isinstance(error, SchemaError) and len(error.faults) > _MANY:
+    if isinstance(error, SchemaError) and len(error.faults) > _SHOWN_FAULTS:
         return str(
             SchemaError(
-                error.what, [*error.faults[:_MANY], f"… and {len(error.faults) - _MANY} more"]
+                error.what,
+                [*error.faults[:_SHOWN_FAULTS], f"… and {len(error.faults) - _SHOWN_FAULTS} more"],
             )
         )
     return str(error)

@@ -1,4 +1,4 @@
-"""Commands that keep the house in order: migrate, doctor, completion, version."""
+"""Administration: migrate, doctor, completion, version."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.option("--sql", is_flag=True, help="Print the statements instead of running them.")
 @click.option(
-    "--check", is_flag=True, help="Only say whether the schema is up to date; exit code 1 if not."
+    "--check", is_flag=True, help="Report whether the schema is up to date; exit code 1 if not."
 )
 @click.pass_obj
 def migrate(session: Session, sql: bool, check: bool) -> int:
-    """Bring the store's schema up to date. It only ever adds."""
+    """Bring the store's schema up to date. It only adds."""
 
     async def do() -> list[str]:
         async with session.open_store(session.settings) as runtime:
@@ -44,11 +44,11 @@ def migrate(session: Session, sql: bool, check: bool) -> int:
         )
         return FAILED if check and lines else OK
     if check:
-        text = f"{len(lines)} statements behind; run 'esclusa migrate'" if lines else "up to date"
+        text = f"{len(lines)} statements behind. Run: esclusa migrate" if lines else "Up to date."
         session.show({"up_to_date": not lines, "pending": lines}, lambda s: s.line(text))
         return FAILED if lines else OK
     session.show(
-        {"done": lines}, lambda s: s.line("\n".join(lines) if lines else "up to date already")
+        {"done": lines}, lambda s: s.line("\n".join(lines) if lines else "Already up to date.")
     )
     return OK
 
@@ -56,7 +56,10 @@ def migrate(session: Session, sql: bool, check: bool) -> int:
 @click.command(cls=Command)
 @click.pass_obj
 def doctor(session: Session) -> int:
-    """Check settings, store, clock, artifacts and pipelines, and say what to do. Exit code 4 if something fails."""
+    """Check settings, store, clock, artifacts and pipelines; say what to do.
+
+    Exit code 4: a check failed.
+    """
     from esclusa.health import Check, examine
 
     try:
@@ -87,7 +90,7 @@ def _show(session: Session, checks: list[Check]) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_obj
 def completion(session: Session, shell: str) -> None:
-    """Print the completion script for a shell: eval "$(esclusa completion bash)"."""
+    """Print the completion script of a shell: eval "$(esclusa completion bash)"."""
     from click.shell_completion import get_completion_class
 
     made = get_completion_class(shell)
@@ -99,7 +102,7 @@ def completion(session: Session, shell: str) -> None:
 @click.command(cls=Command)
 @click.pass_obj
 def version(session: Session) -> None:
-    """Which version this is."""
+    """Print the version."""
     answer: dict[str, Any] = {
         "esclusa": __version__,
         "python": platform.python_version(),

@@ -1,6 +1,7 @@
-"""``esclusa demo``: every built-in pipeline against simulated providers with real faults, before the viewer's eyes.
+"""``esclusa demo``: every built-in pipeline against simulated providers with real faults.
 
-Each pipeline says in its ``demo`` module which simulators it needs, its settings, its data, and when it is over.
+Each pipeline's ``demo`` module names its simulators and declares its settings, its data, and when
+it is finished.
 """
 
 from __future__ import annotations
@@ -25,48 +26,52 @@ if TYPE_CHECKING:
 
 FOLDER = Path(".cache") / "demo"
 LIMIT = 180.0
-"""Seconds after which a demo that is not over has failed."""
+"""Seconds after which an unfinished demo has failed."""
 
 
 def demonstrate(session: Session, *, stay: bool, port: int | None) -> int:
-    """Play the demo and return the exit code; ``stay`` leaves the server running until Ctrl-C."""
+    """Run the demo; return the exit code. ``stay`` keeps the server running until Ctrl-C."""
     from esclusa.simulators import Played
 
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    plays = {name: importlib.import_module(f"esclusa.pipelines.{name}.demo") for name in BUILT_IN}
+    demos = {name: importlib.import_module(f"esclusa.pipelines.{name}.demo") for name in BUILT_IN}
     with ExitStack() as stack:
         session.note(
-            "starting the outside world: "
-            + ", ".join(sorted({s for play in plays.values() for s in play.SIMULATORS}))
+            "Starting simulators: "
+            + ", ".join(sorted({s for demo in demos.values() for s in demo.SIMULATORS}))
         )
         urls = {
             name: stack.enter_context(Played(name)).url
-            for name in sorted({s for play in plays.values() for s in play.SIMULATORS})
+            for name in sorted({s for demo in demos.values() for s in demo.SIMULATORS})
         }
-        settings = _settings(plays, urls, session.settings.port if port is None else port)
-        return run_fast(_play(session, settings, plays, urls, stay=stay))
+        settings = _settings(demos, urls, session.settings.port if port is None else port)
+        return run_fast(_run(session, settings, demos, urls, stay=stay))
 
 
-def _settings(plays: dict[str, ModuleType], urls: dict[str, str], port: int) -> Settings:
-    """The demo's own settings: nothing of the viewer's environment but PATH and the like counts."""
+def _settings(demos: dict[str, ModuleType], urls: dict[str, str], port: int) -> Settings:
+    """The demo's own settings. ``ESCLUSA_`` variables of the environment are ignored."""
     from esclusa.settings import load
 
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_")}
-    for name, play in plays.items():
+    for name, demo in demos.items():
         (FOLDER / name).mkdir()
-        environ |= play.environ(urls, (FOLDER / name).absolute())
+        environ |= demo.environ(urls, (FOLDER / name).absolute())
     overrides = {
-        "store": f"sqlite:///{FOLDER / 'esclusa.db'}", "artifacts": str(FOLDER / "artifacts"), "pipelines": ",".join(plays),
-        "log_level": "error", "port": port, "lease_seconds": 10,
-    }  # fmt: skip
+        "store": f"sqlite:///{FOLDER / 'esclusa.db'}",
+        "artifacts": str(FOLDER / "artifacts"),
+        "pipelines": ",".join(demos),
+        "log_level": "error",
+        "port": port,
+        "lease_seconds": 10,
+    }
     return load(environ=environ, overrides=overrides)
 
 
-async def _play(
+async def _run(
     session: Session,
     settings: Settings,
-    plays: dict[str, ModuleType],
+    demos: dict[str, ModuleType],
     urls: dict[str, str],
     *,
     stay: bool,
@@ -81,12 +86,12 @@ async def _play(
         either: set[asyncio.Future[Any]] = {server, listening}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if server.done():
-            await server  # tells why it could not start
+            await server  # raises the reason
         address = f"http://{settings.host}:{listening.result()}"
-        session.note(f"the console is at {address}\n")
-        code = await _watch(session, runtime, plays, urls, server)
+        session.note(f"The console is at {address}\n")
+        code = await _watch(session, runtime, demos, urls, server)
         if stay and code == 0 and not server.done():
-            session.note(f"\nThe console goes on at {address}; Ctrl-C ends it.")
+            session.note(f"\nThe console stays at {address}. Press Ctrl-C to stop.")
             await server
         server.cancel()
         await asyncio.gather(server, return_exceptions=True)
@@ -95,7 +100,7 @@ async def _play(
 
 @asynccontextmanager
 async def _logged() -> AsyncIterator[None]:
-    """The log goes to a file meanwhile: the terminal is for the story."""
+    """Write the log to a file while the demo runs."""
     from esclusa.observability import log
 
     with (FOLDER / "log.ndjson").open("w") as file:
@@ -109,14 +114,14 @@ async def _logged() -> AsyncIterator[None]:
 async def _watch(
     session: Session,
     runtime: Runtime,
-    plays: dict[str, ModuleType],
+    demos: dict[str, ModuleType],
     urls: dict[str, str],
     server: asyncio.Task[None],
 ) -> int:
-    begun, seen = time.monotonic(), dict.fromkeys(plays, "")
-    for name, play in plays.items():
-        await play.prepare(runtime, urls, (FOLDER / name).absolute())
-    left = dict(plays)
+    begun, seen = time.monotonic(), dict.fromkeys(demos, "")
+    for name, demo in demos.items():
+        await demo.prepare(runtime, urls, (FOLDER / name).absolute())
+    left = dict(demos)
     while left and not server.done() and time.monotonic() - begun < LIMIT:
         await asyncio.sleep(0.5)
         for name in list(left):
@@ -126,26 +131,26 @@ async def _watch(
                 session.note(f"{time.monotonic() - begun:5.1f}s  {name:<10} {line}")
             if await left[name].finished(runtime):
                 del left[name]
-    for name, play in plays.items():
+    for name, demo in demos.items():
         session.note(f"\n{name}")
-        for line in await play.summary(runtime):
+        for line in await demo.summary(runtime):
             session.note(f"  {line}")
     if left:
-        session.note(f"\nnot over after {LIMIT:.0f} s: {', '.join(left)}")
+        session.note(f"\nNot finished after {LIMIT:.0f} s: {', '.join(left)}")
         return 1
     session.note(
-        f"\nAll of it in {time.monotonic() - begun:.0f} s. Everything is below {FOLDER}, the log too."
+        f"\nFinished in {time.monotonic() - begun:.0f} s. Data and log are below {FOLDER}."
     )
     return 0
 
 
 async def _counts(runtime: Runtime, pipeline: str) -> str:
-    """The states of the pipeline's records that its stages move, in one line."""
+    """The counts per state of the kinds that the pipeline's stages move, in one line."""
     plan = runtime.engine.plan_of(f"{pipeline}.")
     parts: list[str] = []
     for kind in dict.fromkeys(stage.kind for stage in plan.stages):
         counts: list[Any] = await runtime.store.tally(kind)
-        said = ", ".join(f"{c.count} {c.state}" for c in counts if c.count)
-        if said:
-            parts.append(f"{kind.table}: {said}")
+        states = ", ".join(f"{c.count} {c.state}" for c in counts if c.count)
+        if states:
+            parts.append(f"{kind.table}: {states}")
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""A lifecycle drawn with characters: each state once, its moves below it, ways back named."""
+"""A lifecycle drawn with characters: each state once, with its moves below it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def draw(life: Lifecycle, notes: Mapping[str, str] | None = None) -> str:
         ● pending            taken by media.download
           └─▶ downloading    held by media.download
               ├─▶ success ■
-              ├─▶ error      used up in media.download
+              ├─▶ error      exhausted by media.download
               │   └─▶ ↩ pending
               └─▶ ↩ pending
 
-    ``●`` is the initial state, ``■`` a terminal one, ``↩`` a state that is drawn elsewhere.
+    ``●`` marks the initial state, ``■`` a terminal state, ``↩`` a state drawn elsewhere.
     """
     children = _tree(life)
     rows: list[tuple[str, str]] = [(f"● {_name(life, life.initial)}", life.initial)]
@@ -48,7 +48,7 @@ def _name(life: Lifecycle, state: str) -> str:
 
 
 def _tree(life: Lifecycle) -> dict[str, list[str]]:
-    """Each state under the one from which it is first reached, breadth first: the shortest way from the initial state."""
+    """Each state under the state that first reaches it, breadth first from the initial state."""
     children: dict[str, list[str]] = {s: [] for s in life.states}
     seen, queue = {life.initial}, [life.initial]
     for state in queue:
@@ -69,5 +69,5 @@ def stage_notes(kind: Kind, stages: Sequence[Stage]) -> dict[str, str]:
         if stage.hold:
             notes.setdefault(stage.hold, []).append(f"held by {stage.name}")
         if stage.exhausted:
-            notes.setdefault(stage.exhausted, []).append(f"tries of {stage.name} used up")
-    return {state: ", ".join(said) for state, said in notes.items()}
+            notes.setdefault(stage.exhausted, []).append(f"exhausted by {stage.name}")
+    return {state: ", ".join(texts) for state, texts in notes.items()}

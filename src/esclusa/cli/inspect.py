@@ -1,4 +1,4 @@
-"""Commands that look and change nothing."""
+"""Commands that read and change nothing."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from esclusa.cli.options import (
+    Seconds,
+    after_option,
+    kind_argument,
+    limit_option,
+    system_option,
+    where_option,
+)
 from esclusa.cli.output import Screen, ago, as_json, moment, seconds_of, text_of
-from esclusa.cli.root import Command, Seconds, cycle_names, kind_names
+from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
 from esclusa.model.query import parse_filter
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from esclusa.model.query import Page
     from esclusa.model.record import Record
     from esclusa.runtime import Runtime
 
 TRACKED = ("id", "status", "attempts", "due_at", "last_error", "created_at", "updated_at")
 
-kind_argument = click.argument("table", metavar="KIND", shell_complete=kind_names)
-where_option = click.option(
-    "--where", "-w", "where", multiple=True, metavar="FILTER",
-    help="field=value, field=a,b, field>=value, field=null or field!=null; several must all hold.",
-)  # fmt: skip
-
 
 @click.command(cls=Command)
-@click.option("--watch", is_flag=True, help="Go on and show it anew.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option(
     "--every",
     type=Seconds(min=0.2),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks with --watch.",
+    help="Seconds between refreshes with --watch.",
 )
 @click.pass_obj
 def status(session: Session, watch: bool, every: float) -> None:
-    """The whole house at a glance: counts, backlogs, rates, cycles, budgets, workers."""
+    """Counts, backlogs, rates, cycles, budgets and workers."""
     from esclusa.cli.status import draw_status
 
     if not watch:
@@ -65,10 +66,10 @@ async def _watch(session: Session, runtime: Runtime, every: float) -> None:
 
 
 @click.command(cls=Command)
-@click.option("--system", is_flag=True, help="The house's own kinds too.")
+@system_option
 @click.pass_obj
 def kinds(session: Session, system: bool) -> None:
-    """Every kind of record, with its counts per state."""
+    """Every kind of record, with counts per state."""
     answer = session.look(lambda runtime: runtime.read_model.kinds(system=system))
 
     def draw(screen: Screen) -> None:
@@ -79,10 +80,10 @@ def kinds(session: Session, system: bool) -> None:
         screen.table(
             ["KIND", "PIPELINE", ">RECORDS", "STATES"],
             rows,
-            empty="no kinds; set ESCLUSA_PIPELINES",
+            empty="No kinds. Set ESCLUSA_PIPELINES.",
         )
 
-    session.show({"items": answer, "next": None}, draw)
+    session.show_list(answer, draw)
 
 
 def _counts(kind: dict[str, Any]) -> str:
@@ -111,29 +112,28 @@ def _counts(kind: dict[str, Any]) -> str:
     "-o",
     multiple=True,
     metavar="FIELD",
-    help="Order by this field; -FIELD for descending.",
+    help="Order by this field; -FIELD for descending order.",
 )
-@click.option(
-    "--limit",
-    "-n",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
-@click.option("--after", metavar="CURSOR", help="Go on after the page before: its 'next'.")
-@click.option("--archived", is_flag=True, help="Look in the archive.")
+@limit_option(50)
+@after_option
+@click.option("--archived", is_flag=True, help="Read the archive.")
 @click.pass_obj
 def records(
-    session: Session, table: str, states: str | None, where: tuple[str, ...], order: tuple[str, ...], limit: int, after: str | None,
+    session: Session,
+    table: str,
+    states: str | None,
+    where: tuple[str, ...],
+    order: tuple[str, ...],
+    limit: int,
+    after: str | None,
     archived: bool,
-) -> None:  # fmt: skip
+) -> None:
     """List records of a kind."""
-    said = [*where, *([f"status={states}"] if states else [])]
+    filters = [*where, *([f"status={states}"] if states else [])]
     kind = session.kind(table)
-    filter = parse_filter(kind, said, archived=archived)
+    filter = parse_filter(kind, filters, archived=archived)
     page = session.look(
-        lambda h: h.read_model.records(
+        lambda runtime: runtime.read_model.records(
             table, filter, order=order, limit=limit, after=after, archived=archived
         )
     )
@@ -145,22 +145,12 @@ def records(
             for r in page.items
         ]
         screen.table(
-            ["ID", "STATUS", ">TRIES", "DUE", *(f.upper() for f in fields)],
+            ["ID", "STATUS", ">ATTEMPTS", "DUE", *(f.upper() for f in fields)],
             rows,
-            empty="no records",
+            empty="No records.",
         )
-        _more(session, page)
 
-    session.show(_list(page), draw)
-
-
-def _list(page: Page[Record]) -> dict[str, Any]:
-    return {"items": [r.kind.as_json(r) for r in page.items], "next": page.next}
-
-
-def _more(session: Session, page: Page[Any]) -> None:
-    if page.next:
-        session.note(f"there are more: --after {page.next}")
+    session.show_page(page, draw)
 
 
 @click.command(cls=Command)
@@ -168,7 +158,7 @@ def _more(session: Session, page: Page[Any]) -> None:
 @click.argument("id")
 @click.pass_obj
 def show(session: Session, table: str, id: str) -> None:
-    """One record: its fields and its history."""
+    """One record: its fields, its history, and why it is not moving."""
 
     async def ask(runtime: Runtime) -> tuple[Record, list[Any], Any]:
         record = await runtime.read_model.record(table, id)
@@ -187,9 +177,11 @@ def show(session: Session, table: str, id: str) -> None:
             for name in ["id", "status", *(n for n in values if n not in TRACKED), *TRACKED[2:]]
         )
         screen.line()
-        rows = [(moment(s.at), s.frm, s.to, s.attempt, s.who, _said(s)) for s in steps]
+        rows = [(moment(s.at), s.frm, s.to, s.attempt, s.who, _cause(s)) for s in steps]
         screen.table(
-            ["AT (UTC)", "FROM", "TO", ">TRY", "BY", "WHY"], rows, empty="it has not moved yet"
+            ["AT (UTC)", "FROM", "TO", ">ATTEMPT", "BY", "REASON"],
+            rows,
+            empty="It has not moved yet.",
         )
         screen.line(text_of(reason.text), "bold")
 
@@ -203,7 +195,7 @@ def show(session: Session, table: str, id: str) -> None:
     )
 
 
-def _said(step: Any) -> str:
+def _cause(step: Any) -> str:
     error = step.error or {}
     return (
         "; ".join(
@@ -218,7 +210,7 @@ def _said(step: Any) -> str:
 @click.argument("id")
 @click.pass_obj
 def why(session: Session, table: str, id: str) -> None:
-    """Why a record is not moving, and when it can."""
+    """Why a record is not moving, and when it can move next."""
     answer, now = session.look_now(lambda runtime: runtime.read_model.why(table, id))
 
     def draw(screen: Screen) -> None:
@@ -233,7 +225,7 @@ def why(session: Session, table: str, id: str) -> None:
 
 @click.command(cls=Command)
 @kind_argument
-@click.option("--mermaid", is_flag=True, help="As a Mermaid diagram.")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid diagram.")
 @click.pass_obj
 def graph(session: Session, table: str, mermaid: bool) -> None:
     """Draw the lifecycle of a kind."""
@@ -243,9 +235,13 @@ def graph(session: Session, table: str, mermaid: bool) -> None:
     life = kind.lifecycle
     stages = [s for plan in session.settings.plans for s in plan.stages]
     answer = {
-        "table": table, "initial": life.initial, "states": list(life.states), "terminal": sorted(life.terminal),
-        "moves": [[s, t] for s in life.states for t in life.targets(s)], "mermaid": life.mermaid(),
-    }  # fmt: skip
+        "table": table,
+        "initial": life.initial,
+        "states": list(life.states),
+        "terminal": sorted(life.terminal),
+        "moves": [[s, t] for s in life.states for t in life.targets(s)],
+        "mermaid": life.mermaid(),
+    }
     session.show(
         answer,
         lambda screen: screen.line(
@@ -257,7 +253,7 @@ def graph(session: Session, table: str, mermaid: bool) -> None:
 @click.command(cls=Command)
 @click.pass_obj
 def budgets(session: Session) -> None:
-    """What is spent and left of each budget, when it resets, and who spent it."""
+    """Each budget: spent, left, next reset, and who spent it."""
     answer, now = session.look_now(lambda runtime: runtime.read_model.budgets())
 
     def draw(screen: Screen) -> None:
@@ -277,29 +273,29 @@ def budgets(session: Session) -> None:
         screen.table(
             ["BUDGET", "PER", ">SPENT", ">LIMIT", ">LEFT", "RESETS", "BY"],
             rows,
-            empty="no budgets are declared",
+            empty="No budgets are declared.",
         )
 
-    session.show({"items": answer, "next": None}, draw)
+    session.show_list(answer, draw)
 
 
 def _reset(window: dict[str, Any], now: datetime) -> str:
     barred = window["barred"]
-    return f"{ago(barred, now)} (says the provider)" if barred else ago(window["reset"], now)
+    return f"{ago(barred, now)} (reported by the provider)" if barred else ago(window["reset"], now)
 
 
 @click.command(cls=Command)
-@click.option("--system", is_flag=True, help="The house's own cycles too.")
+@system_option
 @click.pass_obj
 def cycles(session: Session, system: bool) -> None:
-    """Every cycle: its schedule, its state, its last run and the next."""
+    """Every cycle: schedule, state, last run and next run."""
     from esclusa.cli.status import CYCLES, cycle_rows
 
     answer, now = session.look_now(lambda runtime: runtime.read_model.cycles(system=system))
-    session.show(
-        {"items": answer, "next": None},
+    session.show_list(
+        answer,
         lambda s: s.table(
-            CYCLES, cycle_rows(answer, now), empty="no cycles; set ESCLUSA_PIPELINES"
+            CYCLES, cycle_rows(answer, now), empty="No cycles. Set ESCLUSA_PIPELINES."
         ),
     )
 
@@ -311,24 +307,17 @@ def cycles(session: Session, system: bool) -> None:
 @click.option(
     "--outcome", metavar="OUTCOME", help="Only these: running, ok, blocked, partial, error."
 )
-@click.option(
-    "--limit",
-    "-n",
-    type=click.IntRange(1, 10_000),
-    default=20,
-    show_default=True,
-    help="At most so many.",
-)
-@click.option("--after", metavar="CURSOR", help="Go on after the page before: its 'next'.")
+@limit_option(20)
+@after_option
 @click.pass_obj
 def runs(
     session: Session, cycle: str | None, outcome: str | None, limit: int, after: str | None
 ) -> None:
-    """The runs of cycles, the newest first."""
+    """Runs of cycles, newest first."""
     from esclusa.model.system_records import Run
 
-    said = [*([f"cycle={cycle}"] if cycle else []), *([f"status={outcome}"] if outcome else [])]
-    where = parse_filter(Run.kind, said)
+    filters = [*([f"cycle={cycle}"] if cycle else []), *([f"status={outcome}"] if outcome else [])]
+    where = parse_filter(Run.kind, filters)
     page = session.look(lambda runtime: runtime.read_model.runs(where, limit=limit, after=after))
 
     def draw(screen: Screen) -> None:
@@ -347,11 +336,10 @@ def runs(
         screen.table(
             ["STARTED (UTC)", "CYCLE", "OUTCOME", ">TOOK", "COUNTERS", "MESSAGE"],
             rows,
-            empty="no runs yet",
+            empty="No runs yet.",
         )
-        _more(session, page)
 
-    session.show(_list(page), draw)
+    session.show_page(page, draw)
 
 
 def _took(milliseconds: int | None) -> str:
@@ -363,18 +351,11 @@ def _named(counters: dict[str, int]) -> str:
 
 
 @click.command(cls=Command)
-@click.option(
-    "--limit",
-    "-n",
-    type=click.IntRange(1, 10_000),
-    default=20,
-    show_default=True,
-    help="At most so many.",
-)
-@click.option("--after", metavar="CURSOR", help="Go on after the page before: its 'next'.")
+@limit_option(20)
+@after_option
 @click.pass_obj
 def alerts(session: Session, limit: int, after: str | None) -> None:
-    """What a person should look at, the newest first."""
+    """Alerts, newest first."""
     from esclusa.model.system_records import Alert
 
     page = session.look(lambda runtime: runtime.read_model.alerts(limit=limit, after=after))
@@ -385,14 +366,13 @@ def alerts(session: Session, limit: int, after: str | None) -> None:
             for a in page.items
             if isinstance(a, Alert)
         ]
-        screen.table(["RAISED (UTC)", "ALERT", "SUBJECT", "MESSAGE"], rows, empty="no alerts")
-        _more(session, page)
+        screen.table(["RAISED (UTC)", "ALERT", "SUBJECT", "MESSAGE"], rows, empty="No alerts.")
 
-    session.show(_list(page), draw)
+    session.show_page(page, draw)
 
 
 @click.command(cls=Command)
-@click.option("--all", "every", is_flag=True, help="Those that stopped or were lost too.")
+@click.option("--all", "every", is_flag=True, help="Include workers that stopped or were lost.")
 @click.pass_obj
 def workers(session: Session, every: bool) -> None:
     """Worker processes."""
@@ -407,13 +387,117 @@ def workers(session: Session, every: bool) -> None:
         screen.table(
             ["WORKER", "STATE", "HOST", ">PID", "VERSION", "STARTED"],
             rows,
-            empty="no worker is running; start one: esclusa worker",
+            empty="No worker is running. Start one with: esclusa worker",
         )
 
-    session.show({"items": answer, "next": None}, draw)
+    session.show_list(answer, draw)
 
 
 def _state(worker: dict[str, Any]) -> str:
     return (
         "lost" if worker["status"] == "running" and not worker["alive"] else str(worker["status"])
     )
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def leases(session: Session) -> None:
+    """Records that are held now: by which worker, until when."""
+    answer, now = session.look_now(lambda runtime: runtime.read_model.leases())
+
+    def draw(screen: Screen) -> None:
+        rows = [
+            (
+                x["stage"],
+                x["id"],
+                x["worker"],
+                x["attempt"],
+                ago(x["until"], now),
+                "orphan" if x["orphan"] else "",
+            )
+            for x in answer
+        ]
+        screen.table(
+            ["STAGE", "RECORD", "WORKER", ">ATTEMPT", "UNTIL", ""],
+            rows,
+            empty="No record is held now.",
+        )
+
+    session.show_list(answer, draw)
+
+
+@click.command(cls=Command)
+@kind_argument
+@click.argument("id")
+@click.pass_obj
+def related(session: Session, table: str, id: str) -> None:
+    """Records that a record refers to, and records that refer to it."""
+    answer = session.look(lambda runtime: runtime.read_model.related(table, id))
+
+    def draw(screen: Screen) -> None:
+        rows = [
+            (r["way"], r["field"], r["table"], i["id"], i["status"], i["title"])
+            for r in answer
+            for i in r["items"]
+        ]
+        screen.table(
+            ["DIRECTION", "FIELD", "KIND", "ID", "STATUS", "TITLE"],
+            rows,
+            empty="No references are declared, or all are empty.",
+        )
+
+    session.show_list(answer, draw)
+
+
+@click.command(cls=Command)
+@click.argument("text")
+@click.pass_obj
+def search(session: Session, text: str) -> None:
+    """Records of every kind whose id equals or begins with TEXT."""
+    answer = session.look(lambda runtime: runtime.read_model.search(text.strip()))
+    rows = [
+        (found["table"], i["id"], i["status"], i["title"])
+        for found in answer
+        for i in found["items"]
+    ]
+    session.show_list(
+        answer,
+        lambda screen: screen.table(
+            ["KIND", "ID", "STATUS", "TITLE"], rows, empty=f"No id begins with {text}."
+        ),
+    )
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="[VIEW]", required=False)
+@limit_option(50, 1000)
+@after_option
+@click.pass_obj
+def views(session: Session, name: str | None, limit: int, after: str | None) -> None:
+    """The views of the pipelines with their number of records, or one page of VIEW."""
+    if name is None:
+        found = session.look(lambda runtime: runtime.read_model.views())
+        rows = [(v["view"], _number(v["count"], v["exact"]), v["title"]["en"]) for v in found]
+        session.show_list(
+            found,
+            lambda screen: screen.table(
+                ["VIEW", ">RECORDS", "TITLE"], rows, empty="No pipeline declares a view."
+            ),
+        )
+        return
+    page = session.look(lambda runtime: runtime.read_model.view(name, limit=limit, after=after))
+
+    def draw(screen: Screen) -> None:
+        columns = page["columns"]
+        screen.table(
+            [c.upper() for c in columns],
+            [[item.get(c) for c in columns] for item in page["items"]],
+            empty="Empty.",
+        )
+        session.note_next(page["next"])
+
+    session.show(page, draw)
+
+
+def _number(count: int | None, exact: bool) -> str | None:
+    return None if count is None else f"{count:,}" if exact else f"~{count:,}"

@@ -1,4 +1,7 @@
-"""Commands by which an operator acts. A bulk act counts first, asks, and leaves an audit row."""
+"""Commands that change records, cycles and budgets.
+
+An operation on many records counts them first, asks, and leaves an audit row.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from esclusa.cli.inspect import kind_argument, where_option
+from esclusa.cli.options import (
+    after_option,
+    dry_option,
+    ids_argument,
+    kind_argument,
+    limit_option,
+    reason_option,
+    set_option,
+    where_option,
+    yes_option,
+)
 from esclusa.cli.output import Screen, ago, moment, text_of
 from esclusa.cli.root import Command, Group, cycle_names
 from esclusa.cli.session import Session
@@ -19,17 +32,8 @@ if TYPE_CHECKING:
     from esclusa.engine.operations import Acted, Operations
     from esclusa.runtime import Runtime
 
-ids_argument = click.argument("ids", nargs=-1, metavar="[ID]...")
-reason_option = click.option(
-    "--reason", default="", metavar="TEXT", help="Why; it is kept in the history and the audit."
-)
-dry_option = click.option("--dry-run", is_flag=True, help="Only say how many it would be.")
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-set_option = click.option(
-    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="Change this field too."
-)
 
-Act = Callable[..., Awaitable["Acted"]]
+Operation = Callable[..., Awaitable["Acted"]]
 
 
 @click.command(cls=Command)
@@ -49,9 +53,9 @@ def retry(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Give records whose tries are used up a new one."""
+    """Retry exhausted records."""
     chosen = _chosen(session.kind(table), ids, where)
-    return _act(
+    return _apply(
         session,
         lambda o: lambda **how: o.retry(table, **chosen, **how),
         f"Retry {{}} of {table}?",
@@ -72,14 +76,21 @@ def retry(
 @yes_option
 @click.pass_obj
 def move(
-    session: Session, table: str, ids: tuple[str, ...], to: str, where: tuple[str, ...], fields: tuple[str, ...], reason: str,
-    dry_run: bool, yes: bool,
-) -> int:  # fmt: skip
-    """Move records to a state, if their lifecycle has that move. If one of them cannot, none is moved."""
+    session: Session,
+    table: str,
+    ids: tuple[str, ...],
+    to: str,
+    where: tuple[str, ...],
+    fields: tuple[str, ...],
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Move records to a state by a declared move. If one record cannot make it, none is moved."""
     kind = session.kind(table)
     chosen = _chosen(kind, ids, where) | {"fields": _fields(fields)}
     kind.check_fields(chosen["fields"])
-    return _act(
+    return _apply(
         session,
         lambda o: lambda **how: o.move(table, to, **chosen, **how),
         f"Move {{}} of {table} to {to}?",
@@ -92,7 +103,7 @@ def move(
 @click.group(cls=Group, name="dead-letters", invoke_without_command=True)
 @click.pass_context
 def dead_letters(ctx: click.Context) -> None:
-    """Records that ended in their exhausted state: grouped by error, redriven or discarded."""
+    """Dead letters: list them by error, redrive or discard them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(groups)
 
@@ -100,7 +111,7 @@ def dead_letters(ctx: click.Context) -> None:
 @dead_letters.command("groups")
 @click.pass_obj
 def groups(session: Session) -> None:
-    """Open dead letters, grouped by their error."""
+    """Open dead letters, grouped by error."""
 
     async def ask(runtime: Runtime) -> Any:
         return *await runtime.read_model.dead_letter_groups(), runtime.engine.clock.now()
@@ -122,20 +133,25 @@ def groups(session: Session) -> None:
         screen.table(
             [">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "EXAMPLE"],
             rows,
-            empty="no dead letters",
+            empty="No dead letters.",
         )
         if found:
             session.note(
-                "send them back: esclusa dead-letters redrive --error TYPE"
-                + ("" if whole else " (older ones are not counted here)")
+                "Retry their records with: esclusa dead-letters redrive --error TYPE"
+                + ("" if whole else " (older dead letters are not counted)")
             )
 
     session.show({"items": found, "next": None, "exact": whole}, draw)
 
 
-_table_option = click.option("--table", "tables", metavar="KIND", help="Only letters of this kind.")
+_table_option = click.option(
+    "--table", "tables", metavar="KIND", help="Only dead letters of this kind."
+)
 _error_option = click.option(
-    "--error", "errors", metavar="TYPE", help="Only letters with this error; several with commas."
+    "--error",
+    "errors",
+    metavar="TYPE",
+    help="Only dead letters with these errors, separated by commas.",
 )
 
 
@@ -143,18 +159,11 @@ _error_option = click.option(
 @_table_option
 @_error_option
 @where_option
-@click.option("--all", "closed", is_flag=True, help="Those that were redriven or discarded too.")
-@click.option(
-    "--limit",
-    "-n",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
-@click.option("--after", metavar="CURSOR", help="Go on after the page before: its 'next'.")
+@click.option("--all", "closed", is_flag=True, help="Include redriven and discarded ones.")
+@limit_option(50)
+@after_option
 @click.pass_obj
-def list_letters(
+def list_dead_letters(
     session: Session,
     tables: str | None,
     errors: str | None,
@@ -163,11 +172,11 @@ def list_letters(
     limit: int,
     after: str | None,
 ) -> None:
-    """Dead letters one by one, the newest first."""
+    """Dead letters, newest first."""
     from esclusa.model.system_records import DeadLetter
 
     filter = parse_filter(
-        DeadLetter.kind, [*_letters(tables, errors, where), *([] if closed else ["status=open"])]
+        DeadLetter.kind, [*_filters(tables, errors, where), *([] if closed else ["status=open"])]
     )
     page = session.look(
         lambda runtime: runtime.read_model.dead_letters(filter, limit=limit, after=after)
@@ -188,14 +197,12 @@ def list_letters(
             if isinstance(x, DeadLetter)
         ]
         screen.table(
-            ["AT (UTC)", "LETTER", "STATUS", "KIND", "RECORD", "ERROR", "MESSAGE"],
+            ["AT (UTC)", "ID", "STATUS", "KIND", "RECORD", "ERROR", "MESSAGE"],
             rows,
-            empty="no dead letters",
+            empty="No dead letters.",
         )
-        if page.next:
-            session.note(f"there are more: --after {page.next}")
 
-    session.show({"items": [r.kind.as_json(r) for r in page.items], "next": page.next}, draw)
+    session.show_page(page, draw)
 
 
 @dead_letters.command("redrive")
@@ -209,19 +216,26 @@ def list_letters(
 @yes_option
 @click.pass_obj
 def redrive(
-    session: Session, ids: tuple[str, ...], tables: str | None, errors: str | None, where: tuple[str, ...], fields: tuple[str, ...],
-    reason: str, dry_run: bool, yes: bool,
-) -> int:  # fmt: skip
-    """Send the records of dead letters back to where their stage takes them; --set mends a field on the way."""
+    session: Session,
+    ids: tuple[str, ...],
+    tables: str | None,
+    errors: str | None,
+    where: tuple[str, ...],
+    fields: tuple[str, ...],
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Retry the records of dead letters. --set changes a field first."""
     from esclusa.model.system_records import DeadLetter
 
-    chosen = _chosen(DeadLetter.kind, ids, _letters(tables, errors, where)) | {
+    chosen = _chosen(DeadLetter.kind, ids, _filters(tables, errors, where)) | {
         "fields": _fields(fields)
     }
-    return _act(
+    return _apply(
         session,
         lambda o: lambda **how: o.redrive(**chosen, **how),
-        "Send {} back?",
+        "Redrive {}?",
         reason,
         dry_run,
         yes,
@@ -239,14 +253,20 @@ def redrive(
 @yes_option
 @click.pass_obj
 def discard(
-    session: Session, ids: tuple[str, ...], tables: str | None, errors: str | None, where: tuple[str, ...], reason: str,
-    dry_run: bool, yes: bool,
-) -> int:  # fmt: skip
-    """Close dead letters without sending their records back."""
+    session: Session,
+    ids: tuple[str, ...],
+    tables: str | None,
+    errors: str | None,
+    where: tuple[str, ...],
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Close dead letters without retrying their records."""
     from esclusa.model.system_records import DeadLetter
 
-    chosen = _chosen(DeadLetter.kind, ids, _letters(tables, errors, where))
-    return _act(
+    chosen = _chosen(DeadLetter.kind, ids, _filters(tables, errors, where))
+    return _apply(
         session,
         lambda o: lambda **how: o.discard(**chosen, **how),
         "Discard {}?",
@@ -262,11 +282,11 @@ def discard(
 @reason_option
 @click.pass_obj
 def pause(session: Session, cycle: str, reason: str) -> None:
-    """No worker starts the cycle, or claims for it, until it is resumed. What is under way goes on."""
+    """Pause a cycle: no worker starts it or claims for it. Running handlers finish."""
     session.look(lambda runtime: runtime.operations(session.who).pause(cycle, reason))
     session.show(
         {"cycle": cycle, "state": "paused"},
-        lambda screen: screen.line(f"{cycle} is paused; esclusa resume {cycle} lets it go on"),
+        lambda screen: screen.line(f"{cycle} is paused. Resume it with: esclusa resume {cycle}"),
     )
 
 
@@ -275,12 +295,38 @@ def pause(session: Session, cycle: str, reason: str) -> None:
 @reason_option
 @click.pass_obj
 def resume(session: Session, cycle: str, reason: str) -> None:
-    """Let a paused cycle go on."""
+    """Resume a paused cycle."""
     session.look(lambda runtime: runtime.operations(session.who).resume(cycle, reason))
-    session.show({"cycle": cycle, "state": "idle"}, lambda screen: screen.line(f"{cycle} goes on"))
+    session.show(
+        {"cycle": cycle, "state": "idle"}, lambda screen: screen.line(f"{cycle} is resumed.")
+    )
 
 
-def _letters(table: str | None, error: str | None, where: tuple[str, ...]) -> tuple[str, ...]:
+@click.command(cls=Command)
+@click.argument("budget")
+@click.argument("limit", type=click.IntRange(min=0))
+@click.option(
+    "--per",
+    required=True,
+    type=click.Choice(["second", "minute", "hour", "day", "month"]),
+    help="Which window.",
+)
+@reason_option
+@click.pass_obj
+def limit(session: Session, budget: str, limit: int, per: str, reason: str) -> None:
+    """Change the limit of a budget's current window, until it resets."""
+
+    async def apply(runtime: Runtime) -> None:
+        await runtime.operations(session.who).limit(budget, per, limit, reason)
+
+    session.look(apply)
+    session.show(
+        {"budget": budget, "per": per, "limit": limit},
+        lambda s: s.line(f"{budget}: {limit:,} per {per} until the window resets."),
+    )
+
+
+def _filters(table: str | None, error: str | None, where: tuple[str, ...]) -> tuple[str, ...]:
     return (
         *where,
         *([f"table_name={table}"] if table else []),
@@ -292,37 +338,44 @@ def _chosen(kind: Kind, ids: tuple[str, ...], where: tuple[str, ...]) -> dict[st
     if bool(ids) == bool(where):
         example = f"--where status={kind.lifecycle.states[-1]}"
         raise BadQuery(
-            f"say which records of {kind.table}: by their ids, or by a filter ({example}), not both"
+            f"name the records of {kind.table} by id or by a filter ({example}), not both"
         )
     return {"ids": ids, "where": None} if ids else {"ids": None, "where": parse_filter(kind, where)}
 
 
-def _fields(said: tuple[str, ...]) -> dict[str, Any]:
-    """``--set`` as values; the kind's own types convert them."""
+def _fields(given: tuple[str, ...]) -> dict[str, Any]:
+    """The values of ``--set``. The kind converts them to its own types."""
     fields: dict[str, Any] = {}
-    for text in said:
+    for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise BadQuery(f"--set {text!r}: write FIELD=VALUE; FIELD=null empties it")
+            raise BadQuery(f"--set {text!r}: write FIELD=VALUE, or FIELD=null to empty it")
         fields[name.strip()] = None if value == "null" else value
     return fields
 
 
-def _act(
-    session: Session, verb: Callable[[Operations], Act], question: str, reason: str, dry_run: bool, yes: bool, thing: str = "record"
-) -> int:  # fmt: skip
-    """Count, ask, act, tell."""
+def _apply(
+    session: Session,
+    verb: Callable[[Operations], Operation],
+    question: str,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    thing: str = "record",
+) -> int:
+    """Count the records, ask, apply the operation, print the result; return the exit code."""
 
     async def count(runtime: Runtime) -> Acted:
         return await verb(runtime.operations(session.who))(reason=reason, dry_run=True)
 
-    async def act(runtime: Runtime) -> Acted:
+    async def apply(runtime: Runtime) -> Acted:
         return await verb(runtime.operations(session.who))(
             reason=reason, seen=None if yes or not would.exact else would.matched, dry_run=False
         )
 
     would = session.look(count)
-    many = f"{'' if would.exact else 'more than '}{would.matched:,} {thing}{'' if would.matched == 1 else 's'}"
+    number = f"{'' if would.exact else 'more than '}{would.matched:,}"
+    many = f"{number} {thing}{'' if would.matched == 1 else 's'}"
     if dry_run or would.matched == 0:
         session.show(
             would.answer() | {"dry_run": dry_run},
@@ -330,18 +383,19 @@ def _act(
         )
         return 0 if dry_run else 1
     session.confirm(question.format(many), yes=yes)
-    done = session.look(act)
+    done = session.look(apply)
     if done.dry_run:
         raise BadQuery(
-            f"{done.matched:,} match by now, {would.matched:,} did when you were asked: nothing was done; say it again"
+            f"{done.matched:,} match now, {would.matched:,} matched when you were asked;"
+            " nothing was changed. Run the command again."
         )
 
     def draw(screen: Screen) -> None:
         screen.line(f"{done.moved:,} of {done.matched:,} done")
         for passed in done.passed[:20]:
-            screen.line(f"  passed over {text_of(passed['id'])}: {text_of(passed['why'])}")
+            screen.line(f"  skipped {text_of(passed['id'])}: {text_of(passed['why'])}")
         if len(done.passed) > 20:
-            screen.line("  … and others")
+            screen.line("  … and more")
 
     session.show(done.answer(), draw)
     return 0 if done.moved else 1

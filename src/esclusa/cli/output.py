@@ -1,4 +1,4 @@
-"""How answers look: JSON for programs, plain columns for pipes, rich for terminals (imported only there)."""
+"""How answers look: JSON for programs, plain columns for pipes, rich for terminals."""
 
 from __future__ import annotations
 
@@ -22,12 +22,20 @@ SHORT = 20
 FEW = 8
 FAULTS = 20
 STYLES = {
-    "ok": "green", "warn": "yellow", "fail": "red", "error": "red", "partial": "yellow", "blocked": "yellow", "paused": "yellow",
-    "running": "cyan", "failed": "red",
-}  # fmt: skip
+    "ok": "green",
+    "warn": "yellow",
+    "fail": "red",
+    "error": "red",
+    "partial": "yellow",
+    "blocked": "yellow",
+    "paused": "yellow",
+    "running": "cyan",
+    "failed": "red",
+}
 
 
 def as_json(answer: Any, indent: int | None = None) -> str:
+    """The answer as JSON; times in ISO 8601, decimals as text."""
     return json.dumps(answer, ensure_ascii=False, default=_plain, indent=indent)
 
 
@@ -42,7 +50,7 @@ def _plain(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value for people, on one line, with nothing in it that a terminal would obey."""
+    """A value on one line, without control characters that a terminal would obey."""
     if isinstance(value, Enum):
         value = value.value
     if value is None:
@@ -61,6 +69,7 @@ def text_of(value: Any) -> str:
 
 
 def moment(value: datetime | str | None) -> str:
+    """Date and time, to the second."""
     if value is None:
         return "-"
     when = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -68,7 +77,7 @@ def moment(value: datetime | str | None) -> str:
 
 
 def ago(value: datetime | str | None, now: datetime) -> str:
-    """A moment as people say it: ``5m ago``, ``in 2h``."""
+    """A time relative to ``now``: ``5m ago``, ``in 2h``."""
     if value is None:
         return "-"
     when = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -80,15 +89,17 @@ def ago(value: datetime | str | None, now: datetime) -> str:
 
 
 def seconds_of(value: float | None) -> str:
+    """A duration, ``1m 30s``."""
     return "-" if value is None else duration.words(value)
 
 
 def share(value: float | None) -> str:
+    """A share in percent."""
     return "-" if value is None else f"{value:.1%}"
 
 
 class Screen:
-    """Where a person reads."""
+    """Prints tables and lines for people, with colours on a terminal."""
 
     def __init__(self) -> None:
         self.terminal = sys.stdout.isatty()
@@ -113,7 +124,7 @@ class Screen:
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "nothing"
     ) -> None:
-        """Rows under their columns; a column whose name begins with ``>`` is aligned to the right."""
+        """Print rows under their columns. ``>`` before a column's name aligns it to the right."""
         cells = [[text_of(cell) for cell in row] for row in rows]
         if not cells:
             self.line(empty, "dim")
@@ -123,7 +134,7 @@ class Screen:
             self._plain(columns, cells)
 
     def pairs(self, pairs: Iterable[tuple[str, Any]]) -> None:
-        """Names and values, one a line, each value whole."""
+        """Print names and values, one per line, uncut."""
         shown = [(name, text_of(value)) for name, value in pairs]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
@@ -141,11 +152,12 @@ class Screen:
 
 
 def cut(text: str, width: int = WIDEST) -> str:
+    """The text, shortened to this width."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Any:
-    """The table for a terminal of this width, with every column in it."""
+    """The table for a terminal of this width, with every column."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -165,8 +177,10 @@ def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], width: in
 
 
 def widths(wide: Sequence[int], room: int) -> list[int]:
-    """How wide columns are shown that would be so wide. Where they have no room the long ones give way, down to a few letters; the
-    short ones only after them."""
+    """The widths at which columns that need ``wide`` fit into ``room``.
+
+    Long columns shrink first, down to a few letters. Short columns shrink only after them.
+    """
     giving = [size for size in wide if size > SHORT]
     left = room - sum(size for size in wide if size <= SHORT)
     if left >= FEW * len(giving):
@@ -177,7 +191,7 @@ def widths(wide: Sequence[int], room: int) -> list[int]:
 
 
 def _level(wide: Sequence[int], room: int) -> int:
-    """The width to which the widest must come down so that all have room."""
+    """The width to which the widest columns must shrink so that all fit."""
     for done, size in enumerate(sorted(wide)):
         even = room // (len(wide) - done)
         if size > even:
@@ -187,10 +201,10 @@ def _level(wide: Sequence[int], room: int) -> int:
 
 
 def print_report(screen: Screen, answer: dict[str, Any], known: str = "known") -> None:
-    """What became of the rows of an import, the first faults by their rows."""
+    """Print the result of an import: counts, and the first faults by row."""
     errors = answer["errors"]
     screen.line(f"{answer['created']:,} new, {answer['known']:,} {known}, {len(errors):,} refused")
     for error in errors[:FAULTS]:
         screen.line(f"row {error['row']}: {text_of(error['error'])}")
     if len(errors) > FAULTS:
-        screen.line(f"… and {len(errors) - FAULTS:,} more; --json tells them all")
+        screen.line(f"… and {len(errors) - FAULTS:,} more; --json lists all")

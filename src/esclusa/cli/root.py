@@ -1,9 +1,8 @@
-"""The tree of commands. Modules are imported when one of their commands is called, or for help."""
+"""The tree of commands. A command's module is imported when the command is called, or for help."""
 
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,18 +12,41 @@ from esclusa import __version__
 from esclusa.cli.session import Session
 from esclusa.model.errors import EsclusaError
 
-COMMANDS: dict[str, str] = {
-    "demo": "work:demo", "serve": "work:serve", "worker": "work:worker", "run": "work:run", "tick": "work:tick",
-    "status": "inspect:status",
-    "kinds": "inspect:kinds", "records": "inspect:records", "show": "inspect:show", "why": "inspect:why", "graph": "inspect:graph",
-    "retry": "operate:retry", "move": "operate:move", "dead-letters": "operate:dead_letters", "pause": "operate:pause", "resume": "operate:resume",
-    "budgets": "inspect:budgets", "cycles": "inspect:cycles", "runs": "inspect:runs", "alerts": "inspect:alerts", "workers": "inspect:workers",
-    "rates": "stats:rates", "leases": "stats:leases", "related": "stats:related", "archives": "stats:archives", "audit": "stats:audit",
-    "views": "stats:views", "search": "stats:search", "limit": "stats:limit",
-    "migrate": "admin:migrate", "doctor": "admin:doctor", "completion": "admin:completion", "version": "admin:version",
-    "reference": "reference:reference",
-}  # fmt: skip
-"""Where each command lives."""
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Run": ("run", ("demo", "serve", "worker", "run", "tick")),
+    "Inspect": (
+        "inspect",
+        (
+            "status",
+            "kinds",
+            "records",
+            "show",
+            "why",
+            "graph",
+            "related",
+            "search",
+            "views",
+            "cycles",
+            "runs",
+            "budgets",
+            "workers",
+            "leases",
+            "alerts",
+        ),  # fmt: skip
+    ),
+    "Operate": (
+        "operate",
+        ("retry", "move", "dead-letters", "pause", "resume", "limit"),
+    ),
+    "Statistics": ("stats", ("rates", "archives", "audit")),
+    "Administration": ("admin", ("migrate", "doctor", "completion", "version")),
+}
+"""The groups of ``--help``: the module of each, and its commands."""
+
+COMMANDS = {name: module for module, names in GROUPS.values() for name in names} | {
+    "reference": "reference"
+}
+"""The module of each command."""
 
 
 def _session(ctx: click.Context) -> Session:
@@ -49,7 +71,10 @@ def _keep_override(ctx: click.Context, param: click.Parameter, value: str | None
 
 
 def shared_options(*, hidden: bool) -> list[click.Option]:
-    """Options that are understood before the command and after it. Eager, so that they count for ``--help`` too."""
+    """Options that may stand before the command or after it.
+
+    They are eager, so that ``--help`` honours them.
+    """
 
     def text(flag: str, keep: Callable[..., None], metavar: str, help: str) -> click.Option:
         return click.Option(
@@ -66,29 +91,17 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
         click.Option(
             ["--json"],
             is_flag=True,
-            help="Answer in JSON.",
+            help="Print JSON.",
             expose_value=False,
             callback=_keep_json,
             is_eager=True,
         ),
         text("--config", _keep_config, "FILE", "The settings file (esclusa.toml)."),
-        text("--store", _keep_override, "URL", "Where records live."),
-        text("--artifacts", _keep_override, "URL", "Where files live."),
-        text(
-            "--pipelines", _keep_override, "LIST", "Which pipelines to load, separated by commas."
-        ),
+        text("--store", _keep_override, "URL", "The store."),
+        text("--artifacts", _keep_override, "URL", "Where artifacts are kept."),
+        text("--pipelines", _keep_override, "LIST", "The pipelines to load, separated by commas."),
         text("--log-level", _keep_override, "LEVEL", "debug, info, warning or error."),
     ]
-
-
-class Seconds(click.FloatRange):
-    """A number of seconds; NaN is none, though it is in every range."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return number
 
 
 class Command(click.Command):
@@ -110,31 +123,41 @@ class Group(click.Group):
 
 
 class Root(click.Group):
-    """The house's commands, and one group for each pipeline that has commands of its own."""
+    """Esclusa's commands, and one group for each pipeline that has commands of its own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *self._pipelines(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            module, _, name = COMMANDS[cmd_name].partition(":")
-            found = getattr(importlib.import_module(f"esclusa.cli.{module}"), name)
+            module = importlib.import_module(f"esclusa.cli.{COMMANDS[cmd_name]}")
+            found = getattr(module, cmd_name.replace("-", "_"))
             assert isinstance(found, click.Command)
             return found
         build = self._pipelines(ctx).get(cmd_name)
         return build() if build is not None else None
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by group; those of pipelines come last."""
+        groups = {title: names for title, (_, names) in GROUPS.items()}
+        for title, names in {**groups, "Pipelines": tuple(self._pipelines(ctx))}.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name, command.get_short_help_str(90)) for name, command in found if command]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS:
-            _session(ctx).settings  # noqa: B018 - wrong settings are told as such, not as an unknown command
+            _session(ctx).settings  # noqa: B018 - report wrong settings, not an unknown command
         return super().resolve_command(ctx, args)
 
     def _pipelines(self, ctx: click.Context) -> dict[str, Callable[[], click.Command]]:
         try:
             plans = _session(ctx).settings.plans
-        except EsclusaError:  # help must be had with wrong settings too
+        except EsclusaError:  # help works with wrong settings, too
             return {}
         return {
             plan.name: plan.app.commands_
@@ -143,7 +166,7 @@ class Root(click.Group):
         }
 
 
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 @click.command(cls=Root, params=list(shared_options(hidden=False)), context_settings=_CONTEXT)
@@ -152,8 +175,8 @@ def root() -> None:
     """Durable record pipelines: the record is the queue.
 
     \b
-    esclusa demo                     see it work
-    esclusa status --watch           the house at a glance
+    esclusa demo                     run the built-in pipelines against simulators
+    esclusa status --watch           counts, backlogs, budgets and workers
     esclusa why KIND ID              why a record is not moving
     """
 

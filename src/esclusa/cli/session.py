@@ -1,4 +1,4 @@
-"""What every command shares: the settings as flags change them, the house, and how answers are shown."""
+"""What every command shares: the settings, the runtime, and how answers are printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import click
 from esclusa.cli.output import Screen, as_json
 
 if TYPE_CHECKING:
-    from esclusa.model.record import Kind
+    from esclusa.model.query import Page
+    from esclusa.model.record import Kind, Record
     from esclusa.runtime import Runtime, RuntimeOpener, StoreOpener
     from esclusa.settings import Settings
 
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 class Session:
-    """One call of the command. Pipelines' own commands get it as ``ctx.obj``."""
+    """One call of the command. Commands of pipelines get it as ``ctx.obj``."""
 
     def __init__(self, open_runtime: RuntimeOpener, open_store: StoreOpener) -> None:
         self.open_runtime = open_runtime
@@ -34,17 +35,17 @@ class Session:
 
     @cached_property
     def settings(self) -> Settings:
-        """Loaded when a command first needs them. Raises SettingsError."""
+        """The settings, loaded on first use. Raises SettingsError."""
         from esclusa.settings import load
 
         return load(path=self.config, overrides=self.overrides)
 
     @property
     def who(self) -> str:
-        """The name under which a person's acts are kept in the history and the audit."""
+        """The name that the history and the audit store for what this user does."""
         try:
             return f"cli:{getpass.getuser()}"
-        except (OSError, KeyError):  # a user without a name, as in some containers
+        except (OSError, KeyError):  # containers may run as a user without a name
             return "cli"
 
     def kind(self, table: str) -> Kind:
@@ -59,16 +60,17 @@ class Session:
         return kinds[table]
 
     def kinds(self) -> dict[str, Kind]:
+        """Every declared kind and every system kind, by table."""
         from esclusa.model.system_records import SYSTEM_RECORDS
 
         return {k.table: k for plan in self.settings.plans for k in plan.kinds} | {
             b.kind.table: b.kind for b in SYSTEM_RECORDS
         }
 
-    # the house
+    # opening the runtime
 
     def look(self, ask: Callable[[Runtime], Awaitable[T]]) -> T:
-        """Open the house to look at it or to act as an operator; nothing is handled here and the schema is left as it is."""
+        """Open the runtime to read or to operate. No record is handled; the schema stays as it is."""
 
         async def asked() -> T:
             async with self.open_runtime(self.settings, work=False) as runtime:
@@ -77,7 +79,7 @@ class Session:
         return asyncio.run(asked())
 
     def look_now(self, ask: Callable[[Runtime], Awaitable[T]]) -> tuple[T, datetime]:
-        """The same, with the store's time at which it was asked: what is said of times is reckoned from that."""
+        """As ``look``, with the store's time, from which relative times are computed."""
 
         async def both(runtime: Runtime) -> tuple[T, datetime]:
             return await ask(runtime), runtime.engine.clock.now()
@@ -85,7 +87,7 @@ class Session:
         return self.look(both)
 
     def work(self, do: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
-        """Open the house to handle records in it."""
+        """Open the runtime to handle records."""
 
         async def done() -> T:
             async with self.open_runtime(self.settings) as runtime:
@@ -97,34 +99,57 @@ class Session:
 
     @cached_property
     def screen(self) -> Screen:
+        """Where answers for people are printed."""
         return Screen()
 
     def show(self, answer: Any, draw: Callable[[Screen], None]) -> None:
-        """The answer on stdout: as JSON if that is wanted, else drawn for people."""
+        """Print the answer to stdout: as JSON with ``--json``, else with ``draw``."""
         if self.json:
             click.echo(as_json(answer, indent=2 if sys.stdout.isatty() else None))
         else:
             draw(self.screen)
 
+    def show_list(self, items: list[Any], draw: Callable[[Screen], None]) -> None:
+        """Print a complete list, in the form in which every list is answered."""
+        self.show({"items": items, "next": None}, draw)
+
+    def show_page(self, page: Page[Record], draw: Callable[[Screen], None]) -> None:
+        """Print one page of records; a person is shown how to get the next."""
+
+        def draw_page(screen: Screen) -> None:
+            draw(screen)
+            self.note_next(page.next)
+
+        items = [record.kind.as_json(record) for record in page.items]
+        self.show({"items": items, "next": page.next}, draw_page)
+
+    def note_next(self, cursor: str | None) -> None:
+        """Say how to get the next page, if there is one."""
+        if cursor:
+            self.note(f"More: --after {cursor}")
+
     def note(self, text: str) -> None:
-        """A remark for a person: on stderr, so that stdout holds only the answer."""
+        """Print a remark to stderr, so that stdout holds only the answer."""
         click.echo(text, err=True)
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask a person on a terminal; without one, or with ``--json``, ``--yes`` is needed. Raises Exit or UsageError."""
+        """Ask at the terminal. Without one, or with ``--json``, ``--yes`` is required.
+
+        Raises Exit or UsageError.
+        """
         if yes:
             return
         if self.json or not sys.stdin.isatty():
             raise click.UsageError(
-                f"{question} There is no terminal to answer at: say --yes, or --dry-run to look only."
+                f"{question} There is no terminal to confirm at: use --yes or --dry-run."
             )
         if not click.confirm(question, err=True):
-            self.note("nothing was done")
+            self.note("Nothing was changed.")
             raise click.exceptions.Exit(1)
 
 
 def run_fast(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop where it is installed, with the memory of a process that handles records."""
+    """Run on uvloop where it is installed, with the garbage collector tuned for many records."""
     from esclusa.engine.gc_tuning import tune_gc
 
     tune_gc()

@@ -1,4 +1,4 @@
-"""The status page of the terminal, once or live."""
+"""The status page on the terminal, once or live."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from esclusa.cli.output import Screen, ago, moment, rich_table, seconds_of, share, text_of
 
 KINDS = ["KIND", "STATES"]
-STAGES = ["STAGE", ">DUE", "OLDEST", ">PER MIN", ">ERRORS", ">P50", ">P99", "DRAINED IN"]
+STAGES = ["STAGE", ">DUE", "OLDEST", ">PER MIN", ">ERRORS", ">P50", ">P99", "TIME TO DRAIN"]
 CYCLES = ["CYCLE", "STATE", "SCHEDULE", "NEXT", "LAST RUN", "OUTCOME"]
 BUDGETS = ["BUDGET", "PER", ">SPENT", ">LEFT", "RESETS"]
 
 
 def draw_status(screen: Screen, answer: dict[str, Any]) -> None:
-    """The answer of ``insight.status`` for a person."""
+    """Print the answer of ``ReadModel.status``."""
     screen.line(_head(answer), "bold")
     for columns, rows in _tables(answer):
         screen.line()
@@ -28,7 +28,7 @@ def draw_status(screen: Screen, answer: dict[str, Any]) -> None:
 async def live_status(
     screen: Screen, ask: Callable[[], Awaitable[dict[str, Any]]], every: float
 ) -> None:
-    """The same, again and again in place, until the reader stops it."""
+    """Print it repeatedly in place until Ctrl-C."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -45,7 +45,8 @@ async def live_status(
                     ),
                 ]
             live.update(
-                Group(*parts, Text(), Text(_foot(answer)), Text("Ctrl-C ends", "dim")), refresh=True
+                Group(*parts, Text(), Text(_foot(answer)), Text("Press Ctrl-C to stop.", "dim")),
+                refresh=True,
             )
             await asyncio.sleep(every)
 
@@ -68,7 +69,7 @@ def _foot(answer: dict[str, Any]) -> str:
 def _tables(answer: dict[str, Any]) -> Iterator[tuple[list[str], list[Any]]]:
     now = answer["now"]
     if not answer["kinds"]:
-        yield ["PIPELINES"], [["none is listed; esclusa doctor says what to do"]]
+        yield ["PIPELINES"], [["none; run esclusa doctor"]]
         return
     yield KINDS, [(k["table"], _states(k)) for k in answer["kinds"]]
     if answer["stages"]:
@@ -93,13 +94,19 @@ def _stage(stage: dict[str, Any]) -> list[Any]:
     due = f"{stage['due']:,}{'' if stage['due_exact'] else '+'}"
     oldest = seconds_of(stage["oldest_due_seconds"])
     return [
-        stage["stage"], due, oldest, f"{stage['per_minute']:,g}", share(stage["error_share"]), seconds_of(stage["p50"]),
-        seconds_of(stage["p99"]), seconds_of(stage["drain_seconds"]),
-    ]  # fmt: skip
+        stage["stage"],
+        due,
+        oldest,
+        f"{stage['per_minute']:,g}",
+        share(stage["error_share"]),
+        seconds_of(stage["p50"]),
+        seconds_of(stage["p99"]),
+        seconds_of(stage["drain_seconds"]),
+    ]
 
 
 def cycle_rows(cycles: list[dict[str, Any]], now: datetime) -> list[list[Any]]:
-    """One row for each cycle, as ``CYCLES`` names the columns."""
+    """One row per cycle, with the columns of ``CYCLES``."""
     rows = []
     for c in cycles:
         last = c["last"] or {}

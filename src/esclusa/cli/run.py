@@ -1,4 +1,4 @@
-"""Commands that handle records: run a cycle once, be a worker, serve."""
+"""Commands that handle records: run a cycle once, run a worker, serve."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa.cli import FAILED, OK, PARTIAL, STOPPED
+from esclusa.cli.options import Seconds
 from esclusa.cli.output import STYLES, Screen
-from esclusa.cli.root import Command, Seconds, cycle_names
+from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
 from esclusa.model.errors import SettingsError
 
@@ -28,12 +29,15 @@ _CODES = {"ok": OK, "blocked": FAILED, "error": FAILED, "partial": PARTIAL}
     "--exit",
     "leave",
     is_flag=True,
-    help="End when it is over; otherwise the console goes on until Ctrl-C.",
+    help="Exit at the end. Otherwise the console stays up until Ctrl-C.",
 )
 @click.option("--port", type=int, help="The port of the console (8082).")
 @click.pass_obj
 def demo(session: Session, leave: bool, port: int | None) -> int:
-    """See it work: every pipeline against simulated providers with real faults, on a store of its own below .cache/demo."""
+    """Run the four built-in pipelines against simulated providers with real faults.
+
+    The demo uses a store of its own below .cache/demo.
+    """
     from esclusa.cli.demo import demonstrate
 
     return demonstrate(session, stay=not leave, port=port)
@@ -45,24 +49,33 @@ def demo(session: Session, leave: bool, port: int | None) -> int:
 @click.option("--worker", is_flag=True, help="Run the cycles in this process too.")
 @click.pass_obj
 def serve(session: Session, host: str | None, port: int | None, worker: bool) -> int:
-    """Serve the API and the console. Cycles run only with --worker, or in 'esclusa worker'."""
+    """Serve the API and the console; with --worker, run the cycles, too."""
     session.overrides |= {"host": host, "port": port}
     settings = session.settings
     if not settings.api_tokens and not settings.loopback:
-        refused = f"without ESCLUSA_API_TOKENS the server listens on loopback only, not on {settings.host}"
-        raise SettingsError("settings", [f"{refused}: set a token, or use --host 127.0.0.1"])
+        fault = (
+            "without ESCLUSA_API_TOKENS the server listens on loopback only, not on"
+            f" {settings.host}: set a token, or use --host 127.0.0.1"
+        )
+        raise SettingsError("settings", [fault])
 
     async def served(runtime: Runtime) -> None:
         from esclusa.web.server import serve as listen
 
         def started(port: int) -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            session.note(
-                f"esclusa listens on http://{host}:{port}{' and runs the cycles' if worker else ''}; Ctrl-C stops it"
-            )
+            cycles = " and runs the cycles" if worker else ""
+            session.note(f"Esclusa listens on http://{host}:{port}{cycles}. Press Ctrl-C to stop.")
 
-        place = {"root_path": settings.root_path, "proxies": settings.proxies}
-        await listen(runtime, settings.host, settings.port, worker=worker, started=started, **place)
+        await listen(
+            runtime,
+            settings.host,
+            settings.port,
+            worker=worker,
+            started=started,
+            root_path=settings.root_path,
+            proxies=settings.proxies,
+        )
 
     session.work(served)
     return OK
@@ -74,16 +87,16 @@ def serve(session: Session, host: str | None, port: int | None, worker: bool) ->
     multiple=True,
     metavar="CYCLE",
     shell_complete=cycle_names,
-    help="Only this cycle; may be given several times.",
+    help="Run only this cycle. Repeatable.",
 )
 @click.pass_obj
 def worker(session: Session, only: tuple[str, ...]) -> int:
-    """Run the cycles in their slots until stopped. SIGTERM and Ctrl-C stop in order, a second one at once."""
+    """Run the cycles until SIGTERM or Ctrl-C; a second signal aborts."""
     return run_worker(session, only)
 
 
 def run_worker(session: Session, only: Sequence[str] = ()) -> int:
-    """Run these cycles in their slots until stopped; return the exit code.
+    """Run these cycles until stopped; return the exit code.
 
     Without names, all cycles run. The commands of pipelines use it too.
     """
@@ -111,17 +124,20 @@ def run_worker(session: Session, only: Sequence[str] = ()) -> int:
 
 @click.command(cls=Command)
 @click.argument("cycle", shell_complete=cycle_names)
-@click.option("--limit", "-n", type=click.IntRange(min=1), help="Take at most so many records.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="Take at most this many records.")
 @click.pass_obj
 def run(session: Session, cycle: str, limit: int | None) -> int:
-    """Run a cycle once, to its end. Exit code 5 if records ended in an error state, 1 if it was blocked or broke."""
+    """Run a cycle once.
+
+    Exit code 5: records ended in an error state. Exit code 1: the run was blocked or failed.
+    """
     return run_cycle(session, cycle, limit=limit)
 
 
 def run_cycle(
     session: Session, cycle: str, *, limit: int | None = None, params: dict[str, Any] | None = None
 ) -> int:
-    """What ``esclusa run`` does, for the commands of pipelines too: run, show counters meanwhile, answer; the exit code."""
+    """Run a cycle once, show its counters meanwhile, print the result; return the exit code."""
 
     async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
         async with runtime.engine.running() as engine:
@@ -140,9 +156,8 @@ def run_cycle(
                     await asyncio.gather(watch, return_exceptions=True)
             return ended.answer(), stopping.is_set()
 
-    if (
-        sys.stderr.isatty() and "log_level" not in session.settings.sources
-    ):  # the counters and the answer say it better
+    if sys.stderr.isatty() and "log_level" not in session.settings.sources:
+        # On a terminal the counters and the result replace the log.
         session.settings = session.settings.model_copy(update={"log_level": "warning"})
     answer, stopped = session.work(do)
 
@@ -160,10 +175,13 @@ def run_cycle(
 
 
 @click.command(cls=Command)
-@click.option("--seconds", type=Seconds(min=1), help="How long it may take (ESCLUSA_TICK_SECONDS).")
+@click.option("--seconds", type=Seconds(min=1), help="The time limit (ESCLUSA_TICK_SECONDS).")
 @click.pass_obj
 def tick(session: Session, seconds: float | None) -> int:
-    """Run what is due, within a time budget, and exit: for cron and jobs, where no worker stays. Exit codes as for run."""
+    """Run what is due within a time limit, then exit. For platforms without a worker.
+
+    Exit codes as for run.
+    """
 
     async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
         from esclusa.engine.tick import tick as run_what_is_due
@@ -187,7 +205,7 @@ def tick(session: Session, seconds: float | None) -> int:
                 f"{ran['cycle']}: {ran['outcome']} ({counted})", STYLES.get(ran["outcome"], "")
             )
         screen.line(
-            "nothing more is due" if answer["complete"] else "time is up; the next tick goes on"
+            "Nothing more is due." if answer["complete"] else "Time is up. The next tick continues."
         )
 
     session.show(answer, draw)
@@ -198,8 +216,7 @@ def tick(session: Session, seconds: float | None) -> int:
 
 
 def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
-    """First signal: nothing more is claimed, and what is under work has the grace period. Then, or at the second signal: it goes
-    back at once."""
+    """Stop in order at the first signal, and abort at the second or after the grace period."""
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
     task = asyncio.current_task()
 
@@ -214,9 +231,7 @@ def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
             return
         stopping.set()
         grace = engine.options.grace
-        session.note(
-            f"stopping: what is under work has {grace:g} s to come to its end; once more to stop at once"
-        )
+        session.note(f"Stopping; {grace:g} s grace. Press Ctrl-C again to abort.")
         engine.stop()
         loop.call_later(grace, abort)
 
@@ -226,7 +241,7 @@ def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
 
 
 async def _counters(engine: Engine, cycle: str) -> None:
-    """Live counters on the terminal's last line."""
+    """Show live counters on the terminal's last line."""
     from rich.console import Console
 
     with Console(stderr=True).status(f"{cycle} …") as status:
