@@ -24,7 +24,7 @@ def test_tick_runs_what_is_due_and_exits(esclusa: Run) -> None:
     ]  # on a slow day its next slot comes too
     assert greetings[0] == {"taken": 5, "greeted": 3, "retried": 1, "failed": 1}
     assert first.json["complete"] is True
-    assert "nothing more is due" in esclusa("tick", "--seconds", "20").out
+    assert "Nothing more is due" in esclusa("tick", "--seconds", "20").out
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_retry_counts_then_wants_a_yes(greeted: Run) -> None:
     assert greeted("retry", "greetings", "--where", "status=failed", "--yes").code == 1
     neither = greeted("retry", "greetings", "--yes")
     assert neither.code == 2
-    assert "by their ids, or by a filter" in neither.err
+    assert "by id or by a filter" in neither.err
 
 
 @pytest.mark.promise(2)
@@ -157,7 +157,7 @@ def test_dead_letters(greeted: Run) -> None:
     assert greeted("run", "hello.greet").code == 5
     second = greeted("dead-letters", "list", "--json").json["items"][0]["id"]
     assert greeted("dead-letters", "discard", second, "--yes", "--json").json["moved"] == 1
-    assert greeted("dead-letters").out == "no dead letters\n"
+    assert greeted("dead-letters").out == "No dead letters.\n"
 
 
 def test_pause_and_resume(greeted: Run) -> None:
@@ -184,7 +184,7 @@ def test_graph(esclusa: Run) -> None:
         "● waiting                 taken by hello.say-hello",
         "  └─▶ greeting            held by hello.say-hello",
         "      ├─▶ greeted ■",
-        "      ├─▶ failed          tries of hello.say-hello used up",
+        "      ├─▶ failed          exhausted by hello.say-hello",
         "      │   └─▶ ↩ waiting",
         "      └─▶ ↩ waiting",
     ]
@@ -228,17 +228,17 @@ def test_doctor(esclusa: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert "run 'esclusa migrate'" in esclusa("doctor", "--store", "sqlite:///new.db").out
 
 
-def test_doctor_tells_what_a_pipeline_says_of_its_settings(esclusa: Run, tmp_path: Path) -> None:
+def test_doctor_reports_the_checks_of_a_pipeline(esclusa: Run, tmp_path: Path) -> None:
     (tmp_path / "keyed.py").write_text(
         "from esclusa import App\napp = App('keyed')\n@app.checks\ndef check(settings):\n"
         "    yield 'KEY is not set'\n    yield 'warn', 'it is old'\n"
     )
     answer = esclusa("doctor", "--pipelines", "keyed.py", "--json")
-    said = [(c["verdict"], c["text"]) for c in answer.json["checks"] if c["name"] == "keyed"]
-    assert (answer.code, said) == (4, [("fail", "KEY is not set"), ("warn", "it is old")])
+    checks = [(c["verdict"], c["text"]) for c in answer.json["checks"] if c["name"] == "keyed"]
+    assert (answer.code, checks) == (4, [("fail", "KEY is not set"), ("warn", "it is old")])
 
 
-def test_wrong_settings_are_told_all_at_once(esclusa: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_settings_are_reported_together(esclusa: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", "abc")
     answer = esclusa("status", "--store", "oracle://x")
     assert (answer.code, answer.out) == (3, "")
@@ -258,7 +258,7 @@ def test_a_store_that_does_not_answer(esclusa: Run) -> None:
     assert len(answer.err.splitlines()) == 1
 
 
-def test_the_server_refuses_an_open_door(esclusa: Run) -> None:
+def test_the_server_refuses_to_listen_without_tokens(esclusa: Run) -> None:
     answer = esclusa("serve", "--host", "0.0.0.0")
     assert answer.code == 3
     assert "ESCLUSA_API_TOKENS" in answer.err
@@ -270,7 +270,7 @@ def test_usage(esclusa: Run) -> None:
     assert esclusa().code == 2
     assert esclusa("completion", "bash").out.startswith("_esclusa_completion()")
     assert esclusa("version", "--json").json["esclusa"]
-    assert "Answer in JSON" in esclusa("status", "-h").out
+    assert "Print JSON" in esclusa("status", "-h").out
     assert esclusa("run", "hello.nothing").code == 1
 
 

@@ -72,8 +72,8 @@ def counts(folder: Path, kind: str, pipelines: str) -> dict[str, int]:
 def test_looking_starts_without_heavy_imports(tmp_path: Path) -> None:
     assert call(tmp_path, "migrate").returncode == 0
     program = (
-        "import sys, json\nfrom esclusa.app import open_house, open_bare\nfrom esclusa.cli import code_of\n"
-        "code = code_of(['status', '--json'], open_house=open_house, open_bare=open_bare)\n"
+        "import sys, json\nfrom esclusa.app import open_runtime, open_store\nfrom esclusa.cli import code_of\n"
+        "code = code_of(['status', '--json'], open_runtime=open_runtime, open_store=open_store)\n"
         "print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})), file=sys.stderr)\nsys.exit(code)"
     )
     done = subprocess.run(
@@ -114,7 +114,7 @@ def test_a_run_that_is_stopped_ends_in_order(tmp_path: Path, number: signal.Sign
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "stopping" in err
+    assert "Stopping" in err
     after = counts(tmp_path, "stones", "slow.py")
     assert after["moving"] == after["lost"] == 0
     assert after["here"] + after["there"] == 200
@@ -200,9 +200,9 @@ def test_the_server_listens_and_works(tmp_path: Path) -> None:
     )
     assert process.stderr is not None
     try:
-        told = process.stderr.readline()
-        assert told.startswith("esclusa listens on http://127.0.0.1:"), told
-        address = told.split()[3]
+        line = process.stderr.readline()
+        assert line.startswith("esclusa listens on http://127.0.0.1:"), line
+        address = line.split()[3]
         with urllib.request.urlopen(f"{address}/readyz", timeout=20) as answer:
             assert json.load(answer)["status"] == "ready"
         with socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))) as taken:
@@ -299,7 +299,7 @@ def test_a_bulk_act_does_not_more_than_was_asked_for(tmp_path: Path) -> None:
         table.execute("UPDATE greetings SET status = 'failed' WHERE name = 'ada'")
     asked.type("y\n")
     assert asked.end() == 2
-    assert "2 match by now, 1 did when you were asked: nothing was done" in asked.seen
+    assert "2 match now, 1 matched when you were asked; nothing was changed" in asked.seen
     failed = json.loads(
         call(tmp_path, "records", "greetings", "--where", "status=failed", "--json").stdout
     )
@@ -310,7 +310,7 @@ def test_the_live_status(tmp_path: Path) -> None:
     assert call(tmp_path, "run", "hello.greet").returncode == 5
     watch = Terminal(tmp_path, "status", "--watch", "--every", "0.2")
     watch.until("hello.greet")
-    watch.until("Ctrl-C ends")
+    watch.until("Press Ctrl-C to stop")
     watch.process.send_signal(signal.SIGINT)
     assert watch.end() == 130
     assert "Traceback" not in watch.seen

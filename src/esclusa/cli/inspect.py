@@ -19,6 +19,7 @@ from esclusa.cli.options import (
 from esclusa.cli.output import Screen, ago, as_json, moment, seconds_of, text_of
 from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
+from esclusa.engine.outlook import Outlook
 from esclusa.model.query import parse_filter
 
 if TYPE_CHECKING:
@@ -403,7 +404,7 @@ def _state(worker: dict[str, Any]) -> str:
 @click.pass_obj
 def leases(session: Session) -> None:
     """Records that are held now: by which worker, until when."""
-    answer, now = session.look_now(lambda runtime: runtime.read_model.leases())
+    answer, now = session.look_now(lambda runtime: Outlook(runtime.engine).leases())
 
     def draw(screen: Screen) -> None:
         rows = [
@@ -432,7 +433,7 @@ def leases(session: Session) -> None:
 @click.pass_obj
 def related(session: Session, table: str, id: str) -> None:
     """Records that a record refers to, and records that refer to it."""
-    answer = session.look(lambda runtime: runtime.read_model.related(table, id))
+    answer = session.look(lambda runtime: Outlook(runtime.engine).related(table, id))
 
     def draw(screen: Screen) -> None:
         rows = [
@@ -454,7 +455,7 @@ def related(session: Session, table: str, id: str) -> None:
 @click.pass_obj
 def search(session: Session, text: str) -> None:
     """Records of every kind whose id equals or begins with TEXT."""
-    answer = session.look(lambda runtime: runtime.read_model.search(text.strip()))
+    answer = session.look(lambda runtime: Outlook(runtime.engine).search(text.strip()))
     rows = [
         (found["table"], i["id"], i["status"], i["title"])
         for found in answer
@@ -476,7 +477,7 @@ def search(session: Session, text: str) -> None:
 def views(session: Session, name: str | None, limit: int, after: str | None) -> None:
     """The views of the pipelines with their number of records, or one page of VIEW."""
     if name is None:
-        found = session.look(lambda runtime: runtime.read_model.views())
+        found = session.look(lambda runtime: Outlook(runtime.engine).views())
         rows = [(v["view"], _number(v["count"], v["exact"]), v["title"]["en"]) for v in found]
         session.show_list(
             found,
@@ -485,7 +486,9 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
             ),
         )
         return
-    page = session.look(lambda runtime: runtime.read_model.view(name, limit=limit, after=after))
+    page = session.look(
+        lambda runtime: Outlook(runtime.engine).view(name, limit=limit, after=after)
+    )
 
     def draw(screen: Screen) -> None:
         columns = page["columns"]

@@ -32,7 +32,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "workers",
             "leases",
             "alerts",
-        ),  # fmt: skip
+        ),
     ),
     "Operate": (
         "operate",

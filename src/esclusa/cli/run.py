@@ -65,7 +65,7 @@ def serve(session: Session, host: str | None, port: int | None, worker: bool) ->
         def started(port: int) -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             cycles = " and runs the cycles" if worker else ""
-            session.note(f"Esclusa listens on http://{host}:{port}{cycles}. Press Ctrl-C to stop.")
+            session.note(f"esclusa listens on http://{host}:{port}{cycles}. Press Ctrl-C to stop.")
 
         await listen(
             runtime,

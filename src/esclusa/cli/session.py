@@ -70,7 +70,7 @@ class Session:
     # opening the runtime
 
     def look(self, ask: Callable[[Runtime], Awaitable[T]]) -> T:
-        """Open the runtime to read or to operate. No record is handled; the schema stays as it is."""
+        """Open the runtime to read or to operate. Handles no record; leaves the schema."""
 
         async def asked() -> T:
             async with self.open_runtime(self.settings, work=False) as runtime:

@@ -8,6 +8,7 @@ from esclusa.cli.options import after_option, limit_option
 from esclusa.cli.output import Screen, moment, seconds_of
 from esclusa.cli.root import Command
 from esclusa.cli.session import Session
+from esclusa.engine.outlook import Outlook
 
 
 @click.command(cls=Command)
@@ -22,7 +23,7 @@ from esclusa.cli.session import Session
 @click.pass_obj
 def rates(session: Session, minutes: int) -> None:
     """What each stage did: outcomes and handler times."""
-    answer = session.look(lambda runtime: runtime.read_model.rates(minutes))
+    answer = session.look(lambda runtime: Outlook(runtime.engine).rates(minutes))
 
     def draw(screen: Screen) -> None:
         counts, times = ("moved", "retried", "exhausted", "waited", "lost"), ("p50", "p90", "p99")
@@ -53,7 +54,7 @@ def rates(session: Session, minutes: int) -> None:
 @click.pass_obj
 def archives(session: Session) -> None:
     """The archive of each kind and its exports."""
-    answer = session.look(lambda runtime: runtime.read_model.archives())
+    answer = session.look(lambda runtime: Outlook(runtime.engine).archives())
 
     def draw(screen: Screen) -> None:
         rows = [

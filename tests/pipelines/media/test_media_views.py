@@ -254,9 +254,9 @@ def esclusa(
 @pytest.fixture(autouse=True)
 def _no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signal handlers belong to the main thread, and the command runs in another one here."""
-    import esclusa.cli.work
+    import esclusa.cli.run
 
-    monkeypatch.setattr(esclusa.cli.work, "_stop_on_signals", lambda *_: asyncio.Event())
+    monkeypatch.setattr(esclusa.cli.run, "_stop_on_signals", lambda *_: asyncio.Event())
 
 
 async def test_import_run_retry_summary(
