@@ -301,13 +301,15 @@ def _http(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own and nobody else's."""
-    if host.lower() == "localhost":
+    """Whether this host name or address reaches this machine only."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
         return True
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        address = ip_address(name)
     except ValueError:
         return False
+    return bool((getattr(address, "ipv4_mapped", None) or address).is_loopback)
 
 
 def shown(url: str) -> str:

@@ -31,7 +31,7 @@ from esclusa import (
 from esclusa.app import open_runtime
 from esclusa.runtime import Runtime
 from esclusa.settings import load
-from esclusa.web.auth import SIGNED
+from esclusa.web import SELF_AUTHENTICATED
 from esclusa.web.server import Service, listen
 
 
@@ -126,7 +126,7 @@ def routes(runtime: Runtime) -> APIRouter:
     async def hello() -> dict[str, str]:
         return {"store": runtime.store.url.partition(":")[0]}
 
-    @router.post("/hook", openapi_extra=SIGNED)
+    @router.post("/hook", openapi_extra=SELF_AUTHENTICATED)
     async def hook() -> dict[str, bool]:
         return {"heard": True}
 

@@ -126,7 +126,7 @@ def test_every_error_has_its_problem() -> None:
     status = {}
     for name, kind in vars(errors).items():
         if isinstance(kind, type) and issubclass(kind, errors.EsclusaError):
-            status[name] = problems.of_error(made.get(name) or kind("x")).status_code
+            status[name] = problems.error_response(made.get(name) or kind("x")).status_code
     assert {n for n, s in status.items() if s == 404} == {"NotFound", "ArtifactMissing"}
     assert {n for n, s in status.items() if s == 409} == {
         "UndeclaredMove",
@@ -141,11 +141,13 @@ def test_every_error_has_its_problem() -> None:
         "SchemaBehind",
     }
     assert status["SettingsError"] == 503
-    assert b"SOME_KEY is missing" in problems.of_error(made["SettingsError"]).body
+    assert b"SOME_KEY is missing" in problems.error_response(made["SettingsError"]).body
     from datetime import UTC, datetime
 
     assert (
-        problems.of_error(BudgetEmpty("b", datetime(2026, 1, 1, tzinfo=UTC))).headers["retry-after"]
+        problems.error_response(BudgetEmpty("b", datetime(2026, 1, 1, tzinfo=UTC))).headers[
+            "retry-after"
+        ]
         == "Thu, 01 Jan 2026 00:00:00 GMT"
     )
 

@@ -10,8 +10,9 @@ import pytest
 from web.shop import Client, served
 
 from esclusa.model.errors import SettingsError
-from esclusa.settings import ApiToken
-from esclusa.web.auth import Guesses, is_loopback, recognise, refuse_open_door, tokens_of
+from esclusa.settings import ApiToken, is_loopback
+from esclusa.web.auth.failed_attempts import FailedAttempts
+from esclusa.web.auth.tokens import find_token, hash_tokens, require_tokens
 from esclusa.web.server import listen
 
 READ, OPERATE = "r" * 32, "o" * 32
@@ -140,30 +141,30 @@ async def test_guessing_is_slowed_down(safe_session: Client) -> None:
 
 def test_guesses_are_forgiven_with_time_and_kept_in_bounded_memory() -> None:
     now = 0.0
-    guesses = Guesses(burst=3, seconds=10, addresses=5, clock=lambda: now)
+    failed_attempts = FailedAttempts(burst=3, seconds=10, addresses=5, clock=lambda: now)
     for _ in range(3):
-        assert guesses.wait("198.51.100.1") == 0
-        guesses.wrong("198.51.100.1")
-    assert guesses.wait("198.51.100.1") == 10
-    assert guesses.wait("198.51.100.2") == 0
+        assert failed_attempts.wait("198.51.100.1") == 0
+        failed_attempts.add_failure("198.51.100.1")
+    assert failed_attempts.wait("198.51.100.1") == 10
+    assert failed_attempts.wait("198.51.100.2") == 0
     now = 10.0
-    assert guesses.wait("198.51.100.1") == 0
+    assert failed_attempts.wait("198.51.100.1") == 0
     for n in range(100):
-        guesses.wrong(f"192.0.2.{n}")
-    assert len(guesses) == 5
+        failed_attempts.add_failure(f"192.0.2.{n}")
+    assert len(failed_attempts) == 5
     for n in range(3):
-        guesses.wrong(f"2001:db8::{n}")
-    assert guesses.wait("2001:db8::ffff") > 0  # one network, one guesser
-    assert guesses.wait("2001:db8:0:1::1") == 0
+        failed_attempts.add_failure(f"2001:db8::{n}")
+    assert failed_attempts.wait("2001:db8::ffff") > 0  # one network, one guesser
+    assert failed_attempts.wait("2001:db8:0:1::1") == 0
 
 
 def test_tokens_are_compared_by_their_hashes() -> None:
     given = [ApiToken(name, _secret(value), "read") for name, value in (("a", "one"), ("b", "two"))]
-    tokens = tokens_of(given)
-    assert recognise(tokens, "two") == tokens[1]
-    assert recognise(tokens, "one") == tokens[0]
-    assert recognise(tokens, "three") is None
-    assert recognise(tokens, "ñ\udcff") is None
+    tokens = hash_tokens(given)
+    assert find_token(tokens, "two") == tokens[1]
+    assert find_token(tokens, "one") == tokens[0]
+    assert find_token(tokens, "three") is None
+    assert find_token(tokens, "ñ\udcff") is None
     assert "one" not in repr(tokens)
 
 
@@ -186,9 +187,9 @@ def test_loopback(host: str, own: bool) -> None:
 
 def test_without_tokens_the_server_listens_on_loopback_only() -> None:
     with pytest.raises(SettingsError, match="ESCLUSA_API_TOKENS"):
-        refuse_open_door("0.0.0.0", ())
-    refuse_open_door("127.0.0.1", ())
-    refuse_open_door("0.0.0.0", tokens_of([ApiToken("a", _secret("x"))]))
+        require_tokens("0.0.0.0", ())
+    require_tokens("127.0.0.1", ())
+    require_tokens("0.0.0.0", hash_tokens([ApiToken("a", _secret("x"))]))
 
 
 def test_a_port_that_is_taken_is_told() -> None:

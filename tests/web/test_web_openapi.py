@@ -47,7 +47,7 @@ FRAMING = {
 
 
 def wrong_tokens_are_refused(*told: Any) -> bool | None:
-    """schemathesis' own check, but that one who guesses too often hears 429."""
+    """schemathesis' own check, but that one who failed_attempts too often hears 429."""
     try:
         return ignored_auth(*told)
     except IgnoredAuth as error:

@@ -1,4 +1,4 @@
-"""Waiting no longer than one has patience for."""
+"""A time limit that holds even if the awaited code does not react to cancellation."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_left: set[asyncio.Task[Any]] = set()
+_abandoned: set[asyncio.Task[Any]] = set()
 
 
-async def within(seconds: float, making: Coroutine[Any, Any, T]) -> T:
-    """What this makes, or TimeoutError after so many seconds. It is told to stop then, and left to itself: a driver that is cut off
-    from its server may take a minute to give up a question, whatever ``asyncio.timeout`` says."""
-    task = asyncio.create_task(making)
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, or TimeoutError after ``seconds``.
+
+    At the limit the work is cancelled but not awaited: a driver whose server vanished may need a
+    minute to end a query, and ``asyncio.timeout`` would wait for it.
+    """
+    task = asyncio.create_task(work)
     try:
         await asyncio.wait([task], timeout=seconds)
     finally:
         if not task.done():
             task.cancel()
-            _left.add(task)
-            task.add_done_callback(_ended)
+            _abandoned.add(task)
+            task.add_done_callback(_finished)
     if not task.done():
         raise TimeoutError(f"no answer within {seconds:g} s")
     return task.result()
 
 
-def _ended(task: asyncio.Task[Any]) -> None:
-    _left.discard(task)
+def _finished(task: asyncio.Task[Any]) -> None:
+    _abandoned.discard(task)
     if not task.cancelled():
-        task.exception()  # nobody waits for it any more
+        task.exception()  # retrieved, so that asyncio does not log it

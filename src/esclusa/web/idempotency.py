@@ -1,4 +1,4 @@
-"""Idempotency-Key: a mutating call that is sent again is answered again, and does not act again."""
+"""``Idempotency-Key``: a repeated call gets the first answer and does not take effect again."""
 
 from __future__ import annotations
 
@@ -14,34 +14,45 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from esclusa.engine.idempotency import Answer, Idempotency
 from esclusa.model.errors import EsclusaError
-from esclusa.web.problems import of_error, problem
+from esclusa.web.problems import error_response, problem
 
-READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_KEY = re.compile(r"[\x21-\x7e]{1,200}\Z")
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
 
 KEY_PARAMETER: Final[dict[str, Any]] = {
-    "name": "Idempotency-Key", "in": "header", "required": False,
-    "description": "The same key with the same path and body is answered as the first time, without acting again. Kept for two days; "
-    "conflicts (409), too many calls (429) and server faults (5xx) are not kept.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[\\x21-\\x7e]{1,200}$"},
-}  # fmt: skip
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": (
+        "A repeated call with the same key, path and body gets the first answer and does not take"
+        " effect again. Answers are kept for two days, except conflicts (409), too many requests"
+        " (429) and server errors (5xx)."
+    ),
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 200,
+        "pattern": "^[\\x21-\\x7e]{1,200}$",
+    },
+}
 
 
 class IdempotencyMiddleware:
-    """The middleware. What was answered is kept, but for what may turn out otherwise next time: a conflict (409), too many calls
-    (429) and our own faults (5xx). A key belongs to its caller, path and body.
+    """Stores the answer to a call with a key, and replays it when the call is repeated.
 
-    Signed webhooks and the console's forms pass: they have ways of their own to be heard once.
+    A key belongs to its caller, path and body. Conflicts (409), too many requests (429) and server
+    errors (5xx) are not stored, because a repeated call may succeed. Self-authenticated webhooks and
+    the console's forms are passed on: they detect repetition themselves.
     """
 
-    def __init__(self, app: ASGIApp, calls: Idempotency) -> None:
+    def __init__(self, app: ASGIApp, idempotency: Idempotency) -> None:
         self._app = app
-        self._calls = calls
+        self._idempotency = idempotency
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = (
             Headers(scope=scope).get("idempotency-key")
-            if scope["type"] == "http" and scope["method"] not in READING
+            if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS
             else None
         )
         state = scope.get("state", {})
@@ -49,52 +60,38 @@ class IdempotencyMiddleware:
             await self._app(scope, receive, send)
             return
         if not _KEY.match(key):
-            refused = problem(
-                400,
-                "an Idempotency-Key has 1 to 200 visible ASCII characters, without spaces",
-                slug="bad-key",
-                instance=scope["path"],
-            )
+            detail = "an Idempotency-Key has 1 to 200 visible ASCII characters, without spaces"
+            refused = problem(400, detail, slug="bad-key", instance=scope["path"])
             await refused(scope, receive, send)
             return
         try:
-            await self._once(key, scope, receive, send)
-        except (
-            EsclusaError,
-            HTTPException,
-        ) as error:  # of the key or the body; what the route says it has answered itself
-            await of_error(error, scope["path"])(scope, receive, send)
+            await self._call(key, scope, receive, send)
+        except (EsclusaError, HTTPException) as error:  # of the key or the body, not of the route
+            await error_response(error, scope["path"])(scope, receive, send)
 
-    async def _once(self, key: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _call(self, key: str, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _read(receive)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        said = (
-            f"{scope['method']} {path}?{scope['query_string'].decode('latin-1')}\n".encode(
-                "utf-8", "surrogatepass"
-            )
-            + body
-        )
-
-        kept = _Kept(body, receive)
+        head = f"{scope['method']} {path}?{scope['query_string'].decode('latin-1')}\n"
+        digest = hashlib.sha256(head.encode("utf-8", "surrogatepass") + body).hexdigest()
+        recorder = _Recorder(body, receive)
 
         async def act() -> Answer:
-            await self._app(scope, kept.receive, kept.send)
-            return kept.answer()
+            await self._app(scope, recorder.receive, recorder.send)
+            return recorder.answer()
 
-        answer = await self._calls.once(
-            scope["state"]["who"], key, hashlib.sha256(said).hexdigest(), act, final=_final
-        )
+        answer = await self._idempotency.once(scope["state"]["who"], key, digest, act, final=_final)
         if answer.again:
-            again = Response(
+            replay = Response(
                 answer.body, answer.code, {"Idempotent-Replay": "true"}, answer.media_type or None
             )
-            await again(scope, receive, send)
-        for message in kept.sent:
+            await replay(scope, receive, send)
+        for message in recorder.sent:
             await send(message)
 
 
-class _Kept:
-    """One call of the app: its body given again, what it sends kept."""
+class _Recorder:
+    """Passes a body that was read already to the app, and keeps what the app sends."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body

@@ -1,4 +1,4 @@
-"""Problems: every refusal and fault in one shape (RFC 9457), with a detail that a person can act on."""
+"""Problem responses (RFC 9457): every refusal and error has one shape, with an actionable detail."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from email.utils import format_datetime
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
@@ -21,12 +22,12 @@ from esclusa.imports import BadFile
 from esclusa.model import errors
 from esclusa.model.budget import BudgetEmpty
 from esclusa.observability import redact
-from esclusa.web.paths import restore
+from esclusa.web.encoded_slashes import restore
 
 MEDIA_TYPE: Final = "application/problem+json"
 
 
-class Fault(BaseModel):
+class ProblemFault(BaseModel):
     """One thing that is wrong, and where."""
 
     where: str
@@ -34,14 +35,18 @@ class Fault(BaseModel):
 
 
 class Problem(BaseModel):
-    """What went wrong, and what to do about it."""
+    """What went wrong and what to do about it.
+
+    ``code`` and ``values`` are the parts of ``detail``, for programs and translations, if it is one
+    of Esclusa's own sentences.
+    """
 
     model_config = ConfigDict(
         extra="allow",
         json_schema_extra={
             "example": {
                 "type": "urn:esclusa:problem:not-found",
-                "title": "There is no such thing",
+                "title": "Not found",
                 "status": 404,
                 "detail": "there is no record 'twitter:42' in posts",
                 "instance": "/api/records/posts/twitter:42",
@@ -54,40 +59,44 @@ class Problem(BaseModel):
     status: int
     detail: str
     instance: str | None = None
-    faults: list[Fault] | None = None
+    code: str | None = None
+    values: dict[str, Any] | None = None
+    faults: list[ProblemFault] | None = None
 
 
-_MEANING: dict[type[BaseException], tuple[int, str, str]] = {
-    errors.NotFound: (404, "not-found", "There is no such thing"),
-    errors.ArtifactMissing: (404, "not-found", "There is no such file"),
-    errors.BadQuery: (400, "bad-query", "The question cannot be answered as it was put"),
-    BadFile: (400, "bad-body", "The body cannot be read"),
-    errors.BadRecord: (422, "bad-record", "The record does not fit its declaration"),
-    errors.UndeclaredMove: (409, "undeclared-move", "The lifecycle does not have this move"),
-    errors.AlreadyRunning: (409, "already-running", "The cycle is running now"),
-    errors.Paused: (409, "paused", "The cycle is paused"),
-    errors.ArtifactExists: (409, "exists", "There is a file of that name already"),
-    CallUnderWay: (409, "call-under-way", "The first call with this key is under way"),
-    KeyReused: (422, "key-reused", "The idempotency key was used for another call"),
-    BudgetEmpty: (429, "budget-empty", "The budget is spent"),
-    errors.StoreUnavailable: (503, "store-unavailable", "The store does not answer now"),
-    errors.StoreConflict: (503, "store-conflict", "The store was busy with another change"),
-    errors.Throttled: (503, "throttled", "A service outside asks to slow down"),
-    errors.ArtifactError: (503, "artifacts-unavailable", "The artifact store failed"),
-    errors.Failure: (502, "outside-failure", "A service outside failed"),
-    errors.SettingsError: (503, "not-configured", "A setting is missing or wrong"),
-    errors.SchemaError: (500, "schema", "The store's tables do not fit"),
-    errors.MigrationError: (500, "migration", "The store's schema cannot be used"),
+_PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
+    errors.NotFound: (404, "not-found", "Not found"),
+    errors.ArtifactMissing: (404, "not-found", "File not found"),
+    errors.BadQuery: (400, "bad-query", "Invalid filter"),
+    BadFile: (400, "bad-body", "Unreadable body"),
+    errors.BadRecord: (422, "bad-record", "Invalid record"),
+    errors.UndeclaredMove: (409, "undeclared-move", "Move not declared"),
+    errors.AlreadyRunning: (409, "already-running", "Cycle already running"),
+    errors.Paused: (409, "paused", "Cycle paused"),
+    errors.ArtifactExists: (409, "exists", "File already exists"),
+    CallUnderWay: (409, "call-under-way", "First call with this key still running"),
+    KeyReused: (422, "key-reused", "Idempotency key used for another call"),
+    BudgetEmpty: (429, "budget-empty", "Budget exhausted"),
+    errors.StoreUnavailable: (503, "store-unavailable", "Store unavailable"),
+    errors.StoreConflict: (503, "store-conflict", "Store busy with another change"),
+    errors.Throttled: (503, "throttled", "Throttled by an external service"),
+    errors.ArtifactError: (503, "artifacts-unavailable", "Artifact store failed"),
+    errors.Failure: (502, "outside-failure", "External service failed"),
+    errors.SettingsError: (503, "not-configured", "Setting missing or wrong"),
+    errors.SchemaError: (500, "schema", "Tables do not fit"),
+    errors.MigrationError: (500, "migration", "Schema not usable"),
 }
-"""What each error means in HTTP. An error that is not here, nor its bases, is ours: 500 without its message."""
+"""Status, slug and title of each error. Any other error is answered with 500, without its message."""
 
-_AGAIN: dict[str, str] = {
+_RETRY_AFTER: Final[dict[str, str]] = {
     "store-unavailable": "5",
     "store-conflict": "1",
     "call-under-way": "1",
     "artifacts-unavailable": "5",
 }
-_UNTOLD = "Something went wrong inside; nothing is known to be wrong with the request. The server's log has the cause under this path and time."
+_INTERNAL: Final = (
+    "The server failed on this request. Its log has the cause under this path and time."
+)
 
 
 def problem(
@@ -100,7 +109,10 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> JSONResponse:
-    """A problem as a response; ``more`` are members of its own. Secrets in its detail are masked: it may quote a service outside."""
+    """A problem response; ``more`` are additional members.
+
+    Secrets in the detail are masked: it may quote an external service.
+    """
     body: dict[str, Any] = {
         "type": f"urn:esclusa:problem:{slug}" if slug else "about:blank",
         "title": title or http.HTTPStatus(status).phrase,
@@ -115,55 +127,60 @@ def problem(
     )
 
 
-def of_error(error: Exception, instance: str | None = None) -> JSONResponse:
-    """The problem that an exception is to the caller."""
+def unauthorized(
+    path: str, detail: str, *, realm: str = "esclusa", error: str | None = None
+) -> JSONResponse:
+    """The 401 problem with its challenge; ``error`` is the code of RFC 6750 for a bad token."""
+    challenge = f'Bearer realm="{realm}"' + (f', error="{error}"' if error else "")
+    return problem(
+        401,
+        detail,
+        slug="unauthorized",
+        title="Invalid token" if error else "Authentication required",
+        instance=path,
+        headers={"WWW-Authenticate": challenge},
+    )
+
+
+def error_response(error: Exception, instance: str | None = None) -> JSONResponse:
+    """The problem response for an exception."""
     if isinstance(error, RequestValidationError):
-        return _of_validation(error, instance)
+        return _validation_response(error, instance)
     if isinstance(error, HTTPException):
-        return _of_http(error, instance)
-    found = next((_MEANING[base] for base in type(error).__mro__ if base in _MEANING), None)
+        return _http_response(error, instance)
+    found = next((_PROBLEMS[base] for base in type(error).__mro__ if base in _PROBLEMS), None)
     if found is None:
-        return problem(
-            500, _UNTOLD, slug="internal", title="Something went wrong inside", instance=instance
-        )
+        return problem(500, _INTERNAL, slug="internal", title="Internal error", instance=instance)
     status, slug, title = found
-    headers = _wait(error, slug)
     more: dict[str, Any] = {}
+    if isinstance(error, errors.Refusal) and error.text.code != "plain":
+        values = redact.fields(jsonable_encoder(error.text.values))
+        more = {"code": error.text.code, "values": values}
     if isinstance(error, errors.UndeclaredMove):
-        more = {"from": error.frm, "to": error.to}
+        more |= {"from": error.frm, "to": error.to}
     elif isinstance(error, errors.FaultsError):
-        more = {
-            "faults": [
-                {"where": redact.text(error.what), "fault": redact.text(fault)}
-                for fault in error.faults
-            ]
-        }
+        where = redact.text(error.what)
+        more["faults"] = [{"where": where, "fault": redact.text(f)} for f in error.faults]
+    headers = _retry_after(error, slug)
     return problem(
         status, str(error), slug=slug, title=title, instance=instance, headers=headers, **more
     )
 
 
-def _wait(error: Exception, slug: str) -> dict[str, str]:
-    """When it is worth trying again."""
+def _retry_after(error: Exception, slug: str) -> dict[str, str]:
     if isinstance(error, BudgetEmpty):
         return {"Retry-After": format_datetime(error.until, usegmt=True)}
     if isinstance(error, errors.Throttled):
         return {"Retry-After": str(math.ceil(error.after))}
-    return {"Retry-After": _AGAIN[slug]} if slug in _AGAIN else {}
+    return {"Retry-After": _RETRY_AFTER[slug]} if slug in _RETRY_AFTER else {}
 
 
-def _of_validation(error: RequestValidationError, instance: str | None) -> JSONResponse:
+def _validation_response(error: RequestValidationError, instance: str | None) -> JSONResponse:
     found: Sequence[Any] = error.errors()
     if any(fault["type"] == "json_invalid" for fault in found):
-        fault = found[0]
-        why = f"{fault.get('ctx', {}).get('error', 'it cannot be read')}, at character {fault['loc'][-1]}"
-        return problem(
-            400,
-            f"the body is not JSON: {why}",
-            slug="bad-json",
-            title="The body is not JSON",
-            instance=instance,
-        )
+        cause = found[0].get("ctx", {}).get("error", "it cannot be read")
+        detail = f"the body is not JSON: {cause}, at character {found[0]['loc'][-1]}"
+        return problem(400, detail, slug="bad-json", title="Body is not JSON", instance=instance)
     faults = [
         {
             "where": ".".join(map(str, fault["loc"])),
@@ -175,30 +192,28 @@ def _of_validation(error: RequestValidationError, instance: str | None) -> JSONR
     if any(fault["loc"] == ("body",) and isinstance(fault.get("input"), bytes) for fault in found):
         detail += "; send it with Content-Type: application/json"
     return problem(
-        422,
-        detail,
-        slug="bad-request",
-        title="The request does not fit",
-        instance=instance,
-        faults=faults,
+        422, detail, slug="bad-request", title="Invalid request", instance=instance, faults=faults
     )
 
 
-def _of_http(error: HTTPException, instance: str | None) -> JSONResponse:
+def _http_response(error: HTTPException, instance: str | None) -> JSONResponse:
     headers = dict(error.headers or {})
     detail = str(error.detail)
     if error.status_code == 404 and detail == "Not Found":
-        detail = "there is nothing at this path; /openapi.json lists what there is"
+        detail = "there is no route at this path; /openapi.json lists all routes"
     elif error.status_code == 400 and detail == "There was an error parsing the body":
         detail = "the body is not JSON: it is not UTF-8 text, or nested too deeply"
     elif error.status_code == 405 and detail == "Method Not Allowed":
-        detail = f"this path does not take that method; it takes {headers.get('Allow') or headers.get('allow') or 'others'}"
+        allowed = headers.get("Allow") or headers.get("allow") or "other methods"
+        detail = f"this path does not accept that method; it accepts {allowed}"
     return problem(error.status_code, detail, instance=instance, headers=headers)
 
 
 def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Answer every expected error of the app, which has these routes, with its problem. The unexpected is answered, and told, at
-    the border."""
+    """Answer expected errors of the app's routes with problems.
+
+    ``SecurityMiddleware`` answers and logs unexpected ones.
+    """
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
         if (
@@ -209,14 +224,14 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
             error = HTTPException(
                 405, headers={"Allow": ", ".join(_methods(routes, request.scope)) or "GET, HEAD"}
             )
-        return of_error(error, request.url.path)
+        return error_response(error, request.url.path)
 
     for kind in (errors.EsclusaError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer)
 
 
 def _methods(routes: Sequence[BaseRoute], scope: Scope) -> list[str]:
-    """What the routes of a path take together; the one that refused knows only of itself."""
+    """The methods of all routes at a path. The router's own answer names those of one route."""
     found = {
         m
         for r in routes
@@ -226,7 +241,7 @@ def _methods(routes: Sequence[BaseRoute], scope: Scope) -> list[str]:
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problem responses of a route, for the OpenAPI document."""
     return {
         status: {

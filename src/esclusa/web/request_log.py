@@ -1,4 +1,4 @@
-"""Requests in the log: their lines carry the trace that the caller told, and a failed one says what it was."""
+"""Requests in the log, and the caller's trace on every log line of a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from esclusa.observability import log
 from esclusa.observability.log import Trace
-from esclusa.web.paths import restore
+from esclusa.web.encoded_slashes import restore
 
 _W3C: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?:-.*)?\Z"
@@ -19,11 +19,11 @@ _W3C: Final = re.compile(
 _GOOGLE: Final = re.compile(
     r"(?P<trace>[0-9a-fA-F]{32})(?:/(?P<span>[0-9]{1,20}))?(?:;o=(?P<flags>[0-3]))?\Z"
 )
-_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_NOT_LOGGED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 def trace_of(headers: Headers) -> Trace | None:
-    """What ``traceparent`` (W3C) or ``X-Cloud-Trace-Context`` (Google) says; None if neither says anything right."""
+    """The trace in ``traceparent`` (W3C) or ``X-Cloud-Trace-Context`` (Google); None if invalid."""
     found = _W3C.match(headers.get("traceparent", "").strip())
     if found and int(found["trace"], 16) and int(found["span"], 16):
         return Trace(found["trace"], found["span"], bool(int(found["flags"], 16) & 1))
@@ -38,8 +38,8 @@ def trace_of(headers: Headers) -> Trace | None:
     return None
 
 
-class Traced:
-    """The middleware. At the level debug every request is a line, at warning only those that end in 5xx."""
+class RequestLogMiddleware:
+    """Logs requests: all of them at the level debug, those that end in 5xx as warnings."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class Traced:
             return
         status, size, start = 500, 0, time.monotonic()
 
-        async def out(message: Message) -> None:
+        async def count(message: Message) -> None:
             nonlocal status, size
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -61,27 +61,31 @@ class Traced:
 
         with log.tracing(trace_of(Headers(scope=scope))):
             try:
-                await self._app(scope, receive, out)
+                await self._app(scope, receive, count)
             finally:
                 level = "warning" if status >= 500 else "debug"
-                if log.enabled(level) and scope["path"] not in _QUIET:
-                    told = _request(scope, status, size, time.monotonic() - start)
+                if log.enabled(level) and scope["path"] not in _NOT_LOGGED:
+                    fields = _request_fields(scope, status, size, time.monotonic() - start)
                     self._log.write(
                         level,
                         f"{scope['method']} {restore(scope['path'])}: {status}",
-                        {"httpRequest": told},
+                        {"httpRequest": fields},
                     )
 
 
-def _request(scope: Scope, status: int, size: int, seconds: float) -> dict[str, Any]:
-    """As Cloud Logging names its parts. Without the query: it may hold what nobody should read."""
-    told: dict[str, Any] = {
-        "requestMethod": scope["method"], "requestUrl": restore(scope["path"]), "status": status, "responseSize": str(size),
-        "latency": f"{seconds:.6f}s", "protocol": f"HTTP/{scope.get('http_version', '1.1')}",
-    }  # fmt: skip
+def _request_fields(scope: Scope, status: int, size: int, seconds: float) -> dict[str, Any]:
+    """The fields that Cloud Logging knows. The query is left out: it may contain secrets."""
+    fields: dict[str, Any] = {
+        "requestMethod": scope["method"],
+        "requestUrl": restore(scope["path"]),
+        "status": status,
+        "responseSize": str(size),
+        "latency": f"{seconds:.6f}s",
+        "protocol": f"HTTP/{scope.get('http_version', '1.1')}",
+    }
     agent = Headers(scope=scope).get("user-agent")
     if agent:
-        told["userAgent"] = agent[:300]
+        fields["userAgent"] = agent[:300]
     if scope.get("client"):
-        told["remoteIp"] = scope["client"][0]
-    return told
+        fields["remoteIp"] = scope["client"][0]
+    return fields

@@ -1,4 +1,4 @@
-"""The HTTP server: the app over the house, and the process that serves it."""
+"""The HTTP server: the ASGI app over a runtime, and the process that serves it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import math
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
@@ -23,27 +23,48 @@ from esclusa.engine.scheduler import Scheduler
 from esclusa.model.errors import EsclusaError, SettingsError
 from esclusa.runtime import Runtime
 from esclusa.web import problems
-from esclusa.web.api import health, openapi, operations, records, tick, trends
-from esclusa.web.auth import AuthMiddleware, Guesses, refuse_open_door, signed_routes, tokens_of
+from esclusa.web.api import (
+    artifacts,
+    budgets,
+    cycles,
+    dead_letters,
+    health,
+    kinds,
+    openapi,
+    records,
+    runs,
+    stages,
+    status,
+    tick,
+)
+from esclusa.web.api import views as api_views
+from esclusa.web.auth.failed_attempts import FailedAttempts
+from esclusa.web.auth.middleware import AuthMiddleware, self_authenticated_routes
+from esclusa.web.auth.tokens import hash_tokens, require_tokens
 from esclusa.web.console import render, views
 from esclusa.web.console.context import Desk
 from esclusa.web.console.pages import console
 from esclusa.web.idempotency import IdempotencyMiddleware
-from esclusa.web.protocol import Http
-from esclusa.web.request_log import Traced
-from esclusa.web.security import BODY_LIMIT, PrefixMiddleware, SecurityMiddleware, Trusted
+from esclusa.web.protocol import HttpProtocol
+from esclusa.web.proxy import PrefixMiddleware, TrustedProxies
+from esclusa.web.request_log import RequestLogMiddleware
+from esclusa.web.security import BODY_LIMIT, SecurityMiddleware
 
-PROXIES = "127.0.0.1,::1"
-SOON = 1.0
-"""Seconds that a server which already answers waits until it is prepared, before it says that it is there."""
+PROXIES: Final = "127.0.0.1,::1"
+PREPARE_TIMEOUT: Final = 1.0
+"""Seconds to wait for the preparation of the console before the server reports that it listens."""
+_API: Final = (
+    kinds, records, stages, status, cycles, runs, budgets, dead_letters, api_views, artifacts, tick
+)  # fmt: skip
 
 
 def create_app(
     runtime: Runtime, *, root_path: str = "", proxies: str = PROXIES, body_limit: int = BODY_LIMIT
 ) -> FastAPI:
-    """The whole HTTP face of the house: generic API, vitals, the pipelines' own routes, and the console.
+    """The ASGI app: API, health, the pipelines' own routes, and the console.
 
-    ``root_path``: the sub-path that a proxy serves it under. ``proxies``: whose X-Forwarded-* headers are believed.
+    ``root_path`` is the path prefix under which a proxy serves it. ``proxies`` lists the proxies
+    whose ``X-Forwarded-*`` headers are trusted.
     """
     app = FastAPI(
         title="Esclusa",
@@ -53,56 +74,54 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    looks = [
-        health.vitals(runtime),
-        records.reading(runtime),
-        trends.reading(runtime),
-        operations.reading(runtime),
+    app.state.runtime = runtime
+    tokens, failed_attempts = hash_tokens(runtime.settings.api_tokens), FailedAttempts()
+    desk = Desk(runtime, tokens, failed_attempts)
+    routers = [
+        health.health_router(runtime),
+        *(module.router for module in _API),
+        *_pipelines(runtime),
+        *console(desk),
     ]
-    own = [*looks, operations.acting(runtime), records.writing(runtime), tick.ticking(runtime)]
-    tokens, guesses = tokens_of(runtime.settings.api_tokens), Guesses()
-    desk = Desk(runtime, tokens, guesses)
-    routers = [*own, *_pipelines(runtime), *console(desk)]
     for router in routers:
         app.include_router(router)
     problems.install(app, [route for router in routers for route in router.routes])
 
     @app.get("/openapi.json", include_in_schema=False)
     async def description(request: Request) -> JSONResponse:
-        place = request.scope.get("root_path", "")
+        prefix = request.scope.get("root_path", "")
         return JSONResponse(
-            openapi.document(app) | ({"servers": [{"url": place}]} if place else {})
+            openapi.document(app) | ({"servers": [{"url": prefix}]} if prefix else {})
         )
 
     app.state.prepare = functools.partial(_prepare, app, desk)
-    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI's own way to replace it
-    signed = [route for router in routers for route in signed_routes(router)]
-    app.add_middleware(IdempotencyMiddleware, calls=Idempotency(runtime.engine))
+    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI documents this
+    app.add_middleware(IdempotencyMiddleware, idempotency=Idempotency(runtime.engine))
     app.add_middleware(
         AuthMiddleware,
         tokens=tokens,
-        signed=signed,
-        accounts=tick.Accounts(runtime.settings),
-        guesses=guesses,
-        porter=desk,
+        self_authenticated=[r for router in routers for r in self_authenticated_routes(router)],
+        failed_attempts=failed_attempts,
+        sessions=desk,
+        oidc=tick.oidc_verifiers(runtime.settings),
     )
     app.add_middleware(
         SecurityMiddleware, telemetry=runtime.engine.telemetry, body_limit=body_limit
     )
-    app.add_middleware(Traced)
+    app.add_middleware(RequestLogMiddleware)
     app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)
-    app.add_middleware(PrefixMiddleware, trusted=Trusted(proxies), root_path=root_path)
+    app.add_middleware(PrefixMiddleware, trusted=TrustedProxies(proxies), root_path=root_path)
     return app
 
 
 async def _prepare(app: FastAPI, desk: Desk) -> None:
-    """Do what the first visitor of a new process would wait for: routes, connections to the store, counts, templates."""
-    for route in app.routes:  # those of a router are only made when it is first asked
+    """Build routes, store connections, counts and templates before the first visitor needs them."""
+    for route in app.routes:  # FastAPI builds the routes of a router at its first match
         route.matches(
             {"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []}
         )
         await asyncio.sleep(0)
-    with contextlib.suppress(EsclusaError):  # the store is away: whoever looks is told
+    with contextlib.suppress(EsclusaError):  # store unavailable: the first page will say so
         await asyncio.gather(views.board(desk), desk.badges())
     await asyncio.to_thread(render.prepare)
 
@@ -113,13 +132,14 @@ def _pipelines(runtime: Runtime) -> Iterator[APIRouter]:
             built = plan.app.routes_(runtime)
             if not isinstance(built, APIRouter):
                 raise TypeError(
-                    f"pipeline {plan.name}: its routes are an APIRouter, not {type(built).__name__}"
+                    f"pipeline {plan.name}: @app.routes must return an APIRouter,"
+                    f" not {type(built).__name__}"
                 )
             yield built
 
 
 class _Server(uvicorn.Server):
-    """Signals are the process's, not the server's: it also has a scheduler to stop."""
+    """A server that leaves signals to ``Service``, which has a scheduler to stop, too."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -127,8 +147,11 @@ class _Server(uvicorn.Server):
 
 
 class Service:
-    """One process that serves HTTP and, as a worker, the cycles too. Stopped once it ends in order: no new requests and no new
-    claims, then what is under way has the grace period. Stopped twice it aborts."""
+    """One process that serves HTTP and, as a worker, runs cycles and stages.
+
+    The first ``stop`` ends it in order: no new requests, no new claims, then a grace period for work
+    in progress. The second ``stop`` aborts it.
+    """
 
     def __init__(self, runtime: Runtime, *, worker: bool) -> None:
         self._runtime = runtime
@@ -138,6 +161,7 @@ class Service:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
+        """Stop in order; called again, abort."""
         self._stops += 1
         self._stopping.set()
         if self._server is not None:
@@ -151,7 +175,7 @@ class Service:
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
-        """While this lasts, SIGTERM and SIGINT stop it."""
+        """Call ``stop`` on SIGTERM and SIGINT inside the ``with`` block."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -167,26 +191,33 @@ class Service:
         started: Callable[[int], None] | None = None,
         **options: Any,
     ) -> None:
-        """Serve on these sockets until stopped; returns when all is settled."""
+        """Serve on these sockets until stopped; return when all work is settled."""
         engine = self._runtime.engine
         async with engine.running(card=self._scheduler is not None):
             app = create_app(self._runtime, **options)
             config = uvicorn.Config(
-                app, http=Http, lifespan="off", log_config=None, log_level="warning", access_log=False, proxy_headers=False,
-                server_header=False, timeout_graceful_shutdown=math.ceil(engine.options.grace) + 3,
-            )  # fmt: skip
+                app,
+                http=HttpProtocol,
+                lifespan="off",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=math.ceil(engine.options.grace) + 3,
+            )
             self._server = _Server(config)
-            self._server.should_exit = self._stops > 0  # told to stop while it was starting
+            self._server.should_exit = self._stops > 0  # stopped during startup
             address = sockets[0].getsockname()
             parts = [asyncio.create_task(self._server.serve(sockets), name="http")]
             if self._scheduler is not None:
                 parts.append(asyncio.create_task(self._scheduler.serve(), name="scheduler"))
             prepared = asyncio.create_task(app.state.prepare(), name="prepare the console")
-            aside = [asyncio.create_task(self._abort_in_time(), name="grace"), prepared]
+            helpers = [asyncio.create_task(self._abort_after_grace(), name="grace"), prepared]
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
             try:
                 await asyncio.wait(
-                    [prepared, *parts], timeout=SOON, return_when=asyncio.FIRST_COMPLETED
+                    [prepared, *parts], timeout=PREPARE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED
                 )
                 engine.telemetry.event(
                     "info",
@@ -198,16 +229,16 @@ class Service:
                 await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 if not self._stops:
-                    self.stop()  # one part ended by itself, or we were cancelled: the other ends too
+                    self.stop()  # one part ended, or this task was cancelled: stop the other
                 await asyncio.gather(*parts, return_exceptions=True)
-                for task in aside:
+                for task in helpers:
                     task.cancel()
-                await asyncio.gather(*aside, return_exceptions=True)
+                await asyncio.gather(*helpers, return_exceptions=True)
             for part in parts:
                 part.result()
 
-    async def _abort_in_time(self) -> None:
-        """Runs that a request started have the grace period too."""
+    async def _abort_after_grace(self) -> None:
+        """End runs that a request started after the grace period."""
         await self._stopping.wait()
         await asyncio.sleep(self._runtime.engine.options.grace)
         self._runtime.engine.abort()
@@ -223,11 +254,13 @@ async def serve(
     proxies: str = PROXIES,
     started: Callable[[int], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. ``started`` is called with the port once it listens (0 takes a free one).
+    """Serve until SIGTERM or SIGINT.
 
-    Raises SettingsError if the address cannot be listened on, or is not loopback while no token is set.
+    ``started`` is called with the port once the server listens; port 0 takes a free one. Raises
+    SettingsError if it cannot listen on the address, or if the address is not loopback and no token
+    is set.
     """
-    refuse_open_door(host, tokens_of(runtime.settings.api_tokens))
+    require_tokens(host, hash_tokens(runtime.settings.api_tokens))
     sockets = listen(host, port)
     service = Service(runtime, worker=worker)
     try:
@@ -239,9 +272,9 @@ async def serve(
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets on every address of the host, one port for all."""
+    """Listening sockets on every address of the host, all on one port. Raises SettingsError."""
     sockets: list[socket.socket] = []
-    absent: OSError | None = None
+    missing: OSError | None = None
     try:
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -249,36 +282,39 @@ def listen(host: str, port: int) -> list[socket.socket]:
         for family, _, _, _, address in dict.fromkeys(found):
             try:
                 sockets.append(
-                    _bound(
+                    _listening_socket(
                         family, (str(address[0]), sockets[0].getsockname()[1] if sockets else port)
                     )
                 )
             except OSError as error:
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
-                absent = error  # localhost may name ::1 where there is no IPv6
+                missing = error  # localhost may resolve to ::1 on a machine without IPv6
         if not sockets:
-            raise absent or OSError("it has no address")
+            raise missing or OSError("the host has no address")
     except (OSError, OverflowError) as error:
         for each in sockets:
             each.close()
-        why = getattr(error, "strerror", None) or error
+        cause = getattr(error, "strerror", None) or error
         raise SettingsError(
-            "settings", [f"PORT: {host}:{port} cannot be listened on: {why}"]
+            "settings", [f"PORT: cannot listen on {host}:{port}: {cause}"]
         ) from None
     return sockets
 
 
-def _bound(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
-    """A socket that says that it is TCP: only then are answers not held back for the caller's acknowledgement (Nagle)."""
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+def _listening_socket(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
+    """A listening TCP socket.
+
+    The protocol is given explicitly: asyncio disables Nagle's algorithm only then.
+    """
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
-        made.listen(2048)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        bound.listen(2048)
     except OSError:
-        made.close()
+        bound.close()
         raise
-    return made
+    return bound

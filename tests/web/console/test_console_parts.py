@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from web.console.messages import holes, messages, sentences
 
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.web.auth import Token, digest_of
+from esclusa.web.auth.tokens import Token, token_digest
 from esclusa.web.console import catalog, graph, render, translate
 from esclusa.web.console.context import LONGEST, _packed, _unpacked, local
 from esclusa.web.console.live import movement
@@ -158,7 +158,7 @@ def test_movement_into_a_state_that_is_not_counted_to_the_end() -> None:
 
 def test_sessions() -> None:
     now = [1000.0]
-    maria = Token("maria", "operate", digest_of("secret"))
+    maria = Token("maria", "operate", token_digest("secret"))
     sessions = Sessions([maria], clock=lambda: now[0])
     cookie = f"esclusa_session={sessions.open(maria)}"
     visitor = sessions.visitor(cookie)
@@ -171,7 +171,7 @@ def test_sessions() -> None:
         Sessions([maria], clock=lambda: now[0]).visitor(cookie) is not None
     )  # another process, or a restart
     assert (
-        Sessions([Token("maria", "operate", digest_of("new"))], clock=lambda: now[0]).visitor(
+        Sessions([Token("maria", "operate", token_digest("new"))], clock=lambda: now[0]).visitor(
             cookie
         )
         is None
@@ -183,7 +183,7 @@ def test_sessions() -> None:
 
 
 def test_cookies_of_others_do_not_hide_a_session() -> None:
-    maria = Token("maria", "operate", digest_of("secret"))
+    maria = Token("maria", "operate", token_digest("secret"))
     sessions = Sessions([maria])
     ours = f"esclusa_session={sessions.open(maria)}"
     for other in ('prefs={"a": 1}', "a b", "x[1]=2", "=", "é=ü"):
@@ -192,7 +192,7 @@ def test_cookies_of_others_do_not_hide_a_session() -> None:
 
 
 def test_a_signature_of_odd_characters_is_a_wrong_one() -> None:
-    sessions = Sessions([Token("ops", "operate", digest_of("secret"))])
+    sessions = Sessions([Token("ops", "operate", token_digest("secret"))])
     for odd in ("é", "\\351", "\ud800", '"'):
         assert sessions.visitor(f'esclusa_session="b3Bz.99999999999.x.{odd}"') is None
         assert sessions.visitor(f"esclusa_session=b3Bz.99999999999.x.{odd}") is None

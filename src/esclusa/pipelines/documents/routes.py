@@ -15,9 +15,13 @@ from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
 from esclusa.pipelines.documents.signals import from_event
 from esclusa.runtime import Runtime
-from esclusa.web.auth import SIGNED
-from esclusa.web.oidc import Forbidden, Tokens, Unauthorized
-from esclusa.web.problems import problem, responses
+from esclusa.web import (
+    SELF_AUTHENTICATED,
+    OidcVerifier,
+    bearer_secret,
+    problem,
+    problem_responses,
+)
 
 KEPT = 32
 """Pictures kept in memory, the last ones that were asked for."""
@@ -36,14 +40,15 @@ def _events(router: APIRouter, runtime: Runtime) -> None:
     tokens = _tokens(settings)
 
     @router.post(
-        "/events/storage", status_code=202, responses=responses(400, 401, 403), openapi_extra=SIGNED if tokens is not None else None,
+        "/events/storage", status_code=202, responses=problem_responses(400, 401, 403), openapi_extra=SELF_AUTHENTICATED if tokens is not None else None,
         summary="An event of Cloud Storage, by Eventarc or a Pub/Sub push: an empty {folder_prefix}/is_ready starts the folder",
     )  # fmt: skip
     async def storage_event(request: Request, response: Response) -> Any:
         if tokens is not None:
-            refused = await _verify(tokens, request)
-            if refused is not None:
-                return refused
+            secret = bearer_secret(request.headers.get("authorization", ""))
+            claims = await tokens.authenticate(secret, request.url.path)
+            if isinstance(claims, Response):
+                return claims
         try:
             event = read_event(request.headers, await request.body())
         except BadEvent as error:
@@ -65,7 +70,7 @@ def _events(router: APIRouter, runtime: Runtime) -> None:
 def _reading(router: APIRouter, runtime: Runtime) -> None:
     @router.get(
         "/documents/{folio_id}",
-        responses=responses(404),
+        responses=problem_responses(404),
         summary="A folder and its documents, page by page",
     )
     async def folder(
@@ -82,7 +87,7 @@ def _reading(router: APIRouter, runtime: Runtime) -> None:
 
     @router.get(
         "/documents/{folio_id}/{documento_id}",
-        responses=responses(404),
+        responses=problem_responses(404),
         summary="A document with everything that was read in it",
     )
     async def document(folio_id: str, documento_id: str) -> Any:
@@ -100,7 +105,7 @@ def _reading(router: APIRouter, runtime: Runtime) -> None:
 
 def _pictures(router: APIRouter, runtime: Runtime) -> None:
     @router.get(
-        "/documents/{folio_id}/{documento_id}/text", response_class=Response, responses=responses(404, 502, 503),
+        "/documents/{folio_id}/{documento_id}/text", response_class=Response, responses=problem_responses(404, 502, 503),
         summary="The text in which the spans of a document's extractions count",
     )  # fmt: skip
     async def text(folio_id: str, documento_id: str) -> Any:
@@ -119,7 +124,7 @@ def _pictures(router: APIRouter, runtime: Runtime) -> None:
     pictures: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
 
     @router.get(
-        "/documents/{folio_id}/{documento_id}/pages/{number}.png", response_class=Response, responses=responses(404, 422, 502),
+        "/documents/{folio_id}/{documento_id}/pages/{number}.png", response_class=Response, responses=problem_responses(404, 422, 502),
         summary="A page as a picture; pages count from 0",
     )  # fmt: skip
     async def page(
@@ -154,35 +159,17 @@ def _pictures(router: APIRouter, runtime: Runtime) -> None:
         )
 
 
-def _tokens(settings: DocumentsSettings) -> Tokens | None:
+def _tokens(settings: DocumentsSettings) -> OidcVerifier | None:
     if not settings.audiences:
         return None
     names = ("EVENTARC_AUDIENCE", "EVENTARC_SERVICE_ACCOUNT")
-    return Tokens(
+    return OidcVerifier(
         settings.audiences,
         settings.eventarc_certs_url,
         settings.eventarc_service_account,
         settings=names,
+        realm="eventarc",
     )
-
-
-async def _verify(tokens: Tokens, request: Request) -> Response | None:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    try:
-        await tokens.verify(token.strip() if scheme.lower() == "bearer" else "")
-    except Unauthorized as error:
-        challenge = {"WWW-Authenticate": 'Bearer realm="eventarc"'}
-        return problem(
-            401,
-            str(error),
-            slug="unauthorized",
-            title="Who is calling?",
-            instance=request.url.path,
-            headers=challenge,
-        )
-    except Forbidden as error:
-        return problem(403, str(error), slug="forbidden", instance=request.url.path)
-    return None
 
 
 async def _document(runtime: Runtime, folio_id: str, documento_id: str) -> Documento | None:

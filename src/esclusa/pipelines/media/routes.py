@@ -15,9 +15,7 @@ from esclusa import Runtime
 from esclusa.pipelines.media import views, webhook
 from esclusa.pipelines.media.publications import Publications
 from esclusa.pipelines.media.settings import MediaSettings
-from esclusa.web.api.records import After, by_name, told
-from esclusa.web.auth import SIGNED
-from esclusa.web.problems import responses
+from esclusa.web import SELF_AUTHENTICATED, After, mask_fields, operation_id, problem_responses
 
 WHO = "webhook:meta"
 
@@ -92,7 +90,7 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page")]
 
 def router(runtime: Runtime) -> APIRouter:
     """Return the routes on an opened runtime."""
-    api = APIRouter(tags=["media"], generate_unique_id_function=by_name)
+    api = APIRouter(tags=["media"], generate_unique_id_function=operation_id)
     settings = runtime.engine.plan_of("media.").settings
     assert isinstance(settings, MediaSettings)
     records = runtime.engine.records
@@ -109,7 +107,7 @@ def router(runtime: Runtime) -> APIRouter:
     @api.get(
         "/media/errors",
         response_model=MediaErrors,
-        responses=responses(400),
+        responses=problem_responses(400),
         summary="Publications that ended in error, newest first",
     )
     async def media_errors(limit: Limit = 10, after: After = None) -> Any:
@@ -118,7 +116,7 @@ def router(runtime: Runtime) -> APIRouter:
     @api.get(
         "/media/retries",
         response_model=MediaRetries,
-        responses=responses(400),
+        responses=problem_responses(400),
         summary="Publications that will be retried, most attempts first",
     )
     async def media_retries(limit: Limit = 100, after: After = None) -> Any:
@@ -129,7 +127,7 @@ def router(runtime: Runtime) -> APIRouter:
 
 def _masked(page: dict[str, Any]) -> dict[str, Any]:
     """Mask secrets for readers: an error message can repeat what a server sent."""
-    return page | {"items": [told(item) for item in page["items"]]}
+    return page | {"items": [mask_fields(item) for item in page["items"]]}
 
 
 def _add_webhook(
@@ -145,8 +143,8 @@ def _add_webhook(
     @api.get(
         "/webhooks/meta",
         response_class=PlainTextResponse,
-        openapi_extra=SIGNED,
-        responses=responses(403, 503),
+        openapi_extra=SELF_AUTHENTICATED,
+        responses=problem_responses(403, 503),
         summary="Meta's verification",
     )
     async def verify(
@@ -168,8 +166,8 @@ def _add_webhook(
         "/webhooks/meta",
         response_model=DeliveryResult,
         response_model_exclude_none=True,
-        openapi_extra=SIGNED,
-        responses=responses(400, 403, 503),
+        openapi_extra=SELF_AUTHENTICATED,
+        responses=problem_responses(400, 403, 503),
         summary="A delivery of Meta's webhook",
     )
     async def receive(request: Request) -> Any:

@@ -18,9 +18,22 @@ from esclusa.pipelines.replies.operations import (
     quota_status,
 )
 from esclusa.pipelines.replies.records import Job, Post
-from esclusa.web.api import rows, schemas
-from esclusa.web.api.records import After, Limit, Who, by_name, listed
-from esclusa.web.problems import responses
+from esclusa.web import (
+    ActionOut,
+    After,
+    InsertOut,
+    Limit,
+    ListOut,
+    RecordJson,
+    RunOut,
+    Who,
+    operation_id,
+    page_json,
+    problem_responses,
+    read_rows,
+    rows_body,
+    rows_response,
+)
 
 Max = Annotated[int | None, Query(ge=1, le=1_000_000, description="The maximum of records")]
 DryRun = Annotated[bool, Query(description="Only count, change nothing")]
@@ -29,7 +42,7 @@ JobState = Literal[
     "pending", "processing", "done", "failed", "quota_exceeded", "empty_result", "verified"
 ]
 PostState = Literal["noreplies", "processing", "done", "skipped"]
-RecordPage = schemas.Listed[schemas.RecordJson]
+RecordPage = ListOut[RecordJson]
 
 _ROW_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -72,13 +85,13 @@ class QuotaShape(BaseModel):
     timezone: str
 
 
-class RetriedShape(schemas.ActedShape):
+class RetriedShape(ActionOut):
     """An act that retries records."""
 
     retried: int
 
 
-class VerifiedShape(schemas.ActedShape):
+class VerifiedShape(ActionOut):
     """An act that verifies empty results."""
 
     verified: int
@@ -116,8 +129,8 @@ def build(runtime: Runtime) -> APIRouter:
     router = APIRouter(
         tags=["replies"],
         dependencies=[Depends(_refuse_unknown)],
-        responses=responses(400),
-        generate_unique_id_function=by_name,
+        responses=problem_responses(400),
+        generate_unique_id_function=operation_id,
     )
     _add_reads(runtime, router)
     _add_cycles(runtime, router)
@@ -129,7 +142,10 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
     records = runtime.engine.records
 
     @api.get(
-        "/jobs/count", response_model=CountShape, responses=responses(422), summary="How many jobs"
+        "/jobs/count",
+        response_model=CountShape,
+        responses=problem_responses(422),
+        summary="How many jobs",
     )
     async def get_job_count(
         filters: FilterQuery,
@@ -140,7 +156,7 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
         where = _job_filter(filters, status, without_done=failed_without_done)
         return {"count": await count_jobs(runtime, where)}
 
-    @api.get("/jobs", response_model=RecordPage, responses=responses(422), summary="Jobs")
+    @api.get("/jobs", response_model=RecordPage, responses=problem_responses(422), summary="Jobs")
     async def list_jobs(
         filters: FilterQuery,
         status: JobState | None = None,
@@ -150,14 +166,14 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
         after: After = None,
     ) -> Any:
         where = _job_filter(filters, status, without_done=failed_without_done)
-        return listed(await records.find(Job, where, limit=limit, after=after or None))
+        return page_json(await records.find(Job, where, limit=limit, after=after or None))
 
     @api.get("/empty-result-jobs", response_model=RecordPage, summary="Jobs with an empty result")
     async def list_empty(filters: FilterQuery, limit: Limit = 100, after: After = None) -> Any:
         where = job_filter(filters, ["empty_result"])
-        return listed(await records.find(Job, where, limit=limit, after=after or None))
+        return page_json(await records.find(Job, where, limit=limit, after=after or None))
 
-    @api.get("/posts", response_model=RecordPage, responses=responses(422), summary="Posts")
+    @api.get("/posts", response_model=RecordPage, responses=problem_responses(422), summary="Posts")
     async def list_posts(
         filters: FilterQuery,
         status: PostState | None = None,
@@ -170,12 +186,12 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
     ) -> Any:
         given = {"status": status, "exhausted": exhausted}
         where = filters | {name: value for name, value in given.items() if value is not None}
-        return listed(await records.find(Post, where, limit=limit, after=after or None))
+        return page_json(await records.find(Post, where, limit=limit, after=after or None))
 
     @api.get(
         "/quota",
         response_model=QuotaShape,
-        responses=responses(502, 503),
+        responses=problem_responses(502, 503),
         summary="Today's searches: used, limit, reset",
     )
     async def quota() -> Any:
@@ -183,7 +199,7 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
 
 
 def _add_cycles(runtime: Runtime, api: APIRouter) -> None:
-    refusals = responses(409, 422, 503)
+    refusals = problem_responses(409, 422, 503)
 
     async def run(who: str, cycle: str, **params: int | None) -> dict[str, Any]:
         given = {name: value for name, value in params.items() if value is not None}
@@ -191,7 +207,7 @@ def _add_cycles(runtime: Runtime, api: APIRouter) -> None:
 
     @api.post(
         "/process-posts",
-        response_model=schemas.RunShape,
+        response_model=RunOut,
         responses=refusals,
         summary="Run phase 1 once",
     )
@@ -202,7 +218,7 @@ def _add_cycles(runtime: Runtime, api: APIRouter) -> None:
 
     @api.post(
         "/process-jobs",
-        response_model=schemas.RunShape,
+        response_model=RunOut,
         responses=refusals,
         summary="Run phase 2 once",
     )
@@ -238,7 +254,7 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
     @api.post(
         "/jobs/retry",
         response_model=RetriedShape,
-        responses=responses(422),
+        responses=problem_responses(422),
         summary="Check failed jobs again",
     )
     async def retry_jobs(
@@ -267,16 +283,16 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
 
     @api.post(
         "/posts",
-        response_model=schemas.InsertedShape,
-        responses=responses(413, 422),
-        openapi_extra=rows.body_of(_ROW_SCHEMA, _ROW_EXAMPLE),
+        response_model=InsertOut,
+        responses=problem_responses(413, 422),
+        openapi_extra=rows_body(_ROW_SCHEMA, _ROW_EXAMPLE),
         summary="Add posts",
         description="A JSON array, or one object per line. A known post stays as it is. A bad row "
         "is reported by its number and the good rows are kept; 422 if there is no good row.",
     )
     async def add_posts(request: Request, who: Who) -> Any:
-        report = await ReplyOperations(runtime, who).add(await rows.sent(request))
-        return rows.answer(report, "a post", request.url.path)
+        report = await ReplyOperations(runtime, who).add(await read_rows(request))
+        return rows_response(report, "a post", request.url.path)
 
 
 def _job_filter(

@@ -16,18 +16,23 @@ from esclusa.pipelines.tenders.records import (
     NotificationPreferences,
 )
 from esclusa.runtime import Runtime
-from esclusa.web.api import filters, schemas
-from esclusa.web.api.records import (
+from esclusa.web import (
     FILTER_NOTE,
     FILTER_PARAMETER,
+    ActionOut,
     After,
     Limit,
+    ListOut,
+    RecordJson,
     Who,
-    by_name,
-    listed,
-    shown,
+    filter_from_query,
+    operation_id,
+    page_json,
+    problem_responses,
+    record_json,
+    run_json,
+    strict_filter_from_query,
 )
-from esclusa.web.problems import responses
 
 OWN = frozenset({"reason", "dry_run"})
 
@@ -41,13 +46,13 @@ def router(runtime: Runtime) -> APIRouter:
 
 
 def _devices(runtime: Runtime) -> APIRouter:
-    api = APIRouter(generate_unique_id_function=by_name)
+    api = APIRouter(generate_unique_id_function=operation_id)
     records, engine = runtime.engine.records, runtime.engine
 
     @api.post(
         "/devices",
-        response_model=schemas.RecordJson,
-        responses=responses(400, 422),
+        response_model=RecordJson,
+        responses=problem_responses(400, 422),
         summary="Register a device, or register it again",
     )
     async def register(body: DeviceBody, who: Who) -> Any:
@@ -60,7 +65,7 @@ def _devices(runtime: Runtime) -> APIRouter:
         kept = await records.get(DeviceInstallation, made.id) or device.but(
             id=made.id
         )  # another may have forgotten it since
-        return shown(kept) | {
+        return record_json(kept) | {
             "preferences": _preferences(wanted),
             "created": isinstance(made, Inserted),
         }
@@ -68,7 +73,7 @@ def _devices(runtime: Runtime) -> APIRouter:
     @api.delete(
         "/devices/{installation_id}",
         status_code=204,
-        responses=responses(404),
+        responses=problem_responses(404),
         summary="Forget a device and its preferences",
     )
     async def forget(
@@ -87,8 +92,8 @@ def _devices(runtime: Runtime) -> APIRouter:
 
     @api.get(
         "/devices/{installation_id}",
-        response_model=schemas.RecordJson,
-        responses=responses(404),
+        response_model=RecordJson,
+        responses=problem_responses(404),
         summary="A device and its preferences",
     )
     async def device(
@@ -98,7 +103,7 @@ def _devices(runtime: Runtime) -> APIRouter:
         found = await records.get(DeviceInstallation, id)
         if found is None:
             raise NotFound(f"there is no device {installation_id!r:.200}")
-        return shown(found) | {
+        return record_json(found) | {
             "preferences": _preferences(await records.get(NotificationPreferences, id))
         }
 
@@ -106,13 +111,13 @@ def _devices(runtime: Runtime) -> APIRouter:
 
 
 def _tenders(runtime: Runtime) -> APIRouter:
-    api = APIRouter(generate_unique_id_function=by_name)
+    api = APIRouter(generate_unique_id_function=operation_id)
     records = runtime.engine.records
 
     @api.get(
         "/licitaciones",
-        response_model=schemas.Listed[schemas.RecordJson],
-        responses=responses(400),
+        response_model=ListOut[RecordJson],
+        responses=problem_responses(400),
         summary="Tenders, the newest first",
         description=FILTER_NOTE,
         openapi_extra={"parameters": [FILTER_PARAMETER]},
@@ -124,7 +129,7 @@ def _tenders(runtime: Runtime) -> APIRouter:
         *,
         archived: Annotated[bool, Query(description="Look in the archive")] = False,
     ) -> Any:
-        where = filters.from_params(Licitacion.kind, request.query_params.multi_items())
+        where = filter_from_query(Licitacion.kind, request.query_params.multi_items())
         page = await records.find(
             Licitacion,
             where,
@@ -133,12 +138,12 @@ def _tenders(runtime: Runtime) -> APIRouter:
             after=after,
             archived=archived,
         )
-        return listed(page)
+        return page_json(page)
 
     @api.get(
         "/licitaciones/{codigo}",
-        response_model=schemas.RecordJson,
-        responses=responses(404),
+        response_model=RecordJson,
+        responses=problem_responses(404),
         summary="One tender",
     )
     async def tender(
@@ -153,19 +158,19 @@ def _tenders(runtime: Runtime) -> APIRouter:
             )
         if found is None:
             raise NotFound(f"there is no tender {codigo!r:.200}")
-        return shown(found)
+        return record_json(found)
 
     return api
 
 
 def _deliveries(runtime: Runtime) -> APIRouter:
-    api = APIRouter(generate_unique_id_function=by_name)
+    api = APIRouter(generate_unique_id_function=operation_id)
     records = runtime.engine.records
 
     @api.get(
         "/deliveries",
-        response_model=schemas.Listed[schemas.RecordJson],
-        responses=responses(400),
+        response_model=ListOut[RecordJson],
+        responses=problem_responses(400),
         summary="Deliveries; those in one state the latest first",
         description=FILTER_NOTE,
         openapi_extra={"parameters": [FILTER_PARAMETER]},
@@ -177,18 +182,18 @@ def _deliveries(runtime: Runtime) -> APIRouter:
         *,
         archived: Annotated[bool, Query(description="Look in the archive")] = False,
     ) -> Any:
-        where = filters.from_params(Delivery.kind, request.query_params.multi_items())
+        where = filter_from_query(Delivery.kind, request.query_params.multi_items())
         one_state = getattr(where.get("status"), "op", None) == "eq" and not archived
         order = "-updated_at" if one_state else ()  # as the index has them
         page = await records.find(
             Delivery, where, order=order, limit=limit, after=after, archived=archived
         )
-        return listed(page)
+        return page_json(page)
 
     @api.post(
         "/deliveries/retry",
-        response_model=schemas.ActedShape,
-        responses=responses(400),
+        response_model=ActionOut,
+        responses=problem_responses(400),
         summary="Give failed deliveries a new ladder of tries",
         description=f"Those that failed and match the filter, or all that failed. {FILTER_NOTE}",
         openapi_extra={"parameters": [FILTER_PARAMETER]},
@@ -200,9 +205,9 @@ def _deliveries(runtime: Runtime) -> APIRouter:
         *,
         dry_run: Annotated[bool, Query(description="Only count")] = False,
     ) -> Any:
-        where = filters.to_act(Delivery.kind, request.query_params.multi_items(), own=OWN) or {
-            "status": "failed"
-        }
+        where = strict_filter_from_query(
+            Delivery.kind, request.query_params.multi_items(), other=OWN
+        ) or {"status": "failed"}
         acted = await runtime.operations(who).retry(
             Delivery.kind.table, reason=reason or "retry", where=where, dry_run=dry_run
         )
@@ -212,13 +217,13 @@ def _deliveries(runtime: Runtime) -> APIRouter:
 
 
 def _runs(runtime: Runtime) -> APIRouter:
-    api = APIRouter(generate_unique_id_function=by_name)
+    api = APIRouter(generate_unique_id_function=operation_id)
     engine = runtime.engine
 
     @api.get(
         "/worker-runs",
-        response_model=schemas.Listed[schemas.RecordJson],
-        responses=responses(404),
+        response_model=ListOut[RecordJson],
+        responses=problem_responses(404),
         summary="Runs, the newest first",
     )
     async def worker_runs(
@@ -241,15 +246,7 @@ def _runs(runtime: Runtime) -> APIRouter:
         page = await runtime.read_model.runs(
             {"cycle": names if len(names) > 1 else names[0]}, limit=limit, after=after
         )
-        items = [
-            shown(run)
-            | {
-                "run": run.id,
-                "worker_name": getattr(run, "cycle", None),
-                "outcome": None if run.status == "running" else run.status,
-            }
-            for run in page.items
-        ]
+        items = [run_json(run) | {"worker_name": getattr(run, "cycle", None)} for run in page.items]
         return {"items": items, "next": page.next}
 
     return api
@@ -268,4 +265,4 @@ def _preferences(wanted: NotificationPreferences | None) -> dict[str, Any] | Non
         "keywords",
         "quiet_hours",
     )
-    return {name: value for name, value in shown(wanted).items() if name in own}
+    return {name: value for name, value in record_json(wanted).items() if name in own}

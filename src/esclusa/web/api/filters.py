@@ -1,4 +1,4 @@
-"""Filters as they come over HTTP: ``?platform=twitter&attempts__gte=3``, or a JSON object of the same names."""
+"""Filters in requests: ``?platform=twitter&attempts__gte=3``, or a JSON object of the same names."""
 
 from __future__ import annotations
 
@@ -7,88 +7,100 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import Cond, Op, Test, Where, not_null, null, parse_filter
+from esclusa.model.query import Cond, Op, Test, not_null, null, parse_filter
 from esclusa.model.record import Kind
 from esclusa.model.storable import storage_fault
 from esclusa.model.texts import text
 from esclusa.observability import redact
-from esclusa.web.auth import reads_only
+from esclusa.web.auth.tokens import read_only
 
 OPERATORS: dict[str, Op] = {
-    "eq": "eq", "in": "in", "lt": "lt", "lte": "le", "le": "le", "gt": "gt", "gte": "ge", "ge": "ge", "null": "null",
-}  # fmt: skip
-"""What may follow a field's name after two underscores."""
+    "eq": "eq",
+    "in": "in",
+    "lt": "lt",
+    "lte": "le",
+    "le": "le",
+    "gt": "gt",
+    "gte": "ge",
+    "ge": "ge",
+    "null": "null",
+}
+"""Operators that may follow a field's name after two underscores."""
 
 RESERVED = frozenset({"limit", "after", "order", "archived", "system"})
-"""Parameters that are not fields. A field of such a name is asked for with an operator: ``limit__eq=3``."""
+"""Parameters that are not fields. A field of such a name needs an operator: ``limit__eq=3``."""
 
 _SIGNS: dict[Op, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _LOST_PLUS = re.compile(r"(T[0-9:.]+) (\d\d:?\d\d)\Z")
 
 
-def from_params(
+def filter_from_query(
     kind: Kind, params: Iterable[tuple[str, str]], *, archived: bool = False
 ) -> dict[str, Test]:
-    """The filter in a query string, in the words of ``parse_filter`` or with operators after the name. A field named twice may
-    have either value. A name without a value filters nothing: a form sends those. An ``archived`` question may be about the
-    archive's own columns too."""
+    """The filter in a query string: ``parse_filter``'s syntax, or operators after the name.
+
+    A field that is given twice may have either value. A name without a value is ignored, because
+    HTML forms send those. With ``archived``, the archive's own columns can be filtered, too.
+    """
     tests: dict[str, Test] = {}
     for name, value in params:
         if name in RESERVED or (not value and "__" not in name and not re.search(r"[<>]", name)):
             continue
-        for field, said in parse_filter(
-            kind, [_text(kind, name, value)], archived=archived
-        ).items():
-            tests[field] = _both(tests[field], said) if field in tests else said
+        parsed = parse_filter(kind, [_expression(kind, name, value)], archived=archived)
+        for field, test in parsed.items():
+            tests[field] = _combine(tests[field], test) if field in tests else test
     return _checked(kind, tests)
 
 
-def to_act(
-    kind: Kind, params: Iterable[tuple[str, str]], *, own: Container[str]
+def strict_filter_from_query(
+    kind: Kind, params: Iterable[tuple[str, str]], *, other: Container[str]
 ) -> dict[str, Test]:
-    """The filter of a call that changes records; ``own``: its parameters that are none. What says nothing is refused, for it
-    would widen what is changed: a name without a value, ``limit`` and its like."""
-    said = [(name, value) for name, value in params if name not in own]
-    for name, value in said:
+    """The filter of a request that changes records; ``other`` are its parameters that filter nothing.
+
+    A name without a value and reserved names such as ``limit`` are refused: ignoring them would
+    change more records than intended.
+    """
+    given = [(name, value) for name, value in params if name not in other]
+    for name, value in given:
         if name in RESERVED or not value:
             raise BadQuery(text("filter_needs_value", filter=f"{name}={value}", table=kind.table))
-    return from_params(kind, said)
+    return filter_from_query(kind, given)
 
 
-def from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
-    """The filter in a body: a value, a list of values, null, or an object of operators per field."""
+def filter_from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
+    """The filter in a body: per field a value, a list of values, null, or an object of operators."""
     tests: dict[str, tuple[Cond, ...]] = {}
     for name, value in filter.items():
         field, operator = _split(kind, name)
-        said = value if isinstance(value, dict) else {operator or "eq": value}
-        if not said:
+        conditions = value if isinstance(value, dict) else {operator or "eq": value}
+        if not conditions:
             raise BadQuery(text("empty_operators", field=name, example="{'gte': 3}"))
         tests[field] = (
             *tests.get(field, ()),
-            *(_cond(field, _operator(name, op), each) for op, each in said.items()),
+            *(_cond(field, _operator(name, op), each) for op, each in conditions.items()),
         )
     return _checked(kind, dict(tests))
 
 
-def orders(kind: Kind, text: str) -> tuple[str, ...]:
-    """The order that a parameter asks for: fields with commas."""
-    names = tuple(name for name in text.split(",") if name)
-    _keep_secrets(kind, (kind.name_of(name.removeprefix("-")) for name in names))
+def check_order(kind: Kind, order: str) -> tuple[str, ...]:
+    """The fields of an ``order`` parameter, which are separated by commas."""
+    names = tuple(name for name in order.split(",") if name)
+    _refuse_secrets(kind, (kind.name_of(name.removeprefix("-")) for name in names))
     return names
 
 
-def _keep_secrets(kind: Kind, names: Iterable[str]) -> None:
-    """Who may only read must not guess a secret by what a filter or an order lets through."""
-    for name in names if reads_only.get() else ():
+def _refuse_secrets(kind: Kind, names: Iterable[str]) -> None:
+    """Filters and orders would let a caller with the role read guess a masked secret."""
+    for name in names if read_only.get() else ():
         if redact.secret_name(name):
             raise BadQuery(text("secret_field", table=kind.table, field=name))
 
 
-def _text(kind: Kind, name: str, value: str) -> str:
-    """One parameter as ``parse_filter`` reads it."""
+def _expression(kind: Kind, name: str, value: str) -> str:
+    """One parameter in the syntax of ``parse_filter``."""
     field, operator = _split(kind, name)
     if kind.types.get(kind.name_of(field.rstrip("<>!"))) == "time":
-        value = _LOST_PLUS.sub(r"\1+\2", value)  # a '+' that was not escaped arrives as a space
+        value = _LOST_PLUS.sub(r"\1+\2", value)  # an unescaped '+' arrives as a space
     if operator is None:
         return f"{name}{value}" if value.startswith(("<", ">")) or not value else f"{name}={value}"
     op = _operator(name, operator)
@@ -99,8 +111,8 @@ def _text(kind: Kind, name: str, value: str) -> str:
     return f'{field}{_SIGNS.get(op, "=")}"{value}"'
 
 
-def _both(before: Test, more: Test) -> Test:
-    """A field named twice: either value, if values are named; otherwise both conditions."""
+def _combine(before: Test, more: Test) -> Test:
+    """A field that is given twice: either value, if both are values; otherwise both conditions."""
     conds = (
         *(before if isinstance(before, tuple) else (before,)),
         *(more if isinstance(more, tuple) else (more,)),
@@ -114,20 +126,17 @@ def _both(before: Test, more: Test) -> Test:
 
 
 def _split(kind: Kind, name: str) -> tuple[str, str | None]:
-    """The field and the operator, if it says one; a field whose own name has underscores wins."""
+    """The field and the operator, if there is one. A field whose name has ``__`` in it wins."""
     field, _, operator = name.rpartition("__")
-    return (
-        (kind.name_of(name), None)
-        if kind.name_of(name) in kind.types or not field
-        else (kind.name_of(field), operator)
-    )
+    if kind.name_of(name) in kind.types or not field:
+        return kind.name_of(name), None
+    return kind.name_of(field), operator
 
 
 def _operator(name: str, operator: str) -> Op:
     if operator not in OPERATORS:
-        raise BadQuery(
-            text("no_operator", field=name, operator=operator, known=", ".join(OPERATORS))
-        )
+        known = ", ".join(OPERATORS)
+        raise BadQuery(text("no_operator", field=name, operator=operator, known=known))
     return OPERATORS[operator]
 
 
@@ -148,14 +157,15 @@ def _cond(name: str, op: Op, value: Any) -> Cond:
 
 
 def _checked(kind: Kind, tests: dict[str, Test]) -> dict[str, Test]:
-    """The tests, if they may be asked. A state that the lifecycle does not have is a slip of the pen; an empty list would hide
-    it. (Not in a table that outsiders write to: they may have states of their own.)"""
-    _keep_secrets(kind, tests)
-    said: Where = {"status": tests["status"]} if "status" in tests and not kind.attached else {}
-    for test in said.values():
-        for cond in test if isinstance(test, tuple) else (test,):
-            for state in cond.value if cond.op == "in" else (cond.value,):
-                if state is not None and state not in kind.lifecycle.states:
-                    states = ", ".join(kind.lifecycle.states)
-                    raise BadQuery(text("no_state", table=kind.table, state=state, states=states))
+    """The tests, if they are allowed. An undeclared state is refused: it is probably misspelt.
+
+    In an attached table other programs may write states of their own, so any state is allowed.
+    """
+    _refuse_secrets(kind, tests)
+    test = tests.get("status", ()) if not kind.attached else ()
+    for cond in test if isinstance(test, tuple) else (test,):
+        for state in cond.value if cond.op == "in" else (cond.value,):
+            if state is not None and state not in kind.lifecycle.states:
+                states = ", ".join(kind.lifecycle.states)
+                raise BadQuery(text("no_state", table=kind.table, state=state, states=states))
     return tests

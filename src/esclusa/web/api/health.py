@@ -1,11 +1,11 @@
-"""Alive, ready, and how much: what machines ask before people do."""
+"""``/healthz``, ``/readyz`` and ``/metrics``: liveness, readiness and Prometheus metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -15,34 +15,36 @@ from esclusa.health import Check
 from esclusa.model.errors import EsclusaError
 from esclusa.observability.metrics import Metrics
 from esclusa.runtime import Runtime
-from esclusa.web.auth import SIGNED
+from esclusa.web.auth.middleware import SELF_AUTHENTICATED
 from esclusa.web.deadline import within
-from esclusa.web.problems import responses
+from esclusa.web.problems import problem_responses
 
-PATIENCE = 5.0
-"""Seconds that a part of the house has to answer before it counts as not ready."""
-SCHEMA_FOR = 30.0
-"""Seconds for which the verdict on the schema holds: it changes only when somebody changes it."""
-SCRAPE_FOR = 5.0
-"""Seconds for which the gauges that cost a look into the store hold."""
+CHECK_TIMEOUT: Final = 5.0
+"""Seconds after which a part that does not answer counts as not ready."""
+SCHEMA_MAX_AGE: Final = 30.0
+"""Seconds for which a good verdict on the schema is reused."""
+GAUGES_MAX_AGE: Final = 5.0
+"""Seconds for which gauges that are read from the store are reused."""
 
 
-def vitals(runtime: Runtime) -> APIRouter:
+def health_router(runtime: Runtime) -> APIRouter:
     """The routes ``/healthz``, ``/readyz`` and ``/metrics``."""
-    api = APIRouter(tags=["vitals"])
+    router = APIRouter(tags=["health"])
     readiness, gauges = Readiness(runtime), Gauges(runtime)
 
-    @api.get("/healthz", openapi_extra=SIGNED, summary="The process is alive")
+    @router.get("/healthz", openapi_extra=SELF_AUTHENTICATED, summary="Check liveness")
     async def healthz() -> dict[str, str]:
+        """200 as long as the process runs."""
         return {"status": "ok"}
 
-    @api.get(
+    @router.get(
         "/readyz",
-        openapi_extra=SIGNED,
+        openapi_extra=SELF_AUTHENTICATED,
         responses={503: {"description": "Not ready: a check with the verdict fail says why"}},
-        summary="The store answers, the schema fits, the artifacts are there, the pipelines are content",
+        summary="Check readiness",
     )
     async def readyz() -> JSONResponse:
+        """200 if the store and the artifacts answer, the schema fits and all pipelines are ready."""
         checks = await readiness.checks()
         ready = all(check.verdict != "fail" for check in checks)
         body = {
@@ -51,59 +53,57 @@ def vitals(runtime: Runtime) -> APIRouter:
         }
         return JSONResponse(body, 200 if ready else 503)
 
-    @api.get(
+    @router.get(
         "/metrics",
         response_class=Response,
         responses={
             200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-            **responses(401),
+            **problem_responses(401),
         },
-        summary="Metrics for Prometheus",
+        summary="Get metrics for Prometheus",
     )
     async def metrics(request: Request) -> Response:
+        """Counters of this process, and gauges of the backlog and the budgets."""
         await gauges.refresh()
         body, media_type = gauges.metrics.render(request.headers.get("accept", ""))
         return Response(body, headers={"Content-Type": media_type})
 
-    return api
+    return router
 
 
 class Readiness:
-    """Looks at the parts of the house, each with a time limit; what it tells holds no secret, for it is told to anyone."""
+    """Checks store, schema, artifacts and pipelines, each with a time limit.
+
+    Anybody may read the result, so it contains no error message: those go to the log.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._schema: tuple[float, Check] | None = None
 
     async def checks(self) -> list[Check]:
-        found = await asyncio.gather(
-            self._within("store", self._store), self._within("artifacts", self._artifacts)
+        """All checks; the server is ready if none has the verdict fail."""
+        store, artifacts = await asyncio.gather(
+            self._guarded("store", self._store), self._guarded("artifacts", self._artifacts)
         )
-        return [*found[0], *found[1], *self._pipelines()]
+        return [*store, *artifacts, *self._pipelines()]
 
-    async def _within(
-        self, name: str, look: Callable[[], Coroutine[Any, Any, list[Check]]]
+    async def _guarded(
+        self, name: str, check: Callable[[], Coroutine[Any, Any, list[Check]]]
     ) -> list[Check]:
         try:
-            return await within(PATIENCE, look())
+            return await within(CHECK_TIMEOUT, check())
         except TimeoutError as error:
             return [Check(name, "fail", str(error))]
         except EsclusaError as error:
             self._runtime.engine.telemetry.event("warning", f"not ready: {name}: {error}")
-            return [
-                Check(
-                    name,
-                    "fail",
-                    f"it does not answer ({type(error).__name__})",
-                    "the server's log says more",
-                )
-            ]
+            return [_failed(name, "it does not answer", error)]
 
     async def _store(self) -> list[Check]:
         await self._runtime.engine.clock.sync()
         if (
             self._schema is None
-            or time.monotonic() - self._schema[0] > SCHEMA_FOR
+            or time.monotonic() - self._schema[0] > SCHEMA_MAX_AGE
             or self._schema[1].verdict == "fail"
         ):
             self._schema = (time.monotonic(), await health.check_schema(self._runtime))
@@ -116,41 +116,39 @@ class Readiness:
     def _pipelines(self) -> list[Check]:
         try:
             return list(health.check_pipelines(self._runtime.settings))
-        except Exception as error:  # noqa: BLE001 - a pipeline's own check must not take the others away
+        except Exception as error:  # noqa: BLE001 - one pipeline's check must not hide the others
             self._runtime.engine.telemetry.event(
-                "error", f"a pipeline's check broke: {error}", exc_info=error
+                "error", f"a pipeline's check failed: {error}", exc_info=error
             )
-            return [
-                Check(
-                    "pipelines",
-                    "fail",
-                    f"a check broke ({type(error).__name__})",
-                    "the server's log says more",
-                )
-            ]
+            return [_failed("pipelines", "a check failed", error)]
+
+
+def _failed(name: str, what: str, error: Exception) -> Check:
+    return Check(name, "fail", f"{what} ({type(error).__name__})", "see the server's log")
 
 
 class Gauges:
-    """The gauges that are read from the store when somebody asks: at most one look in a few seconds."""
+    """Gauges that are read from the store when metrics are requested, at most every few seconds."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = asyncio.Lock()
-        self._at: float | None = None
-        told = getattr(runtime.engine.telemetry, "metrics", None)
-        self.metrics: Metrics = told if isinstance(told, Metrics) else Metrics()
+        self._read_at = float("-inf")
+        metrics = getattr(runtime.engine.telemetry, "metrics", None)
+        self.metrics: Metrics = metrics if isinstance(metrics, Metrics) else Metrics()
 
     async def refresh(self) -> None:
+        """Read the gauges again if they are old; a store that does not answer is logged."""
         async with self._lock:
-            if self._at is not None and time.monotonic() - self._at < SCRAPE_FOR:
+            if time.monotonic() - self._read_at < GAUGES_MAX_AGE:
                 return
             try:
-                await within(PATIENCE, self._read())
+                await within(CHECK_TIMEOUT, self._read())
             except (EsclusaError, TimeoutError) as error:
                 self._runtime.engine.telemetry.event(
-                    "warning", f"metrics: the store was not read: {type(error).__name__}: {error}"
+                    "warning", f"metrics: cannot read the store: {type(error).__name__}: {error}"
                 )
-            self._at = time.monotonic()
+            self._read_at = time.monotonic()
 
     async def _read(self) -> None:
         for stage in await self._runtime.read_model.stages(system=True):

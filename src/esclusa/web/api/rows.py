@@ -1,4 +1,4 @@
-"""Rows in a request: new records of a kind, checked one by one, reported one by one."""
+"""Rows in a request body: new records of a kind, validated and reported one by one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 from esclusa.imports import Report, Row, format_of_body, read_bytes
 from esclusa.model.columns import TRACKING
@@ -17,23 +18,40 @@ from esclusa.model.storable import storage_fault
 from esclusa.web.problems import problem
 
 
-async def sent(request: Request) -> Iterator[Row]:
-    """The rows of a request's body: a JSON array, one object, or one object per line. Raises BadFile."""
+class RowErrorOut(BaseModel):
+    """A row that was not added, and why. The first row is row 1."""
+
+    row: int
+    error: str
+
+
+class InsertOut(BaseModel):
+    """How many rows were added, how many existed already, and the invalid ones."""
+
+    created: int
+    known: int
+    errors: list[RowErrorOut]
+
+
+async def read_rows(request: Request) -> Iterator[Row]:
+    """The rows of the body: a JSON array, one object, or one object per line. Raises BadFile."""
     body = await request.body()
     return read_bytes(body, format_of_body(body, request.headers.get("content-type", "")))
 
 
-def answer(report: Report, what: str, path: str) -> JSONResponse:
-    """What became of the rows: 200 if any was well-formed, a problem if none was."""
-    told = report.answer()
+def rows_response(report: Report, what: str, path: str) -> JSONResponse:
+    """The response to added rows: 200 if any row was valid, otherwise a problem."""
+    answer = report.answer()
     if report.errors and not report.created and not report.known:
-        detail = f"none of the {len(report.errors)} rows fits {what}; the first: {report.errors[0]['error']}"
-        return problem(422, detail, slug="bad-record", title="No row fits", instance=path, **told)
-    return JSONResponse(told)
+        first = report.errors[0]["error"]
+        detail = f"none of the {len(report.errors)} rows is valid for {what}; the first: {first}"
+        title = "No valid row"
+        return problem(422, detail, slug="bad-record", title=title, instance=path, **answer)
+    return JSONResponse(answer)
 
 
-def body_of(row: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
-    """The request body of such a route, for the OpenAPI document."""
+def rows_body(row: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
+    """``openapi_extra`` of a route that takes rows: the schema of one row, and an example."""
     lines = {"schema": {"type": "string"}, "example": json.dumps(example) + "\n"}
     whole = {"schema": {"oneOf": [{"type": "array", "items": row}, row]}, "example": [example]}
     return {
@@ -44,8 +62,11 @@ def body_of(row: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def draft(kind: Kind, row: Row) -> Record:
-    """A new record from a row; BadRecord says every fault of it. The tracking is the engine's, but for when it is due."""
+def draft_record(kind: Kind, row: Row) -> Record:
+    """A new record from a row. Raises BadRecord with every fault of the row.
+
+    Of the tracking fields only ``due_at`` can be set.
+    """
     if row.values is None:
         raise BadRecord(row.fault or "it cannot be read")
     faults = [
@@ -56,33 +77,29 @@ def draft(kind: Kind, row: Row) -> Record:
     if faults:
         raise BadRecord("; ".join(faults))
     record = kind.draft(row.values)
-    times = ["due_at", *(field.name for field in kind.fields if field.type == "time")]
     naive = [
-        name
-        for name in times
+        f"{name}: a time needs its zone, for example 2026-11-16T12:00:00Z"
+        for name in ["due_at", *(field.name for field in kind.fields if field.type == "time")]
         if (moment := getattr(record, name)) is not None and moment.tzinfo is None
     ]
     if naive:
-        raise BadRecord(
-            "; ".join(
-                f"{name}: a time needs its zone, for example 2026-11-16T12:00:00Z" for name in naive
-            )
-        )
+        raise BadRecord("; ".join(naive))
     return record
 
 
 def _fault(kind: Kind, name: str, value: Any) -> str | None:
-    """Why a new record may not say this; None if it may."""
+    """Why a new record may not have this value; None if it may."""
     if (fault := storage_fault(name)) is not None:
         return f"the name of a field: {fault}"
     if name == "id" and kind.key:
-        return f"id: it is made of the key ({', '.join(kind.key)})"
+        return f"id: it is made from the key ({', '.join(kind.key)})"
     if name == "id" and kind.database_id:
-        return "id: the database gives it"
+        return "id: the database generates it"
     if name == "status" and value != kind.initial:
         return f"status: a new record starts in {kind.initial}; move it afterwards"
     if name in TRACKING and name not in ("status", "due_at"):
-        return f"{name}: it belongs to the engine"
+        return f"{name}: only the engine writes it"
     if name not in kind.types:
-        return f"{name}: {kind.table} has no such field; it has {', '.join(f.name for f in kind.fields)}"
+        fields = ", ".join(field.name for field in kind.fields)
+        return f"{name}: {kind.table} has no such field; it has {fields}"
     return None if (fault := storage_fault(value)) is None else f"{name}: {fault}"

@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse
 from esclusa.engine.operations import Operations
 from esclusa.model.errors import EsclusaError
 from esclusa.model.system_records import Alert
-from esclusa.web.auth import recognise
+from esclusa.web.auth.tokens import find_token
 from esclusa.web.console import catalog, render
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.context import THEMES, Desk, Refused, local, read_form
@@ -43,8 +43,8 @@ def _sign(api: APIRouter, desk: Desk) -> None:
         if site not in ("same-origin", "none"):
             raise Refused(403, _("Another site's page may not sign you in."))
         address = request.client.host if request.client else ""
-        secret, wait = form.get("token").strip(), desk.guesses.wait(address)
-        if wait > 0 and not desk.guesses.knows(address, secret):
+        secret, wait = form.get("token").strip(), desk.failed_attempts.wait(address)
+        if wait > 0 and not desk.failed_attempts.was_accepted(address, secret):
             fault = _(
                 "Too many wrong tokens came from this address; try again in {time}.",
                 time=render.duration(math.ceil(wait)),
@@ -52,14 +52,14 @@ def _sign(api: APIRouter, desk: Desk) -> None:
             return desk.answer(
                 request, "sign-in.html", 429, next=local(form.get("next")), fault=fault
             )
-        token = recognise(desk.tokens, secret)
+        token = find_token(desk.tokens, secret)
         if token is None:
-            desk.guesses.wrong(address)
+            desk.failed_attempts.add_failure(address)
             fault = _("This token is not one of ours. Tokens are set in ESCLUSA_API_TOKENS.")
             return desk.answer(
                 request, "sign-in.html", 401, next=local(form.get("next")), fault=fault
             )
-        desk.guesses.right(address, secret)
+        desk.failed_attempts.add_success(address, secret)
         response = RedirectResponse(render.place.get() + local(form.get("next", "/")), 303)
         desk.set_cookie(request, response, COOKIE, desk.sessions.open(token), LASTS)
         return response

@@ -29,7 +29,8 @@ from esclusa.runtime import Runtime
 from esclusa.settings import shown as without_password
 from esclusa.web import problems
 from esclusa.web.api.health import Readiness
-from esclusa.web.auth import Guesses, Token, reads_only
+from esclusa.web.auth.failed_attempts import FailedAttempts
+from esclusa.web.auth.tokens import Token, read_only
 from esclusa.web.console import catalog, render, translate
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.counts import Counts
@@ -87,14 +88,16 @@ class Form:
 class Desk:
     """One per server."""
 
-    def __init__(self, runtime: Runtime, tokens: Sequence[Token], guesses: Guesses) -> None:
+    def __init__(
+        self, runtime: Runtime, tokens: Sequence[Token], failed_attempts: FailedAttempts
+    ) -> None:
         self.runtime = runtime
         self.read_model = runtime.read_model
         self.outlook = Outlook(runtime.engine, redact.secret_name, redact.text)
         self.tokens = tuple(tokens)
         self.readiness = Readiness(runtime)
         self.sessions = Sessions(tokens)
-        self.guesses = guesses
+        self.failed_attempts = failed_attempts
         self.counts = Counts(runtime.store, runtime.engine.telemetry)
         self._kept: dict[str, tuple[float, Any]] = {}
         self._making: dict[str, asyncio.Task[Any]] = {}
@@ -102,7 +105,7 @@ class Desk:
 
     # the porter
 
-    def enter(self, scope: Scope, path: str) -> Response | bool:
+    def authenticate(self, scope: Scope, path: str) -> Response | bool:
         headers = Headers(scope=scope)
         ours = path in ("/", "/console") or path.startswith("/console/")
         visitor = self.sessions.visitor(headers.get("cookie", ""))
@@ -114,7 +117,7 @@ class Desk:
         if not ours and not reading:
             return False  # the API is called with a token; a cookie alone must not act there
         scope["state"] |= {"visitor": visitor, "who": visitor.who}
-        reads_only.set(visitor.role == "read")
+        read_only.set(visitor.role == "read")
         if visitor.role == "read" and not reading and path not in ALWAYS:
             self.settle_in(Request(scope))
             detail = _("This token has the role read; sign in with one that may operate.")
@@ -322,7 +325,7 @@ class Desk:
 
     def wrong(self, request: Request, error: Exception) -> Response:
         """The page that an error is."""
-        said = problems.of_error(error, request.url.path)
+        said = problems.error_response(error, request.url.path)
         body = json.loads(bytes(said.body))
         title = body["title"] if not isinstance(error, Refused) else _("This was not done")
         reading, again = request.method in _READING, said.headers.get("retry-after", "")

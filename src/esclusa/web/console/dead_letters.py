@@ -57,7 +57,7 @@ def _looks(api: APIRouter, desk: Desk) -> None:
             for n, v in (("table_name", table), ("error_type", error), ("status", status))
             if v
         ]
-        where = filters.from_params(DeadLetter.kind, [(f"{n}__eq", v) for n, v in said])
+        where = filters.filter_from_query(DeadLetter.kind, [(f"{n}__eq", v) for n, v in said])
         page = await desk.read_model.dead_letters(where, limit=PAGE, after=after)
         items = [_shown(x) for x in page.items if isinstance(x, DeadLetter)]
         values: dict[str, Any] = {

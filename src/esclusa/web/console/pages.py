@@ -147,7 +147,7 @@ def _cycles(desk: Desk) -> APIRouter:
     ) -> Response:
         said = [(name, value) for name, value in (("cycle", cycle), ("status", status)) if value]
         page = await desk.read_model.runs(
-            filters.from_params(Run.kind, said), limit=PAGE, after=after
+            filters.filter_from_query(Run.kind, said), limit=PAGE, after=after
         )
         known = [c for c in desk.runtime.engine.cycles if not c.startswith("esclusa.")]
         values: dict[str, Any] = {
@@ -232,7 +232,7 @@ def _rest(desk: Desk) -> APIRouter:
     async def audit(
         request: Request, after: str | None = None, who: str = "", verb: str = ""
     ) -> Response:
-        where = filters.from_params(
+        where = filters.filter_from_query(
             Audit.kind, [(n, v) for n, v in (("who", who), ("verb", verb)) if v]
         )
         page = await desk.read_model.records(

@@ -86,7 +86,7 @@ def _lists(api: APIRouter, desk: Desk) -> None:
         if moved := _canonical(kind, request):
             return RedirectResponse(moved, 303)
         said = _said(request)
-        where = filters.from_params(kind, said, archived=archived)
+        where = filters.filter_from_query(kind, said, archived=archived)
         if q.strip():
             where = {**where, "id": beginning(q.strip())}
         chosen = [v for n, v in said if n == "status"]
@@ -96,7 +96,7 @@ def _lists(api: APIRouter, desk: Desk) -> None:
             if len(chosen) == 1 and "," not in chosen[0] and not q.strip() and not archived
             else ""
         )
-        orders = filters.orders(kind, order or usual)
+        orders = filters.check_order(kind, order or usual)
         try:
             page = await desk.read_model.records(
                 table, where, order=orders, limit=PAGE, after=after, archived=archived
@@ -218,7 +218,7 @@ def _acts(api: APIRouter, desk: Desk) -> None:
         ids = [v for n, v in items if n == "ids"]
         verb, to = given.get("verb", ""), given.get("to", "")
         said = [(n, v) for n, v in items if n not in OWN and n not in ("after", "order") and v]
-        where = filters.from_params(kind, said)
+        where = filters.filter_from_query(kind, said)
         if given.get("q", "").strip():
             where["id"] = beginning(given["q"].strip())
         if not ids and not where:

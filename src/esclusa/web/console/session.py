@@ -13,7 +13,7 @@ from typing import Final
 from starlette.requests import cookie_parser
 
 from esclusa.model.value import value
-from esclusa.web.auth import Role, Token
+from esclusa.web.auth.tokens import Role, Token
 
 COOKIE: Final = "esclusa_session"
 VISIT: Final = "esclusa_visit"

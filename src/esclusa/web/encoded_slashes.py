@@ -1,4 +1,8 @@
-"""Slashes inside an id: written ``%2F`` they are part of a value, and no route, the pipelines' own included, need think of it."""
+"""Slashes inside an id: ``%2F`` in a path is part of a value and does not separate segments.
+
+ASGI servers decode the path before routing, so a route cannot tell ``%2F`` from ``/``. Every route,
+including those of pipelines, gets the right value without doing anything.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from starlette.convertors import PathConvertor, StringConvertor, register_url_co
 from starlette.types import Scope
 
 SLASH: Final = "\ufdd0"
-"""Stands for such a slash until its route has been found: a noncharacter, which no text may carry."""
+"""Replaces an encoded slash during routing: a noncharacter, which no valid text contains."""
 
 
-def keep(scope: Scope) -> None:
-    """Keep the router from taking an escaped slash for the end of a value."""
+def hide(scope: Scope) -> None:
+    """Replace encoded slashes in the path by ``SLASH``, so that the router does not split there."""
     raw = scope.get("raw_path") or b""
     if b"%2f" in raw.lower():
         parts = raw.split(b"?", 1)[0].decode("ascii", "replace").split("/")
@@ -21,7 +25,7 @@ def keep(scope: Scope) -> None:
 
 
 def restore(text: str) -> str:
-    """A value or a path as it was meant."""
+    """A path or a value of it with its slashes back."""
     return text.replace(SLASH, "/")
 
 

@@ -1,0 +1,82 @@
+"""``/api/artifacts`` and ``/api/archives``: files of pipelines, and archived records."""
+
+from __future__ import annotations
+
+import mimetypes
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from esclusa.artifacts.paths import fault
+from esclusa.model.errors import ArtifactMissing
+from esclusa.web.api.routing import CurrentRuntime, api_router, trends
+from esclusa.web.api.schemas import ListOut
+from esclusa.web.problems import problem_responses
+from esclusa.web.security import HEAD_ONLY
+
+router = api_router("work")
+
+_INLINE_TYPES: Final = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"}
+)
+"""Types that a browser may display. Others are downloaded: they may be active content."""
+
+
+class ArchiveOut(BaseModel):
+    """The archive of a kind. If ``exact`` is false, it has at least ``rows`` rows."""
+
+    table: str
+    rows: int
+    exact: bool
+    not_exported: int
+    not_exported_exact: bool
+    exports: int
+    exported_rows: int
+    bytes: int
+    unverified: int
+    dropped: int
+
+
+@router.get("/archives", response_model=ListOut[ArchiveOut], summary="List archives")
+async def archives(runtime: CurrentRuntime) -> Any:
+    """The archive of each kind, and its exports."""
+    return {"items": await trends(runtime).archives()}
+
+
+@router.get(
+    "/artifacts/{path:path}",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            }
+        },
+        **problem_responses(400, 404),
+    },
+    summary="Download an artifact",
+)
+async def artifact(
+    request: Request,
+    runtime: CurrentRuntime,
+    path: Annotated[
+        str, Path(description="Its path in the artifact store", examples=["media/7.jpg"])
+    ],
+) -> Any:
+    """A file that a pipeline keeps."""
+    info = await runtime.artifacts.info(path) if fault(path) is None else None
+    if info is None:
+        raise ArtifactMissing(f"there is no file {path}")
+    media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    headers = {
+        "Content-Length": str(info.size),
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }
+    if media_type not in _INLINE_TYPES:
+        media_type = "application/octet-stream"
+        headers["Content-Disposition"] = "attachment"
+    if HEAD_ONLY in request.scope:
+        return Response(media_type=media_type, headers=headers)
+    return StreamingResponse(runtime.artifacts.stream(path), media_type=media_type, headers=headers)

@@ -1,0 +1,115 @@
+"""``/api/cycles``: list, run, pause and resume cycles."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from esclusa.runtime import Runtime
+from esclusa.web.api.routing import CurrentRuntime, System, Who, api_router
+from esclusa.web.api.runs import RunOut
+from esclusa.web.api.schemas import ListOut, RecordJson, RequestBody
+from esclusa.web.api.serialize import mask_fields
+from esclusa.web.problems import problem_responses
+
+router = api_router("work")
+CycleName = Annotated[
+    str,
+    Path(description="The cycle, as listed by `GET /api/cycles`", examples=["media.download"]),
+]
+
+
+class CycleOut(BaseModel):
+    """A cycle: when it runs, its state, its last run and the time of its next one."""
+
+    cycle: str
+    schedule: str
+    singleton: bool
+    state: Literal["idle", "running", "paused"]
+    next: datetime | None
+    last: RecordJson | None
+
+
+class RunBody(RequestBody):
+    """Options of a run: at most ``limit`` records; ``params`` for cycles that take parameters."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"limit": 100}]})
+
+    limit: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    params: dict[str, Any] = {}
+
+
+class ReasonBody(RequestBody):
+    """Why an operator acts; kept in the audit."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"reason": "maintenance at the provider"}]}
+    )
+
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+def cycle_json(cycle: dict[str, Any]) -> dict[str, Any]:
+    """A cycle of the read model, with secrets in its last run masked."""
+    return cycle | {"last": cycle["last"] and mask_fields(cycle["last"])}
+
+
+@router.get("/cycles", response_model=ListOut[CycleOut], summary="List cycles")
+async def cycles(runtime: CurrentRuntime, *, system: System = False) -> Any:
+    """Every cycle with its schedule, state, last run and next run."""
+    found = await runtime.read_model.cycles(system=system)
+    return {"items": [cycle_json(cycle) for cycle in found]}
+
+
+@router.post(
+    "/cycles/{name}/run",
+    response_model=RunOut,
+    responses=problem_responses(404, 409, 422),
+    summary="Run a cycle now",
+)
+async def run_cycle(
+    runtime: CurrentRuntime, name: CycleName, who: Who, body: RunBody | None = None
+) -> Any:
+    """Run the cycle and answer when the run has ended.
+
+    409 if the cycle is running already, or paused.
+    """
+    options = body or RunBody()
+    run = await runtime.operations(who).run(name, limit=options.limit, params=options.params)
+    return run.answer()
+
+
+@router.post(
+    "/cycles/{name}/pause",
+    response_model=CycleOut,
+    responses=problem_responses(404, 409, 422),
+    summary="Pause a cycle",
+)
+async def pause_cycle(
+    runtime: CurrentRuntime, name: CycleName, who: Who, body: ReasonBody | None = None
+) -> Any:
+    """No run starts and no record is claimed until the cycle is resumed."""
+    await runtime.operations(who).pause(name, body.reason if body else "")
+    return await _cycle(runtime, name)
+
+
+@router.post(
+    "/cycles/{name}/resume",
+    response_model=CycleOut,
+    responses=problem_responses(404, 409, 422),
+    summary="Resume a cycle",
+)
+async def resume_cycle(
+    runtime: CurrentRuntime, name: CycleName, who: Who, body: ReasonBody | None = None
+) -> Any:
+    """Let a paused cycle run again."""
+    await runtime.operations(who).resume(name, body.reason if body else "")
+    return await _cycle(runtime, name)
+
+
+async def _cycle(runtime: Runtime, name: str) -> dict[str, Any]:
+    found = await runtime.read_model.cycles(system=True)
+    return cycle_json(next(cycle for cycle in found if cycle["cycle"] == name))

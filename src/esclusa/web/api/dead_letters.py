@@ -1,0 +1,120 @@
+"""``/api/dead-letters``: list, group, redrive and discard dead letters."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict
+
+from esclusa.model.system_records import DeadLetter
+from esclusa.web.api.filters import filter_from_json, filter_from_query
+from esclusa.web.api.routing import (
+    FILTER_PARAMETER,
+    After,
+    CurrentRuntime,
+    Limit,
+    Who,
+    api_router,
+)
+from esclusa.web.api.schemas import ActionOut, ListOut, RecordJson, SelectionBody
+from esclusa.web.api.serialize import mask_text, page_json
+from esclusa.web.problems import problem_responses
+
+router = api_router("work")
+
+
+class DeadLetterGroupOut(BaseModel):
+    """Open dead letters of one table with the same error."""
+
+    table: str
+    error_type: str
+    count: int
+    message: str
+    newest: datetime | None
+    oldest: datetime | None
+    example: str
+
+
+class DeadLetterGroupsOut(BaseModel):
+    """All groups. If ``exact`` is false, only the newest dead letters were grouped."""
+
+    items: list[DeadLetterGroupOut]
+    next: None = None
+    exact: bool
+
+
+class RedriveBody(SelectionBody):
+    """The dead letters to send back to work, and fields to change in their records."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"filter": {"error_type": "timeout"}, "reason": "the service is back"}]
+        }
+    )
+
+    fields: dict[str, Any] = {}
+
+
+class DiscardBody(SelectionBody):
+    """The dead letters to close."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"ids": ["0199a…"], "reason": "the account was closed"}]}
+    )
+
+
+@router.get(
+    "/dead-letters",
+    response_model=ListOut[RecordJson],
+    responses=problem_responses(400),
+    openapi_extra={"parameters": [FILTER_PARAMETER]},
+    summary="List dead letters, newest first",
+)
+async def dead_letters(
+    request: Request, runtime: CurrentRuntime, limit: Limit = 100, after: After = None
+) -> Any:
+    """Dead letters, filtered by any of their fields."""
+    where = filter_from_query(DeadLetter.kind, request.query_params.multi_items())
+    return page_json(await runtime.read_model.dead_letters(where, limit=limit, after=after))
+
+
+@router.get(
+    "/dead-letters/groups", response_model=DeadLetterGroupsOut, summary="Group dead letters"
+)
+async def dead_letter_groups(runtime: CurrentRuntime) -> Any:
+    """Open dead letters by table and error."""
+    groups, exact = await runtime.read_model.dead_letter_groups()
+    items = [group | {"message": mask_text(group["message"])} for group in groups]
+    return {"items": items, "exact": exact}
+
+
+@router.post(
+    "/dead-letters/redrive",
+    response_model=ActionOut,
+    responses=problem_responses(400, 422),
+    summary="Redrive dead letters",
+)
+async def redrive(runtime: CurrentRuntime, body: RedriveBody, who: Who) -> Any:
+    """Send the records of dead letters back to work."""
+    where = None if body.filter is None else filter_from_json(DeadLetter.kind, body.filter)
+    done = await runtime.operations(who).redrive(
+        reason=body.reason, ids=body.ids, where=where, fields=body.fields, dry_run=body.dry_run
+    )
+    return done.answer()
+
+
+@router.post(
+    "/dead-letters/discard",
+    response_model=ActionOut,
+    responses=problem_responses(400, 422),
+    summary="Discard dead letters",
+)
+async def discard(runtime: CurrentRuntime, body: DiscardBody, who: Who) -> Any:
+    """Close dead letters without sending their records back to work."""
+    where = None if body.filter is None else filter_from_json(DeadLetter.kind, body.filter)
+    done = await runtime.operations(who).discard(
+        reason=body.reason, ids=body.ids, where=where, dry_run=body.dry_run
+    )
+    return done.answer()

@@ -1,0 +1,68 @@
+"""Parameters and dependencies that the routes share, and the router they are declared on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.routing import APIRoute
+
+from esclusa.engine.outlook import Outlook
+from esclusa.observability import redact
+from esclusa.runtime import Runtime
+from esclusa.web.api.filters import OPERATORS
+
+
+def operation_id(route: APIRoute) -> str:
+    """The OpenAPI id of an operation: the name of its function."""
+    return route.name
+
+
+def api_router(tag: str) -> APIRouter:
+    """A router for routes below ``/api``."""
+    return APIRouter(prefix="/api", tags=[tag], generate_unique_id_function=operation_id)
+
+
+def trends(runtime: Runtime) -> Outlook:
+    """The rest of the read model: rates, leases, views, search, archives."""
+    return Outlook(runtime.engine, redact.secret_name, redact.text)
+
+
+async def _runtime(request: Request) -> Runtime:
+    runtime: Runtime = request.app.state.runtime
+    return runtime
+
+
+async def _who(request: Request) -> str:
+    return str(request.state.who)
+
+
+CurrentRuntime = Annotated[Runtime, Depends(_runtime)]
+Who = Annotated[str, Depends(_who)]
+"""The name of the caller, for history and audit."""
+
+Limit = Annotated[int, Query(ge=1, le=10_000, description="Maximum number of items on a page")]
+After = Annotated[str | None, Query(description="`next` of the previous page")]
+Archived = Annotated[bool, Query(description="Read the archive instead of the table")]
+System = Annotated[bool, Query(description="Include Esclusa's own kinds, stages and cycles")]
+Table = Annotated[
+    str, Path(description="The kind's table, as listed by `GET /api/kinds`", examples=["posts"])
+]
+RecordId = Annotated[
+    str, Path(description="The record's id, percent-encoded", examples=["twitter:42"])
+]
+
+FILTER_NOTE: Final = (
+    "Any other parameter filters by a field of the kind: `?platform=twitter`, or with an operator"
+    f" `?attempts__gte=3` ({', '.join(f'`__{name}`' for name in OPERATORS)})."
+    " A field that is given twice may have either value."
+)
+FILTER_PARAMETER: Final[dict[str, Any]] = {
+    "name": "filter",
+    "in": "query",
+    "style": "form",
+    "explode": True,
+    "description": FILTER_NOTE,
+    "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+}
+"""The OpenAPI parameter of a route that filters."""

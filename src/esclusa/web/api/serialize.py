@@ -1,0 +1,36 @@
+"""Records as JSON. For a caller with the role read, secrets are masked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from esclusa.model.query import Page
+from esclusa.model.record import Record
+from esclusa.observability import redact
+from esclusa.web.auth.tokens import read_only
+
+
+def mask_fields(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record, with secrets masked if the caller has the role read."""
+    return redact.fields(values) if read_only.get() else values
+
+
+def mask_text(text: str) -> str:
+    """A text, with anything that looks like a secret masked if the caller has the role read."""
+    return redact.text(text) if read_only.get() else text
+
+
+def record_json(record: Record) -> dict[str, Any]:
+    """A record as the API answers it."""
+    return mask_fields(record.kind.as_json(record))
+
+
+def run_json(run: Record) -> dict[str, Any]:
+    """A run as the API lists it: its row, and the member names that a started run answers with."""
+    outcome = None if run.status == "running" else run.status
+    return record_json(run) | {"run": run.id, "outcome": outcome}
+
+
+def page_json(page: Page[Any]) -> dict[str, Any]:
+    """A page of records as the API answers it."""
+    return {"items": [record_json(record) for record in page.items], "next": page.next}

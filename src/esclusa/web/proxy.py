@@ -1,0 +1,82 @@
+"""Behind a reverse proxy: trusted proxies, and the path prefix under which the server is reached."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from esclusa.model.errors import SettingsError
+from esclusa.web import encoded_slashes
+
+_PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+){1,8}\Z")
+
+
+class TrustedProxies:
+    """Proxies whose ``X-Forwarded-*`` headers are trusted.
+
+    The text lists addresses and networks, separated by commas, or is ``*``.
+    """
+
+    def __init__(self, text: str) -> None:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        self._all = "*" in names
+        try:
+            self._networks = [
+                ipaddress.ip_network(name, strict=False) for name in names if name != "*"
+            ]
+        except ValueError as error:
+            raise SettingsError(
+                "settings", [f"proxies: {error}; name addresses or networks, or *"]
+            ) from None
+
+    def __contains__(self, address: str) -> bool:
+        if self._all:
+            return True
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._networks)
+
+
+class PrefixMiddleware:
+    """The outermost middleware: sets ``root_path``, and hides encoded slashes from the router.
+
+    ``X-Forwarded-Prefix`` is used only if a trusted proxy sent it; such a proxy has removed the
+    prefix from the path. Otherwise ``root_path`` is the prefix, whether or not a proxy removed it.
+    """
+
+    def __init__(self, app: ASGIApp, trusted: TrustedProxies, root_path: str = "") -> None:
+        self._app = app
+        self._trusted = trusted
+        self._root_path = root_path.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            encoded_slashes.hide(scope)
+            self._set_prefix(scope)
+        await self._app(scope, receive, send)
+
+    def _set_prefix(self, scope: Scope) -> None:
+        given = Headers(scope=scope).get("x-forwarded-prefix", "").rstrip("/")
+        peer = scope["client"][0] if scope.get("client") else ""
+        if (
+            given
+            and peer in self._trusted
+            and _PREFIX.match(given)
+            and not {".", ".."} & set(given.split("/"))
+        ):
+            prefix, removed = given, True
+        else:
+            prefix = self._root_path
+            removed = not (scope["path"] == prefix or scope["path"].startswith(prefix + "/"))
+        if prefix:
+            scope["root_path"] = prefix
+            if removed:
+                scope["path"] = prefix + scope["path"]
+            elif scope["path"] == prefix:
+                scope["path"] += "/"  # the prefix itself is the console's first page
