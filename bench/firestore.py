@@ -182,10 +182,11 @@ async def _drain(count: int) -> tuple[float, Counter[str]]:
 
 async def _bare(count: int) -> float:
     """Query, claim under a precondition, settle with a history document under a precondition; two batches overlap."""
-    from esclusa.stores.firestore import wire
+    from esclusa.stores.firestore.client import FirestoreClient
     from esclusa.stores.firestore.codec import Document, encode
+    from esclusa.stores.firestore.writes import put_document
 
-    link = wire.Wire(next(_PROJECTS), "(default)", None)
+    link = FirestoreClient(next(_PROJECTS), "(default)", None)
     await link.open()
 
     def document(**values: Any) -> Any:
@@ -211,7 +212,7 @@ async def _bare(count: int) -> float:
             for n in range(start, min(count, start + 500))
         ]  # fmt: skip
         writes = [
-            wire.put(f"{link.root}/bare/{d.fields['number'].integer_value}", d, exists=False)
+            put_document(f"{link.root}/bare/{d.fields['number'].integer_value}", d, exists=False)
             for d in drafts
         ]
         await link.commit(writes, "fill")
@@ -221,11 +222,11 @@ async def _bare(count: int) -> float:
         done = document(status="done", leased_by=None, due_at=now, updated_at=now)
         step = document(from_state="ready", to_state="done", at=now, who="w", attempt=1)
         writes = [
-            wire.put(n, done, mask=list(done.fields), at=r.update_time)
+            put_document(n, done, mask=list(done.fields), update_time=r.update_time)
             for n, r in zip(names, results, strict=True)
         ]
         writes += [
-            wire.put(f"{link.root}/bare_history/{n.rpartition('/')[2]}", step) for n in names
+            put_document(f"{link.root}/bare_history/{n.rpartition('/')[2]}", step) for n in names
         ]
         await link.commit(writes, "settle")
 
@@ -241,7 +242,10 @@ async def _bare(count: int) -> float:
             fence=1,
             updated_at=now,
         )
-        writes = [wire.put(d.name, held, mask=list(held.fields), at=d.update_time) for d in found]
+        writes = [
+            put_document(d.name, held, mask=list(held.fields), update_time=d.update_time)
+            for d in found
+        ]
         results = await link.commit(writes, "claim")
         await asyncio.gather(*settling)
         settling = [asyncio.create_task(settle([d.name for d in found], results))]
@@ -253,8 +257,8 @@ async def _bare(count: int) -> float:
 
 def _due(now: datetime) -> Any:
     """Ready or working, due, the oldest first."""
+    from esclusa.stores.firestore.client import StructuredQuery
     from esclusa.stores.firestore.codec import encode
-    from esclusa.stores.firestore.wire import StructuredQuery
 
     asked = StructuredQuery()
     asked.from_.add().collection_id = "bare"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.command import Run
 
-from esclusa.stores.firestore.wire import Wire
+from esclusa.stores.firestore.client import FirestoreClient
 
 
 def test_run_answers_as_promised(esclusa: Run) -> None:
@@ -60,7 +60,7 @@ def test_options_count_before_the_command_and_after_it(greeted: Run) -> None:
 
 
 def test_records_by_filter(greeted: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Wire, "seen", None)  # the example declares no index for what is asked here
+    monkeypatch.setattr(FirestoreClient, "seen", None)  # the example declares no index for what is asked here
 
     def ids(*filters: str) -> list[str]:
         return [r["id"] for r in greeted("records", "greetings", "--json", *filters).json["items"]]

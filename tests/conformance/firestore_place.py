@@ -75,15 +75,16 @@ class FirestorePlace:
         raise NotImplementedError("Firestore has no tables")
 
     async def edit_migration(self) -> None:
-        from esclusa.stores.firestore import wire
+        from esclusa.stores.firestore.client import FirestoreClient
         from esclusa.stores.firestore.codec import Document
+        from esclusa.stores.firestore.writes import put_document
 
-        link = wire.Wire(self.project, "(default)", None)
+        link = FirestoreClient(self.project, "(default)", None)
         await link.open()
         edited = Document()
         edited.fields["checksum"].string_value = "edited"
         await link.commit(
-            [wire.put(f"{link.root}/esclusa_schema/_store", edited, mask=["checksum"])], "test"
+            [put_document(f"{link.root}/esclusa_schema/_store", edited, mask=["checksum"])], "test"
         )
         await link.close()
 

@@ -11,7 +11,7 @@ from google.api_core.exceptions import FailedPrecondition
 from esclusa.loading import BUILT_IN, load_app
 from esclusa.stores.firestore import indexes_for, uncovered
 from esclusa.stores.firestore.indexes import shape_of
-from esclusa.stores.firestore.wire import Wire
+from esclusa.stores.firestore.client import FirestoreClient
 
 
 def built_in() -> dict[str, Any]:
@@ -35,8 +35,8 @@ def enforced(
         if faults := uncovered([shape], file):
             raise FailedPrecondition(f"The query requires an index ({op}): {faults[0]}")  # type: ignore[no-untyped-call]
 
-    Wire.seen = staticmethod(check)
+    FirestoreClient.on_query = staticmethod(check)
     try:
         yield asked
     finally:
-        Wire.seen = None
+        FirestoreClient.on_query = None

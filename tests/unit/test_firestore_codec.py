@@ -67,7 +67,7 @@ def test_a_key_that_does_not_begin_with_the_parent_is_a_schema_fault() -> None:
 
     assert "must begin with folio_id" in schema.unfit(Wrong.kind)[0]
     assert "parent=" in schema.unfit(Orphan.kind)[0]
-    assert "makes no ids" in schema.unfit(Numbered.kind)[0]
+    assert "does not generate ids" in schema.unfit(Numbered.kind)[0]
     assert schema.unfit(Extraccion.kind) == []
     assert issubclass(SchemaError, Exception)
 

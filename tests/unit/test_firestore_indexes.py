@@ -15,7 +15,7 @@ from esclusa.model.query import Query, above, not_null, one_of, query
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
 from esclusa.stores.firestore import firestore_indexes, indexes_for, uncovered
-from esclusa.stores.firestore.indexes import Shape, _shapes
+from esclusa.stores.firestore.indexes import QueryShape, _shapes
 
 UP, DOWN = "ASCENDING", "DESCENDING"
 
@@ -131,7 +131,9 @@ def test_parts_of_a_stage_have_their_claims_served() -> None:
     async def work(item: Item, at: Any) -> To:
         return To("done")
 
-    claim = Shape("items", False, frozenset({"status", "shop"}), (("due_at", UP),), merged=False)
+    claim = QueryShape(
+        "items", False, frozenset({"status", "shop"}), (("due_at", UP),), merged=False
+    )
     assert uncovered([claim], indexes_for([app.bind(NoSettings())])) != []
     app.parts("work", {"shop": "any"})
     assert uncovered([claim], indexes_for([app.bind(NoSettings())])) == []

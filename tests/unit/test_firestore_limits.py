@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 async def test_a_record_over_the_limit_is_refused_by_name_and_size(store: Any) -> None:
     with pytest.raises(
         BadRecord,
-        match=r"t_jobs big: it would take 1,1\d\d,\d\d\d bytes; a Firestore document holds 1,048,576",
+        match=r"t_jobs big: the record would take 1,1\d\d,\d\d\d bytes; a Firestore document holds 1,048,576",
     ):
         await store.insert([Job(id="small"), Job(id="big", result="x" * 1_100_000)])
     assert await everything(store, Job) == []
@@ -29,7 +29,7 @@ async def test_a_record_over_the_limit_is_refused_by_name_and_size(store: Any) -
 
 async def test_the_size_is_counted_as_firestore_counts_it(store: Any) -> None:
     """Whole numbers take 8 bytes each, however small they are: a message half as long is too large a document."""
-    with pytest.raises(BadRecord, match="t_samples numbers: it would take 1,1"):
+    with pytest.raises(BadRecord, match="t_samples numbers: the record would take 1,1"):
         await store.insert([Sample(name="numbers", items=[1] * 140_000)])
     await put(
         store,
@@ -47,7 +47,7 @@ async def test_a_settlement_that_makes_a_record_too_large_is_rejected_and_the_ot
         [ending(lease, "done", fields={"result": "x" * 200_000}) for lease in leases]
     )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
-    assert "t_jobs j1: it would take 1,1" in verdicts[1].why
+    assert "t_jobs j1: the record would take 1,1" in verdicts[1].why
     await assert_chain(store, leases[1].ref, [("pending", "working")])
     await settled(store, ending(leases[1], "failed"))
 
@@ -84,13 +84,13 @@ async def test_a_commit_carries_500_writes_and_four_megabytes_at_most(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[tuple[int, int]] = []
-    commit = store._wire.commit
+    commit = store._client.commit
 
     async def counted(writes: Any, op: str, transaction: bytes | None = None) -> Any:
         sizes.append((len(writes), sum(w.ByteSize() for w in writes)))
         return await commit(writes, op, transaction)
 
-    monkeypatch.setattr(store._wire, "commit", counted)
+    monkeypatch.setattr(store._client, "commit", counted)
     await put(store, *[Job(id=f"j{n:04}") for n in range(1200)])
     leases = await take(store, WORK, limit=1200)
     await settled(store, *[ending(lease, "done") for lease in leases])

@@ -183,7 +183,7 @@ async def test_kinds_that_firestore_cannot_number(bare_store: Any) -> None:
         lifecycle = Lifecycle("a -> b")
 
     store = await bare_store()
-    with pytest.raises(SchemaError, match="makes no ids"):
+    with pytest.raises(SchemaError, match="does not generate ids"):
         await store.migrate((Numbered.kind,), ())
 
 
@@ -316,7 +316,7 @@ async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(
     start = await store.now()
     for stage in stages:
         for options in ({}, {"before": start, "eager": True}):
-            store._claimer.crowded[stage.kind.table] = (
+            store._claimer.contention[stage.kind.table] = (
                 1.0  # as if others had taken all candidates of the claim before
             )
             await store.claim(ask(stage, **options))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from esclusa.stores.firestore.wire import Wire
+from esclusa.stores.firestore.client import FirestoreClient
 
 pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 
@@ -16,16 +16,16 @@ async def test_a_folder_is_not_written_for_each_of_its_documents(
     office: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: Counter[str] = Counter()
-    commit = Wire.commit
+    commit = FirestoreClient.commit
 
-    async def counted(self: Wire, unit: Any, op: str, transaction: bytes | None = None) -> Any:
+    async def counted(self: FirestoreClient, unit: Any, op: str, transaction: bytes | None = None) -> Any:
         done = await commit(self, unit, op, transaction)
         for write in unit:
             path = (write.update.name or write.delete).partition("/documents/")[2].split("/")
             writes["/".join(path[::2])] += 1
         return done
 
-    monkeypatch.setattr(Wire, "commit", counted)
+    monkeypatch.setattr(FirestoreClient, "commit", counted)
     office.fill("f", 60)
     answer = await office.process("gs://bkt/f")
     assert answer["counters"]["DONE"] == 60

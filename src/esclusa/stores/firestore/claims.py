@@ -1,11 +1,15 @@
-"""Claim, renew, backlog. A claim queries candidates and takes each by a write that holds only if nobody wrote it since."""
+"""Claim, renew and backlog.
+
+A claim queries candidates, then takes each with a write that fails if another worker wrote the
+document since.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -15,272 +19,279 @@ from esclusa.model.query import Cond, Order, Query, at_most, matches, null
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Backlog, ClaimRequest, Leased, Renewal
 from esclusa.model.texts import text
-from esclusa.stores.firestore import asking
-from esclusa.stores.firestore.asking import Found
-from esclusa.stores.firestore.codec import SHARD, SHARDS, Document
-from esclusa.stores.firestore.standing import Desk, Standing, stand
-from esclusa.stores.firestore.wire import Stale, Wire
+from esclusa.stores.firestore import queries
+from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.codec import SEQ, SHARD, SHARDS, STEPS, Document
+from esclusa.stores.firestore.documents import CallContext, DocumentState, document_state
+from esclusa.stores.firestore.queries import FoundDocument
 
-_CROWD, _CALMING = 0.1, 0.9
-"""A claim that lost more than this share of its candidates to others makes the next ones look in a part of the records;
-the memory of it fades by this factor a claim."""
+_CONTENTION, _DECAY = 0.1, 0.9
+"""When claims look in one shard of the records instead of all of them.
+
+The first number is the share of candidates that a claim must have lost to other workers; the second
+is the factor by which that share fades with each claim.
+"""
 _TRACKING = ("status", "attempts", "due_at", "fence", "leased_by", "updated_at")
 
 
-class Leases:
-    """What this process knows of the records it holds: a settlement by it needs no read. Bounded; forgetting is safe."""
+class LeaseCache:
+    """The documents that this process holds, as it last wrote them.
 
-    def __init__(self, most: int = 20_000) -> None:
-        self._most = most
-        self._known: OrderedDict[tuple[str, str, int], tuple[Any, Any, int]] = OrderedDict()
+    A settlement of a cached record needs no read. The cache is bounded; a missing entry costs a
+    read.
+    """
 
-    def keep(self, standing: Standing, fence: int, at: Any) -> None:
-        """The document was written at this moment under this fence."""
-        slim = Document()
-        for column in [*(standing.codec.column(n) for n in _TRACKING), "_seq", "_steps"]:
-            if column in standing.fields:
-                slim.fields[column].CopyFrom(standing.fields[column])
-        self._known[standing.kind.table, standing.id, fence] = (at, slim, standing.size)
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
+    def __init__(self, max_entries: int = 20_000) -> None:
+        self._max_entries = max_entries
+        self._entries: OrderedDict[tuple[str, str, int], tuple[Any, Any, int]] = OrderedDict()
 
-    def take(self, desk: Desk, ref: Ref, fence: int | None) -> Standing | None:
-        """What is known, once: after a write it is no longer so."""
-        known = None if fence is None else self._known.pop((ref.kind.table, ref.id, fence), None)
-        name = desk.name(ref.kind, ref.id)
-        if known is None or name is None:
+    def remember(self, doc: DocumentState, fence: int, update_time: Any) -> None:
+        """Store the document as it was written under this fence."""
+        tracking = Document()
+        for column in [*(doc.codec.column(n) for n in _TRACKING), SEQ, STEPS]:
+            if column in doc.fields:
+                tracking.fields[column].CopyFrom(doc.fields[column])
+        self._entries[doc.kind.table, doc.id, fence] = (update_time, tracking, doc.size)
+        while len(self._entries) > self._max_entries:
+            self._entries.popitem(last=False)
+
+    def pop(self, context: CallContext, ref: Ref, fence: int | None) -> DocumentState | None:
+        """Return an entry once: the write that follows makes it outdated."""
+        entry = None if fence is None else self._entries.pop((ref.kind.table, ref.id, fence), None)
+        name = context.document_name(ref.kind, ref.id)
+        if entry is None or name is None:
             return None
-        return Standing(
-            ref.kind, ref.id, name, desk.codecs(ref.kind), known[0], known[1].fields, size=known[2]
-        )
+        update_time, tracking, size = entry
+        codec = context.codec_of(ref.kind)
+        return DocumentState(ref.kind, ref.id, name, codec, update_time, tracking.fields, size=size)
 
 
 @dataclass(slots=True)
-class Claimer:
-    """Takes records. One claim at a time per table in a process: its own workers do not race each other."""
+class DocumentClaimer:
+    """Claims and renews records. Claims on one table run one at a time within a process."""
 
-    wire: Wire
-    leases: Leases
+    client: FirestoreClient
+    leases: LeaseCache
     rng: Random
-    locks: dict[str, asyncio.Lock]
-    crowded: dict[str, float]
-    """By table, the share of candidates that others took from under the last claims."""
+    locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    contention: dict[str, float] = field(default_factory=dict)
+    """By table, the share of candidates that recent claims lost to other workers."""
 
-    async def claim(self, desk: Desk, ask: ClaimRequest) -> list[Leased]:
-        lock = self.locks.setdefault(ask.kind.table, asyncio.Lock())
-        async with lock:
-            return await self._claim(desk.again(), ask)
+    async def claim(self, context: CallContext, request: ClaimRequest) -> list[Leased]:
+        async with self.locks.setdefault(request.kind.table, asyncio.Lock()):
+            return await self._claim(context.refreshed(), request)
 
-    async def _claim(self, desk: Desk, ask: ClaimRequest) -> list[Leased]:
-        table, wanted = ask.kind.table, max(1, ask.limit)
-        crowd = self.crowded.get(table, 0.0)
-        found: list[Found] = []
-        if (
-            crowd > _CROWD and not ask.ids
-        ):  # others are after the same ones: look where they probably do not
+    async def _claim(self, context: CallContext, request: ClaimRequest) -> list[Leased]:
+        table, wanted = request.kind.table, max(1, request.limit)
+        contention = self.contention.get(table, 0.0)
+        found: list[FoundDocument] = []
+        if contention > _CONTENTION and not request.ids:
             for shard in self.rng.sample(range(SHARDS), 2):
-                found = found or await self._candidates(desk, ask, wanted, shard)
-        found = found or await self._candidates(desk, ask, wanted)
-        leases = await self._take(desk, ask, found)
+                found = found or await self._candidates(context, request, wanted, shard)
+        found = found or await self._candidates(context, request, wanted)
+        leases = await self._take(context, request, found)
         lost = 1 - len(leases) / len(found) if found else 0.0
-        self.crowded[table] = max(lost, crowd * _CALMING)
+        self.contention[table] = max(lost, contention * _DECAY)
         return leases
 
-    async def _take(self, desk: Desk, ask: ClaimRequest, found: Sequence[Found]) -> list[Leased]:
-        until = desk.now + timedelta(seconds=ask.lease)
-        held = [self._hold(desk, ask, f, until) for f in found]
-        writes = [(h, h[0].writes(desk)) for h in held]
-        light = [(h, w) for h, w in writes if len(w) == 1]
+    async def _take(
+        self, context: CallContext, request: ClaimRequest, found: Sequence[FoundDocument]
+    ) -> list[Leased]:
+        until = context.now + timedelta(seconds=request.lease)
+        claims = [self._hold(context, request, f, until) for f in found]
+        writes = [(doc, doc.writes(context)) for doc, _, _ in claims]
+        # A claim with a history document needs a commit of its own; all others share commits.
+        single = [(doc, unit[0]) for doc, unit in writes if len(unit) == 1]
         results: dict[str, Any] = {}
-        for (h, _), result in zip(
-            light,
-            await self.wire.each([w[0] for _, w in light], "claim") if light else [],
-            strict=True,
-        ):
-            if result is not None:
-                results[h[0].name] = result
-        for h, unit in writes:
+        written = await self.client.each([w for _, w in single], "claim") if single else []
+        for (doc, _), result in zip(single, written, strict=True):
+            results[doc.name] = result
+        for doc, unit in writes:
             if len(unit) > 1:
                 try:
-                    results[h[0].name] = (await self.wire.commit(unit, "claim"))[0]
-                except Stale:
+                    results[doc.name] = (await self.client.commit(unit, "claim"))[0]
+                except PreconditionFailed:
                     continue
         out = []
-        for standing, taken, over in held:
-            done = results.get(standing.name)
-            if done is not None:
-                fence = standing.get("fence")
-                self.leases.keep(standing, fence, done.update_time)
-                record, fault = standing.codec.judged(standing.values())
-                out.append(Leased(record, taken, until, fault, over))
+        for doc, taken_from, over in claims:
+            result = results.get(doc.name)
+            if result is not None:
+                self.leases.remember(doc, doc.get("fence"), result.update_time)
+                record, fault = doc.codec.checked_record(doc.values())
+                out.append(Leased(record, taken_from, until, fault, over))
         return out
 
     def _hold(
-        self, desk: Desk, ask: ClaimRequest, found: Found, until: datetime
-    ) -> tuple[Standing, str, bool]:
-        standing = stand(desk, Ref(ask.kind, found.id), found.document)
-        assert standing is not None
-        before, old = standing.status, standing.get("leased_by")
-        over = ask.tries is not None and (standing.get("attempts") or 0) >= ask.tries
-        attempts = (standing.get("attempts") or 0) + (not over)
-        after = ask.hold or before
-        if after != before or old is not None:
-            reason = None if old is None else text("lease_expired", worker=old).dump()
-            standing.step(before, after, desk.now, ask.worker, ask.run, attempts, reason)
-        standing.set("status", after)
-        standing.set("attempts", attempts)
-        standing.set("fence", (standing.get("fence") or 0) + 1)
-        standing.set("leased_by", ask.worker)
-        standing.set("due_at", until)
-        standing.set("updated_at", standing.moment(desk.now))
-        if "leased_at" in ask.kind.extras:
-            standing.set("leased_at", desk.now)
-        if "finished_at" in ask.kind.extras and ask.hold is not None:
-            standing.set("finished_at", None)
-        return standing, ask.take[0] if before == ask.hold else before, over
+        self, context: CallContext, request: ClaimRequest, found: FoundDocument, until: datetime
+    ) -> tuple[DocumentState, str, bool]:
+        """The claimed document, the state it came from, and whether its attempts are used up."""
+        doc = document_state(context, Ref(request.kind, found.id), found.document)
+        assert doc is not None
+        before, holder = doc.status, doc.get("leased_by")
+        attempts = doc.get("attempts") or 0
+        over = request.tries is not None and attempts >= request.tries
+        attempts += not over
+        after = request.hold or before
+        if after != before or holder is not None:
+            reason = None if holder is None else text("lease_expired", worker=holder).dump()
+            doc.add_step(before, after, context.now, request.worker, request.run, attempts, reason)
+        doc.set("status", after)
+        doc.set("attempts", attempts)
+        doc.set("fence", (doc.get("fence") or 0) + 1)
+        doc.set("leased_by", request.worker)
+        doc.set("due_at", until)
+        doc.set("updated_at", doc.change_time(context.now))
+        if "leased_at" in request.kind.extras:
+            doc.set("leased_at", context.now)
+        if "finished_at" in request.kind.extras and request.hold is not None:
+            doc.set("finished_at", None)
+        return doc, request.take[0] if before == request.hold else before, over
 
-    # candidates
+    # Candidates
 
     async def _candidates(
-        self, desk: Desk, ask: ClaimRequest, limit: int, shard: int | None = None
-    ) -> list[Found]:
-        codec = desk.codecs(ask.kind)
-        if ask.ids:
-            return await self._named(desk, ask, limit)
-        due = asking.prepare(codec, due_query(ask, desk.now, shard), self.wire.root)
-        found = await asking.page(self.wire, codec, due, limit, "claim")
-        if ask.eager and ask.before is not None and shard is None:
-            early = asking.prepare(codec, eager_query(ask), self.wire.root)
+        self, context: CallContext, request: ClaimRequest, limit: int, shard: int | None = None
+    ) -> list[FoundDocument]:
+        codec = context.codec_of(request.kind)
+        if request.ids:
+            return await self._named(context, request, limit)
+        due = queries.prepare(codec, due_query(request, context.now, shard), self.client.root)
+        found = await queries.page(self.client, codec, due, limit, "claim")
+        if request.eager and request.before is not None and shard is None:
+            early = queries.prepare(codec, eager_query(request), self.client.root)
             known = {f.id for f in found}
-            found += [
-                f
-                for f in await asking.page(self.wire, codec, early, limit, "claim")
-                if f.id not in known
-            ]
-            asking.arrange(due, found)
+            more = await queries.page(self.client, codec, early, limit, "claim")
+            found += [f for f in more if f.id not in known]
+            queries.sort_found(due, found)
         return found[:limit]
 
-    async def _named(self, desk: Desk, ask: ClaimRequest, limit: int) -> list[Found]:
-        codec = desk.codecs(ask.kind)
-        states = tuple(dict.fromkeys((*ask.take, ask.hold))) if ask.hold else ask.take
-        query = Query(
-            ask.kind,
-            (("id", Cond("in", ask.ids)), ("status", Cond("in", states)), *ask.where),
-            _order(ask),
-        )
-        prepared = asking.prepare(codec, query, self.wire.root)
-        found = await asking.page(self.wire, codec, prepared, len(ask.ids), "claim")
-        late = _late(ask, desk.now)
-        eager = eager_query(ask).where if ask.eager and ask.before is not None else None
+    async def _named(
+        self, context: CallContext, request: ClaimRequest, limit: int
+    ) -> list[FoundDocument]:
+        codec = context.codec_of(request.kind)
+        conditions = (("id", Cond("in", request.ids)), ("status", Cond("in", _states(request))))
+        query = Query(request.kind, (*conditions, *request.where), _order(request))
+        prepared = queries.prepare(codec, query, self.client.root)
+        found = await queries.page(self.client, codec, prepared, len(request.ids), "claim")
+        latest = _latest_due(request, context.now)
+        early = eager_query(request).where if request.eager and request.before is not None else None
         return [
             f
             for f in found
-            if f.values["due_at"] <= late or (eager is not None and matches(f.values, eager))
+            if f.values["due_at"] <= latest or (early is not None and matches(f.values, early))
         ][:limit]
 
-    # renew
+    # Renewal
 
-    async def renew(self, desk: Desk, renewals: Sequence[Renewal]) -> set[Ref]:
+    async def renew(self, context: CallContext, renewals: Sequence[Renewal]) -> set[Ref]:
         held: set[Ref] = set()
-        sure = [
-            (r, s) for r in renewals if (s := self.leases.take(desk, r.ref, r.fence)) is not None
+        pairs = [
+            (r, doc)
+            for r in renewals
+            if (doc := self.leases.pop(context, r.ref, r.fence)) is not None
         ]
-        known = {(r.ref, r.fence) for r, _ in sure}
-        unsure = [r for r in renewals if (r.ref, r.fence) not in known]
-        pairs = sure
+        cached = {(r.ref, r.fence) for r, _ in pairs}
+        unread = [r for r in renewals if (r.ref, r.fence) not in cached]
         for _ in range(5):
-            for renewal, done in await self._extend(desk, pairs):
-                (held.add(renewal.ref) if done else unsure.append(renewal))
-            if not unsure:
+            for renewal, renewed in await self._extend(context, pairs):
+                (held.add(renewal.ref) if renewed else unread.append(renewal))
+            if not unread:
                 return held
-            names = [n for r in unsure if (n := desk.name(r.ref.kind, r.ref.id)) is not None]
-            documents = await self.wire.get(names, "renew") if names else {}
+            names = {r.ref: context.document_name(r.ref.kind, r.ref.id) for r in unread}
+            wanted = [name for name in names.values() if name is not None]
+            documents = await self.client.get(wanted, "renew") if wanted else {}
             read = [
-                (r, stand(desk, r.ref, documents.get(desk.name(r.ref.kind, r.ref.id) or "")))
-                for r in unsure
+                (r, document_state(context, r.ref, documents.get(names[r.ref] or "")))
+                for r in unread
             ]
-            pairs = [(r, s) for r, s in read if s is not None and s.there and s.held(r.fence)]
-            unsure = []
-        raise StoreConflict(
-            "Firestore: others wrote the records that were to be renewed, again and again"
-        )
+            pairs = [
+                (r, doc)
+                for r, doc in read
+                if doc is not None and doc.exists and doc.held_under(r.fence)
+            ]
+            unread = []
+        raise StoreConflict("Firestore: other writers kept changing the records to renew")
 
     async def _extend(
-        self, desk: Desk, pairs: Sequence[tuple[Renewal, Standing]]
+        self, context: CallContext, pairs: Sequence[tuple[Renewal, DocumentState]]
     ) -> list[tuple[Renewal, bool]]:
         if not pairs:
             return []
-        for renewal, standing in pairs:
-            standing.set("due_at", desk.now + timedelta(seconds=renewal.seconds))
+        for renewal, doc in pairs:
+            doc.set("due_at", context.now + timedelta(seconds=renewal.seconds))
             for name, value in renewal.fields.items():
-                standing.set(name, value)
+                doc.set(name, value)
             if renewal.fields:
-                standing.set("updated_at", standing.moment(desk.now))
-        results = await self.wire.each([s.writes(desk)[0] for _, s in pairs], "renew")
-        for (renewal, standing), result in zip(pairs, results, strict=True):
+                doc.set("updated_at", doc.change_time(context.now))
+        results = await self.client.each([doc.writes(context)[0] for _, doc in pairs], "renew")
+        for (renewal, doc), result in zip(pairs, results, strict=True):
             if result is not None:
-                self.leases.keep(standing, renewal.fence, result.update_time)
+                self.leases.remember(doc, renewal.fence, result.update_time)
         return [(r, result is not None) for (r, _), result in zip(pairs, results, strict=True)]
 
-    # backlog
+    # Backlog
 
-    async def backlog(self, desk: Desk, ask: ClaimRequest, cap: int) -> Backlog:
-        codec, root = desk.codecs(ask.kind), self.wire.root
-        late = _late(ask, desk.now)
-        plain = due_query(ask, desk.now)
-        by_due = asking.prepare(codec, plain.but(order=(Order("due_at"),)), root)
+    async def backlog(self, context: CallContext, request: ClaimRequest, cap: int) -> Backlog:
+        codec, root = context.codec_of(request.kind), self.client.root
+        latest = _latest_due(request, context.now)
+        due = due_query(request, context.now)
+        by_due = queries.prepare(codec, due.but(order=(Order("due_at"),)), root)
         counted, first = await asyncio.gather(
-            asking.count(self.wire, codec, asking.prepare(codec, plain, root), cap + 1, "backlog"),
-            asking.page(self.wire, codec, by_due, 1, "backlog"),
+            queries.count(
+                self.client, codec, queries.prepare(codec, due, root), cap + 1, "backlog"
+            ),
+            queries.page(self.client, codec, by_due, 1, "backlog"),
         )
-        if ask.eager and ask.before is not None:
-            early = eager_query(ask)
-            early = early.but(where=(*early.where, ("due_at", Cond("gt", late))))
-            counted += await asking.count(
-                self.wire, codec, asking.prepare(codec, early, root), cap + 1, "backlog"
-            )
+        if request.eager and request.before is not None:
+            early = eager_query(request)
+            early = early.but(where=(*early.where, ("due_at", Cond("gt", latest))))
+            prepared = queries.prepare(codec, early, root)
+            counted += await queries.count(self.client, codec, prepared, cap + 1, "backlog")
         following = None
         if not counted:
-            later = tuple((n, Cond("gt", late) if n == "due_at" else c) for n, c in plain.where)
-            ahead = asking.prepare(codec, plain.but(where=later, order=(Order("due_at"),)), root)
-            found = await asking.page(self.wire, codec, ahead, 1, "backlog")
+            later = tuple((n, Cond("gt", latest) if n == "due_at" else c) for n, c in due.where)
+            ahead = queries.prepare(codec, due.but(where=later, order=(Order("due_at"),)), root)
+            found = await queries.page(self.client, codec, ahead, 1, "backlog")
             following = found[0].values["due_at"] if found else None
         oldest = first[0].values["due_at"] if first else None
         return Backlog(min(counted, cap), counted <= cap, oldest, following)
 
 
-def _late(ask: ClaimRequest, now: datetime) -> datetime:
-    return now if ask.before is None else min(now, ask.before)
+def _latest_due(request: ClaimRequest, now: datetime) -> datetime:
+    return now if request.before is None else min(now, request.before)
 
 
-def _order(ask: ClaimRequest) -> tuple[Order, ...]:
-    return (
-        ask.order
-        if any(o.field in ("due_at", "id") for o in ask.order)
-        else (*ask.order, Order("due_at"))
-    )
+def _states(request: ClaimRequest) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*request.take, request.hold))) if request.hold else request.take
 
 
-def due_query(ask: ClaimRequest, now: datetime, shard: int | None = None) -> Query:
+def _order(request: ClaimRequest) -> tuple[Order, ...]:
+    if any(o.field in ("due_at", "id") for o in request.order):
+        return request.order
+    return (*request.order, Order("due_at"))
+
+
+def due_query(request: ClaimRequest, now: datetime, shard: int | None = None) -> Query:
     """The records that are due: in the stage's states, passing its filter, the oldest first."""
-    some = () if shard is None else ((SHARD, Cond("eq", shard)),)
-    states = tuple(dict.fromkeys((*ask.take, ask.hold))) if ask.hold else ask.take
     where = (
-        ("status", Cond("in", states)),
-        ("due_at", at_most(_late(ask, now))),
-        *ask.where,
-        *some,
+        ("status", Cond("in", _states(request))),
+        ("due_at", at_most(_latest_due(request, now))),
+        *request.where,
+        *(() if shard is None else ((SHARD, Cond("eq", shard)),)),
     )
-    return Query(ask.kind, where, _order(ask))
+    return Query(request.kind, where, _order(request))
 
 
-def eager_query(ask: ClaimRequest) -> Query:
-    """Those that are not due yet, not held, and were last written before the run began."""
-    assert ask.before is not None
+def eager_query(request: ClaimRequest) -> Query:
+    """The records that nobody holds and that were last written before the run began.
+
+    An eager run takes them even if they are not due yet.
+    """
+    assert request.before is not None
     where = (
-        ("status", Cond("in", ask.take)),
+        ("status", Cond("in", request.take)),
         ("leased_by", null),
-        ("updated_at", at_most(ask.before)),
-        *ask.where,
+        ("updated_at", at_most(request.before)),
+        *request.where,
     )
-    return Query(ask.kind, where, _order(ask))
+    return Query(request.kind, where, _order(request))

@@ -1,4 +1,4 @@
-"""The server's clock, learned from the times that its answers carry."""
+"""The server's clock, estimated from the timestamps of its answers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DRIFT = 1e-4
-"""How much the trust in a measurement fades, in seconds a second: then a newer one counts, even if it is rougher."""
+"""How fast a measurement loses precision, in seconds per second of age.
+
+An old precise measurement is replaced by a newer, less precise one once its error has grown larger.
+"""
 
 
 class ServerClock:
-    """Firestore cannot be asked the time, but every commit and read tells when it was. This machine's monotonic clock
-    carries on from the best of those. It never goes back."""
+    """The server's time, which never goes back.
+
+    Firestore has no call for the time, but every commit and read carries it. This machine's
+    monotonic clock continues from the most precise of those timestamps.
+    """
 
     def __init__(self) -> None:
         self._offset = 0.0
@@ -23,10 +29,11 @@ class ServerClock:
 
     @staticmethod
     def ticks() -> float:
+        """This machine's monotonic time, to pass to ``learn`` as the start of a call."""
         return time.monotonic()
 
     def learn(self, began: float, stamp: Any) -> None:
-        """An answer to a call that began at these ticks and is here now said that it was ``stamp``."""
+        """Measure the offset: a call that began at ``began`` ticks has just answered ``stamp``."""
         if not stamp.seconds:
             return
         ended = self.ticks()
@@ -37,9 +44,10 @@ class ServerClock:
 
     @property
     def age(self) -> float:
-        """How old the measurement is, in seconds."""
+        """Seconds since the last measurement that was used."""
         return self.ticks() - self._measured
 
     def now(self) -> datetime:
+        """The estimated time of the server."""
         self._last = max(self._last, self.ticks() + self._offset)
         return _EPOCH + timedelta(seconds=self._last)

@@ -1,8 +1,9 @@
-"""Python values and Firestore values, both ways, on the plain protocol messages.
+"""Python values as Firestore values and back, on the plain protocol messages.
 
-Times keep microseconds, dates are ISO text, decimals are their exact text with a companion ``{column}__order`` that sorts
-as the number does. JSON is a map or an array where Firestore can hold it, else text marked by the key ``_json``
-(arrays in arrays, empty or reserved keys, whole numbers past 64 bits, deep nesting).
+Times keep microseconds and dates are ISO text. A decimal is its exact text, with a companion field
+``{column}__order`` that sorts as the number does. JSON is a map or an array if Firestore can hold
+it, otherwise text under the key ``_json`` (arrays in arrays, empty or reserved keys, integers
+beyond 64 bits, deep nesting).
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind, Record
 from esclusa.model.retyped import retyped
 from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int, fit_json, refused
-from esclusa.stores.firestore import names
 
 Value: Any = type(types.Value.pb(types.Value()))
 Document: Any = type(types.Document.pb(types.Document()))
@@ -33,32 +33,38 @@ Document: Any = type(types.Document.pb(types.Document()))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MARK = "_json"
 _DEPTH = 14
-"""Firestore nests 20 deep; errors and steps wrap JSON a few times more."""
+"""Firestore nests 20 levels; errors and steps wrap JSON in a few of them."""
 SURELY_FITS = 400_000
-"""A message of so many bytes cannot be a document of 1 MiB: a number takes 4 bytes or more in one, and 8 in the other."""
+"""Bytes of a message that is always below the 1 MiB of a document.
+
+A number takes at least 4 bytes in a message and 8 in a document.
+"""
 SEQ, STEPS = "_seq", "_steps"
-"""How many steps a record's history has, and those that are not yet in a document of their own."""
+"""The number of steps in a record's history, and the steps that no history document holds yet."""
 SHARD, SHARDS = "_shard", 16
-"""A number that spreads a kind's records evenly: workers that meet at the same ones part by it."""
+"""A number that divides the records of a kind evenly, so that workers can avoid each other."""
 
 NULL = Value(null_value=0)  # type: ignore[arg-type, unused-ignore]
 
 
 def order_column(column: str) -> str:
+    """The companion field by which a decimal column is sorted and compared."""
     return f"{column}__order"
 
 
 def to_timestamp(moment: datetime) -> Timestamp:
+    """A time as a protocol message; without a zone it is taken as UTC."""
     since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH
     return Timestamp(seconds=since.days * 86400 + since.seconds, nanos=since.microseconds * 1000)
 
 
 def from_timestamp(stamp: Any) -> datetime:
+    """A protocol message as a time in UTC, to the microsecond."""
     return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
 
 
 def encode(type: ColumnType, value: Any) -> Any:
-    """A value of a column; raises BadRecord where Firestore cannot hold it."""
+    """A value of a column as a protocol message; BadRecord if Firestore cannot hold it."""
     if value is None:
         return NULL
     try:
@@ -68,7 +74,7 @@ def encode(type: ColumnType, value: Any) -> Any:
 
 
 def decode(type: ColumnType, value: Any) -> Any:
-    """The Python value; what an outsider wrote as another type is handed on as it is."""
+    """The Python value. A value that another program wrote as another type is returned as it is."""
     kind = value.WhichOneof("value_type")
     if kind in (None, "null_value"):
         return None
@@ -80,6 +86,7 @@ def decode(type: ColumnType, value: Any) -> Any:
 
 
 def encode_json(value: Any) -> Any:
+    """A JSON value as a map or an array, or as marked text if Firestore cannot hold it."""
     try:
         plain = to_jsonable_python(value, inf_nan_mode="constants")
     except PydanticSerializationError as error:
@@ -92,7 +99,10 @@ def encode_json(value: Any) -> Any:
 
 
 def decimal_order(value: Decimal) -> str:
-    """Text that sorts as the numbers do: sign, exponent, digits; for negative numbers all complemented."""
+    """Text that sorts as the number does: sign, exponent, digits.
+
+    For a negative number the exponent and the digits are complemented.
+    """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise BadRecord(f"Firestore cannot hold {value}: it is not a finite number")
@@ -109,7 +119,7 @@ def decimal_order(value: Decimal) -> str:
 
 
 def stored_size(name: str, fields: Any) -> int:
-    """How many bytes a document takes by Firestore's own count."""
+    """The bytes of a document, counted as Firestore counts them."""
     path = sum(len(part.encode()) + 1 for part in name.partition("/documents/")[2].split("/")) + 16
     return (
         path + 32 + sum(len(key.encode()) + 1 + _value_size(value) for key, value in fields.items())
@@ -190,11 +200,9 @@ def _any(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    return Value(
-        string_value=value
-        if type(value) is str
-        else str(value.value if isinstance(value, Enum) else value)
-    )
+    if type(value) is not str:
+        value = str(value.value if isinstance(value, Enum) else value)
+    return Value(string_value=value)
 
 
 def _time(value: Any) -> Any:
@@ -229,11 +237,11 @@ _FIT: dict[ColumnType, Callable[[Any], Any]] = {
     "decimal": fit_decimal,
     "json": lambda v: from_json(fit_json(to_json(v, inf_nan_mode="null").decode())),
 }
-"""Values as the other stores hold them too."""
+"""Conversions that give every store the same values."""
 
 
 class Codec:
-    """One kind's documents: their fields, and the records they are."""
+    """Records of one kind as documents, and back."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -243,15 +251,13 @@ class Codec:
         self._absent = [n for n in ("created_at", "last_error") if n not in kind.columns]
 
     def column(self, name: str) -> str:
-        """The document's field for a tracking value, a business field, an extra or a column of the archive."""
+        """The document's field of a tracking value, business field, extra or archive column."""
         return self.kind.columns.get(name) or self.kind.extras.get(name) or name
 
     def put(self, fields: Any, name: str, value: Any) -> list[str]:
-        """Write a value by its name in Python; return the document's fields that were written."""
-        column, type = (
-            self.column(name),
-            self.types.get(name) or ("time" if name.endswith("_at") else "text"),
-        )
+        """Write a value by its Python name; return the document's fields that were written."""
+        column = self.column(name)
+        type = self.types.get(name) or ("time" if name.endswith("_at") else "text")
         try:
             fit = value if value is None or type not in _FIT else _FIT[type](value)
             fields[column].CopyFrom(encode(type, fit))
@@ -265,7 +271,7 @@ class Codec:
         return [column, order_column(column)]
 
     def document(self, id: str, record: Record, tracking: Mapping[str, Any]) -> Any:
-        """The document of a new record, all fields written: a missing one would be in no index."""
+        """The document of a new record. All fields are written: an index skips missing fields."""
         out = Document()
         out.fields[SHARD].integer_value = zlib.crc32(id.encode()) % SHARDS
         for name in self.kind.extras:
@@ -277,7 +283,7 @@ class Codec:
         return out
 
     def values(self, fields: Any, id: str, *, archived: bool = False) -> dict[str, Any]:
-        """By name, as plain Python values."""
+        """The values of a document by their Python names."""
         out: dict[str, Any] = {"id": id}
         for name, column, type in self.columns:
             out[name] = decode(type, fields[column]) if column in fields else None
@@ -287,11 +293,11 @@ class Codec:
         return out
 
     def record(self, values: dict[str, Any]) -> Record:
-        """The record; one that does not fit its declaration is built as it is."""
-        return self.judged(values)[0]
+        """The record. Values that do not fit its declaration are kept as they are."""
+        return self.checked_record(values)[0]
 
-    def judged(self, values: dict[str, Any]) -> tuple[Record, str | None]:
-        """The record, and what is wrong with it."""
+    def checked_record(self, values: dict[str, Any]) -> tuple[Record, str | None]:
+        """The record, and how its values break its declaration; None if they do not."""
         for name, fn in self._typed:
             values[name] = fn(values[name])
         for name in self._absent:
@@ -302,6 +308,3 @@ class Codec:
             return self.kind.build(values), None
         except BadRecord as error:
             return self.kind.model.model_construct(None, **values), str(error)
-
-    def at(self, where: str, *, archived: bool = False) -> str:
-        return names.id_at(self.kind, where, archived=archived)

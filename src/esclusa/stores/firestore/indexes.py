@@ -1,8 +1,9 @@
-"""``firestore.indexes.json``: made from the declared kinds, stages and queries; and the rules by which a query is covered.
+"""``firestore.indexes.json``: its content from the declarations, and the queries that it covers.
 
-Firestore keeps an index of every field by itself, and merges them for conditions of equality. Equality together with a
-range or an order on another field, or an order by two fields, needs a composite index. Queries over sub-collections
-(collection groups) need even their single fields declared.
+Firestore indexes every single field by itself and merges those indexes for equality conditions. An
+equality together with a range or an order on another field, or an order by two fields, needs a
+composite index. Queries over sub-collections (collection groups) need a declaration even for single
+fields.
 """
 
 from __future__ import annotations
@@ -19,40 +20,42 @@ from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Stage
 from esclusa.model.system_records import SYSTEM_RECORDS, Audit, DeadLetter, Export, Run
 from esclusa.model.value import value
-from esclusa.stores.firestore import asking, names
+from esclusa.stores.firestore import names, queries
 from esclusa.stores.firestore.claims import due_query, eager_query
 from esclusa.stores.firestore.codec import SEQ, STEPS, Codec
 
-_BOOKS = frozenset(book.kind for book in SYSTEM_RECORDS)
+_SYSTEM_KINDS = frozenset(record.kind for record in SYSTEM_RECORDS)
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
-_DOWN = 2
+_DESCENDING = 2
 _RANGE_OPS = (1, 2, 3, 4)
 _IS_NOT_NULL = 5
 
 
 @value
-class Shape:
-    """What an index must serve: a query without its values."""
+class QueryShape:
+    """What an index must cover: a query without its values."""
 
     collection: str
     group: bool
     equal: frozenset[str]
     order: tuple[tuple[str, str], ...]
-    """The fields it sorts by, which include those of its range conditions and the one whose mean is asked; the name only where its
-    direction is not that of the field before it."""
+    """The fields it sorts by, including those of range conditions and the averaged field.
+
+    The name is included only if its direction differs from that of the field before it.
+    """
     merged: bool = True
-    """Whether several indexes can serve it together: Firestore merges them for equality, not for ranges and means."""
+    """Whether several indexes can cover it together: Firestore merges for equality only."""
 
     @property
     def automatic(self) -> bool:
-        """Whether Firestore's own single-field indexes serve it."""
+        """Whether Firestore's own single-field indexes cover it."""
         return not self.order or (
-            not self.equal and len(self.order) == 1 and self.order[0][0] != asking.NAME
+            not self.equal and len(self.order) == 1 and self.order[0][0] != queries.NAME
         )
 
 
-def shape_of(query: Any, average: str | None = None) -> Shape:
-    """The shape of a structured query; ``average``: it asks the mean of this field."""
+def shape_of(query: Any, average: str | None = None) -> QueryShape:
+    """The shape of a structured query; ``average`` is the field it averages, if any."""
     source = query.from_[0]
     equal: set[str] = set()
     ranged: set[str] = set()
@@ -62,20 +65,20 @@ def shape_of(query: Any, average: str | None = None) -> Shape:
         ranges = test.op == _IS_NOT_NULL if unary else test.op in _RANGE_OPS
         (ranged if ranges else equal).add(path)
     order = [
-        (o.field.field_path, "DESCENDING" if o.direction == _DOWN else "ASCENDING")
+        (o.field.field_path, "DESCENDING" if o.direction == _DESCENDING else "ASCENDING")
         for o in query.order_by
     ]
-    fields = [o for o in order if o[0] != asking.NAME]
+    fields = [o for o in order if o[0] != queries.NAME]
     fields += [
-        (path, "ASCENDING") for path in sorted(ranged - {o[0] for o in fields} - {asking.NAME})
+        (path, "ASCENDING") for path in sorted(ranged - {o[0] for o in fields} - {queries.NAME})
     ]
     if average is not None and average not in equal | {o[0] for o in fields}:
         fields.append((average, "ASCENDING"))
-    usual = fields[-1][1] if fields else "ASCENDING"
-    fields += [o for o in order if o[0] == asking.NAME and o[1] != usual]
-    equal -= {asking.NAME, *(o[0] for o in fields)}
-    merged = average is None and not ranged - {asking.NAME}
-    return Shape(
+    direction = fields[-1][1] if fields else "ASCENDING"
+    fields += [o for o in order if o[0] == queries.NAME and o[1] != direction]
+    equal -= {queries.NAME, *(o[0] for o in fields)}
+    merged = average is None and not ranged - {queries.NAME}
+    return QueryShape(
         source.collection_id, source.all_descendants, frozenset(equal), tuple(fields), merged
     )
 
@@ -90,10 +93,13 @@ def _tests(where: Any) -> list[Any]:
 
 
 def indexes_for(plans: Sequence[Plan]) -> dict[str, Any]:
-    """The content of ``firestore.indexes.json`` for these pipelines: everything that the engine asks for them, the parts in which
-    they drain their stages, their views and the questions that they declare. The house's own books are in it."""
+    """The content of ``firestore.indexes.json`` for these pipelines.
+
+    It covers all queries of the engine on their kinds and on the system's, the parts in which runs
+    drain stages, the views, and the queries that the pipelines declare.
+    """
     kinds = dict.fromkeys(
-        [*(kind for plan in plans for kind in plan.kinds), *(book.kind for book in SYSTEM_RECORDS)]
+        [*(kind for plan in plans for kind in plan.kinds), *(r.kind for r in SYSTEM_RECORDS)]
     )
     stages = [stage for plan in plans for stage in (*plan.stages, *plan.parts)]
     questions = [question for plan in plans for question in plan.questions]
@@ -109,11 +115,13 @@ def indexes_for(plans: Sequence[Plan]) -> dict[str, Any]:
 def firestore_indexes(
     kinds: Sequence[Kind], stages: Sequence[Stage] = (), questions: Sequence[Question | Query] = ()
 ) -> dict[str, Any]:
-    """The content of ``firestore.indexes.json`` for everything that the engine asks of these kinds and stages, and for
-    these questions of one's own. Large fields are kept out of Firestore's automatic indexes unless something asks by them."""
-    own = [q if isinstance(q, Question) else Question(q) for q in questions]
+    """The content of ``firestore.indexes.json`` for these kinds, stages and questions.
+
+    Large fields are excluded from Firestore's automatic indexes unless a query uses them.
+    """
+    declared = [q if isinstance(q, Question) else Question(q) for q in questions]
     shapes = dict.fromkeys(
-        s for q in [*map(Question, _engine_queries(kinds, stages)), *own] for s in _shapes(q)
+        s for q in [*map(Question, _engine_queries(kinds, stages)), *declared] for s in _shapes(q)
     )
     file: dict[str, Any] = {"indexes": [], "fieldOverrides": _overrides(kinds, list(shapes))}
     for shape in shapes:
@@ -128,20 +136,22 @@ def _engine_queries(kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[Quer
         out += _kind_queries(kind)
         if kind.archive:
             out += _archive_queries(kind)
-    if Export.kind in kinds:  # those that may be dropped
+    if Export.kind in kinds:  # exports whose archived records may be dropped
         same = (("table_name", Cond("eq", "")), ("status", Cond("eq", "verified")))
         out.append(Query(Export.kind, (*same, ("drop_eligible_at", Cond("le", _SOME_TIME)))))
+    # Lists of system records may be filtered by any of these fields: Firestore merges one index
+    # each.
     return out + [
-        q
-        for book, fields, order in _LISTS
-        if book.kind in kinds
-        for q in _listed(book.kind, fields, order)
+        Query(record.kind, ((field, Cond("eq", "")),), (_order(order),))
+        for record, fields, order in _SYSTEM_LISTS
+        if record.kind in kinds
+        for field in fields
     ]
 
 
 def _stage_queries(stage: Stage) -> list[Query]:
-    """What claims, backlogs and lists of leases ask."""
-    ask = ClaimRequest(
+    """The queries of claims, backlogs and lists of leases."""
+    request = ClaimRequest(
         stage.kind,
         stage.name,
         stage.take,
@@ -151,112 +161,94 @@ def _stage_queries(stage: Stage) -> list[Query]:
         before=_SOME_TIME,
         eager=True,
     )
-    due, early = due_query(ask, _SOME_TIME), eager_query(ask)
+    due, early = due_query(request, _SOME_TIME), eager_query(request)
     later = early.but(where=(*early.where, ("due_at", Cond("gt", _SOME_TIME))))
-    return [due, due_query(ask, _SOME_TIME, 0), due.but(order=(Order("due_at"),)), early, later]
+    return [due, due_query(request, _SOME_TIME, 0), due.but(order=(Order("due_at"),)), early, later]
 
 
 def _kind_queries(kind: Kind) -> list[Query]:
-    """What lists, counts and references ask."""
+    """The queries of lists, counts and references."""
     state = (("status", Cond("eq", kind.initial)),)
     out = [Query(kind, state)]
-    times = (
-        [n for n, t in kind.types.items() if t == "time"]
-        if kind in _BOOKS
-        else ("due_at", "updated_at", "created_at")
-    )
+    times: Iterable[str] = ("due_at", "updated_at", "created_at")
+    if kind in _SYSTEM_KINDS:
+        times = [n for n, t in kind.types.items() if t == "time"]
     for name in times:
         if name in kind.types:
             out += [Query(kind, state, (Order(name),)), Query(kind, (), (Order(name, True),))]
     for fields in kind.indexes:
-        out += _declared(kind, fields)
-        out.append(
-            Query(kind, state, (_order(fields[0]),))
-        )  # the console's lists: in one state, by what has an index
+        out += _index_queries(kind, fields)
+        # The console lists the records of one state by any field with an index.
+        out.append(Query(kind, state, (_order(fields[0]),)))
     for field, _ in kind.refs:
         out.append(Query(kind, ((field, Cond("eq", "")),)))
-        served = next((i for i in kind.indexes if i[0].removeprefix("-") == field), ())
-        out += [
-            Query(kind, ((field, Cond("eq", "")),), (_order(second),)) for second in served[1:2]
-        ]
+        index = next((i for i in kind.indexes if i[0].removeprefix("-") == field), ())
+        out += [Query(kind, ((field, Cond("eq", "")),), (_order(name),)) for name in index[1:2]]
     return out
 
 
 def _archive_queries(kind: Kind) -> list[Query]:
-    """What archiving and exporting ask."""
-    state, free = (("status", Cond("eq", kind.initial)),), (("export_id", Cond("null")),)
+    """The queries of archiving and exporting."""
+    state, unassigned = (("status", Cond("eq", kind.initial)),), (("export_id", Cond("null")),)
     dated = [n for n, t in kind.types.items() if t in ("time", "date")]
     out = [Query(kind, (*state, (n, Cond("lt", _SOME_TIME))), (Order(n),)) for n in dated]
     return out + [
-        Query(kind, (*free, (n, Cond("not_null"))), (Order(n),), archived=True) for n in dated
+        Query(kind, (*unassigned, (n, Cond("not_null"))), (Order(n),), archived=True) for n in dated
     ]
 
 
-def _listed(kind: Kind, fields: Sequence[str], order: str) -> list[Query]:
-    """A list in an order that may be narrowed by any of these fields: Firestore merges one index for each."""
-    return [Query(kind, ((field, Cond("eq", "")),), (_order(order),)) for field in fields]
+def _order(text: str) -> Order:
+    return Order(text.removeprefix("-"), text.startswith("-"))
 
 
-def _order(said: str) -> Order:
-    return Order(said.removeprefix("-"), said.startswith("-"))
-
-
-_LISTS: tuple[tuple[type[Record], tuple[str, ...], str], ...] = (
+_SYSTEM_LISTS: tuple[tuple[type[Record], tuple[str, ...], str], ...] = (
     (DeadLetter, ("status", "table_name", "record_id", "error_type"), "-created_at"),
     (Run, ("status", "cycle"), "-started_at"),
     (Audit, ("who", "verb", "subject"), "-done_at"),
     (Export, ("table_name", "month", "status"), "part"),
 )
-"""Lists of the house's own books that people narrow: the fields by which they do, and the order."""
+"""Lists of system records: the fields by which people filter them, and their order."""
 
 
-def _declared(kind: Kind, fields: Sequence[str]) -> list[Query]:
-    """What an index of a kind says will be asked: all of its fields by value, or the last one as a range or an order."""
-    some = {name.removeprefix("-"): Cond("eq", None) for name in fields}
-    names_ = list(some)
-    first = tuple((n, some[n]) for n in names_[:-1])
-    last = Order(names_[-1], fields[-1].startswith("-"))
+def _index_queries(kind: Kind, fields: Sequence[str]) -> list[Query]:
+    """The queries that an ``index=`` covers: all fields by value, or the last as range or order."""
+    equal = tuple((name.removeprefix("-"), Cond("eq", None)) for name in fields)
+    last = _order(fields[-1])
     return [
-        Query(kind, tuple(some.items())),
-        Query(kind, first, (last,)),
-        Query(kind, first, (replace(last, descending=not last.descending),)),
+        Query(kind, equal),
+        Query(kind, equal[:-1], (last,)),
+        Query(kind, equal[:-1], (replace(last, descending=not last.descending),)),
     ]
 
 
-def _shapes(question: Question) -> list[Shape]:
-    asked, codec = question.query, Codec(question.query.kind)
+def _shapes(question: Question) -> list[QueryShape]:
+    query, codec = question.query, Codec(question.query.kind)
     if question.average is None:
-        return [shape_of(part) for part in asking.prepare(codec, asked, "root").parts]
-    asked = asked.but(
-        where=(*asked.where, ("status", Cond("eq", asked.kind.initial))), order=()
-    )  # state by state
-    prepared = asking.prepare(codec, asked, "root")
-    out: list[Shape] = []
+        return [shape_of(part) for part in queries.prepare(codec, query, "root").parts]
+    # A summary runs one query for each state.
+    where = (*query.where, ("status", Cond("eq", query.kind.initial)))
+    prepared = queries.prepare(codec, query.but(where=where, order=()), "root")
+    out: list[QueryShape] = []
     for part in prepared.parts:
         bare = type(part)()
         bare.CopyFrom(part)
         bare.ClearField("order_by")
-        out += [shape_of(part), shape_of(bare, asking.field_path(codec, question.average))]
+        out += [shape_of(part), shape_of(bare, queries.field_path(codec, question.average))]
     return out
 
 
-def _index(shape: Shape) -> dict[str, Any]:
+def _index(shape: QueryShape) -> dict[str, Any]:
     fields = [{"fieldPath": f, "order": "ASCENDING"} for f in sorted(shape.equal)]
     fields += [{"fieldPath": f, "order": d} for f, d in shape.order]
     return {"collectionGroup": shape.collection, "queryScope": _scope(shape), "fields": fields}
 
 
-def _scope(shape: Shape) -> str:
+def _scope(shape: QueryShape) -> str:
     return "COLLECTION_GROUP" if shape.group else "COLLECTION"
 
 
-def _overrides(kinds: Sequence[Kind], shapes: Sequence[Shape]) -> list[dict[str, Any]]:
-    system = (
-        names.HISTORY,
-        names.BUDGETS,
-        names.WAKES,
-        names.SCHEMA,
-    )  # they are found by their names
+def _overrides(kinds: Sequence[Kind], shapes: Sequence[QueryShape]) -> list[dict[str, Any]]:
+    system = (names.HISTORY, names.BUDGETS, names.WAKES, names.SCHEMA)  # found by name only
     out: list[dict[str, Any]] = [
         {"collectionGroup": table, "fieldPath": "*", "indexes": []} for table in system
     ]
@@ -264,32 +256,32 @@ def _overrides(kinds: Sequence[Kind], shapes: Sequence[Shape]) -> list[dict[str,
         codec = Codec(kind)
         for archived in (False, True) if kind.archive else (False,):
             table = names.collection(kind, archived=archived)
-            mine = [s for s in shapes if s.collection == table]
-            asked = {f for s in mine for f in (*s.equal, *(o[0] for o in s.order))}
+            used = {
+                field
+                for s in shapes
+                if s.collection == table
+                for field in (*s.equal, *(o[0] for o in s.order))
+            }
             large = [c for _, c, type in codec.columns if type in ("json", "bytes")] + [SEQ, STEPS]
             out += [
                 {"collectionGroup": table, "fieldPath": c, "indexes": []}
                 for c in large
-                if c not in asked
+                if c not in used
             ]
             if names.nested(kind) and not archived:
-                askable = [
-                    n
-                    for n, t in kind.types.items()
-                    if t not in ("json", "bytes") and n not in ("id", "fence")
-                ]
-                asked |= {
-                    asking.field_path(codec, name) for name in askable
-                }  # a filter may name any of them
-                single = sorted(asked - {*large, asking.NAME})
+                used |= {  # a filter may use any of these
+                    queries.field_path(codec, name)
+                    for name, type in kind.types.items()
+                    if type not in ("json", "bytes") and name not in ("id", "fence")
+                }
                 out += [
-                    {"collectionGroup": table, "fieldPath": f, "indexes": _every_way()}
-                    for f in single
+                    {"collectionGroup": table, "fieldPath": f, "indexes": _single_field_indexes()}
+                    for f in sorted(used - {*large, queries.NAME})
                 ]
     return out
 
 
-def _every_way() -> list[dict[str, str]]:
+def _single_field_indexes() -> list[dict[str, str]]:
     return [
         {"order": o, "queryScope": s}
         for s in ("COLLECTION", "COLLECTION_GROUP")
@@ -297,68 +289,62 @@ def _every_way() -> list[dict[str, str]]:
     ]
 
 
-# coverage
+# Coverage
 
 
-def uncovered(shapes: Iterable[Shape], file: dict[str, Any]) -> list[str]:
-    """The queries that Firestore would refuse with this index file, one line each."""
-    return [_told(shape) for shape in dict.fromkeys(shapes) if not _covered(shape, file)]
+def uncovered(shapes: Iterable[QueryShape], file: dict[str, Any]) -> list[str]:
+    """Describe the queries that Firestore would refuse with this index file, one line each."""
+    return [_describe(shape) for shape in dict.fromkeys(shapes) if not _covered(shape, file)]
 
 
-def _covered(shape: Shape, file: dict[str, Any]) -> bool:
+def _covered(shape: QueryShape, file: dict[str, Any]) -> bool:
     if shape.automatic:
         return all(
-            _single(shape, path, file) for path in (*shape.equal, *(o[0] for o in shape.order))
+            _has_single_index(shape, path, file)
+            for path in (*shape.equal, *(o[0] for o in shape.order))
         )
-    fitting = [
-        i
-        for i in file["indexes"]
-        if i["collectionGroup"] == shape.collection and i["queryScope"] == _scope(shape)
-    ]
-    # indexes that end in the same order can be merged: together they must have every field that is compared
-    served: set[str] = set()
-    for index in fitting:
-        if _serves(index, shape):
-            mine = {
+    # Firestore merges indexes that end in the same order; together they need every compared field.
+    merged: set[str] = set()
+    for index in file["indexes"]:
+        if _ends_in_order(index, shape):
+            equal = {
                 f["fieldPath"] for f in index["fields"][: len(index["fields"]) - len(shape.order)]
             }
-            if mine == shape.equal:
+            if equal == shape.equal:
                 return True
-            if mine < shape.equal and mine:
-                served |= mine
-    return shape.merged and bool(shape.equal) and served == shape.equal
+            if equal < shape.equal:
+                merged |= equal
+    return shape.merged and bool(shape.equal) and merged == shape.equal
 
 
-def _serves(index: dict[str, Any], shape: Shape) -> bool:
-    """Whether an index ends in the order of a shape, forwards or backwards."""
+def _ends_in_order(index: dict[str, Any], shape: QueryShape) -> bool:
+    """Whether an index of the shape's collection ends in its order, forwards or backwards."""
     if len(index["fields"]) < len(shape.order):
         return False
     tail = index["fields"][len(index["fields"]) - len(shape.order) :]
-    if (
-        index["collectionGroup"] != shape.collection
-        or (index["queryScope"] == "COLLECTION_GROUP") != shape.group
-    ):
+    if index["collectionGroup"] != shape.collection or index["queryScope"] != _scope(shape):
         return False
     if [f["fieldPath"] for f in tail] != [o[0] for o in shape.order]:
         return False
-    turned = {f["order"] == o[1] for f, o in zip(tail, shape.order, strict=True)}
-    return len(turned) <= 1
+    same = {f["order"] == o[1] for f, o in zip(tail, shape.order, strict=True)}
+    return len(same) <= 1
 
 
-def _single(shape: Shape, path: str, file: dict[str, Any]) -> bool:
-    """Whether a field's own index is there: by itself in a collection, by declaration in a collection group."""
-    said = [
+def _has_single_index(shape: QueryShape, path: str, file: dict[str, Any]) -> bool:
+    """Whether a single field is indexed: always in a collection, by declaration in a group."""
+    overrides = [
         o
         for o in file["fieldOverrides"]
         if o["collectionGroup"] == shape.collection and o["fieldPath"] in (path, "*")
     ]
-    if not said:
+    if not overrides:
         return not shape.group
-    exact = next((o for o in said if o["fieldPath"] == path), said[0])
+    exact = next((o for o in overrides if o["fieldPath"] == path), overrides[0])
     return any(i["queryScope"] == _scope(shape) for i in exact["indexes"])
 
 
-def _told(shape: Shape) -> str:
+def _describe(shape: QueryShape) -> str:
     order = ", ".join(f"{f} {d}" for f, d in shape.order)
-    where = "collection group" if shape.group else "collection"
-    return f"{where} {shape.collection}: where {', '.join(sorted(shape.equal)) or '-'}; order {order or '-'}"
+    scope = "collection group" if shape.group else "collection"
+    fields = ", ".join(sorted(shape.equal)) or "-"
+    return f"{scope} {shape.collection}: where {fields}; order {order or '-'}"

@@ -1,8 +1,9 @@
-"""Where documents are: a record's id and its document's path, both ways, without asking the server.
+"""Document paths from record ids and back, without a call to the server.
 
-A kind's collection is named after its table. A kind with ``within`` and ``parent`` lives below its parent's document:
-``folios/{folio}/documentos/{doc}``. Its id is the parent's id, quoted as in ``key_id``, then ``:``, then the rest, so the
-path follows from the id alone; a key that begins with the ``within`` field makes such ids by itself.
+A kind's collection is named after its table. Documents of a kind with ``within`` and ``parent`` are
+stored below their parent's document: ``folios/{folio}/documentos/{doc}``. The id of such a record
+is its parent's id, quoted as in ``key_id``, then ``:``, then the rest, so the path follows from the
+id alone. A key that begins with the ``within`` field produces such ids.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ WAKES = "esclusa_wakes"
 SCHEMA = "esclusa_schema"
 
 _ESCAPE = "\uff05"
-_LONGEST = 1400
-"""Bytes of one path segment. Firestore takes 1,500; the history's names are a little longer than the record's."""
+_MAX_SEGMENT = 1400
+"""Bytes of one path segment. Firestore takes 1,500; names of history documents are longer."""
 
 
 def segment(id: str) -> str:
-    """An id as a path segment: itself where Firestore allows it, else escaped. Injective, and it keeps prefixes."""
+    """An id as a path segment, escaped where Firestore does not allow it as it is.
+
+    Different ids give different segments, and a prefix of an id stays a prefix.
+    """
     if "/" in id or _ESCAPE in id:
         id = id.replace(_ESCAPE, _ESCAPE + "E").replace("/", _ESCAPE + "S")
     if id in (".", "..") or (id.startswith("__") and id.endswith("__")):
@@ -34,6 +38,7 @@ def segment(id: str) -> str:
 
 
 def unsegment(text: str) -> str:
+    """The id whose path segment this is."""
     if _ESCAPE not in text:
         return text
     return (
@@ -42,37 +47,34 @@ def unsegment(text: str) -> str:
 
 
 def collection(kind: Kind, *, archived: bool = False) -> str:
+    """The collection of a kind, or of its archive."""
     return f"archive_{kind.table}" if archived else kind.table
 
 
 def nested(kind: Kind) -> bool:
+    """Whether the documents of a kind are stored below those of another."""
     return kind.within is not None
 
 
 def path(kind: Kind, id: str, *, archived: bool = False) -> str | None:
-    """The path of a record's document; None where no record of this kind can have that id."""
+    """The path of a record's document; None if no record of this kind can have that id."""
     if not id or not fits(id):
         return None
     if archived or kind.parent is None:
         last = segment(id)
-        return (
-            f"{collection(kind, archived=archived)}/{last}"
-            if len(last.encode()) <= _LONGEST
-            else None
-        )
+        fits_segment = len(last.encode()) <= _MAX_SEGMENT
+        return f"{collection(kind, archived=archived)}/{last}" if fits_segment else None
     head, colon, rest = id.partition(":")
     above = path(kind.parent, unquote(head)) if colon and rest else None
     last = segment(rest)
-    return (
-        f"{above}/{kind.table}/{last}"
-        if above is not None and len(last.encode()) <= _LONGEST
-        else None
-    )
+    if above is None or len(last.encode()) > _MAX_SEGMENT:
+        return None
+    return f"{above}/{kind.table}/{last}"
 
 
-def id_at(kind: Kind, where: str, *, archived: bool = False) -> str:
+def id_at(kind: Kind, document_path: str, *, archived: bool = False) -> str:
     """The id of the record at this path."""
-    above, _, last = where.rpartition("/")
+    above, _, last = document_path.rpartition("/")
     if archived or kind.parent is None:
         return unsegment(last)
     return f"{_quoted(id_at(kind.parent, above.rpartition('/')[0]))}:{unsegment(last)}"
@@ -82,29 +84,31 @@ def identify(kind: Kind, record: Record, new_id: Callable[[], str]) -> tuple[str
     """The id and the path of a new record; BadRecord if it cannot have one."""
     if kind.within is None:
         id = kind.identify(record, new_id)
-        where = path(kind, id)
+        document_path = path(kind, id)
     else:
         parent = str(getattr(record, kind.within))
-        fresh = not record.id and not kind.key
-        id = f"{_quoted(parent)}:{new_id()}" if fresh else kind.identify(record, new_id)
-        where = path(kind, id)
-        if where is not None and (
-            id_at(kind, where) != id or unquote(id.partition(":")[0]) != parent
+        random = not record.id and not kind.key
+        id = f"{_quoted(parent)}:{new_id()}" if random else kind.identify(record, new_id)
+        document_path = path(kind, id)
+        if document_path is not None and (
+            id_at(kind, document_path) != id or unquote(id.partition(":")[0]) != parent
         ):
-            where = None
-        if where is None:
+            document_path = None
+        if document_path is None:
             raise BadRecord(
-                f"{kind.table} {id!r:.200}: on Firestore the id of a record within {kind.within} begins with its parent's id"
-                f" ({_quoted(parent)}:…); name {kind.within} first in its key"
+                f"{kind.table} {id!r:.200}: on Firestore the id of a record within {kind.within}"
+                f" begins with its parent's id ({_quoted(parent)}:…);"
+                f" put {kind.within} first in its key"
             )
-    if where is None:
+    if document_path is None:
         raise BadRecord(
             f"{kind.table} {id!r:.200}: the id is empty or too long for a Firestore document name"
         )
-    return id, where
+    return id, document_path
 
 
 def history_path(kind: Kind, id: str, number: int) -> str:
+    """The path of the history document whose first step has this number."""
     return f"{HISTORY}/{segment(f'{kind.table}:{id}:{number:09d}')}"
 
 

@@ -1,4 +1,4 @@
-"""The Firestore store: the whole protocol on google-cloud-firestore's asynchronous client."""
+"""The Firestore store: the store protocol on google-cloud-firestore's asynchronous client."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from esclusa.model.settlement import (
     StateSummary,
     Step,
     Verdict,
-    drafts_of,
 )
 from esclusa.model.stage import Stage
-from esclusa.stores.firestore import asking, indexes, keeping, names, schema
-from esclusa.stores.firestore.budgets import Budgets
-from esclusa.stores.firestore.claims import Claimer, Leases
+from esclusa.stores.firestore import indexes, inserts, maintenance, names, queries, schema
+from esclusa.stores.firestore.budgets import BudgetDocuments
+from esclusa.stores.firestore.claims import DocumentClaimer, LeaseCache
+from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Codec
-from esclusa.stores.firestore.settling import Settler
-from esclusa.stores.firestore.standing import Desk, Standing, draft
-from esclusa.stores.firestore.wakes import Wakes
-from esclusa.stores.firestore.wire import Stale, Wire, chunked
+from esclusa.stores.firestore.documents import CallContext
+from esclusa.stores.firestore.notifications import WakeNotifier
+from esclusa.stores.firestore.settlements import DocumentSettler
 
-_FRESH = 60.0
-"""Seconds after which the server is asked the time again, if no other call told it."""
+_MAX_CLOCK_AGE = 60.0
+"""Seconds after which the server's time is measured again, if no other call measured it."""
 
 
 def new_id() -> str:
-    """A random id: Firestore wants names that are spread, not counted up."""
+    """A random id: Firestore writes fastest to names that are far apart, not counted up."""
     return uuid.uuid4().hex
 
 
 class FirestoreStore:
     """Records as documents of a Firestore database in Native mode.
 
-    With ``FIRESTORE_EMULATOR_HOST`` set it speaks to the emulator there, else to Google with the application's default
-    credentials. ``reads`` and ``writes`` count what was asked of Firestore by operation: that is what it costs.
+    With ``FIRESTORE_EMULATOR_HOST`` set it uses the emulator at that address, otherwise Google with
+    the application's default credentials. ``reads`` and ``writes`` count documents by operation,
+    which is what Firestore charges for.
     """
 
     def __init__(
@@ -70,157 +70,106 @@ class FirestoreStore:
         self.url = f"firestore://{project}/{database}"
         self.clock_offset = clock_offset
         self._new_id = new_id
-        self._wire = Wire(project, database, client)
-        self._rng = rng or Random()
+        self._client = FirestoreClient(project, database, client)
+        rng = rng or Random()
         self._codecs: dict[str, Codec] = {}
-        self._worked: dict[str, frozenset[str]] = {}
-        self._leases = Leases()
-        self._claimer = Claimer(self._wire, self._leases, self._rng, {}, {})
-        self._settler = Settler(self._wire, self._leases, self._rng)
-        self._budgets = Budgets(self._wire, self._rng)
-        self._wakes = Wakes(self._wire, uuid.uuid4().hex)
+        self._staged_states: dict[str, frozenset[str]] = {}
+        leases = LeaseCache()
+        self._claimer = DocumentClaimer(self._client, leases, rng)
+        self._settler = DocumentSettler(self._client, leases, rng)
+        self._budgets = BudgetDocuments(self._client, rng)
+        self._notifier = WakeNotifier(self._client, uuid.uuid4().hex)
 
     @property
     def reads(self) -> Counter[str]:
         """Documents read, by operation."""
-        return self._wire.cost.reads
+        return self._client.reads
 
     @property
     def writes(self) -> Counter[str]:
         """Documents written and deleted, by operation."""
-        return self._wire.cost.writes
+        return self._client.writes
 
-    def watch_queries(self, seen: Callable[[str, indexes.Shape], None] | None) -> None:
-        """Have every query's shape told, with the operation that makes it: to check them against the index file."""
-        self._wire.seen = (
+    def watch_queries(self, observer: Callable[[str, indexes.QueryShape], None] | None) -> None:
+        """Call ``observer`` with the operation and shape of every query; None ends it.
+
+        Tests use it to check queries against the index file.
+        """
+        self._client.on_query = (
             None
-            if seen is None
-            else lambda op, query, average: seen(op, indexes.shape_of(query, average))
+            if observer is None
+            else lambda op, query, average: observer(op, indexes.shape_of(query, average))
         )
 
     async def open(self) -> None:
-        await self._wire.open()
+        await self._client.open()
 
     async def close(self) -> None:
-        await self._wakes.close()
-        await self._wire.close()
+        await self._notifier.close()
+        await self._client.close()
 
     async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        return await schema.migrate(self._wire, kinds)
+        return await schema.migrate(self._client, kinds)
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        return await schema.pending(self._wire, kinds)
+        return await schema.pending(self._client, kinds)
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
-        await schema.use(self._wire, kinds)
+        await schema.use(self._client, kinds)
         for kind in kinds:
             self._codecs[kind.table] = Codec(kind)
-            self._worked[kind.table] = frozenset(
+            self._staged_states[kind.table] = frozenset(
                 state for s in stages if s.kind == kind for state in s.states
             )
 
     async def now(self) -> datetime:
-        if self._wire.clock.age > _FRESH:
-            await self._wire.get([f"{self._wire.root}/{names.SCHEMA}/_store"], "clock")
+        if self._client.clock.age > _MAX_CLOCK_AGE:
+            await self._client.get([f"{self._client.root}/{names.SCHEMA}/_store"], "clock")
         return self._shifted()
 
     def _shifted(self) -> datetime:
-        return self._wire.clock.now() + timedelta(seconds=self.clock_offset)
+        return self._client.clock.now() + timedelta(seconds=self.clock_offset)
 
-    # records
+    # Records
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
-        desk = await self._desk()
-        drafts = [draft(desk, record) for record in records]
-        first: dict[str, Standing] = {}
-        for each in drafts:
-            first.setdefault(each.name, each)
-        writes = [each.writes(desk)[0] for each in first.values()]
-        results = await self._wire.each(writes, "insert") if writes else []
-        made = {name for name, result in zip(first, results, strict=True) if result is not None}
-        answers: list[Inserted | Duplicate] = []
-        for each in drafts:
-            new = each.name in made
-            made.discard(each.name)
-            answers.append(Inserted(each.id) if new else Duplicate(each.id))
-        self._wakes.tell(
-            {
-                each.kind.table
-                for each, a in zip(drafts, answers, strict=True)
-                if isinstance(a, Inserted)
-            }
-        )
-        return answers
+        woken: set[str] = set()
+        try:
+            return await inserts.insert(self._client, await self._context(), records, woken)
+        finally:
+            self._notifier.notify(woken)
 
-    async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
-        desk = await self._desk()
-        members = [
-            [draft(desk, record) for record in (family.first, *drafts_of(family.rest))]
-            for family in families
-        ]
-        answers: list[int | None] = []
-        for chunk in chunked(
-            [write for each in family for write in each.writes(desk)] for family in members
-        ):
-            answers += await self._new_families(
-                desk, members[len(answers) : len(answers) + len(chunk)]
-            )
-        return answers
-
-    async def _new_families(
-        self, desk: Desk, families: Sequence[Sequence[Standing]]
-    ) -> list[int | None]:
-        """As many families as one commit takes."""
-        while True:
-            known = set(
-                await self._wire.get(
-                    list({each.name for family in families for each in family}), "insert"
-                )
-            )
-            new: list[list[Standing]] = []
-            for family in families:
-                new.append([])
-                if family[0].name not in known:
-                    for each in family:
-                        if each.name not in known:
-                            new[-1].append(each)
-                            known.add(each.name)
-            writes = [write for family in new for each in family for write in each.writes(desk)]
-            try:
-                if writes:
-                    await self._wire.commit(writes, "insert")
-            except Stale:  # somebody else made one of them meanwhile
-                continue
-            self._wakes.tell({each.kind.table for family in new for each in family})
-            return [len(family) - 1 if family else None for family in new]
+    async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
+        woken: set[str] = set()
+        try:
+            return await inserts.insert_if_new(self._client, await self._context(), groups, woken)
+        finally:
+            self._notifier.notify(woken)
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         codec = self._codec(kind)
-        wanted = {id: names.path(kind, id) for id in ids}
-        found = await self._wire.get(
-            [f"{self._wire.root}/{p}" for p in wanted.values() if p is not None], "get"
-        )
+        root, paths = self._client.root, [names.path(kind, id) for id in ids]
+        found = await self._client.get([f"{root}/{p}" for p in paths if p is not None], "get")
         out: list[Record | None] = []
-        for id in ids:
-            document = found.get(f"{self._wire.root}/{wanted[id]}")
-            out.append(
-                None if document is None else codec.record(codec.values(document.fields, id))
-            )
+        for id, path in zip(ids, paths, strict=True):
+            document = found.get(f"{root}/{path}")
+            values = None if document is None else codec.values(document.fields, id)
+            out.append(None if values is None else codec.record(values))
         return out
 
     async def find(self, query: Query) -> Page[Record]:
         codec, prepared = self._prepare(query)
-        after = None if query.after is None else asking.read_cursor(prepared)
-        found = await asking.page(self._wire, codec, prepared, query.limit + 1, "find", after)
+        after = None if query.after is None else queries.read_cursor(prepared)
+        found = await queries.page(self._client, codec, prepared, query.limit + 1, "find", after)
         shown = found[: query.limit]
-        more = asking.write_cursor(prepared, shown[-1]) if len(found) > query.limit else None
+        more = queries.write_cursor(prepared, shown[-1]) if len(found) > query.limit else None
         return Page([codec.record(f.values) for f in shown], more)
 
     async def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
         codec, prepared = self._prepare(query.but(after=None))
         after = None
-        while found := await asking.page(self._wire, codec, prepared, size, "scan", after):
-            after = asking.place_of(prepared, found[-1])
+        while found := await queries.page(self._client, codec, prepared, size, "scan", after):
+            after = queries.position_of(prepared, found[-1])
             yield [f.values for f in found]
             if len(found) < size:
                 return
@@ -228,12 +177,12 @@ class FirestoreStore:
     async def scan_columns(
         self, query: Query, size: int = 5000
     ) -> AsyncIterator[dict[str, Sequence[Any]]]:
-        kinds = query.kind.types
+        types = query.kind.types
         async for page in self.scan(query, size):
             columns: dict[str, Sequence[Any]] = {
                 name: [row.get(name) for row in page] for name in query.kind.columns
             }
-            for name in (n for n in columns if kinds[n] == "json"):
+            for name in (n for n in columns if types[n] == "json"):
                 columns[name] = [
                     None if value is None else to_json(value).decode() for value in columns[name]
                 ]
@@ -241,9 +190,9 @@ class FirestoreStore:
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
         states, most = kind.lifecycle.states, 2**53 if cap is None else cap
-        queries = [self._prepare(Query(kind, (("status", Cond("eq", state)),))) for state in states]
+        prepared = [self._prepare(Query(kind, (("status", Cond("eq", s)),))) for s in states]
         counts = await asyncio.gather(
-            *(asking.count(self._wire, codec, q, most + 1, "tally") for codec, q in queries)
+            *(queries.count(self._client, codec, q, most + 1, "tally") for codec, q in prepared)
         )
         return [
             StateCount(state, min(count, most), count <= most)
@@ -256,60 +205,54 @@ class FirestoreStore:
             codec, prepared = self._prepare(
                 query.but(where=(*query.where, ("status", Cond("eq", state))), order=(), after=None)
             )
-            if count := await asking.count(self._wire, codec, prepared, 2**53, "summary"):
-                out.append(
-                    StateSummary(
-                        state,
-                        count,
-                        await asking.mean(self._wire, codec, prepared, average, "summary"),
-                    )
-                )
+            if count := await queries.count(self._client, codec, prepared, 2**53, "summary"):
+                mean = await queries.mean(self._client, codec, prepared, average, "summary")
+                out.append(StateSummary(state, count, mean))
         return out
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
         codec, prepared = self._prepare(query)
-        found = await asking.count(self._wire, codec, prepared, cap + 1, "count")
+        found = await queries.count(self._client, codec, prepared, cap + 1, "count")
         return min(found, cap), found <= cap
 
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
-        return await keeping.history(self._wire, ref, limit, newest)
+        return await maintenance.history(self._client, ref, limit, newest)
 
     async def purge(self, query: Query) -> int:
-        return await keeping.purge(self._wire, await self._desk(), query)
+        return await maintenance.purge(self._client, await self._context(), query)
 
     async def remove(self, refs: Sequence[Ref]) -> list[bool]:
-        return await keeping.remove(self._wire, refs)
+        return await maintenance.remove(self._client, refs)
 
     async def archive(self, query: Query, export: str | None = None) -> int:
-        return await keeping.archive(self._wire, await self._desk(), query, export)
+        return await maintenance.archive(self._client, await self._context(), query, export)
 
     async def assign(self, query: Query, export: str) -> int:
-        return await keeping.assign(self._wire, await self._desk(), query, export)
+        return await maintenance.assign(self._client, await self._context(), query, export)
 
     async def undeclared(self, kind: Kind) -> list[str]:
-        return (
-            ["whatever its documents hold besides"] if kind.attached else []
-        )  # a collection has no list of fields
+        # A collection has no list of its fields.
+        return ["any other fields of its documents"] if kind.attached else []
 
-    # claim and settle
+    # Claims and settlements
 
-    async def claim(self, ask: ClaimRequest) -> list[Leased]:
-        return await self._claimer.claim(await self._desk(), ask)
+    async def claim(self, request: ClaimRequest) -> list[Leased]:
+        return await self._claimer.claim(await self._context(), request)
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
-        return await self._claimer.renew(await self._desk(), renewals)
+        return await self._claimer.renew(await self._context(), renewals)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         woken: set[str] = set()
         try:
-            return await self._settler.settle(await self._desk(), settlements, woken)
+            return await self._settler.settle(await self._context(), settlements, woken)
         finally:
-            self._wakes.tell(woken)
+            self._notifier.notify(woken)
 
-    async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
-        return await self._claimer.backlog(await self._desk(), ask, cap)
+    async def backlog(self, request: ClaimRequest, cap: int = 10_000) -> Backlog:
+        return await self._claimer.backlog(await self._context(), request, cap)
 
-    # budgets
+    # Budgets
 
     async def spend(
         self, budget: Budget, units: int, spender: str, least: int = 1
@@ -335,23 +278,23 @@ class FirestoreStore:
     async def usage(self, budget: Budget) -> list[WindowUse]:
         return await self._budgets.usage(budget, await self.now())
 
-    # waking
+    # Notifications
 
     async def wake(self, kind: Kind) -> None:
-        self._wakes.tell([kind.table])
+        self._notifier.notify([kind.table])
 
     async def listen(
-        self, heard: Callable[[str], Awaitable[None] | None]
+        self, listener: Callable[[str], Awaitable[None] | None]
     ) -> Callable[[], Awaitable[None]]:
-        return await self._wakes.listen(heard)
+        return await self._notifier.listen(listener)
 
-    async def _desk(self) -> Desk:
-        return Desk(
-            self._wire.root,
+    async def _context(self) -> CallContext:
+        return CallContext(
+            self._client.root,
             self._codec,
             await self.now(),
             self._new_id,
-            self._worked,
+            self._staged_states,
             self._shifted,
         )
 
@@ -360,6 +303,6 @@ class FirestoreStore:
             self._codecs[kind.table] = Codec(kind)
         return self._codecs[kind.table]
 
-    def _prepare(self, query: Query) -> tuple[Codec, asking.Asking]:
+    def _prepare(self, query: Query) -> tuple[Codec, queries.PreparedQuery]:
         codec = self._codec(query.kind)
-        return codec, asking.prepare(codec, query, self._wire.root)
+        return codec, queries.prepare(codec, query, self._client.root)

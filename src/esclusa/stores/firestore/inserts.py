@@ -1,0 +1,85 @@
+"""Insert: new records, and records with their children that are created together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from esclusa.model.record import Record
+from esclusa.model.settlement import Duplicate, Inserted, RecordWithChildren, drafts_of
+from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.documents import CallContext, DocumentState, new_document
+from esclusa.stores.firestore.writes import in_commits
+
+
+async def insert(
+    client: FirestoreClient, context: CallContext, records: Sequence[Record], woken: set[str]
+) -> list[Inserted | Duplicate]:
+    """Insert records, and add the tables of the new ones to ``woken``.
+
+    Each commit of up to 500 records is atomic, not the whole call.
+    """
+    docs = [new_document(context, record) for record in records]
+    first: dict[str, DocumentState] = {}
+    for doc in docs:
+        first.setdefault(doc.name, doc)
+    writes = [doc.writes(context)[0] for doc in first.values()]
+    results = await client.each(writes, "insert") if writes else []
+    created = {name for name, result in zip(first, results, strict=True) if result is not None}
+    answers: list[Inserted | Duplicate] = []
+    for doc in docs:
+        if doc.name in created:
+            created.discard(doc.name)  # a second record of that name in this call is a duplicate
+            woken.add(doc.kind.table)
+            answers.append(Inserted(doc.id))
+        else:
+            answers.append(Duplicate(doc.id))
+    return answers
+
+
+async def insert_if_new(
+    client: FirestoreClient,
+    context: CallContext,
+    groups: Sequence[RecordWithChildren],
+    woken: set[str],
+) -> list[int | None]:
+    """Insert each record with its children if the record is new, in one commit.
+
+    Return the number of children inserted, or None if the record existed.
+    """
+    members = [
+        [new_document(context, record) for record in (group.first, *drafts_of(group.rest))]
+        for group in groups
+    ]
+    answers: list[int | None] = []
+    for chunk in in_commits(
+        [write for doc in group for write in doc.writes(context)] for group in members
+    ):
+        batch = members[len(answers) : len(answers) + len(chunk)]
+        created = await _insert_groups(client, context, batch)
+        woken |= {doc.kind.table for group in created for doc in group}
+        answers += [len(group) - 1 if group else None for group in created]
+    return answers
+
+
+async def _insert_groups(
+    client: FirestoreClient, context: CallContext, groups: Sequence[Sequence[DocumentState]]
+) -> list[list[DocumentState]]:
+    """Insert as many groups as one commit takes; return the documents created of each."""
+    while True:
+        wanted = list({doc.name for group in groups for doc in group})
+        known = set(await client.get(wanted, "insert"))
+        new: list[list[DocumentState]] = []
+        for group in groups:
+            new.append([])
+            if group[0].name not in known:
+                for doc in group:
+                    if doc.name not in known:
+                        new[-1].append(doc)
+                        known.add(doc.name)
+        writes = [write for group in new for doc in group for write in doc.writes(context)]
+        try:
+            if writes:
+                await client.commit(writes, "insert")
+        except PreconditionFailed:  # another writer created one of them meanwhile
+            continue
+        return new

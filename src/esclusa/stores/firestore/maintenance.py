@@ -1,0 +1,217 @@
+"""Purge, remove, archive, assign and history: what happens to records after their work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from esclusa.model.errors import StoreConflict
+from esclusa.model.query import Query, null
+from esclusa.model.record import Kind, Ref
+from esclusa.model.settlement import Step
+from esclusa.model.storable import fits
+from esclusa.model.system_records import Export
+from esclusa.stores.firestore import names, queries
+from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed, StructuredQuery
+from esclusa.stores.firestore.codec import SEQ, STEPS, Document, Value, encode
+from esclusa.stores.firestore.documents import CallContext, steps_of
+from esclusa.stores.firestore.writes import (
+    MAX_WRITES,
+    delete_document,
+    in_commits,
+    put_document,
+    verify_unchanged,
+)
+
+_PARALLEL = 16
+_MAX_CONFLICTS = 30
+
+
+async def history(client: FirestoreClient, ref: Ref, limit: int, newest: bool) -> list[Step]:
+    """Return the steps of a record: those in history documents, then those in its own document.
+
+    The record is read first. A step that is moved to a history document in between is read twice
+    and recognized by its number.
+    """
+    if not fits(ref.id):
+        return []
+    record = await _record_fields(client, ref)
+    total = record[SEQ].integer_value if record is not None and SEQ in record else 0
+    inline = (
+        list(record[STEPS].array_value.values) if record is not None and STEPS in record else []
+    )
+    numbered = {total - len(inline) + 1 + i: v for i, v in enumerate(inline)}
+    first = max(0, total - limit - 40) if newest else 0  # a document holds about twenty steps
+    for row in await _history_documents(
+        client, ref.kind, ref.id, "history", first=first, limit=None if newest else limit
+    ):
+        values = row.fields["steps"].array_value.values
+        numbered |= {row.fields["first"].integer_value + i: v for i, v in enumerate(values)}
+    steps = steps_of([numbered[n] for n in sorted(numbered)])
+    return steps[-limit:] if newest else steps[:limit]
+
+
+async def _record_fields(client: FirestoreClient, ref: Ref) -> Any:
+    """The fields of a record's document, or of its archived document; None if neither exists."""
+    paths = [
+        names.path(ref.kind, ref.id),
+        names.path(ref.kind, ref.id, archived=True) if ref.kind.archive else None,
+    ]
+    wanted = [f"{client.root}/{p}" for p in paths if p is not None]
+    found = await client.get(wanted, "history") if wanted else {}
+    return next((found[name].fields for name in wanted if name in found), None)
+
+
+async def _history_documents(
+    client: FirestoreClient,
+    kind: Kind,
+    id: str,
+    op: str,
+    *,
+    first: int = 0,
+    limit: int | None = None,
+) -> list[Any]:
+    """The history documents of a record, found by their names, which needs no index."""
+    query = StructuredQuery()
+    query.from_.add().collection_id = names.HISTORY
+    query.order_by.add(direction=1).field.field_path = queries.NAME
+    for end, number in (("start_at", first), ("end_at", 999_999_999)):
+        bound = getattr(query, end)
+        bound.values.append(
+            Value(reference_value=f"{client.root}/{names.history_path(kind, id, number)}")
+        )
+        bound.before = end == "start_at"
+    if limit is not None:
+        query.limit.value = limit
+    rows = await client.query(query, op)
+    return [
+        r
+        for r in rows
+        if r.fields["record_id"].string_value == id
+        and r.fields["table_name"].string_value == kind.table
+    ]
+
+
+async def purge(client: FirestoreClient, context: CallContext, query: Query) -> int:
+    """Delete each record with its history in one commit, unless it was written meanwhile."""
+    codec = context.codec_of(query.kind)
+    prepared = queries.prepare(codec, query, client.root)
+    found = await queries.page(client, codec, prepared, query.limit, "purge")
+    units: list[list[Any]] = []
+    for k in range(0, len(found), _PARALLEL):
+        units += await asyncio.gather(
+            *(_removal(client, query.kind, f.id, f.document) for f in found[k : k + _PARALLEL])
+        )
+    return await _commit_units(client, units, "purge")
+
+
+async def remove(client: FirestoreClient, refs: Sequence[Ref]) -> list[bool]:
+    """Delete records with their history in one commit; return which of them existed.
+
+    If one of them was written meanwhile, all are read again.
+    """
+    paths = [names.path(ref.kind, ref.id) for ref in refs]
+    wanted = [f"{client.root}/{path}" for path in paths if path is not None]
+    for _ in range(_MAX_CONFLICTS):
+        found = await client.get(wanted, "remove") if wanted else {}
+        documents = [found.get(f"{client.root}/{path}") for path in paths]
+        writes = [
+            w
+            for ref, document in zip(refs, documents, strict=True)
+            if document is not None
+            for w in await _removal(client, ref.kind, ref.id, document)
+        ]
+        try:
+            if writes:
+                await client.commit(writes, "remove")
+        except PreconditionFailed:
+            continue
+        return [document is not None for document in documents]
+    raise StoreConflict(f"{', '.join(map(str, refs))}: other writers kept changing them")
+
+
+async def _removal(client: FirestoreClient, kind: Kind, id: str, document: Any) -> list[Any]:
+    fields = document.fields
+    inline = len(fields[STEPS].array_value.values) if STEPS in fields else 0
+    rows = []
+    if SEQ in fields and fields[SEQ].integer_value > inline:
+        rows = await _history_documents(client, kind, id, "purge")
+    return [
+        delete_document(document.name, update_time=document.update_time),
+        *(delete_document(r.name) for r in rows),
+    ]
+
+
+async def archive(
+    client: FirestoreClient, context: CallContext, query: Query, export: str | None
+) -> int:
+    """Move each record to the archive in one commit, unless it was written meanwhile.
+
+    Nothing is moved if the export is no longer being filled.
+    """
+    codec = context.codec_of(query.kind)
+    guard = []
+    if export is not None:
+        name = f"{client.root}/{names.path(Export.kind, export)}"
+        filling = (await client.get([name], "archive")).get(name)
+        if filling is None or filling.fields["status"].string_value != "filling":
+            return 0
+        guard = [verify_unchanged(name, filling.update_time)]
+    prepared = queries.prepare(codec, query, client.root)
+    found = await queries.page(client, codec, prepared, query.limit, "archive")
+    units = []
+    for each in found:
+        archived = Document(fields=each.document.fields)
+        archived.fields["archived_at"].CopyFrom(encode("time", context.now))
+        archived.fields["export_id"].CopyFrom(encode("text", export))
+        path = names.path(query.kind, each.id, archived=True)
+        units.append(
+            [
+                put_document(f"{client.root}/{path}", archived),
+                delete_document(each.document.name, update_time=each.document.update_time),
+            ]
+        )
+    return await _commit_units(client, units, "archive", guard)
+
+
+async def assign(client: FirestoreClient, context: CallContext, query: Query, export: str) -> int:
+    """Give archived records that belong to no export to this export."""
+    codec = context.codec_of(query.kind)
+    unassigned = query
+    if ("export_id", null) not in query.where:
+        unassigned = query.but(where=(*query.where, ("export_id", null)))
+    prepared = queries.prepare(codec, unassigned, client.root)
+    found = await queries.page(client, codec, prepared, query.limit, "assign")
+    change = Document()
+    change.fields["export_id"].string_value = export
+    writes = [
+        put_document(
+            f.document.name, change, mask=["export_id"], update_time=f.document.update_time
+        )
+        for f in found
+    ]
+    results = await client.each(writes, "assign") if writes else []
+    return sum(result is not None for result in results)
+
+
+async def _commit_units(
+    client: FirestoreClient, units: Sequence[list[Any]], op: str, guard: Sequence[Any] = ()
+) -> int:
+    """Commit units of writes, many at once, and return how many were written.
+
+    Each commit includes the guard. If a precondition fails, the units are committed one by one.
+    """
+    committed = 0
+    for chunk in in_commits(units, MAX_WRITES - len(guard)):
+        try:
+            await client.commit([*guard, *(w for unit in chunk for w in unit)], op)
+            committed += len(chunk)
+        except PreconditionFailed:
+            for unit in chunk:
+                try:
+                    await client.commit([*guard, *unit], op)
+                    committed += 1
+                except PreconditionFailed:
+                    continue
+    return committed

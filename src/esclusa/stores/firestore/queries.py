@@ -1,0 +1,380 @@
+"""Portable queries as Firestore's structured queries, and pages made of their answers.
+
+The order of a page is the requested order, then the fields of range conditions that it lacks
+(Firestore sorts by them), then the document's name in the direction of the last field. If the
+requested order contains the id, no field can follow it, so range conditions on other fields are
+checked here. Conditions on ids become lookups. A list of more than 30 values becomes several
+queries whose answers are merged here.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from esclusa.model.errors import BadQuery
+from esclusa.model.query import Cond, Order, Query, decode_cursor, encode_cursor, matches
+from esclusa.model.record import Kind
+from esclusa.model.value import value
+from esclusa.stores.firestore import names
+from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
+from esclusa.stores.firestore.codec import NULL, Codec, Value, decimal_order, encode, order_column
+
+NAME = "__name__"
+_MAX_VALUES = 30
+_OPS = {"eq": 5, "lt": 1, "le": 2, "gt": 3, "ge": 4}
+_IN, _IS_NULL, _IS_NOT_NULL, _AND = 8, 3, 5, 1
+_ASCENDING, _DESCENDING = 1, 2
+_RANGES = ("lt", "le", "gt", "ge", "not_null")
+
+Conditions = tuple[tuple[str, Cond], ...]
+
+
+@dataclass(slots=True)
+class FoundDocument:
+    """A document that a query found, with its decoded values."""
+
+    document: Any
+    id: str
+    values: dict[str, Any]
+
+
+@value
+class PreparedQuery:
+    """A query, ready to be sent: one structured query, several to merge, or ids to look up."""
+
+    query: Query
+    order: tuple[Order, ...]
+    """The whole order except the name."""
+    name_descending: bool
+    parts: tuple[Any, ...]
+    ids: tuple[str, ...] | None
+    local_conditions: Conditions = ()
+    """Conditions that are checked here because Firestore cannot combine them with the order."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether no record can match."""
+        return self.ids == () or (self.ids is None and not self.parts)
+
+
+def prepare(codec: Codec, query: Query, root: str) -> PreparedQuery:
+    """Translate a query, without its limit and cursor."""
+    where = query.where
+    ids = _ids(where)
+    local: Conditions = ()
+    if "id" in [o.field for o in query.order]:
+        local = tuple((n, c) for n, c in where if c.op in _RANGES and n != "id")
+    where = tuple(each for each in where if each not in local)
+    ranged = sorted({n for n, c in where if c.op in _RANGES and n != "id"})
+    order: list[Order] = []
+    for item in query.order:
+        if item.field == "id":
+            break
+        if item.field not in [o.field for o in order]:
+            order.append(item)
+    by_id = query.order[len(order)].descending if len(order) < len(query.order) else None
+    descending = order[-1].descending if order else False
+    order += [Order(n, descending) for n in ranged if n not in [o.field for o in order]]
+    descending = by_id if by_id is not None else descending
+    parts = (
+        ()
+        if ids is not None
+        else tuple(
+            _part(codec, query, filters, order, descending, root) for filters in _split_lists(where)
+        )
+    )
+    return PreparedQuery(query, tuple(order), descending, parts, ids, local)
+
+
+def _ids(where: Conditions) -> tuple[str, ...] | None:
+    """The only ids that can match; None if the conditions do not name any."""
+    found: set[str] | None = None
+    for name, cond in where:
+        if name == "id" and cond.op in ("eq", "in"):
+            named = {cond.value} if cond.op == "eq" else set(cond.value)
+            found = named if found is None else found & named
+        elif cond.op == "in" and not cond.value:
+            found = set()
+    return None if found is None else tuple(sorted(found))
+
+
+def _split_lists(where: Conditions) -> list[Conditions]:
+    """Copies of the conditions with shorter lists, each with at most 30 combinations of values."""
+    lists = [i for i, (_, c) in enumerate(where) if c.op == "in"]
+    room = _MAX_VALUES
+    choices: dict[int, list[tuple[Any, ...]]] = {}
+    for i in sorted(lists, key=lambda i: len(set(where[i][1].value))):
+        values = tuple(dict.fromkeys(where[i][1].value))
+        size = min(len(values), room)
+        choices[i] = [values[k : k + size] for k in range(0, len(values), size)]
+        room = max(1, room // size)
+    out = []
+    for picks in itertools.product(*choices.values()):
+        chosen = dict(zip(choices, picks, strict=True))
+        out.append(
+            tuple(
+                (n, Cond("in", chosen[i]) if i in chosen else c) for i, (n, c) in enumerate(where)
+            )
+        )
+    return out
+
+
+def _part(
+    codec: Codec,
+    query: Query,
+    where: Conditions,
+    order: Sequence[Order],
+    name_descending: bool,
+    root: str,
+) -> Any:
+    part = StructuredQuery()
+    source = part.from_.add()
+    source.collection_id = names.collection(query.kind, archived=query.archived)
+    source.all_descendants = names.nested(query.kind) and not query.archived
+    filters = [_filter(codec, query, name, cond, root) for name, cond in where]
+    if len(filters) == 1:
+        part.where.CopyFrom(filters[0])
+    elif filters:
+        part.where.composite_filter.op = _AND
+        part.where.composite_filter.filters.extend(filters)
+    # Firestore does not sort by a field that is fixed to one value.
+    fixed = {n for n, c in where if c.op in ("eq", "null") or (c.op == "in" and len(c.value) == 1)}
+    for item in (o for o in order if o.field not in fixed):
+        _sort(part, field_path(codec, item.field), item.descending)
+    _sort(part, NAME, name_descending)
+    return part
+
+
+def _sort(part: Any, path: str, descending: bool) -> None:
+    direction = _DESCENDING if descending else _ASCENDING
+    part.order_by.add(direction=direction).field.field_path = path
+
+
+def field_path(codec: Codec, name: str) -> str:
+    """The field by which Firestore compares and sorts, quoted where it must be."""
+    column = codec.column(name)
+    path = order_column(column) if codec.types.get(name) == "decimal" else column
+    return path if path.isascii() and path.replace("_", "a").isalnum() else f"`{path}`"
+
+
+def _filter(codec: Codec, query: Query, name: str, cond: Cond, root: str) -> Any:
+    out = type(StructuredQuery().where)()
+    path = NAME if name == "id" else field_path(codec, name)
+    if cond.op in ("null", "not_null"):
+        out.unary_filter.op = _IS_NULL if cond.op == "null" else _IS_NOT_NULL
+        out.unary_filter.field.field_path = path
+        return out
+    test = out.field_filter
+    test.field.field_path = path
+    if cond.op == "in" and len(cond.value) > 1:
+        test.op = _IN
+        test.value.array_value.values.extend(
+            _comparable(codec, query, name, v, root) for v in cond.value
+        )
+    else:
+        test.op = _OPS.get(cond.op, _OPS["eq"])
+        operand = cond.value[0] if cond.op == "in" else cond.value
+        test.value.CopyFrom(_comparable(codec, query, name, operand, root))
+    return out
+
+
+def _comparable(codec: Codec, query: Query, name: str, value: Any, root: str) -> Any:
+    """A value in the form in which Firestore stores and compares it."""
+    if value is None:
+        return NULL
+    if name == "id":
+        path = names.path(query.kind, value, archived=query.archived)
+        if path is None:
+            raise BadQuery(f"{query.kind.table} has no ids like {value!r:.80}")
+        return Value(reference_value=f"{root}/{path}")
+    if codec.types[name] == "decimal":
+        return Value(string_value=decimal_order(value))
+    return encode(codec.types[name], value)
+
+
+# Cursors
+
+
+def _start_after(
+    prepared: PreparedQuery, codec: Codec, position: Sequence[Any], root: str
+) -> list[Any]:
+    """The parts, each starting after this position."""
+    known = {
+        field_path(codec, o.field): (o.field, v)
+        for o, v in zip(prepared.order, position, strict=False)
+    }
+    known[NAME] = ("id", position[-1])
+    out = []
+    for part in prepared.parts:
+        copy = StructuredQuery()
+        copy.CopyFrom(part)
+        copy.start_at.values.extend(
+            _comparable(codec, prepared.query, *known[o.field.field_path], root)
+            for o in part.order_by
+        )
+        copy.start_at.before = False
+        out.append(copy)
+    return out
+
+
+def read_cursor(prepared: PreparedQuery) -> list[Any]:
+    """The position in the query's cursor; BadQuery if the cursor belongs to another query."""
+    return decode_cursor(prepared.query.but(order=prepared.order))
+
+
+def position_of(prepared: PreparedQuery, found: FoundDocument) -> list[Any]:
+    """The position of a document in the order: its values, then its id."""
+    return [*(found.values[o.field] for o in prepared.order), found.id]
+
+
+def write_cursor(prepared: PreparedQuery, found: FoundDocument) -> str:
+    """The cursor of the page that follows this document."""
+    return encode_cursor(prepared.query.but(order=prepared.order), position_of(prepared, found))
+
+
+# Reading
+
+
+async def page(
+    client: FirestoreClient,
+    codec: Codec,
+    prepared: PreparedQuery,
+    limit: int,
+    op: str,
+    after: Sequence[Any] | None = None,
+    transaction: bytes | None = None,
+) -> list[FoundDocument]:
+    """Return up to ``limit`` documents in order, after a position."""
+    if prepared.empty:
+        return []
+    if prepared.ids is not None:
+        return (await _look_up(client, codec, prepared, op, after, transaction))[:limit]
+    if prepared.local_conditions:
+        return await _filtered_page(client, codec, prepared, limit, op, after, transaction)
+    parts = prepared.parts
+    if after is not None:
+        parts = tuple(_start_after(prepared, codec, after, client.root))
+    found: list[FoundDocument] = []
+    for part in parts:
+        limited = StructuredQuery()
+        limited.CopyFrom(part)
+        limited.limit.value = limit
+        found += [
+            _decoded(client, codec, d, archived=prepared.query.archived)
+            for d in await client.query(limited, op, transaction)
+        ]
+    if len(parts) > 1:
+        sort_found(prepared, found)
+    return found[:limit]
+
+
+async def _filtered_page(
+    client: FirestoreClient,
+    codec: Codec,
+    prepared: PreparedQuery,
+    limit: int,
+    op: str,
+    after: Sequence[Any] | None,
+    transaction: bytes | None,
+) -> list[FoundDocument]:
+    """Read pages and check the local conditions until enough documents pass."""
+    unfiltered = replace(prepared, local_conditions=())
+    found: list[FoundDocument] = []
+    size = max(100, min(limit, 1000))
+    while len(found) < limit:
+        read = await page(client, codec, unfiltered, size, op, after, transaction)
+        found += [f for f in read if matches(f.values, prepared.local_conditions)]
+        if len(read) < size:
+            break
+        after = position_of(unfiltered, read[-1])
+    return found[:limit]
+
+
+async def _look_up(
+    client: FirestoreClient,
+    codec: Codec,
+    prepared: PreparedQuery,
+    op: str,
+    after: Sequence[Any] | None,
+    transaction: bytes | None,
+) -> list[FoundDocument]:
+    query = prepared.query
+    paths = [names.path(query.kind, id, archived=query.archived) for id in prepared.ids or ()]
+    documents = await client.get(
+        [f"{client.root}/{p}" for p in paths if p is not None], op, transaction
+    )
+    found = [_decoded(client, codec, d, archived=query.archived) for d in documents.values()]
+    found = [f for f in found if matches(f.values, query.where)]
+    sort_found(prepared, found)
+    if after is None:
+        return found
+    values = {o.field: v for o, v in zip(prepared.order, after, strict=False)}
+    last = FoundDocument(None, after[-1], {**values, "id": after[-1]})
+    return [f for f in found if _compare(prepared, f, last) > 0]
+
+
+async def count(
+    client: FirestoreClient, codec: Codec, prepared: PreparedQuery, up_to: int, op: str
+) -> int:
+    """Count the documents that match, up to ``up_to``."""
+    if prepared.empty:
+        return 0
+    if prepared.ids is not None:
+        return len(await _look_up(client, codec, prepared, op, None, None))
+    if prepared.local_conditions:
+        return len(await page(client, codec, prepared, up_to, op))
+    total = 0
+    for part in prepared.parts:
+        if total < up_to:
+            total += await client.count(part, up_to - total, op)
+    return total
+
+
+async def mean(
+    client: FirestoreClient, codec: Codec, prepared: PreparedQuery, name: str, op: str
+) -> float | None:
+    """Average a number field over the documents that match; None if none has a number."""
+    if prepared.ids is None and not prepared.local_conditions and len(prepared.parts) == 1:
+        return await client.mean(prepared.parts[0], field_path(codec, name), op)
+    # Firestore averages over one query only: read the numbers.
+    found = await page(client, codec, prepared, 2**31 - 1, op)
+    numbers = [f.values[name] for f in found if f.values[name] is not None]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def sort_found(prepared: PreparedQuery, found: list[FoundDocument]) -> None:
+    """Sort the answers of several queries into the order of one."""
+    found.sort(key=functools.cmp_to_key(functools.partial(_compare, prepared)))
+
+
+def _decoded(
+    client: FirestoreClient, codec: Codec, document: Any, *, archived: bool
+) -> FoundDocument:
+    id = names.id_at(codec.kind, document.name[len(client.root) + 1 :], archived=archived)
+    return FoundDocument(document, id, codec.values(document.fields, id, archived=archived))
+
+
+def _compare(prepared: PreparedQuery, a: FoundDocument, b: FoundDocument) -> int:
+    """Firestore's order: nulls first, text by its bytes, then the name."""
+    for item in prepared.order:
+        x, y = _rank(a.values[item.field]), _rank(b.values[item.field])
+        if x != y:
+            return (1 if x > y else -1) * (-1 if item.descending else 1)
+    kind = prepared.query.kind
+    x, y = _rank(_sortable_path(kind, a.id)), _rank(_sortable_path(kind, b.id))
+    return 0 if x == y else (1 if x > y else -1) * (-1 if prepared.name_descending else 1)
+
+
+def _sortable_path(kind: Kind, id: str) -> str:
+    """The path with a separator that sorts first, because Firestore compares segment by segment."""
+    return (names.path(kind, id) or id).replace("/", "\0")
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    return (1, value.encode()) if isinstance(value, str) else (1, value)
