@@ -10,8 +10,8 @@ from google.api_core.exceptions import FailedPrecondition
 
 from esclusa.loading import BUILT_IN, load_app
 from esclusa.stores.firestore import indexes_for, uncovered
-from esclusa.stores.firestore.indexes import shape_of
 from esclusa.stores.firestore.client import FirestoreClient
+from esclusa.stores.firestore.indexes import shape_of
 
 
 def built_in() -> dict[str, Any]:
