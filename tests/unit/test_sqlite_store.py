@@ -20,9 +20,15 @@ from esclusa.model.query import above, not_null, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import ClaimRequest, Settled, Settlement
 from esclusa.model.stage import Stage, make_stage
-from esclusa.stores.sqlite import SqliteStore, schema, statements
-from esclusa.stores.sqlite import records as shelf
-from esclusa.stores.sqlite.codec import compare_decimals, decode_time, encode_time, literal
+from esclusa.stores.sqlite import SqliteStore, queries, schema, statements
+from esclusa.stores.sqlite.codec import (
+    DECIMAL_COLLATION,
+    compare_decimals,
+    decode_time,
+    encode_time,
+    literal,
+)
+from esclusa.stores.sqlite.transaction import CompiledKind
 
 LIFE = Lifecycle("pending -> working -> done\nworking -> pending | failed")
 
@@ -84,7 +90,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 def plan(store: SqliteStore, statement: str, values: list[Any]) -> str:
     connection = apsw.Connection(str(store.path))
-    connection.create_collation(statements.DECIMAL, compare_decimals)
+    connection.create_collation(DECIMAL_COLLATION, compare_decimals)
     try:
         return "\n".join(
             row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
@@ -99,13 +105,13 @@ async def test_a_claim_walks_its_own_index_and_sorts_nothing(
 ) -> None:
     name, _ = statements.claim_index(stage.kind, stage.states, stage.where)
     told = plan(
-        store, *statements.claimable(ask(stage), encode_time(await store.now()), store._indexes)
+        store, *statements.claim_rows(ask(stage), encode_time(await store.now()), store._indexes)
     )
     assert f"USING INDEX {name} (" in told
     assert "TEMP B-TREE" not in told
     eager = ask(stage, before=await store.now(), eager=True)
     assert f"USING INDEX {name}" in plan(
-        store, *statements.claimable(eager, encode_time(await store.now()), store._indexes)
+        store, *statements.claim_rows(eager, encode_time(await store.now()), store._indexes)
     )
 
 
@@ -113,22 +119,22 @@ async def test_a_claim_walks_its_own_index_and_sorts_nothing(
 async def test_counts_and_lists_by_state_use_the_index_on_the_state(
     store: SqliteStore, kind: Kind
 ) -> None:
-    told = plan(store, *statements.tallied(kind, 1000))
+    told = plan(store, *statements.count_by_state(kind, 1000))
     assert "TEMP B-TREE" not in told
     assert told.count(f"esclusa_{kind.table}_status_") == 3, told
     listed = plan(
-        store, *statements.page(query(kind, {"status": "done"}, order="-updated_at"), 100, None)
+        store, *statements.find(query(kind, {"status": "done"}, order="-updated_at"), 100, None)
     )
     assert f"INDEX esclusa_{kind.table}_status_" in listed
 
 
 async def test_a_declared_index_serves_its_order(store: SqliteStore) -> None:
-    told = plan(store, *statements.page(query(Own, {"place": "a"}, order="-weight"), 10, None))
+    told = plan(store, *statements.find(query(Own, {"place": "a"}, order="-weight"), 10, None))
     assert "USING INDEX esclusa_own_place_weight_" in told
 
 
 async def test_a_row_is_found_by_its_id_and_its_key(store: SqliteStore) -> None:
-    told = plan(store, statements.Card(Attached.kind).standing, [statements.many(["1"])])
+    told = plan(store, CompiledKind(Attached.kind).select_states, [statements.text_array(["1"])])
     assert "USING INTEGER PRIMARY KEY" in told
 
 
@@ -307,8 +313,8 @@ async def test_large_states_are_counted_by_what_the_others_leave(
     short: int,
     long: int,
 ) -> None:
-    monkeypatch.setattr(shelf, "_SHORT", short)
-    monkeypatch.setattr(shelf, "_LONG", long)
+    monkeypatch.setattr(queries, "_FIRST_TALLY_CAP", short)
+    monkeypatch.setattr(queries, "_LAST_TALLY_CAP", long)
     states = ["pending"] * 7 + ["working"] * 3 + ["done"] * 90 + ["failed"] * 50
     await store.insert([kind(name=f"r{n}", status=state) for n, state in enumerate(states)])
     told = {c.state: (c.count, c.exact) for c in await store.tally(kind.kind)}

@@ -199,9 +199,9 @@ async def test_views_use_their_indexes(new_service: NewService, database: Any) -
     ):
         asked = query(Publication, where, order=order, limit=10)
         if database.dialect == "sqlite":
-            from esclusa.stores.sqlite.statements import page
+            from esclusa.stores.sqlite.statements import find
 
-            text, bound = page(asked, 10, None)
+            text, bound = find(asked, 10, None)
             plan = " ".join(
                 str(r["detail"]) for r in await sql(database, f"EXPLAIN QUERY PLAN {text}", *bound)
             )

@@ -97,9 +97,9 @@ async def test_failed_without_done_reads_its_index(trial: Any) -> None:
     if trial.runtime.store.url.startswith("sqlite"):
         import apsw
 
-        from esclusa.stores.sqlite.statements import counted
+        from esclusa.stores.sqlite.statements import count
 
-        statement, values = counted(WITHOUT_DONE, 10**9)
+        statement, values = count(WITHOUT_DONE, 10**9)
         connection = apsw.Connection(trial.runtime.settings.store.removeprefix("sqlite:///"))
         plan = " ".join(
             row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)

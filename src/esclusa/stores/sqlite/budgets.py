@@ -1,4 +1,7 @@
-"""Budgets: one row per budget, window length and window start, read and written inside one immediate transaction."""
+"""Budgets: one row per budget, window length and window start.
+
+Reading and writing them in one write transaction keeps budgets from being overspent.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,31 @@ from datetime import datetime, timedelta
 import apsw
 
 from esclusa.model.budget import Budget, Denied, Granted, OpenWindow, WindowUse, give_back, reserve
+from esclusa.stores.sqlite.client import fetch_value
 from esclusa.stores.sqlite.codec import decode_time, encode_time
 
-_KEEP = {"second": timedelta(hours=1), "minute": timedelta(hours=6), "hour": timedelta(days=7)}
+_KEPT_FOR = {"second": timedelta(hours=1), "minute": timedelta(hours=6), "hour": timedelta(days=7)}
+"""How long the rows of closed windows are kept; of longer windows, 400 days."""
+
+_READ = """SELECT used, limit_seen, spenders FROM esclusa_budgets
+WHERE name = ? AND per = ? AND start = ?"""
+_WRITE = """INSERT INTO esclusa_budgets (name, per, start, used, limit_seen, spenders)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    used = excluded.used, limit_seen = excluded.limit_seen, spenders = excluded.spenders"""
+_BLOCK = "UPDATE esclusa_budgets SET until = ? WHERE name = ? AND per = ? AND start = ?"
+_BLOCKED_UNTIL = "SELECT MAX(until) FROM esclusa_budgets WHERE name = ?"
+_DELETE_OLD = """DELETE FROM esclusa_budgets
+WHERE name = ? AND per = ? AND start < ? AND (until IS NULL OR until < ?)"""
 
 
 def spend(
     connection: apsw.Connection, budget: Budget, units: int, spender: str, least: int, now: datetime
 ) -> Granted | Denied:
     windows = _read(connection, budget, now)
-    answer = reserve(windows, units, spender, least, now=now, barred=_barred(connection, budget))
+    answer = reserve(
+        windows, units, spender, least, now=now, barred=_blocked_until(connection, budget)
+    )
     if isinstance(answer, Granted):
         _write(connection, budget, windows, now)
     return answer
@@ -51,57 +69,38 @@ def observe(
     windows[0].learn(used, limit)
     _write(connection, budget, windows, now)
     if until is not None:
-        connection.execute(
-            "UPDATE esclusa_budgets SET until = ? WHERE name = ? AND per = ? AND start = ?",
-            (encode_time(until), budget.name, per, encode_time(windows[0].start)),
-        )
+        start = encode_time(windows[0].start)
+        connection.execute(_BLOCK, (encode_time(until), budget.name, per, start))
 
 
 def usage(connection: apsw.Connection, budget: Budget, now: datetime) -> list[WindowUse]:
-    barred = _barred(connection, budget)
+    barred = _blocked_until(connection, budget)
     return [w.use(budget.name, now, barred) for w in _read(connection, budget, now)]
 
 
 def _read(connection: apsw.Connection, budget: Budget, now: datetime) -> list[OpenWindow]:
-    found = []
+    windows = []
     for window in budget.windows:
         open = OpenWindow(window, window.start(now))
-        for used, limit, spenders in connection.execute(
-            "SELECT used, limit_seen, spenders FROM esclusa_budgets WHERE name = ? AND per = ? AND start = ?",
-            (budget.name, window.per, encode_time(open.start)),
-        ):
+        key = (budget.name, window.per, encode_time(open.start))
+        for used, limit, spenders in connection.execute(_READ, key):
             open.used, open.limit_seen, open.spenders = used, limit, json.loads(spenders)
-        found.append(open)
-    return found
+        windows.append(open)
+    return windows
 
 
-def _barred(connection: apsw.Connection, budget: Budget) -> datetime | None:
-    """Until when the provider said that nothing is to be had, also where it said so in a window before this one."""
-    for (until,) in connection.execute(
-        "SELECT MAX(until) FROM esclusa_budgets WHERE name = ?", (budget.name,)
-    ):
-        return None if until is None else decode_time(until)
-    return None
+def _blocked_until(connection: apsw.Connection, budget: Budget) -> datetime | None:
+    """Return until when the provider refuses, also if it said so in an earlier window."""
+    until = fetch_value(connection, _BLOCKED_UNTIL, (budget.name,))
+    return None if until is None else decode_time(until)
 
 
 def _write(
     connection: apsw.Connection, budget: Budget, windows: list[OpenWindow], now: datetime
 ) -> None:
     for open in windows:
-        connection.execute(
-            "INSERT INTO esclusa_budgets (name, per, start, used, limit_seen, spenders) VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET used = excluded.used, limit_seen = excluded.limit_seen, spenders = excluded.spenders",
-            (
-                budget.name,
-                open.window.per,
-                encode_time(open.start),
-                open.used,
-                open.limit_seen,
-                json.dumps(open.spenders),
-            ),
-        )
-        old = encode_time(open.start - _KEEP.get(open.window.per, timedelta(days=400)))
-        connection.execute(
-            "DELETE FROM esclusa_budgets WHERE name = ? AND per = ? AND start < ? AND (until IS NULL OR until < ?)",
-            (budget.name, open.window.per, old, encode_time(now)),
-        )
+        key = (budget.name, open.window.per)
+        values = (encode_time(open.start), open.used, open.limit_seen, json.dumps(open.spenders))
+        connection.execute(_WRITE, (*key, *values))
+        old = open.start - _KEPT_FOR.get(open.window.per, timedelta(days=400))
+        connection.execute(_DELETE_OLD, (*key, encode_time(old), encode_time(now)))

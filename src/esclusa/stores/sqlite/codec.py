@@ -1,8 +1,9 @@
-"""Python values and SQLite values, both ways.
+"""Conversion between Python values and SQLite values.
 
-A time is text in UTC, ``YYYY-MM-DD HH:MM:SS.ffffff+00:00``: it sorts as it should, also beside what
-``CURRENT_TIMESTAMP`` writes. Decimals, dates and JSON are text, truth is 0 or 1. Reading is lenient, for outsiders write
-too: what cannot be read as its type is handed on as it is, and the record's own validation says so.
+A time is text in UTC, ``YYYY-MM-DD HH:MM:SS.ffffff+00:00``: it sorts by time, also beside what
+``CURRENT_TIMESTAMP`` writes. Decimals, dates and JSON are text; booleans are 0 and 1. Reading is
+lenient, because other programs write these tables too: a value that cannot be read as its type is
+returned as it is, and the record's validation reports it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,24 @@ from esclusa.model.record import Kind, Record
 from esclusa.model.retyped import retyped
 from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int, fit_json, refused
 
-UNFIT = (ValueError, TypeError, AttributeError, OverflowError)
-"""What encoding raises of a value that is not of its column's type, or that no store can hold."""
+ENCODING_ERRORS = (ValueError, TypeError, AttributeError, OverflowError)
+"""Raised by ``encode`` for a value of another type, or one that no store can hold."""
 
-COLUMN: dict[ColumnType, str] = {
-    "text": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "time": "TEXT", "date": "TEXT", "decimal": "TEXT",
-    "json": "TEXT", "bytes": "BLOB",
-}  # fmt: skip
-"""What a column of each type is declared as."""
+COLUMN_TYPES: dict[ColumnType, str] = {
+    "text": "TEXT",
+    "int": "INTEGER",
+    "float": "REAL",
+    "bool": "INTEGER",
+    "time": "TEXT",
+    "date": "TEXT",
+    "decimal": "TEXT",
+    "json": "TEXT",
+    "bytes": "BLOB",
+}
+"""The declared type of a column."""
+
+DECIMAL_COLLATION = "esclusa_decimal"
+"""Compares decimals. Never part of the schema: other programs must be able to open the file."""
 
 
 def encode_time(value: datetime) -> str:
@@ -38,9 +49,9 @@ def encode_time(value: datetime) -> str:
     return moment.isoformat(" ", "microseconds")
 
 
-@lru_cache(maxsize=8192)  # rows of one batch share most of their times
+@lru_cache(maxsize=8192)  # the rows of a batch share most of their times
 def decode_time(value: Any) -> Any:
-    """The moment that a stored value means; without a zone it is UTC, and a number is seconds since 1970."""
+    """Return the time of a stored value: UTC if it has no zone; a number is seconds since 1970."""
     try:
         moment = (
             datetime.fromisoformat(value)
@@ -57,7 +68,7 @@ def _encode_json(value: Any) -> str:
 
 
 def encode_json(value: Any) -> str:
-    """What a settlement says beside its fields; BadRecord if it is no JSON."""
+    """Return JSON text; BadRecord if the value cannot be written as JSON."""
     try:
         return _encode_json(value)
     except ValueError as error:
@@ -72,7 +83,7 @@ def decode_json(value: Any) -> Any:
 
 
 def decode_error(value: Any) -> Any:
-    """A last error. What an outsider wrote there, in whatever form, is its message."""
+    """Return a last error. Anything but an object, from another program, becomes the message."""
     found = decode_json(value)
     return found if isinstance(found, dict) else {"message": str(found)}
 
@@ -114,7 +125,7 @@ def _decode_float(value: Any) -> Any:
 
 
 def _decode_bytes(value: Any) -> Any:
-    """Bytes travel in hexadecimal, see ``statements.shown``."""
+    """Return bytes from hexadecimal, as ``statements.json_expr`` selects them."""
     try:
         return bytes.fromhex(value)
     except (ValueError, TypeError):
@@ -147,40 +158,38 @@ DECODE: dict[ColumnType, Callable[[Any], Any] | None] = {
 
 
 def encode(type: ColumnType, value: Any) -> Any:
-    """A value of a column; raises one of UNFIT where no store can hold it."""
+    """Return a value as its column stores it; raises one of ENCODING_ERRORS."""
     return None if value is None else ENCODE[type](value)
 
 
 def encode_field(kind: Kind, name: str, value: Any) -> Any:
-    """The same for a business field; BadRecord names it."""
+    """Return a business field's value as its column stores it; BadRecord names the field."""
     try:
         return encode(kind.types[name], value)
-    except UNFIT as error:
+    except ENCODING_ERRORS as error:
         raise refused(kind, name, value, error) from None
 
 
 def literal(type: ColumnType, value: Any) -> str:
-    """The value written into a statement: only for predicates and defaults, which cannot have bound values."""
+    """Return the value as SQL text, where no value can be bound: index predicates, defaults."""
     stored = encode(type, value)
     if stored is None:
         return "NULL"
     if isinstance(stored, bytes):
         return f"x'{stored.hex()}'"
     if isinstance(stored, str):
-        return quoted(stored)
-    return (
-        repr(stored)
-        if stored not in (float("inf"), float("-inf"))
-        else ("9e999" if stored > 0 else "-9e999")
-    )
+        return text_literal(stored)
+    if stored in (float("inf"), float("-inf")):
+        return "9e999" if stored > 0 else "-9e999"
+    return repr(stored)
 
 
-def quoted(text: str) -> str:
+def text_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
 def compare_decimals(left: str, right: str) -> int:
-    """The order of decimals that are kept as text; what is no number comes after, as text."""
+    """Order decimals stored as text by their value; text that is not a number comes last."""
     a, b = _decode_decimal(left), _decode_decimal(right)
     if isinstance(a, Decimal) and isinstance(b, Decimal) and not (a.is_nan() or b.is_nan()):
         return (a > b) - (a < b)

@@ -1,4 +1,4 @@
-"""Ids for records that have no key: time first, so that new rows are neighbours in the table's index."""
+"""Ids of records without a key. Time comes first, so that new rows are neighbours in an index."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 
 def uuid7() -> str:
-    """A version 7 UUID (RFC 9562)."""
+    """Return a version 7 UUID (RFC 9562)."""
     milliseconds = time.time_ns() // 1_000_000
     number = (milliseconds << 80) | int.from_bytes(os.urandom(10), "big")
     number = number & ~(0xF << 76) | (7 << 76)

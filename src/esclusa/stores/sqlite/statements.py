@@ -1,16 +1,16 @@
-"""Statements, composed from declared names (quoted) and bound values.
+"""SQL text, composed from declared names (quoted) and bound values.
 
-A state or a stage's constant condition stands in them as a literal, because SQLite uses a partial index only for a query
-that repeats its predicate. Whatever returns many rows returns them as one JSON text: every step of a statement gives up
-the interpreter's lock, and a busy event loop takes milliseconds to give it back.
+States and the constant conditions of a stage are literals, because SQLite uses a partial index only
+for a query that repeats its predicate. A statement that returns many rows returns them as one JSON
+text: every step of a statement releases the interpreter lock, and a busy event loop takes
+milliseconds to give it back.
 """
 
-# ruff: noqa: S608 - statements are composed of declared names, quoted; values are bound
+# ruff: noqa: S608 - names are declared and quoted; values are bound
 
 from __future__ import annotations
 
 import hashlib
-import json
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -23,229 +23,207 @@ from esclusa.model.record import Kind
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.storable import fits
 from esclusa.stores.sqlite.codec import (
-    ENCODE,
-    Decoder,
+    DECIMAL_COLLATION,
     decode_time,
     encode,
     encode_time,
     literal,
-    quoted,
+    text_literal,
 )
 
-DECIMAL = "esclusa_decimal"
-"""The collation under which decimals are compared. Never in the schema: other programs must be able to open the file."""
+Conditions = Sequence[tuple[str, Cond]]
+Statement = tuple[str, list[Any]]
+"""SQL text and the values that it binds."""
 
-Where = Sequence[tuple[str, Cond]]
-_SIZES = (500, 100, 20, 5, 1)
-_MOST_VALUES = 7000  # a statement of more than 16 kB is not kept prepared
-_OPS = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_BATCH_SIZES = (500, 100, 20, 5, 1)
+_MAX_VALUES = 7000  # SQLite does not keep a statement of more than 16 kB prepared
+_OPERATORS = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_NO_ID = "\x7fno id"
 
 
-def q(name: str) -> str:
+# names and expressions
+
+
+def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def table_of(kind: Kind, archived: bool = False) -> str:
-    return q(f"archive_{kind.table}" if archived else kind.table)
+    return quote(f"archive_{kind.table}" if archived else kind.table)
 
 
-def place_of(kind: Kind) -> str:
-    """The column by which a row is found again inside a transaction: the fastest that is surely there."""
-    return q(kind.id_column) if kind.attached else "rowid"
+def locator(kind: Kind) -> str:
+    """Return the column that finds a row again in the same transaction.
+
+    The rowid is fastest; a table of another program may have none, so its id column is used.
+    """
+    return quote(kind.id_column) if kind.attached else "rowid"
 
 
-def meant(kind: Kind, name: str) -> str:
-    """The value of a field as the engine means it: on an attached table null tracking has a meaning."""
-    column = q(kind.columns[name])
+def expr(kind: Kind, name: str) -> str:
+    """Return a field's value; on an attached table, null tracking has its default."""
+    column = quote(kind.columns[name])
     if not kind.attached:
         return column
     if name == "status":
-        return f"COALESCE({column}, {quoted(kind.initial)})"
+        return f"COALESCE({column}, {text_literal(kind.initial)})"
     if name in ("attempts", "fence"):
         return f"COALESCE(CAST({column} AS INTEGER), 0)"
     return column
 
 
-def since(kind: Kind, name: str) -> str:
-    """A tracking time for claims: null is older than everything, and an outsider's ISO form sorts beside ours."""
-    column = q(kind.columns[name])
-    return (
-        f"REPLACE(REPLACE(COALESCE({column}, ''), 'T', ' '), 'Z', '')" if kind.attached else column
-    )
+def time_expr(kind: Kind, name: str) -> str:
+    """Return a tracking time to compare and sort by.
+
+    On an attached table null is older than every time, and ISO text of another program sorts beside
+    ours.
+    """
+    column = quote(kind.columns[name])
+    if not kind.attached:
+        return column
+    return f"REPLACE(REPLACE(COALESCE({column}, ''), 'T', ' '), 'Z', '')"
 
 
-def shown(kind: Kind, name: str) -> str:
-    """The value of a field as it can stand in JSON."""
-    value = meant(kind, name)
+def json_expr(kind: Kind, name: str) -> str:
+    """Return a field's value as JSON can hold it: bytes are hexadecimal, ids are text."""
+    value = expr(kind, name)
     if name == "id":
         return f"CAST({value} AS TEXT)" if kind.attached or kind.database_id else value
     if kind.types[name] == "bytes":
         return f"CASE WHEN {value} IS NOT NULL THEN hex({value}) END"
-    if kind.attached and kind.types[name] == "text":  # a number there is its digits
-        return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE CAST({value} AS TEXT) END"
-    return (
-        f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {value} END"
-        if kind.attached
-        else value
-    )
+    if not kind.attached:
+        return value
+    other = f"CAST({value} AS TEXT)" if kind.types[name] == "text" else value
+    return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {other} END"
 
 
-_NOBODY = "\x7fnobody"
-
-
-def many(items: Iterable[str]) -> Any:
-    """A list of texts as one bound value for ``carray``; never empty. Those that no store can hold are left out: they are nobody's."""
-    texts = tuple(items)
-    try:
-        return apsw.carray(texts)
-    except ValueError:
-        return apsw.carray(tuple(filter(fits, texts)) or (_NOBODY,))
-
-
-def places(found: Iterable[Any]) -> Any:
-    """A list of what ``place_of`` names as one bound value; never empty."""
-    listed = list(found)
-    return (
-        apsw.carray(array("q", listed))
-        if all(type(p) is int for p in listed)
-        else apsw.carray(tuple(map(str, listed)))
-    )
-
-
-def rows(connection: apsw.Connection, statement: str, values: Sequence[Any]) -> list[list[Any]]:
-    """The rows of a statement whose single value is a JSON array of arrays."""
-    for (text,) in connection.execute(statement, values):
-        found: list[list[Any]] = json.loads(text)
-        return found
-    return []
-
-
-def as_json(columns: str, source: str) -> str:
+def select_json(columns: str, source: str) -> str:
     return f"SELECT json_group_array(json_array({columns})) FROM {source}"
 
 
-def chunks(items: Sequence[Sequence[Any]]) -> Iterable[tuple[int, list[Any]]]:
-    """Rows of equal length cut into a few fixed sizes, so that their statements stay prepared."""
+# bound values
+
+
+def text_array(texts: Iterable[str]) -> Any:
+    """Return texts as one bound value for ``carray``, never empty.
+
+    Texts that no store can hold are left out: no record has such an id.
+    """
+    items = tuple(texts)
+    try:
+        return apsw.carray(items)
+    except ValueError:
+        return apsw.carray(tuple(filter(fits, items)) or (_NO_ID,))
+
+
+def locator_array(locators: Iterable[Any]) -> Any:
+    """Return values of the ``locator`` column as one bound value for ``carray``; never empty."""
+    items = list(locators)
+    if all(type(item) is int for item in items):
+        return apsw.carray(array("q", items))
+    return apsw.carray(tuple(map(str, items)))
+
+
+def batches(rows: Sequence[Sequence[Any]]) -> Iterable[tuple[int, list[Any]]]:
+    """Yield (number of rows, their values in one list).
+
+    The batches have a few fixed sizes, so that their statements stay prepared.
+    """
     start = 0
-    for size in _SIZES:
-        while len(items) - start >= size and (
-            size == 1 or size * len(items[start]) <= _MOST_VALUES
-        ):
-            yield size, [value for row in items[start : start + size] for value in row]
+    for size in _BATCH_SIZES:
+        while len(rows) - start >= size and (size == 1 or size * len(rows[start]) <= _MAX_VALUES):
+            yield size, [value for row in rows[start : start + size] for value in row]
             start += size
 
 
 @lru_cache(maxsize=512)
-def marks(width: int, count: int) -> str:
-    """``(?,?),(?,?)``"""
+def placeholders(width: int, count: int) -> str:
+    """Return ``(?,?),(?,?)`` for ``count`` rows of ``width`` values."""
     return ",".join(["(" + ",".join("?" * width) + ")"] * count)
 
 
-# conditions
+# conditions and order
 
 
 def condition(kind: Kind, name: str, cond: Cond, values: list[Any] | None) -> str:
-    """One test. With ``values`` its operands are bound there, without they are literals."""
+    """Return one test. Its operands are bound in ``values``; without it they are literals."""
     if name in kind.types:
-        column, type = meant(kind, name), kind.types[name]
+        column, type = expr(kind, name), kind.types[name]
     else:
-        column, type = q(name), ARCHIVE_COLUMNS[name]
+        column, type = quote(name), ARCHIVE_COLUMNS[name]
     if cond.op == "null":
         return f"{column} IS NULL"
     if cond.op == "not_null":
         return f"{column} IS NOT NULL"
     if type == "decimal":
-        column = f"{column} COLLATE {DECIMAL}"
+        column = f"{column} COLLATE {DECIMAL_COLLATION}"
     operands = cond.value if cond.op == "in" else (cond.value,)
     if values is None:
         written = [literal(type, v) for v in operands]
     else:
         written = ["?"] * len(operands)
         values += [encode(type, v) for v in operands]
-    return (
-        f"{column} IN ({', '.join(written)})"
-        if cond.op == "in"
-        else f"{column} {_OPS[cond.op]} {written[0]}"
-    )
+    if cond.op == "in":
+        return f"{column} IN ({', '.join(written)})"
+    return f"{column} {_OPERATORS[cond.op]} {written[0]}"
 
 
-def all_of(kind: Kind, where: Where, values: list[Any]) -> list[str]:
+def conditions(kind: Kind, where: Conditions, values: list[Any]) -> list[str]:
     return [condition(kind, name, cond, values) for name, cond in where]
 
 
-def _sorted_by(kind: Kind, name: str) -> str:
-    return (
-        f"{meant(kind, name)} COLLATE {DECIMAL}"
-        if kind.types[name] == "decimal"
-        else meant(kind, name)
-    )
-
-
-def order(query: Query) -> str:
-    """Nulls come first ascending and last descending, which is SQLite's own way."""
-    kind = query.kind
-    terms = [_sorted_by(kind, o.field) + (" DESC" if o.descending else "") for o in query.order]
-    return ", ".join([*terms, q(kind.id_column)])
-
-
-def page(query: Query, limit: int, after: list[Any] | None) -> tuple[str, list[Any]]:
-    """The rows of a query, each with what its cursor needs before its columns."""
-    kind = query.kind
-    values: list[Any] = []
-    tests = all_of(kind, query.where, values)
-    if after is not None:
-        tests.append(_beyond(query, after, values))
-    names = [f"c{i}" for i in range(len(query.order) + len(kind.columns))]
-    wanted = [*(shown(kind, o.field) for o in query.order), *(shown(kind, n) for n in kind.columns)]
-    picked = ", ".join(
-        f"{expression} AS {name}" for expression, name in zip(wanted, names, strict=True)
-    )
-    inner = f"SELECT {picked} FROM {table_of(kind, query.archived)}{_filter(tests)} ORDER BY {order(query)} LIMIT ?"
-    return as_json(", ".join(names), f"({inner})"), [*values, limit]
-
-
-def _filter(tests: Sequence[str]) -> str:
+def where_clause(tests: Sequence[str]) -> str:
     return f" WHERE {' AND '.join(tests)}" if tests else ""
 
 
-def _beyond(query: Query, after: list[Any], values: list[Any]) -> str:
-    """The rows after the cursor: greater in the first value, or equal there and greater in the next …"""
+def _sort_expr(kind: Kind, name: str) -> str:
+    collation = f" COLLATE {DECIMAL_COLLATION}" if kind.types[name] == "decimal" else ""
+    return expr(kind, name) + collation
+
+
+def order_by(query: Query | ClaimRequest) -> str:
+    """Return the terms of an order, by id at the end.
+
+    Nulls come first in ascending order and last in descending order, which is SQLite's default.
+    """
     kind = query.kind
-    terms = [(_sorted_by(kind, o.field), o.descending) for o in query.order] + [
-        (q(kind.id_column), False)
-    ]
-    options, fixed, held = [], "", list[Any]()
+    terms = [_sort_expr(kind, o.field) + (" DESC" if o.descending else "") for o in query.order]
+    return ", ".join([*terms, quote(kind.id_column)])
+
+
+def _after_cursor(query: Query, after: list[Any], values: list[Any]) -> str:
+    """Return the test for rows behind the cursor: the first value that differs is greater."""
+    kind = query.kind
+    terms = [(_sort_expr(kind, o.field), o.descending) for o in query.order]
+    terms.append((quote(kind.id_column), False))
+    options, equal, equal_values = [], "", list[Any]()
     for (column, descending), value in zip(terms, after, strict=True):
+        bound = [] if value is None else [value]
         if descending:
-            step, bound = (
-                ("0", []) if value is None else (f"({column} < ? OR {column} IS NULL)", [value])
-            )
+            test = "0" if value is None else f"({column} < ? OR {column} IS NULL)"
         else:
-            step, bound = (
-                (f"{column} IS NOT NULL", []) if value is None else (f"{column} > ?", [value])
-            )
-        options.append(f"({fixed}{step})")
-        values += [*held, *bound]
-        fixed += f"{column} IS ? AND "
-        held.append(value)
-    either = " OR ".join(options)
+            test = f"{column} IS NOT NULL" if value is None else f"{column} > ?"
+        options.append(f"({equal}{test})")
+        values += [*equal_values, *bound]
+        equal += f"{column} IS ? AND "
+        equal_values.append(value)
+    beyond = f"({' OR '.join(options)})"
     if len(terms) > 1 and not terms[0][1] and after[0] is not None:
         values.append(after[0])
-        return (
-            f"({either}) AND {terms[0][0]} >= ?"  # says nothing new, but an index can begin there
-        )
-    return f"({either})"
+        return f"{beyond} AND {terms[0][0]} >= ?"  # redundant, but an index can start there
+    return beyond
 
 
 def cursor_values(query: Query) -> list[Any]:
-    """The stored values in ``query.after``; BadQuery if it is no cursor of this query."""
+    """Return the stored values in ``query.after``; BadQuery if it is not a cursor of this query."""
     names = [*(o.field for o in query.order), "id"]
-    found = open_cursor(query, len(names))
+    values = open_cursor(query, len(names))
     try:
-        if not isinstance(found[-1], str):
+        if not isinstance(values[-1], str):
             raise TypeError("an id is a text")
         return [
-            _cursor_value(query.kind, name, value) for name, value in zip(names, found, strict=True)
+            _cursor_value(query.kind, name, value)
+            for name, value in zip(names, values, strict=True)
         ]
     except (ValueError, TypeError):
         raise not_a_cursor(query) from None
@@ -261,66 +239,102 @@ def _cursor_value(kind: Kind, name: str, value: Any) -> Any:
         or (type == "time" and not isinstance(decode_time(value), str))
     ):
         return value
-    raise ValueError(f"no value of {name}")
+    raise ValueError(f"not a value of {name}")
 
 
-def counted(query: Query, cap: int) -> tuple[str, list[Any]]:
+# queries
+
+
+def find(query: Query, limit: int, after: list[Any] | None) -> Statement:
+    """Select the rows of a query: the values that it is ordered by, then the kind's columns."""
+    kind = query.kind
     values: list[Any] = []
-    tests = all_of(query.kind, query.where, values)
-    return (
-        f"SELECT COUNT(*) FROM (SELECT 1 FROM {table_of(query.kind, query.archived)}{_filter(tests)} LIMIT ?)",
-        [*values, cap + 1],
+    tests = conditions(kind, query.where, values)
+    if after is not None:
+        tests.append(_after_cursor(query, after, values))
+    wanted = [*(o.field for o in query.order), *kind.columns]
+    aliases = ", ".join(f"c{i}" for i in range(len(wanted)))
+    columns = ", ".join(f"{json_expr(kind, name)} AS c{i}" for i, name in enumerate(wanted))
+    rows = (
+        f"SELECT {columns} FROM {table_of(kind, query.archived)}{where_clause(tests)}"
+        f" ORDER BY {order_by(query)} LIMIT ?"
     )
+    return select_json(aliases, f"({rows})"), [*values, limit]
 
 
-def located(query: Query) -> tuple[str, list[Any]]:
-    """Place and id of the rows of a query, up to its limit."""
+def count(query: Query, cap: int) -> Statement:
+    """Count the rows of a query, up to one more than the cap."""
     values: list[Any] = []
-    tests = all_of(query.kind, query.where, values)
-    place = place_of(query.kind)
-    source = (
-        f"{table_of(query.kind, query.archived)}{_filter(tests)} ORDER BY {order(query)} LIMIT ?"
+    tests = conditions(query.kind, query.where, values)
+    rows = f"SELECT 1 FROM {table_of(query.kind, query.archived)}{where_clause(tests)} LIMIT ?"
+    return f"SELECT COUNT(*) FROM ({rows})", [*values, cap + 1]
+
+
+def locate(query: Query) -> Statement:
+    """Select locator and id of the rows of a query, up to its limit."""
+    kind = query.kind
+    values: list[Any] = []
+    tests = conditions(kind, query.where, values)
+    rows = (
+        f"SELECT {locator(kind)} AS l, {json_expr(kind, 'id')} AS i"
+        f" FROM {table_of(kind, query.archived)}{where_clause(tests)}"
+        f" ORDER BY {order_by(query)} LIMIT ?"
     )
-    return as_json(
-        "p, i", f"(SELECT {place} AS p, {shown(query.kind, 'id')} AS i FROM {source})"
-    ), [*values, query.limit]
+    return select_json("l, i", f"({rows})"), [*values, query.limit]
 
 
-def tallied(kind: Kind, cap: int) -> tuple[str, list[Any]]:
-    """Each state that occurs and its count up to the cap: one leap in the index per state, then a walk along it."""
-    state, table = meant(kind, "status"), table_of(kind)
+def count_by_state(kind: Kind, cap: int) -> Statement:
+    """Count each state that occurs, up to one more than the cap.
+
+    The recursion jumps from one state to the next in the index on the state.
+    """
+    state, table = expr(kind, "status"), table_of(kind)
+    rows = f"SELECT 1 FROM {table} WHERE {state} = states.s LIMIT ?"
     return (
-        f"WITH RECURSIVE states(s) AS (SELECT (SELECT {state} FROM {table} ORDER BY {state} LIMIT 1)"
-        f" UNION ALL SELECT (SELECT {state} FROM {table} WHERE {state} > states.s ORDER BY {state} LIMIT 1)"
-        " FROM states WHERE s IS NOT NULL)"
-        f" SELECT json_group_array(json_array(s, (SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE {state} = states.s LIMIT ?))))"
-        " FROM states WHERE s IS NOT NULL"
+        f"""WITH RECURSIVE states(s) AS (
+            SELECT (SELECT {state} FROM {table} ORDER BY {state} LIMIT 1)
+            UNION ALL
+            SELECT (SELECT {state} FROM {table} WHERE {state} > states.s ORDER BY {state} LIMIT 1)
+            FROM states WHERE s IS NOT NULL
+        )
+        {select_json(f"s, (SELECT COUNT(*) FROM ({rows}))", "states WHERE s IS NOT NULL")}"""
     ), [cap + 1]
 
 
-def in_state(kind: Kind, state: Any, cap: int) -> tuple[str, list[Any]]:
-    """How many records are in one state, up to the cap."""
-    where = f"{table_of(kind)} WHERE {meant(kind, 'status')} = ?"
-    return f"SELECT COUNT(*) FROM (SELECT 1 FROM {where} LIMIT ?)", [state, cap + 1]
+def count_state(kind: Kind, state: Any, cap: int) -> Statement:
+    """Count the records in one state, up to one more than the cap."""
+    rows = f"SELECT 1 FROM {table_of(kind)} WHERE {expr(kind, 'status')} = ? LIMIT ?"
+    return f"SELECT COUNT(*) FROM ({rows})", [state, cap + 1]
 
 
-def summed(query: Query, average: str) -> tuple[str, list[Any]]:
-    """Each state that occurs among what matches, its count and the mean of a number."""
+def summary(query: Query, average: str) -> Statement:
+    """Select each state among the rows of a query, its count and the mean of a number field."""
     kind = query.kind
     values: list[Any] = []
-    tests = all_of(kind, query.where, values)
-    inner = f"SELECT {meant(kind, 'status')} AS s, {meant(kind, average)} AS v FROM {table_of(kind, query.archived)}{_filter(tests)}"
-    return as_json(
-        "s, n, a", f"(SELECT s, COUNT(*) AS n, AVG(v) AS a FROM ({inner}) GROUP BY s ORDER BY s)"
-    ), values
+    tests = conditions(kind, query.where, values)
+    groups = (
+        f"SELECT {expr(kind, 'status')} AS s, COUNT(*) AS n, AVG({expr(kind, average)}) AS a"
+        f" FROM {table_of(kind, query.archived)}{where_clause(tests)} GROUP BY 1 ORDER BY 1"
+    )
+    return select_json("s, n, a", f"({groups})"), values
+
+
+def history(newest: bool) -> str:
+    """Select a record's history by table, id and limit: the oldest rows or the newest."""
+    columns = "from_state, to_state, at, who, run, attempt, reason, error"
+    rows = (
+        f"SELECT {columns} FROM esclusa_history WHERE table_name = ? AND record_id = ?"
+        f" ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?"
+    )
+    return select_json(columns, f"({rows})")
 
 
 # claims
 
 
-def claim_predicate(kind: Kind, states: Sequence[str], where: Where) -> str:
-    """Which rows a stage's claims look at, whatever the time: the predicate of its index and of its queries."""
-    tests = [f"{meant(kind, 'status')} IN ({', '.join(quoted(s) for s in sorted(states))})"]
+def claim_predicate(kind: Kind, states: Sequence[str], where: Conditions) -> str:
+    """Return which rows a stage claims whatever the time: in its index and in its queries."""
+    tests = [f"{expr(kind, 'status')} IN ({', '.join(text_literal(s) for s in sorted(states))})"]
     tests += [
         condition(kind, name, cond, None)
         for name, cond in where
@@ -329,14 +343,10 @@ def claim_predicate(kind: Kind, states: Sequence[str], where: Where) -> str:
     return " AND ".join(tests)
 
 
-def claim_index(kind: Kind, states: Sequence[str], where: Where) -> tuple[str, str]:
-    """The name of a stage's index and the statement that makes it."""
-    return index(
-        kind,
-        "claim",
-        [since(kind, "due_at"), q(kind.id_column)],
-        f" WHERE {claim_predicate(kind, states, where)}",
-    )
+def claim_index(kind: Kind, states: Sequence[str], where: Conditions) -> tuple[str, str]:
+    """Return the name of a stage's index and the statement that creates it."""
+    columns = [time_expr(kind, "due_at"), quote(kind.id_column)]
+    return index(kind, "claim", columns, f" WHERE {claim_predicate(kind, states, where)}")
 
 
 def index(
@@ -347,98 +357,59 @@ def index(
     unique: str = "",
     table: str | None = None,
 ) -> tuple[str, str]:
-    """An index whose name ends in a hash of its definition, so that another definition is another index."""
+    """Return an index's name and its statement. The name ends in a hash of the definition."""
     table = table or kind.table
-    definition = f"{q(table)} ({', '.join(columns)}){rest}"
-    name = f"esclusa_{table}_{purpose}_{hashlib.sha256((unique + definition).encode()).hexdigest()[:8]}"
-    return name, f"CREATE {unique}INDEX IF NOT EXISTS {q(name)} ON {definition}"
+    definition = f"{quote(table)} ({', '.join(columns)}){rest}"
+    checksum = hashlib.sha256((unique + definition).encode()).hexdigest()[:8]
+    name = f"esclusa_{table}_{purpose}_{checksum}"
+    return name, f"CREATE {unique}INDEX IF NOT EXISTS {quote(name)} ON {definition}"
 
 
-def candidates(
-    ask: ClaimRequest, now: str, known: frozenset[str], later: bool = False
-) -> tuple[str, list[Any]]:
-    """``FROM … WHERE …`` of what a claim may take now, or ``later``, if nothing changes but the time.
+def claim_candidates(
+    request: ClaimRequest, now: str, indexes: frozenset[str], later: bool = False
+) -> Statement:
+    """Return ``FROM … WHERE …`` of the rows that a claim may take now, or only ``later``.
 
-    ``known``: the indexes that exist. The planner would rather walk a whole state and sort it, so it is told which."""
-    kind = ask.kind
-    states = ask.take if ask.hold is None else (*ask.take, ask.hold)
-    name, _ = claim_index(kind, states, ask.where)
+    ``indexes``: those that exist. The statement names the claim's index, because the planner would
+    rather read a whole state and sort it.
+    """
+    kind = request.kind
+    states = request.take if request.hold is None else (*request.take, request.hold)
+    name, _ = claim_index(kind, states, request.where)
     values: list[Any] = []
-    tests = [claim_predicate(kind, states, ask.where)]
-    tests += all_of(
-        kind, [(n, c) for n, c in ask.where if kind.types[n] == "decimal" or c.value == ()], values
-    )
-    limit = now if ask.before is None else min(now, encode_time(ask.before))
+    tests = [claim_predicate(kind, states, request.where)]
+    not_indexed = [(n, c) for n, c in request.where if kind.types[n] == "decimal" or c.value == ()]
+    tests += conditions(kind, not_indexed, values)
+    due, updated = time_expr(kind, "due_at"), time_expr(kind, "updated_at")
+    limit = now if request.before is None else min(now, encode_time(request.before))
     if later:
-        tests.append(f"{since(kind, 'due_at')} > ?")
+        tests.append(f"{due} > ?")
         values.append(now)
-    elif ask.before is not None and ask.eager:
-        takes = ", ".join(quoted(s) for s in ask.take)
-        eager = f"{meant(kind, 'status')} IN ({takes}) AND {q(kind.track['leased_by'])} IS NULL AND {since(kind, 'updated_at')} <= ?"
-        tests.append(f"({since(kind, 'due_at')} <= ? OR ({eager}))")
-        values += [limit, encode_time(ask.before)]
+    elif request.before is not None and request.eager:
+        take = ", ".join(text_literal(s) for s in request.take)
+        free = f"{quote(kind.track['leased_by'])} IS NULL AND {updated} <= ?"
+        tests.append(f"({due} <= ? OR ({expr(kind, 'status')} IN ({take}) AND {free}))")
+        values += [limit, encode_time(request.before)]
     else:
-        tests.append(f"{since(kind, 'due_at')} <= ?")
+        tests.append(f"{due} <= ?")
         values.append(limit)
-    if ask.ids:
-        tests.append(f"{q(kind.id_column)} IN (SELECT value FROM carray(?))")
-        values.append(many(ask.ids))
-    if kind.attached:  # a row that cannot be told from others is no record
-        tests.append(f"{q(kind.id_column)} IS NOT NULL")
-    using = f" INDEXED BY {q(name)}" if name in known and not ask.ids else ""
-    return f"{table_of(kind)}{using}{_filter(tests)}", values
+    if request.ids:
+        tests.append(f"{quote(kind.id_column)} IN (SELECT value FROM carray(?))")
+        values.append(text_array(request.ids))
+    if kind.attached:  # a row without an id cannot be addressed
+        tests.append(f"{quote(kind.id_column)} IS NOT NULL")
+    using = f" INDEXED BY {quote(name)}" if name in indexes and not request.ids else ""
+    return f"{table_of(kind)}{using}{where_clause(tests)}", values
 
 
-def claimable(ask: ClaimRequest, now: str, known: frozenset[str]) -> tuple[str, list[Any]]:
-    """The rows that a claim takes: their columns and at the end their place, in the order asked."""
-    kind = ask.kind
-    source, values = candidates(ask, now, known)
-    terms = [_sorted_by(kind, o.field) + (" DESC" if o.descending else "") for o in ask.order] or [
-        since(kind, "due_at")
-    ]
-    names = ", ".join(f"c{i}" for i in range(len(kind.columns)))
-    picked = ", ".join(f"{shown(kind, n)} AS c{i}" for i, n in enumerate(kind.columns))
-    inner = f"SELECT {place_of(kind)} AS p, {picked} FROM {source} ORDER BY {', '.join([*terms, q(kind.id_column)])} LIMIT ?"
-    return as_json(f"{names}, p", f"({inner})"), [*values, ask.limit]
-
-
-class Card:
-    """What is composed once for a kind and used in every call."""
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.decoder = Decoder(kind)
-        self.table = table_of(kind)
-        self.place = place_of(kind)
-        self.encoders = [
-            (name, ENCODE[kind.types[name]], kind.types[name] == "text") for name in kind.columns
-        ]
-        self.errors = [
-            name
-            for name in ("last_error", "error_type", "error_message")
-            if name in kind.track.columns
-        ]
-        # the names of carray's own columns (value, count …) must not meet the table's
-        wanted = f"(SELECT value AS esclusa_wanted FROM carray(?)) CROSS JOIN {self.table} ON {q(kind.id_column)} = esclusa_wanted"
-        shows = [
-            self.place,
-            shown(kind, "id"),
-            *(meant(kind, n) for n in ("status", "fence", "attempts", "leased_by")),
-        ]
-        self.standing = as_json(", ".join(shows), wanted)
-        """Where the records with some ids stand: place, id, state, fence, attempts, holder."""
-        self.fetched = as_json(", ".join(shown(kind, name) for name in kind.columns), wanted)
-        """The rows with some ids."""
-
-
-class Cards:
-    """The cards of a store's kinds. A kind is known by its table, and may be declared anew in the same process."""
-
-    def __init__(self) -> None:
-        self._cards: dict[str, Card] = {}
-
-    def __getitem__(self, kind: Kind) -> Card:
-        card = self._cards.get(kind.table)
-        if card is None or card.kind is not kind:
-            card = self._cards[kind.table] = Card(kind)
-        return card
+def claim_rows(request: ClaimRequest, now: str, indexes: frozenset[str]) -> Statement:
+    """Select the rows that a claim takes, in its order: the kind's columns, then the locator."""
+    kind = request.kind
+    source, values = claim_candidates(request, now, indexes)
+    order = order_by(request)
+    if not request.order:
+        order = f"{time_expr(kind, 'due_at')}, {order}"
+    aliases = ", ".join(f"c{i}" for i in range(len(kind.columns)))
+    columns = ", ".join(f"{json_expr(kind, n)} AS c{i}" for i, n in enumerate(kind.columns))
+    rows = f"SELECT {locator(kind)} AS l, {columns} FROM {source} ORDER BY {order} LIMIT ?"
+    return select_json(f"{aliases}, l", f"({rows})"), [*values, request.limit]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -29,31 +27,34 @@ from esclusa.model.settlement import (
     StateSummary,
     Step,
     Verdict,
-    drafts_of,
 )
 from esclusa.model.stage import Stage
 from esclusa.stores.isolate import settle_isolated
-from esclusa.stores.sqlite import budgets, moves, schema
-from esclusa.stores.sqlite import records as shelf
+from esclusa.stores.sqlite import (
+    budgets,
+    claims,
+    inserts,
+    maintenance,
+    queries,
+    schema,
+)
+from esclusa.stores.sqlite.client import ConnectionThread
 from esclusa.stores.sqlite.codec import encode_time
 from esclusa.stores.sqlite.ids import uuid7
-from esclusa.stores.sqlite.line import Line, first
-from esclusa.stores.sqlite.moves import Desk
-from esclusa.stores.sqlite.statements import Cards, rows
+from esclusa.stores.sqlite.notifications import Callback, WakeListener, count_wakes
+from esclusa.stores.sqlite.settlements import settle
+from esclusa.stores.sqlite.transaction import CompiledKinds, Transaction
 
 T = TypeVar("T")
-Heard = Callable[[str], Awaitable[None] | None]
-
-_LOOK_EVERY = 0.05
-_WAKE = "INSERT INTO esclusa_wakes (table_name, count) VALUES (?, 1) ON CONFLICT DO UPDATE SET count = count + 1"
-_WAKES = "SELECT json_group_array(json_array(table_name, count)) FROM esclusa_wakes"
 
 
 class SqliteStore:
-    """Records in a SQLite file in WAL mode. One thread writes; another reads, so that a long list delays no claim; a third
-    counts to the end, so that a large table delays no list.
+    """Records in a SQLite file in WAL mode.
 
-    ``busy``: how many seconds to wait for another process that writes before StoreUnavailable.
+    One thread writes. Another reads, so that a long list does not delay a claim. A third counts to
+    the end, so that a large table does not delay a list.
+
+    ``busy``: seconds to wait for another process that writes before StoreUnavailable.
     """
 
     def __init__(
@@ -69,51 +70,49 @@ class SqliteStore:
         self.clock_offset = clock_offset
         self._new_id = new_id
         self._busy = busy
-        self._writer = Line(self.path, "writer", busy)
-        self._reader = Line(self.path, "reader", busy)
-        self._counter = Line(self.path, "counter", busy, cache=4)
-        self._cards = Cards()
-        self._reading = Cards()  # each thread has its own
+        self._make_threads()
+        self._written_kinds = CompiledKinds()
+        self._read_kinds = CompiledKinds()  # each thread has its own
         self._indexes: frozenset[str] = frozenset()
-        self._worked: dict[str, frozenset[str]] = {}
-        self._listeners: list[Heard] = []
-        self._tasks: set[asyncio.Future[None]] = set()
-        self._looking: asyncio.Task[None] | None = None
+        self._stage_states: dict[str, frozenset[str]] = {}
+        self._listener = WakeListener()
+
+    def _make_threads(self) -> None:
+        self._writer = ConnectionThread(self.path, "writer", self._busy)
+        self._reader = ConnectionThread(self.path, "reader", self._busy)
+        self._counter = ConnectionThread(self.path, "counter", self._busy, cache=4)
 
     async def open(self) -> None:
-        self._writer = Line(self.path, "writer", self._busy)
-        self._reader = Line(self.path, "reader", self._busy)
-        self._counter = Line(self.path, "counter", self._busy, cache=4)
+        self._make_threads()
         try:
             await self._writer.open()
             await self._reader.open()
             await self._counter.open()
         except BaseException:
-            await self._close_lines()
+            await self._close_threads()
             raise
 
     async def close(self) -> None:
-        await self._stop_looking()
-        self._listeners.clear()
-        await self._close_lines()
+        await self._listener.close()
+        await self._close_threads()
 
-    async def _close_lines(self) -> None:
+    async def _close_threads(self) -> None:
         await self._counter.close()
         await self._reader.close()
         await self._writer.close()
 
-    def _clock(self) -> datetime:
-        """The store's clock, which is this machine's: all who share the file run on it."""
+    def _now(self) -> datetime:
+        """Return this machine's time: all processes that share the file run on it."""
         return datetime.now(UTC) + timedelta(seconds=self.clock_offset)
 
     async def now(self) -> datetime:
-        return self._clock()
+        return self._now()
 
     # schema
 
     async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
         done = await self._writer.write(lambda c: schema.apply(c, schema.plan(c, kinds, stages)))
-        await self._know(stages)
+        await self._remember(stages)
         return done
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
@@ -125,135 +124,97 @@ class SqliteStore:
         if changes:
             raise SchemaBehind(
                 f"{self.url} is not up to date; run: esclusa migrate",
-                [change.line for change in changes],
+                [change.summary for change in changes],
             )
-        await self._know(stages)
+        await self._remember(stages)
 
-    async def _know(self, stages: Sequence[Stage]) -> None:
+    async def _remember(self, stages: Sequence[Stage]) -> None:
         self._indexes = await self._reader.call(schema.indexes)
         for stage in stages:
-            self._worked[stage.kind.table] = self._worked.get(stage.kind.table, frozenset()) | set(
-                stage.states
-            )
+            states = self._stage_states.get(stage.kind.table, frozenset())
+            self._stage_states[stage.kind.table] = states | set(stage.states)
 
     # records
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
-        if not records:
-            return []
+        return await self._write(lambda t: inserts.insert(t, records)) if records else []
 
-        def work(desk: Desk) -> list[Inserted | Duplicate]:
-            answers = shelf.insert(desk.connection, desk.cards, desk.now, self._new_id, records)
-            desk.woken.update(
-                r.kind.table
-                for r, answer in zip(records, answers, strict=True)
-                if isinstance(answer, Inserted)
-            )
-            return answers
-
-        return await self._write(work)
-
-    async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
-        def work(desk: Desk) -> list[int | None]:
-            def insert(drafts: Sequence[Record]) -> list[bool]:
-                answers = shelf.insert(desk.connection, desk.cards, desk.now, self._new_id, drafts)
-                desk.woken.update(
-                    r.kind.table
-                    for r, answer in zip(drafts, answers, strict=True)
-                    if isinstance(answer, Inserted)
-                )
-                return [isinstance(answer, Inserted) for answer in answers]
-
-            led = insert([family.first for family in families])
-            rests = [
-                list(drafts_of(family.rest)) if new else []
-                for family, new in zip(families, led, strict=True)
-            ]
-            made = iter(insert([draft for rest in rests for draft in rest]))
-            return [
-                sum(next(made) for _ in rest) if new else None
-                for rest, new in zip(rests, led, strict=True)
-            ]
-
-        return await self._write(work)
+    async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
+        return await self._write(lambda t: inserts.insert_if_new(t, groups))
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
-        return await self._reader.call(lambda c: shelf.get(c, self._reading, kind, ids))
+        return await self._reader.call(lambda c: queries.get(c, self._read_kinds, kind, ids))
 
     async def find(self, query: Query) -> Page[Record]:
-        return await self._reader.call(lambda c: shelf.find(c, self._reading, query))
+        return await self._reader.call(lambda c: queries.find(c, self._read_kinds, query))
 
     async def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
-        line = Line(self.path, "scan", self._busy)
-        await line.open()
-        try:
-            await line.call(lambda c: c.execute("BEGIN"))  # one snapshot for all pages
-            pages = await line.call(lambda c: shelf.scan(c, Cards(), query, size))
-            while page := await line.call(lambda _: next(pages, None)):
-                yield page
-        finally:
-            await line.close()
+        async for page in self._pages(lambda c: queries.scan(c, CompiledKinds(), query, size)):
+            yield page
 
     async def scan_columns(
         self, query: Query, size: int = 20_000
     ) -> AsyncIterator[dict[str, Sequence[Any]]]:
-        line = Line(self.path, "scan", self._busy)
-        await line.open()
+        async for page in self._pages(lambda c: queries.scan_columns(c, query, size)):
+            yield page
+
+    async def _pages(self, scan: Callable[[apsw.Connection], Iterator[T]]) -> AsyncIterator[T]:
+        """Yield pages from one snapshot, on a connection of their own."""
+        thread = ConnectionThread(self.path, "scan", self._busy)
+        await thread.open()
         try:
-            await line.call(lambda c: c.execute("BEGIN"))  # one snapshot for all pages
-            pages = await line.call(lambda c: shelf.scan_columns(c, Cards(), query, size))
-            while page := await line.call(lambda _: next(pages, None)):
+            await thread.call(lambda c: c.execute("BEGIN"))
+            pages = await thread.call(scan)
+            while page := await thread.call(lambda _: next(pages, None)):
                 yield page
         finally:
-            await line.close()
+            await thread.close()
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
         if cap is not None:
-            return await self._reader.call(lambda c: shelf.tally(c, kind, cap))
-        return await self._counter.call(lambda c: shelf.whole_tally(c, kind))
+            return await self._reader.call(lambda c: queries.tally(c, kind, cap))
+        return await self._counter.call(lambda c: queries.full_tally(c, kind))
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
-        return await self._counter.call(lambda c: shelf.summary(c, query, average))
+        return await self._counter.call(lambda c: queries.summary(c, query, average))
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
-        return await self._reader.call(lambda c: shelf.count(c, query, cap))
+        return await self._reader.call(lambda c: queries.count(c, query, cap))
 
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
-        return await self._reader.call(lambda c: shelf.history(c, ref, limit, newest))
+        return await self._reader.call(lambda c: maintenance.history(c, ref, limit, newest))
 
     async def purge(self, query: Query) -> int:
-        return await self._writer.write(lambda c: shelf.purge(c, query))
+        return await self._writer.write(lambda c: maintenance.purge(c, query))
 
     async def remove(self, refs: Sequence[Ref]) -> list[bool]:
-        return await self._write(lambda desk: moves.remove(desk, refs))
+        return await self._write(lambda t: maintenance.remove(t, refs))
 
     async def archive(self, query: Query, export: str | None = None) -> int:
         return await self._writer.write(
-            lambda c: shelf.archive(c, query, encode_time(self._clock()), export)
+            lambda c: maintenance.archive(c, query, encode_time(self._now()), export)
         )
 
     async def assign(self, query: Query, export: str) -> int:
-        return await self._writer.write(lambda c: shelf.assign(c, query, export))
+        return await self._writer.write(lambda c: maintenance.assign(c, query, export))
 
     async def undeclared(self, kind: Kind) -> list[str]:
-        return await self._reader.call(lambda c: shelf.undeclared(c, kind))
+        return await self._reader.call(lambda c: maintenance.undeclared(c, kind))
 
     # claim and settle
 
-    async def claim(self, ask: ClaimRequest) -> list[Leased]:
-        return await self._write(lambda desk: moves.claim(desk, ask)) if ask.limit > 0 else []
+    async def claim(self, request: ClaimRequest) -> list[Leased]:
+        return await self._write(lambda t: claims.claim(t, request)) if request.limit > 0 else []
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
-        return await self._write(lambda desk: moves.renew(desk, renewals)) if renewals else set()
+        return await self._write(lambda t: claims.renew(t, renewals)) if renewals else set()
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        return await settle_isolated(
-            settlements, lambda batch: self._write(lambda desk: moves.settle(desk, batch))
-        )
+        return await settle_isolated(settlements, lambda s: self._write(lambda t: settle(t, s)))
 
-    async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
+    async def backlog(self, request: ClaimRequest, cap: int = 10_000) -> Backlog:
         return await self._reader.call(
-            lambda c: shelf.backlog(c, ask, encode_time(self._clock()), cap, self._indexes)
+            lambda c: queries.backlog(c, request, encode_time(self._now()), cap, self._indexes)
         )
 
     # budgets
@@ -262,14 +223,14 @@ class SqliteStore:
         self, budget: Budget, units: int, spender: str, least: int = 1
     ) -> Granted | Denied:
         return await self._writer.write(
-            lambda c: budgets.spend(c, budget, units, spender, least, self._clock())
+            lambda c: budgets.spend(c, budget, units, spender, least, self._now())
         )
 
     async def refund(
         self, budget: Budget, units: int, spender: str, at: datetime | None = None
     ) -> None:
         await self._writer.write(
-            lambda c: budgets.refund(c, budget, units, spender, at, self._clock())
+            lambda c: budgets.refund(c, budget, units, spender, at, self._now())
         )
 
     async def observe(
@@ -282,80 +243,37 @@ class SqliteStore:
         until: datetime | None = None,
     ) -> None:
         await self._writer.write(
-            lambda c: budgets.observe(c, budget, per, used, limit, until, self._clock())
+            lambda c: budgets.observe(c, budget, per, used, limit, until, self._now())
         )
 
     async def usage(self, budget: Budget) -> list[WindowUse]:
-        return await self._reader.call(lambda c: budgets.usage(c, budget, self._clock()))
+        return await self._reader.call(lambda c: budgets.usage(c, budget, self._now()))
 
     # waking
 
     async def wake(self, kind: Kind) -> None:
-        await self._write(lambda desk: desk.woken.add(kind.table))
+        await self._write(lambda t: t.woken.add(kind.table))
 
-    async def listen(self, heard: Heard) -> Callable[[], Awaitable[None]]:
-        self._listeners.append(heard)
-        if self._looking is None:
-            seen = await self._writer.call(_look)
-            self._looking = asyncio.create_task(self._look_often(*seen))
+    async def listen(self, callback: Callback) -> Callable[[], Awaitable[None]]:
+        return await self._listener.add(self._writer, callback)
 
-        async def stop() -> None:
-            if heard in self._listeners:
-                self._listeners.remove(heard)
-            if not self._listeners:
-                await self._stop_looking()
-
-        return stop
-
-    async def _look_often(self, version: int, counts: dict[str, int]) -> None:
-        """Hear other processes: the data version changes when another connection wrote, the counters say what for."""
-        while True:
-            await asyncio.sleep(_LOOK_EVERY)
-            try:
-                found = await self._writer.call(lambda c: first(c, "PRAGMA data_version"))
-                if found == version:
-                    continue
-                version, latest = await self._writer.call(_look)
-            except Exception:  # noqa: BLE001, S112 - listening is best effort; whoever listens polls too and meets the fault there
-                continue
-            changed = [table for table, count in latest.items() if counts.get(table) != count]
-            counts = latest
-            self._tell(changed)
-
-    async def _stop_looking(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
-            self._looking = None
-
-    def _tell(self, tables: Iterable[str]) -> None:
-        for table in tables:
-            for heard in list(self._listeners):
-                answer = heard(table)
-                if inspect.isawaitable(answer):
-                    task = asyncio.ensure_future(answer)
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
-
-    async def _write(self, work: Callable[[Desk], T]) -> T:
-        """One transaction that may leave something due: the counters for other processes rise in it."""
-        answer, woken = await self._writer.write(partial(self._at_desk, work))
-        self._tell(woken)
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in a transaction; wake the listeners of the tables that it names."""
+        answer, woken = await self._writer.write(partial(self._in_transaction, work))
+        self._listener.notify(woken)
         return answer
 
-    def _at_desk(
-        self, work: Callable[[Desk], T], connection: apsw.Connection
+    def _in_transaction(
+        self, work: Callable[[Transaction], T], connection: apsw.Connection
     ) -> tuple[T, set[str]]:
-        # the clock is read once the lock is ours: what waited for it long must not work with an old moment
-        desk = Desk(
-            connection, self._cards, self._clock(), self._new_id, self._worked, self._indexes
+        transaction = Transaction(
+            connection,
+            self._written_kinds,
+            self._now(),  # read under the lock: a call that waited for it must not use an old time
+            self._new_id,
+            self._stage_states,
+            self._indexes,
         )
-        answer = work(desk)
-        for table in desk.woken:
-            connection.execute(_WAKE, (table,))
-        return answer, desk.woken
-
-
-def _look(connection: apsw.Connection) -> tuple[int, dict[str, int]]:
-    version: int = first(connection, "PRAGMA data_version")
-    return version, dict(rows(connection, _WAKES, ()))
+        answer = work(transaction)
+        count_wakes(connection, transaction.woken)
+        return answer, transaction.woken

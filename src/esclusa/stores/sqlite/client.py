@@ -1,9 +1,10 @@
-"""One connection on one thread of its own: every call on it runs there, in turn."""
+"""Connections to the SQLite file, each on a thread of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,15 +13,25 @@ from typing import Any, TypeVar
 import apsw
 
 from esclusa.model.errors import BadRecord, EsclusaError, SchemaError, StoreUnavailable
-from esclusa.model.texts import text
-from esclusa.stores.sqlite.codec import compare_decimals
-from esclusa.stores.sqlite.statements import DECIMAL
+from esclusa.stores.sqlite.codec import DECIMAL_COLLATION, compare_decimals
 
 T = TypeVar("T")
 
+_UNAVAILABLE = (
+    apsw.CantOpenError,
+    apsw.IOError,
+    apsw.FullError,
+    apsw.ReadOnlyError,
+    apsw.PermissionsError,
+)
 
-class Line:
-    """A connection and its thread. ``cache``: megabytes of pages that it may keep."""
+
+class ConnectionThread:
+    """A connection and the thread on which all its calls run, in turn.
+
+    ``busy``: seconds to wait for a lock of another process. ``cache``: megabytes of pages that the
+    connection may keep.
+    """
 
     def __init__(self, path: Path, name: str, busy: float, cache: int = 64) -> None:
         self._path = path
@@ -34,7 +45,7 @@ class Line:
         await self._run(self._open)
 
     async def close(self) -> None:
-        """Wait for calls under way, and end. A second time does nothing."""
+        """Wait for calls under way, then close. A second call does nothing."""
         if not self._closed:
             self._closed = True
             try:
@@ -45,21 +56,21 @@ class Line:
     async def call(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` on the thread."""
         if self.connection is None:
-            raise StoreUnavailable(text("store_not_open", store=self._path))
+            raise StoreUnavailable(f"{self._path}: the store is not open")
         connection = self.connection
         return await self._run(lambda: work(connection))
 
     async def write(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Run ``work`` on the thread, in a transaction that no other writer can disturb."""
+        """Run ``work`` on the thread, in a transaction that excludes other writers."""
 
-        def whole(connection: apsw.Connection) -> T:
+        def in_transaction(connection: apsw.Connection) -> T:
             with transaction(connection):
                 return work(connection)
 
-        return await self.call(whole)
+        return await self.call(in_transaction)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        with self._told():
+        with self._mapped_errors():
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _open(self) -> None:
@@ -69,10 +80,13 @@ class Line:
         try:
             connection.set_busy_timeout(int(self._busy * 1000))
             connection.execute(
-                f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -{self._cache * 1024};"
-                "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY"
+                f"""PRAGMA journal_mode = WAL;
+                PRAGMA synchronous = NORMAL;
+                PRAGMA cache_size = -{self._cache * 1024};
+                PRAGMA wal_autocheckpoint = 4000;
+                PRAGMA temp_store = MEMORY"""
             )
-            connection.create_collation(DECIMAL, compare_decimals)
+            connection.create_collation(DECIMAL_COLLATION, compare_decimals)
         except BaseException:
             connection.close()
             raise
@@ -84,21 +98,15 @@ class Line:
             self.connection = None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """SQLite's errors as ours, naming the file."""
+    def _mapped_errors(self) -> Iterator[None]:
+        """Raise Esclusa's errors for SQLite's; those about the file name it."""
         try:
             yield
         except (apsw.BusyError, apsw.LockedError):
             raise StoreUnavailable(
-                text("store_locked", store=self._path, seconds=f"{self._busy:g}")
+                f"{self._path}: another process has kept the database locked for {self._busy:g} s"
             ) from None
-        except (
-            apsw.CantOpenError,
-            apsw.IOError,
-            apsw.FullError,
-            apsw.ReadOnlyError,
-            apsw.PermissionsError,
-        ) as error:
+        except _UNAVAILABLE as error:
             raise StoreUnavailable(f"{self._path}: {error}") from None
         except apsw.NotADBError:
             raise StoreUnavailable(
@@ -111,9 +119,8 @@ class Line:
         except apsw.ConstraintError as error:
             raise BadRecord(f"the table does not allow it: {error}") from None
         except apsw.SQLError as error:
-            if str(error).startswith(
-                ("no such table", "no such column", "no such index")
-            ) or "has no column" in str(error):
+            missing = ("no such table", "no such column", "no such index")
+            if str(error).startswith(missing) or "has no column" in str(error):
                 raise SchemaError(str(self._path), [f"{error}; run: esclusa migrate"]) from None
             raise
         except (OverflowError, UnicodeEncodeError) as error:
@@ -122,6 +129,7 @@ class Line:
 
 @contextmanager
 def transaction(connection: apsw.Connection) -> Iterator[None]:
+    """Commit at the end, roll back on an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -132,5 +140,16 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
         raise
 
 
-def first(connection: apsw.Connection, statement: str) -> Any:
-    return next(iter(connection.execute(statement)))[0]
+def fetch_value(connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> Any:
+    """Return the first value of the first row."""
+    return next(iter(connection.execute(statement, values)))[0]
+
+
+def fetch_json(
+    connection: apsw.Connection, statement: str, values: Sequence[Any]
+) -> list[list[Any]]:
+    """Return the rows of a statement made by ``statements.select_json``."""
+    for (text,) in connection.execute(statement, values):
+        rows: list[list[Any]] = json.loads(text)
+        return rows
+    return []

@@ -1,0 +1,155 @@
+"""Claim and renew, each called inside one write transaction."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from esclusa.model.record import Kind, Ref
+from esclusa.model.settlement import ClaimRequest, Leased, Renewal
+from esclusa.model.texts import text
+from esclusa.stores.sqlite.client import fetch_json
+from esclusa.stores.sqlite.codec import encode_time
+from esclusa.stores.sqlite.statements import (
+    claim_rows,
+    expr,
+    json_expr,
+    locator,
+    locator_array,
+    quote,
+    table_of,
+)
+from esclusa.stores.sqlite.transaction import INSERT_HISTORY, RowUpdates, Transaction
+
+
+def claim(transaction: Transaction, request: ClaimRequest) -> list[Leased]:
+    kind = request.kind
+    statement = claim_rows(request, transaction.stamp, transaction.indexes)
+    rows = fetch_json(transaction.connection, *statement)
+    if not rows:
+        return []
+    until = transaction.now + timedelta(seconds=request.lease)
+    locators = [row.pop() for row in rows]
+    _hold(transaction, request, locators, encode_time(until))
+    decoder = transaction.kinds[kind].decoder
+    at = decoder.position
+    status, attempts, fence, holder = at["status"], at["attempts"], at["fence"], at["leased_by"]
+    written = {"due_at": until, "updated_at": transaction.now, "leased_by": request.worker}
+    written |= _extra_fields(transaction, request)
+    replaced = [at[name] for name in written]
+    limit = _counted_attempts(request)
+    leases: list[Leased] = []
+    steps: dict[tuple[str, str, str | None], list[Any]] = {}
+    for place, row in zip(locators, rows, strict=True):
+        before, old_holder = row[status], row[holder]
+        after = row[status] = request.hold or before
+        over = row[attempts] >= limit
+        row[attempts] += not over
+        row[fence] += 1
+        for position in replaced:  # not worth decoding
+            row[position] = None
+        if after != before or old_holder is not None:
+            expired = (
+                None if old_holder is None else text("lease_expired", worker=old_holder).dump()
+            )
+            steps.setdefault((before, after, expired), []).append(place)
+        record, fault = decoder.checked_record(row, written)
+        taken = request.take[0] if before == request.hold else before
+        leases.append(Leased(record, taken, until, fault, over))
+    if kind.history:
+        _add_history(transaction, request, steps)
+    return leases
+
+
+def _counted_attempts(request: ClaimRequest) -> int:
+    """Return how many attempts are counted at most."""
+    return 2**62 if request.tries is None else request.tries
+
+
+def _extra_fields(transaction: Transaction, request: ClaimRequest) -> dict[str, Any]:
+    """Return the business fields that read a column which the claim writes."""
+    kind = request.kind
+    written: dict[str, Any] = {"leased_at": transaction.now}
+    if request.hold is not None:
+        written["finished_at"] = None
+    return {
+        field.name: value
+        for name, value in written.items()
+        for field in kind.fields
+        if field.column == kind.extras.get(name)
+    }
+
+
+def _hold(transaction: Transaction, request: ClaimRequest, locators: list[Any], due: str) -> None:
+    kind, track = request.kind, request.kind.track
+    attempts = expr(kind, "attempts")
+    sets = [
+        f"{quote(track['fence'])} = {expr(kind, 'fence')} + 1",
+        f"{quote(track['attempts'])} = {attempts} + ({attempts} < ?)",
+    ]
+    sets += [f"{quote(track[name])} = ?" for name in ("leased_by", "due_at", "updated_at")]
+    values: list[Any] = [_counted_attempts(request), request.worker, due, transaction.stamp]
+    if request.hold is not None:
+        sets.append(f"{quote(track['status'])} = ?")
+        values.append(request.hold)
+        if "finished_at" in kind.extras:
+            sets.append(f"{quote(kind.extras['finished_at'])} = NULL")
+    if "leased_at" in kind.extras:
+        sets.append(f"{quote(kind.extras['leased_at'])} = ?")
+        values.append(transaction.stamp)
+    transaction.connection.execute(
+        f"UPDATE {table_of(kind)} SET {', '.join(sets)} WHERE {_located(kind)}",
+        [*values, locator_array(locators)],
+    )
+
+
+def _located(kind: Kind) -> str:
+    return f"{locator(kind)} IN (SELECT value FROM carray(?))"
+
+
+def _add_history(
+    transaction: Transaction,
+    request: ClaimRequest,
+    steps: dict[tuple[str, str, str | None], list[Any]],
+) -> None:
+    """Write the history of a claim: one statement for all rows that made the same move."""
+    kind = request.kind
+    for (before, after, reason), locators in steps.items():
+        transaction.connection.execute(
+            f"""{INSERT_HISTORY}
+            SELECT ?, {json_expr(kind, "id")}, ?, ?, ?, ?, ?, {expr(kind, "attempts")}, ?, NULL
+            FROM {table_of(kind)} WHERE {_located(kind)}""",
+            (
+                kind.table,
+                before,
+                after,
+                transaction.stamp,
+                request.worker,
+                request.run,
+                reason,
+                locator_array(locators),
+            ),
+        )
+
+
+def renew(transaction: Transaction, renewals: Sequence[Renewal]) -> set[Ref]:
+    held: set[Ref] = set()
+    rows = transaction.row_states([r.ref for r in renewals])
+    updates = RowUpdates(transaction)
+    for renewal in renewals:
+        ref = renewal.ref
+        row = rows[ref.kind.table].get(ref.id)
+        if row is None or row.holder is None or row.fence != renewal.fence:
+            continue
+        held.add(ref)
+        until = encode_time(transaction.now + timedelta(seconds=renewal.seconds))
+        if renewal.fields:
+            values, tracking = [row.locator, until, transaction.stamp], ("due_at", "updated_at")
+            updates.add(ref.kind, values, tracking, renewal.fields)
+        else:
+            updates.add(ref.kind, [row.locator, until], ("due_at",), {})
+    updates.flush()
+    return held

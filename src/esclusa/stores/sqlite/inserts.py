@@ -1,0 +1,199 @@
+"""Insert records, called inside one write transaction."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from esclusa.model.errors import BadRecord
+from esclusa.model.record import Kind, Record
+from esclusa.model.settlement import Duplicate, Inserted, RecordWithChildren, drafts_of
+from esclusa.model.storable import refused
+from esclusa.stores.sqlite.client import fetch_json
+from esclusa.stores.sqlite.codec import ENCODING_ERRORS
+from esclusa.stores.sqlite.statements import (
+    batches,
+    json_expr,
+    placeholders,
+    quote,
+    select_json,
+    table_of,
+    text_array,
+)
+from esclusa.stores.sqlite.transaction import CompiledKind, Transaction
+
+_TABLE_MAKES_IDS = """
+SELECT dflt_value IS NOT NULL OR (
+    upper(type) = 'INTEGER' AND pk = 1
+    AND (SELECT COUNT(*) FROM pragma_table_info(?1) WHERE pk > 0) = 1
+) FROM pragma_table_info(?1) WHERE lower(name) = lower(?2)"""
+
+
+def insert(transaction: Transaction, drafts: Sequence[Record]) -> list[Inserted | Duplicate]:
+    """Insert drafts, answers in order; tables with new records are woken."""
+    answers: dict[int, Inserted | Duplicate] = {}
+    by_kind: dict[Kind, list[int]] = {}
+    for i, draft in enumerate(drafts):
+        by_kind.setdefault(draft.kind, []).append(i)
+    for kind, indexes in by_kind.items():
+        group = _insert(transaction, transaction.kinds[kind], [drafts[i] for i in indexes])
+        answers |= zip(indexes, group, strict=True)
+        if any(isinstance(answer, Inserted) for answer in group):
+            transaction.woken.add(kind.table)
+    return [answers[i] for i in range(len(drafts))]
+
+
+def insert_if_new(
+    transaction: Transaction, groups: Sequence[RecordWithChildren]
+) -> list[int | None]:
+    """Insert each first record and, if it is new, its children; return how many of them are new."""
+    firsts = insert(transaction, [group.first for group in groups])
+    children = [
+        list(drafts_of(group.rest)) if isinstance(first, Inserted) else []
+        for group, first in zip(groups, firsts, strict=True)
+    ]
+    answers = iter(insert(transaction, [draft for drafts in children for draft in drafts]))
+    return [
+        sum(isinstance(next(answers), Inserted) for _ in drafts)
+        if isinstance(first, Inserted)
+        else None
+        for drafts, first in zip(children, firsts, strict=True)
+    ]
+
+
+def _insert(
+    transaction: Transaction, compiled: CompiledKind, drafts: Sequence[Record]
+) -> list[Inserted | Duplicate]:
+    rows = [_row(transaction, compiled, draft) for draft in drafts]
+    existing = _existing(transaction, compiled, rows)
+    answers: dict[int, Inserted | Duplicate] = {}
+    new: list[int] = []
+    first: dict[Any, int] = {}
+    repeated: list[tuple[int, int]] = []
+    for i, row in enumerate(rows):
+        identities = _identities(compiled, row)
+        known = next((existing[x] for x in identities if x in existing), None)
+        earlier = next((first[x] for x in identities if x in first), None)
+        if earlier is not None:
+            repeated.append((i, earlier))
+        elif known is not None:
+            answers[i] = Duplicate(known)
+        else:
+            first.update(dict.fromkeys(identities, i))
+            new.append(i)
+    ids = _write(transaction, compiled.kind, [rows[i] for i in new])
+    answers |= {i: Inserted(id) for i, id in zip(new, ids, strict=True)}
+    answers |= {i: Duplicate(answers[earlier].id) for i, earlier in repeated}
+    return [answers[i] for i in range(len(drafts))]
+
+
+def _row(transaction: Transaction, compiled: CompiledKind, draft: Record) -> list[Any]:
+    """Return a draft's stored values by column; the id is None if the table makes it."""
+    kind, values = compiled.kind, draft.__dict__
+    row = []
+    try:
+        for name, encode, is_text in compiled.encoders:
+            value = values[name]
+            stored_as_is = value is None or (
+                is_text and type(value) is str and value.isascii() and "\0" not in value
+            )
+            row.append(value if stored_as_is else encode(value))
+    except ENCODING_ERRORS as error:
+        raise refused(kind, name, value, error) from None
+    at = compiled.decoder.position
+    row[0] = (draft.id or None) if kind.database_id else kind.identify(draft, transaction.new_id)
+    status = row[at["status"]] = draft.status or kind.initial
+    if status not in kind.lifecycle.states:
+        raise BadRecord(
+            f"{kind.table}: {status!r} is not a state ({', '.join(kind.lifecycle.states)})"
+        )
+    for name in ("due_at", "created_at"):
+        if name in at and row[at[name]] is None:
+            row[at[name]] = transaction.stamp
+    row[at["updated_at"]] = transaction.stamp
+    return row
+
+
+def _key_is_indexed(kind: Kind) -> bool:
+    """Whether an index keeps the key unique; otherwise the id, made of the key, does."""
+    return bool(kind.key) and (kind.attached or kind.database_id)
+
+
+def _identities(compiled: CompiledKind, row: list[Any]) -> list[Any]:
+    """Return what makes a row the same record as another: its id, its key."""
+    kind, at = compiled.kind, compiled.decoder.position
+    identities: list[Any] = [] if row[0] is None else [row[0]]
+    if _key_is_indexed(kind):
+        identities.append(tuple(row[at[name]] for name in kind.key))
+    return identities
+
+
+def _existing(
+    transaction: Transaction, compiled: CompiledKind, rows: Sequence[list[Any]]
+) -> dict[Any, str]:
+    """Return the ids of the records that exist already, by id and by key."""
+    kind, at, connection = compiled.kind, compiled.decoder.position, transaction.connection
+    ids = [row[0] for row in rows if row[0] is not None]
+    existing: dict[Any, str] = {}
+    if ids:
+        states = fetch_json(connection, compiled.select_states, (text_array(ids),))
+        existing |= {row[1]: row[1] for row in states}
+    if _key_is_indexed(kind):
+        keys = [[i, *(row[at[name]] for name in kind.key)] for i, row in enumerate(rows)]
+        width = len(kind.key)
+        names = ", ".join(f"k{i}" for i in range(width))
+        same = " AND ".join(
+            f"{quote(kind.columns[name])} IS k{i}" for i, name in enumerate(kind.key)
+        )
+        found = select_json(
+            f"esclusa_number, {json_expr(kind, 'id')}",
+            f"esclusa_wanted CROSS JOIN {table_of(kind)} ON {same}",
+        )
+        for count, values in batches(keys):
+            statement = (
+                f"WITH esclusa_wanted(esclusa_number, {names})"
+                f" AS (VALUES {placeholders(width + 1, count)}) {found}"
+            )
+            for i, id in fetch_json(connection, statement, values):
+                existing[tuple(keys[i][1:])] = id
+    return existing
+
+
+def _write(transaction: Transaction, kind: Kind, rows: Sequence[list[Any]]) -> list[str]:
+    """Insert new rows and return their ids."""
+    connection = transaction.connection
+    if not kind.database_id:
+        for count, values in batches(rows):
+            connection.execute(_insert_statement(kind, count), values)
+        return [row[0] for row in rows]
+    ids: list[str] = []
+    if not kind.attached and all(row[0] is None for row in rows):
+        for count, values in batches([row[1:] for row in rows]):
+            connection.execute(_insert_statement(kind, count, with_id=False), values)
+            # no other writer is active, so the rows of one statement have consecutive ids
+            first = connection.last_insert_rowid() - count + 1
+            ids += [str(first + i) for i in range(count)]
+        return ids
+    table_makes_ids = any(
+        yes for (yes,) in connection.execute(_TABLE_MAKES_IDS, (kind.table, kind.id_column))
+    )
+    for row in rows:
+        if row[0] is None and not table_makes_ids:
+            row[0] = transaction.new_id()
+        with_id = row[0] is not None
+        statement = _insert_statement(kind, 1, with_id=with_id)
+        returned = connection.execute(
+            f"{statement} RETURNING {json_expr(kind, 'id')}", row if with_id else row[1:]
+        )
+        ids += [id for (id,) in returned]
+    return ids
+
+
+def _insert_statement(kind: Kind, count: int, *, with_id: bool = True) -> str:
+    columns = [quote(column) for column in kind.columns.values()]
+    if not with_id:
+        del columns[0]
+    values = placeholders(len(columns), count)
+    return f"INSERT INTO {table_of(kind)} ({', '.join(columns)}) VALUES {values}"

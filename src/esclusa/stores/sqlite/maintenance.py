@@ -1,0 +1,131 @@
+"""History, and what deletes or archives records: purge, remove, archive, assign."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from esclusa.model.errors import BadQuery, SchemaError
+from esclusa.model.query import ARCHIVE_COLUMNS, Query, null
+from esclusa.model.record import Kind, Ref
+from esclusa.model.settlement import Step
+from esclusa.model.storable import fits
+from esclusa.model.system_records import Export
+from esclusa.model.texts import text
+from esclusa.stores.sqlite import statements
+from esclusa.stores.sqlite.client import fetch_json
+from esclusa.stores.sqlite.codec import decode_json, decode_time
+from esclusa.stores.sqlite.statements import locator, locator_array, quote, table_of, text_array
+from esclusa.stores.sqlite.transaction import Transaction
+
+
+def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> list[Step]:
+    if not fits(ref.id):
+        return []
+    rows = fetch_json(connection, statements.history(newest), (ref.kind.table, ref.id, limit))
+    steps = [
+        Step(frm, to, decode_time(at), who, run, attempt, reason, error and decode_json(error))
+        for frm, to, at, who, run, attempt, reason, error in rows
+    ]
+    return steps[::-1] if newest else steps
+
+
+def purge(connection: apsw.Connection, query: Query) -> int:
+    rows = fetch_json(connection, *statements.locate(query))
+    if rows:
+        _erase(connection, query.kind, rows, archived=query.archived)
+    return len(rows)
+
+
+def remove(transaction: Transaction, refs: Sequence[Ref]) -> list[bool]:
+    """Delete records with their history; return whether each existed."""
+    rows = transaction.row_states(refs)
+    for kind in {ref.kind for ref in refs}:
+        if existing := rows[kind.table]:
+            located = [(row.locator, id) for id, row in existing.items()]
+            _erase(transaction.connection, kind, located)
+    return [ref.id in rows[ref.kind.table] for ref in refs]
+
+
+def _erase(
+    connection: apsw.Connection,
+    kind: Kind,
+    rows: Sequence[Sequence[Any]],
+    *,
+    archived: bool = False,
+) -> None:
+    """Delete rows, given as locator and id, with their history; at least one."""
+    _delete(connection, kind, [located for located, _ in rows], archived=archived)
+    connection.execute(
+        """DELETE FROM esclusa_history
+        WHERE table_name = ? AND record_id IN (SELECT value FROM carray(?))""",
+        (kind.table, text_array(id for _, id in rows)),
+    )
+
+
+def _delete(
+    connection: apsw.Connection, kind: Kind, locators: Sequence[Any], *, archived: bool = False
+) -> None:
+    where = f"{locator(kind)} IN (SELECT value FROM carray(?))"
+    statement = f"DELETE FROM {table_of(kind, archived)} WHERE {where}"
+    connection.execute(statement, (locator_array(locators),))
+
+
+def archive(connection: apsw.Connection, query: Query, now: str, export: str | None) -> int:
+    kind = query.kind
+    if not kind.archive:
+        raise BadQuery(text("no_archive", table=kind.table))
+    columns = table_columns(connection, kind.table)
+    archived = table_columns(connection, f"archive_{kind.table}")
+    missing = [column for column in columns if column not in archived]
+    if missing:  # another program added a column: its values must not be lost
+        raise SchemaError(
+            f"table archive_{kind.table}",
+            [f"it lacks the column {column}; run: esclusa migrate" for column in missing],
+        )
+    filling = f"SELECT 1 FROM {table_of(Export.kind)} WHERE id = ? AND status = 'filling'"
+    if export is not None and not connection.execute(filling, (export,)).fetchall():
+        return 0
+    rows = fetch_json(connection, *statements.locate(query))
+    if rows:
+        names = ", ".join(quote(column) for column in columns.values())
+        locators = [located for located, _ in rows]
+        connection.execute(
+            f"""INSERT OR REPLACE INTO {table_of(kind, archived=True)}
+                ({names}, archived_at, export_id)
+            SELECT {names}, ?, ? FROM {table_of(kind)}
+            WHERE {locator(kind)} IN (SELECT value FROM carray(?))""",
+            (now, export, locator_array(locators)),
+        )
+        _delete(connection, kind, locators)
+    return len(rows)
+
+
+def assign(connection: apsw.Connection, query: Query, export: str) -> int:
+    kind = query.kind
+    unassigned = query.but(where=(*query.where, ("export_id", null)), archived=True)
+    rows = fetch_json(connection, *statements.locate(unassigned))
+    if rows:
+        connection.execute(
+            f"""UPDATE {table_of(kind, archived=True)} SET export_id = ?
+            WHERE {locator(kind)} IN (SELECT value FROM carray(?))""",
+            (export, locator_array(located for located, _ in rows)),
+        )
+    return len(rows)
+
+
+def undeclared(connection: apsw.Connection, kind: Kind) -> list[str]:
+    """Return the archive's columns that are neither a field of the kind nor the archive's own."""
+    declared = {column.lower() for column in (*kind.columns.values(), *ARCHIVE_COLUMNS)}
+    columns = table_columns(connection, f"archive_{kind.table}")
+    return [name for lower, name in columns.items() if lower not in declared]
+
+
+def table_columns(connection: apsw.Connection, table: str) -> dict[str, str]:
+    """Return a table's columns by their name in lower case; empty if there is no such table."""
+    columns = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden <> 1"
+    return {name.lower(): name for (name,) in connection.execute(columns, (table,))}

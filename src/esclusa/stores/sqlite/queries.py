@@ -1,0 +1,156 @@
+"""Read records: get, find, scan, count, tally, backlog."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apsw
+
+from esclusa.model.query import Page, Query, encode_cursor
+from esclusa.model.record import Kind, Record
+from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, StateSummary
+from esclusa.stores.sqlite import statements
+from esclusa.stores.sqlite.client import fetch_json, fetch_value
+from esclusa.stores.sqlite.codec import DECODE, decode_time
+from esclusa.stores.sqlite.statements import table_of, text_array, time_expr
+from esclusa.stores.sqlite.transaction import CompiledKinds
+
+_FIRST_TALLY_CAP, _LAST_TALLY_CAP = 50_000, 1_000_000
+"""How far a state is counted along its index at first, and at most."""
+
+
+def get(
+    connection: apsw.Connection, kinds: CompiledKinds, kind: Kind, ids: Sequence[str]
+) -> list[Record | None]:
+    if not ids:
+        return []
+    compiled = kinds[kind]
+    rows = fetch_json(connection, compiled.select_rows, (text_array(ids),))
+    records = {row[0]: compiled.decoder.record(row) for row in rows}
+    return [records.get(id) for id in ids]
+
+
+def find(connection: apsw.Connection, kinds: CompiledKinds, query: Query) -> Page[Record]:
+    decoder = kinds[query.kind].decoder
+    after = statements.cursor_values(query) if query.after is not None else None
+    rows = fetch_json(connection, *statements.find(query, query.limit + 1, after))
+    more, rows = len(rows) > query.limit, rows[: query.limit]
+    keys = len(query.order)
+    # a cursor holds values as they are stored
+    cursor = encode_cursor(query, rows[-1][: keys + 1]) if more else None
+    return Page([decoder.record(row[keys:]) for row in rows], cursor)
+
+
+def scan(
+    connection: apsw.Connection, kinds: CompiledKinds, query: Query, size: int
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield pages of plain values by field name; the caller holds a read transaction."""
+    decoder, keys = kinds[query.kind].decoder, len(query.order)
+    for rows in _pages(connection, query, size):
+        yield [decoder.values(row[keys:]) for row in rows]
+
+
+def scan_columns(
+    connection: apsw.Connection, query: Query, size: int
+) -> Iterator[dict[str, Sequence[Any]]]:
+    """Yield pages of one sequence per field, JSON as text; the caller holds a read transaction."""
+    kind, keys = query.kind, len(query.order)
+    types = [kind.types[name] for name in kind.columns]
+    decoders = [None if type == "json" else DECODE[type] for type in types]
+    for rows in _pages(connection, query, size):
+        columns = list(zip(*rows, strict=True))[keys:]
+        yield {
+            name: column
+            if decode is None
+            else [None if value is None else decode(value) for value in column]
+            for name, decode, column in zip(kind.columns, decoders, columns, strict=True)
+        }
+
+
+def _pages(connection: apsw.Connection, query: Query, size: int) -> Iterator[list[list[Any]]]:
+    """Yield the rows of ``statements.find``, page by page."""
+    keys = len(query.order)
+    after: list[Any] | None = None
+    while True:
+        rows = fetch_json(connection, *statements.find(query, size, after))
+        if rows:
+            after = rows[-1][: keys + 1]
+            yield rows
+        if len(rows) < size:
+            return
+
+
+def count(connection: apsw.Connection, query: Query, cap: int) -> tuple[int, bool]:
+    found = fetch_value(connection, *statements.count(query, cap))
+    return min(found, cap), found <= cap
+
+
+def tally(connection: apsw.Connection, kind: Kind, cap: int) -> list[StateCount]:
+    """Count every state up to the cap."""
+    return [
+        StateCount(str(state), min(found, cap), found <= cap)
+        for state, found in _counts(connection, kind, cap).items()
+    ]
+
+
+def full_tally(connection: apsw.Connection, kind: Kind) -> list[StateCount]:
+    """Count every state to its end.
+
+    The largest state is not counted along its index: it is the size of the table, which SQLite
+    counts by the page, less the others. If several states have more than a million records, each is
+    reported as at least a million.
+    """
+    with connection:  # one snapshot of the table
+        cap, counts = _FIRST_TALLY_CAP, _counts(connection, kind, _FIRST_TALLY_CAP)
+        large = [state for state, found in counts.items() if found > cap]
+        while len(large) > 1 and cap < _LAST_TALLY_CAP:
+            cap = min(cap * 4, _LAST_TALLY_CAP)
+            for state in large:
+                counts[state] = fetch_value(connection, *statements.count_state(kind, state, cap))
+            large = [state for state in large if counts[state] > cap]
+        if len(large) == 1:
+            others = sum(counts.values()) - counts[large[0]]
+            total = fetch_value(connection, f"SELECT COUNT(*) FROM {table_of(kind)}")
+            counts[large[0]] = total - others
+            large = []
+    return [
+        StateCount(str(state), min(found, cap) if state in large else found, state not in large)
+        for state, found in counts.items()
+    ]
+
+
+def _counts(connection: apsw.Connection, kind: Kind, cap: int) -> dict[Any, int]:
+    found = dict(fetch_json(connection, *statements.count_by_state(kind, cap)))
+    return dict.fromkeys(kind.lifecycle.states, 0) | found
+
+
+def summary(connection: apsw.Connection, query: Query, average: str) -> list[StateSummary]:
+    return [
+        StateSummary(str(state), count, None if mean is None else float(mean))
+        for state, count, mean in fetch_json(connection, *statements.summary(query, average))
+    ]
+
+
+def backlog(
+    connection: apsw.Connection,
+    request: ClaimRequest,
+    now: str,
+    cap: int,
+    indexes: frozenset[str],
+) -> Backlog:
+    due = time_expr(request.kind, "due_at")
+    source, values = statements.claim_candidates(request, now, indexes)
+    rows = f"SELECT {due} AS due FROM {source} ORDER BY {due} LIMIT ?"
+    found, oldest = next(
+        connection.execute(f"SELECT COUNT(*), MIN(due) FROM ({rows})", [*values, cap + 1])
+    )
+    if found:
+        return Backlog(min(found, cap), found <= cap, decode_time(oldest) if oldest else None, None)
+    source, values = statements.claim_candidates(request, now, indexes, later=True)
+    following = f"SELECT {due} FROM {source} ORDER BY {due} LIMIT 1"
+    for (moment,) in connection.execute(following, values):
+        return Backlog(0, True, None, decode_time(moment))
+    return Backlog(0, True, None, None)
