@@ -101,3 +101,14 @@ def test_it_is_drawn_as_mermaid() -> None:
     assert Lifecycle("a -> b | c").mermaid().splitlines() == [
         "stateDiagram-v2", "    [*] --> a", "    a --> b", "    a --> c", "    b --> [*]", "    c --> [*]",
     ]  # fmt: skip
+
+
+def test_failed_and_finished_name_states() -> None:
+    life = Lifecycle("new -> done | bad\ndone -> new", failed=["bad"], finished=["done"])
+    assert (life.failed, life.finished) == ({"bad"}, {"done"})
+    with pytest.raises(DeclarationError) as caught:
+        Lifecycle("new -> done", failed=["error"], finished=["ok"])
+    assert caught.value.faults == (
+        "failed names 'error', which is not one of its states (new, done)",
+        "finished names 'ok', which is not one of its states (new, done)",
+    )

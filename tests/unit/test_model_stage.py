@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from esclusa import App, Backoff, Budget, Lifecycle, Record, To, Window, not_null
 from esclusa.model.errors import DeclarationError
 from esclusa.model.schedule import Always, Every, Manual
+from esclusa.model.stage import roles
 
 
 async def handler(record: Any, at: Any) -> None:
@@ -245,7 +246,38 @@ def test_a_field_that_a_handler_could_not_set_is_refused() -> None:
         lifecycle = Lifecycle("new -> done")
 
     with pytest.raises(
-        DeclarationError, match=r"field reason: To\(…, reason=…\) means something else"
+        DeclarationError, match=r"field reason: To\(…, reason=…\) is an option of To"
     ):
         App("x").stage(Why, take="new", retry=Backoff(tries=None))(handler)
     assert To("done", state="CA").fields == {"state": "CA"}
+
+
+def test_the_roles_of_states_follow_from_lifecycle_and_stages() -> None:
+    class Parcel(Record, table="parcels"):
+        lifecycle = Lifecycle(
+            """
+            new -> packing -> packed -> sent | lost
+            packing -> new | broken
+            packed -> returned -> packed
+            broken -> new
+            """,
+            failed=["lost"],
+            finished=["packed"],
+        )
+
+    pack = stage("x", Parcel.kind, take="new", hold="packing", exhausted="broken")
+    assert roles(Parcel.kind, [pack]) == {
+        "new": "waiting",
+        "packing": "working",
+        "packed": "finished",
+        "sent": "finished",
+        "lost": "failed",
+        "broken": "failed",
+        "returned": "resting",
+    }
+    assert roles(Parcel.kind, [])["broken"] == "resting"
+
+
+def test_an_unknown_option_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DeclarationError, match="there is no option colour; there are: take, hold"):
+        App("x").stage(Job, take="pending", exhausted="failed", colour="red")(handler)

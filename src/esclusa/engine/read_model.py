@@ -14,7 +14,7 @@ from esclusa.model.query import Page, Where, at_least, query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, Step
-from esclusa.model.stage import Cycle, Stage
+from esclusa.model.stage import Cycle, Stage, roles
 from esclusa.model.system_records import Alert, CycleRecord, DeadLetter, Rate, Run, WorkerRecord
 from esclusa.model.texts import load
 
@@ -48,6 +48,7 @@ class ReadModel:
             "fields": {name: type for name, type in kind.types.items() if name not in ("fence", "leased_by")},
             "lifecycle": {
                 "initial": life.initial, "states": list(life.states), "terminal": sorted(life.terminal),
+                "roles": roles(kind, self._engine.all_stages),
                 "moves": [list(m) for m in sorted(life.moves, key=lambda m: (life.states.index(m[0]), life.states.index(m[1])))],
             },
             "counts": [asdict(c) for c in counts],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import field
 
 from esclusa.model.errors import DeclarationError, UndeclaredMove
@@ -22,25 +23,45 @@ class Lifecycle:
         downloading -> pending | error
         error -> pending
 
-    Checked at once: every state can be reached from the initial one, and from every state some terminal
-    state can be reached (``endless=True`` declares a lifecycle that has none).
+    Checked when declared: every state can be reached from the initial one, and some terminal state
+    from every state (``endless=True``: there is no terminal state).
+
+    ``failed`` names the states of failed records that no stage names as ``exhausted``; ``finished``
+    those of finished records that are not terminal. Console and API show the role of each state.
     """
 
     states: tuple[str, ...]
     moves: frozenset[tuple[str, str]]
     endless: bool
+    failed: frozenset[str]
+    finished: frozenset[str]
     _targets: dict[str, tuple[str, ...]] = field(repr=False, compare=False, hash=False)
 
-    def __init__(self, text: str, *, endless: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        failed: Collection[str] = (),
+        finished: Collection[str] = (),
+        endless: bool = False,
+    ) -> None:
         states, moves, faults = _parse(text)
         if not faults:
             faults = _check(states, moves, endless=endless)
+            faults += [
+                f"{role} names {state!r}, which is not one of its states ({', '.join(states)})"
+                for role, named in (("failed", failed), ("finished", finished))
+                for state in named
+                if state not in states
+            ]
         if faults:
             raise DeclarationError("lifecycle", faults)
         put = object.__setattr__
         put(self, "states", tuple(states))
         put(self, "moves", frozenset(moves))
         put(self, "endless", endless)
+        put(self, "failed", frozenset(failed))
+        put(self, "finished", frozenset(finished))
         put(self, "_targets", {s: tuple(t for t in states if (s, t) in moves) for s in states})
 
     @property

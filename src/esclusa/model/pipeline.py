@@ -5,33 +5,40 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
-from esclusa.model import schedule as schedules
 from esclusa.model.budget import Budget
-from esclusa.model.effects import Effect
 from esclusa.model.errors import BadQuery, DeclarationError
 from esclusa.model.query import Query, Where, conditions, query
 from esclusa.model.record import Kind, Record
-from esclusa.model.retry import Backoff
-from esclusa.model.schedule import Schedule
-from esclusa.model.stage import Cycle, Stage, make_stage
+from esclusa.model.schedule import Manual
+from esclusa.model.stage import (
+    CYCLE_OPTIONS,
+    FUNCTIONS,
+    BatchDecorator,
+    Cycle,
+    CycleOptions,
+    FromSettings,
+    R,
+    Stage,
+    StageDecorator,
+    StageOptions,
+    make_cycle,
+    make_stage,
+)
 from esclusa.model.value import value
 from esclusa.model.view import Look, View
 
-F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
-FromSettings = Callable[[Any], T]
-"""An option may be a function of the pipeline's settings: ``concurrency=lambda s: s.max_concurrent``."""
+if TYPE_CHECKING:
+    from esclusa.engine.runs import RunContext
 
-FUNCTIONS = frozenset({"handler", "dead_letter", "on_exhausted"})
-"""Options of a stage that are functions themselves, not functions of the settings."""
+F = TypeVar("F", bound=Callable[..., Any])
+CycleFunction = TypeVar("CycleFunction", bound="Callable[[RunContext], Awaitable[Any]]")
 
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,60}\Z")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
@@ -79,8 +86,8 @@ class App:
     checks_: Callable[[Any], Any] | None = None
     needs_: Callable[[Any], Iterable[str]] | None = None
     views: list[View] = field(default_factory=list)
-    _stages: list[tuple[str, type[Record], dict[str, Any]]] = field(default_factory=list)
-    _cycles: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    _stages: list[tuple[str, type[Record], Any, dict[str, Any]]] = field(default_factory=list)
+    _cycles: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     _parts: list[tuple[str, Where]] = field(default_factory=list)
     _questions: list[Question] = field(default_factory=list)
 
@@ -90,81 +97,52 @@ class App:
                 "App", [f"{self.name!r} is not a pipeline name (lower case letters, digits and -)"]
             )
 
+    @overload
     def stage(
         self,
-        record: type[Record],
+        record: type[R],
         *,
-        take: str | Sequence[str],
-        hold: str | None = None,
-        exhausted: str | None = None,
-        retry_to: str | None = None,
-        where: Where | None = None,
-        order: str | Sequence[str] = (),
-        retry: Backoff | FromSettings[Backoff] | None = None,
-        every: Schedule
-        | str
-        | float
-        | timedelta
-        | FromSettings[Schedule | str | float]
-        | None = None,
-        concurrency: int | FromSettings[int] = 16,
-        batch: int | FromSettings[int] | None = None,
-        budget: Budget | FromSettings[Budget | None] | None = None,
-        cost: int = 1,
-        timeout: str | float | FromSettings[str | float] | None = None,
-        lease: str | float | FromSettings[str | float] | None = None,
-        dead_letter: Callable[[Any], dict[str, Any]] | None = None,
-        dead_letter_topic: str | FromSettings[str | None] | None = None,
-        on_exhausted: Callable[[Any], Sequence[Effect]] | None = None,
-        alert_rate: float | FromSettings[float] | None = 0.2,
-        alert_min: int | FromSettings[int] = 5,
-        eager: bool = False,
+        batch: None = None,
         cycle: bool = True,
-        counters: Mapping[str, str] | None = None,
         name: str | None = None,
-    ) -> Callable[[F], F]:
-        """Declare a stage; the decorated handler takes the record (or, with ``batch``, a list) and the attempt.
+        **options: Unpack[StageOptions],
+    ) -> StageDecorator[R]: ...
 
-        take, hold: the states it claims from and holds in (no hold: it is held where it is). exhausted: where a
-        record goes when its tries are used up or an error is permanent. retry_to: where it goes between tries
-        (the first take state). where, order: which records, in which order (oldest due first). every: its cycle's
-        schedule (None: as soon as something is due). batch: the handler gets up to so many and answers with one
-        outcome each. budget, cost: reserved before each claim. timeout: seconds for one call of the handler.
-        dead_letter: what a dead letter says of the record (all of it by default). dead_letter_topic: a topic to which dead letters are
-        published too, by the outbox. on_exhausted: the effects that belong to going to the exhausted state, however the record
-        came there (tries used up, an error, crashes); a handler that moves it there by ``To`` names its effects itself.
-        eager: a run that a person starts takes also what is not due yet, each record once.
-        cycle=False: it has no cycle of its own; another one drains it. counters: what a run calls the engine's counters
-        (``{"retried": "retryable"}``); those named here are told even when they are 0.
+    @overload
+    def stage(
+        self,
+        record: type[R],
+        *,
+        batch: int | FromSettings[int],
+        cycle: bool = True,
+        name: str | None = None,
+        **options: Unpack[StageOptions],
+    ) -> BatchDecorator[R]: ...
+
+    def stage(
+        self, record: Any, *, cycle: bool = True, name: str | None = None, **options: Any
+    ) -> Any:
+        """Declare a stage. The decorated handler takes the record and the attempt.
+
+        batch: the handler takes a list of up to so many records and answers one outcome for each.
+        cycle: whether the stage has a cycle of its own; otherwise another cycle drains it.
+        name: by default the handler's name, with hyphens.
+        options: see ``StageOptions``. Those that are not functions of the record may be functions
+        of the settings.
         """
 
         def declare(handler: F) -> F:
             slug = _slug(handler, name)
             if _kind(record) is None:
                 raise DeclarationError(f"stage {self.name}.{slug}", [_no_record(record)])
-            options: dict[str, Any] = dict(  # noqa: C408
-                handler=handler, take=take, hold=hold, exhausted=exhausted, retry_to=retry_to, where=where, order=order, retry=retry,
-                concurrency=concurrency, batch=batch, budget=budget, cost=cost, timeout=timeout, lease=lease, dead_letter=dead_letter,
-                dead_letter_topic=dead_letter_topic, on_exhausted=on_exhausted,
-            )  # fmt: skip
-            if not any(callable(v) for k, v in options.items() if k not in FUNCTIONS):
-                make_stage(
-                    f"{self.name}.{slug}", record.kind, **options
-                )  # faults are told where they are declared
+            own = {k: v for k, v in options.items() if k not in CYCLE_OPTIONS}
+            if not any(callable(v) for k, v in own.items() if k not in FUNCTIONS):
+                make_stage(f"{self.name}.{slug}", record.kind, handler, **own)  # fail here, early
             self._refuse_name(slug, "stage")
-            self._stages.append((slug, record, options))
+            self._stages.append((slug, record, handler, own))
             if cycle:
-                options = {
-                    "every": every,
-                    "stages": (slug,),
-                    "function": None,
-                    "singleton": False,
-                    "eager": eager,
-                    "alert_rate": alert_rate,
-                    "alert_min": alert_min,
-                    "counters": counters or {},
-                }
-                self._cycles.append((slug, options))
+                shared = {k: v for k, v in options.items() if k in CYCLE_OPTIONS}
+                self._cycles.append((slug, {"drains": (slug,)}, shared))
             if record not in self.records:
                 self.records.append(record)
             return handler
@@ -174,37 +152,24 @@ class App:
     def cycle(
         self,
         *,
-        every: Schedule
-        | str
-        | float
-        | timedelta
-        | FromSettings[Schedule | str | float]
-        | None = None,
         stages: Sequence[str] = (),
         singleton: bool = False,
-        eager: bool = False,
-        alert_rate: float | FromSettings[float] | None = 0.2,
-        alert_min: int | FromSettings[int] = 5,
-        counters: Mapping[str, str] | None = None,
         name: str | None = None,
-    ) -> Callable[[F], F]:
-        """Declare a cycle with a function of its own: ``async def ingest(run)``. ``alone``: one at a time in the cluster."""
+        **options: Unpack[CycleOptions],
+    ) -> Callable[[CycleFunction], CycleFunction]:
+        """Declare a cycle with a function of its own: ``async def ingest(run)``.
 
-        def declare(function: F) -> F:
+        stages: those that a call of the cycle drains. singleton: it runs once at a time in the
+        cluster. options: see ``CycleOptions``.
+        """
+
+        def declare(function: CycleFunction) -> CycleFunction:
             slug = _slug(function, name)
             self._refuse_name(slug, "cycle")
-            schedule = schedules.Manual() if every is None else every
-            options = {
-                "every": schedule,
-                "stages": tuple(stages),
-                "function": function,
-                "singleton": singleton,
-                "eager": eager,
-                "alert_rate": alert_rate,
-                "alert_min": alert_min,
-                "counters": counters or {},
-            }
-            self._cycles.append((slug, options))
+            if options.get("every") is None:
+                options["every"] = Manual()
+            own = {"drains": tuple(stages), "function": function, "singleton": singleton}
+            self._cycles.append((slug, own, dict(options)))
             return function
 
         return declare
@@ -301,17 +266,13 @@ class App:
         """Fill the settings in; DeclarationError tells every fault at once."""
         faults: list[str] = []
         stages: dict[str, Stage] = {}
-        for slug, record, options in self._stages:
+        for slug, record, handler, options in self._stages:
+            name = f"{self.name}.{slug}"
+            if slug in stages:
+                faults.append(f"two stages are called {slug}")
             try:
-                resolved = {
-                    k: v
-                    if k in FUNCTIONS
-                    else _resolve(v, settings, f"stage {self.name}.{slug}", k)
-                    for k, v in options.items()
-                }
-                if slug in stages:
-                    faults.append(f"two stages are called {slug}")
-                stages[slug] = make_stage(f"{self.name}.{slug}", record.kind, **resolved)
+                resolved = _resolved(options, settings, f"stage {name}")
+                stages[slug] = make_stage(name, record.kind, handler, **resolved)
             except DeclarationError as error:
                 faults += [f"{error.what}: {fault}" for fault in error.faults]
         stages = {
@@ -319,9 +280,10 @@ class App:
             for slug, stage in stages.items()
         }
         cycles: dict[str, Cycle] = {}
-        for slug, options in self._cycles:
+        for slug, own, options in self._cycles:
             try:
-                cycles[slug] = self._bind_cycle(slug, options, stages, settings)
+                resolved = _resolved(options, settings, slug)
+                cycles[slug] = make_cycle(f"{self.name}.{slug}", resolved, stages=stages, **own)
             except DeclarationError as error:
                 faults += [f"cycle {slug}: {fault}" for fault in error.faults]
         tables = Counter(record.kind.table.lower() for record in dict.fromkeys(self.records))
@@ -353,42 +315,16 @@ class App:
             tuple(parts), tuple(self._questions),
         )  # fmt: skip
 
-    def _bind_cycle(
-        self, slug: str, options: dict[str, Any], stages: dict[str, Stage], settings: BaseModel
-    ) -> Cycle:
-        function, counters = options["function"], options["counters"]
-        rate, least, every = (
-            _resolve(options[name], settings, slug, name)
-            for name in ("alert_rate", "alert_min", "every")
-        )
-        faults = [f"there is no stage {name}" for name in options["stages"] if name not in stages]
-        if inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
-            faults.append("its function must be async: async def name(run)")
-        if rate is not None and not (_is_number(rate) and 0 <= rate <= 1):
-            faults.append(
-                f"alert_rate must be a share between 0 and 1, or None for no alert, not {rate!r:.80}"
-            )
-        if not isinstance(least, int) or not _is_number(least) or least < 0:
-            faults.append(f"alert_min must be a whole number, 0 or more, not {least!r:.80}")
-        if not isinstance(counters, Mapping):
-            faults.append(
-                f"counters must map the engine's names to the pipeline's, not {counters!r:.80}"
-            )
-        schedule: Schedule = schedules.Manual()
-        try:
-            schedule = schedules.parse(every)
-        except DeclarationError as error:
-            faults += error.faults
-        if faults:
-            raise DeclarationError(slug, faults)
-        return Cycle(
-            name=f"{self.name}.{slug}", schedule=schedule, stages=tuple(stages[name] for name in options["stages"]), function=function,
-            singleton=options["singleton"], eager=options["eager"], counters=counters, alert_rate=rate, alert_min=least,
-        )  # fmt: skip
-
 
 def _slug(function: Callable[..., Any], name: str | None) -> str:
     return name or getattr(function, "__name__", "").strip("_").replace("_", "-")
+
+
+def _resolved(options: Mapping[str, Any], settings: BaseModel, where: str) -> dict[str, Any]:
+    return {
+        name: given if name in FUNCTIONS else _resolve(given, settings, where, name)
+        for name, given in options.items()
+    }
 
 
 def _resolve(value: Any, settings: BaseModel, of: str, option: str) -> Any:
@@ -417,10 +353,6 @@ def _kind(record: object) -> Kind | None:
 def _no_record(said: object) -> str:
     name = said.__name__ if isinstance(said, type) else repr(said)
     return f"{name:.80} is no record with a table; write: class Order(Record, table='orders')"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _resets(stage: Stage, stages: Any) -> frozenset[str]:

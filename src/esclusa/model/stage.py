@@ -1,51 +1,229 @@
-"""Stages and cycles as declared: pure descriptions, checked when they are made."""
+"""Stages and cycles as declared: descriptions without behaviour, checked when they are made.
+
+Each option is written twice: in ``StageOptions`` or ``CycleOptions`` as a pipeline may give it, and
+as a field of ``Stage`` or ``Cycle`` as the engine reads it, with its default and its check.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Required, TypedDict, TypeVar
 
 from esclusa.model import duration
+from esclusa.model import schedule as schedules
 from esclusa.model.budget import Budget
 from esclusa.model.effects import Effect
 from esclusa.model.errors import BadQuery, DeclarationError
-from esclusa.model.outcome import OPTIONS
+from esclusa.model.outcome import OPTIONS, Outcome
 from esclusa.model.query import Cond, Order, Where, conditions
-from esclusa.model.record import Kind
+from esclusa.model.record import Kind, Record
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Schedule
 from esclusa.model.value import value
 
-Handler = Callable[..., Any]
+if TYPE_CHECKING:
+    from esclusa.engine.attempt import Attempt
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+Answer = TypeVar("Answer", bound="Outcome | Awaitable[Outcome]")
+Answers = TypeVar("Answers", bound="Sequence[Outcome] | Awaitable[Sequence[Outcome]]")
+FromSettings = Callable[[Any], T]
+"""An option may be a function of the pipeline's settings: ``concurrency=lambda s: s.parallel``."""
+
+
+class StageDecorator(Protocol[R]):
+    """Accepts a handler of one record: ``async def handle(record, at) -> Outcome``, or plain ``def``."""
+
+    def __call__(
+        self, handler: Callable[[R, Attempt], Answer], /
+    ) -> Callable[[R, Attempt], Answer]: ...
+
+
+class BatchDecorator(Protocol[R]):
+    """Accepts a handler of a batch: it takes a list of records and answers one outcome for each."""
+
+    def __call__(
+        self, handler: Callable[[list[R], Attempt], Answers], /
+    ) -> Callable[[list[R], Attempt], Answers]: ...
+
+
+class CycleOptions(TypedDict, total=False):
+    """The options of a cycle. A stage has them too, for the cycle of its own."""
+
+    every: Schedule | str | float | timedelta | FromSettings[Schedule | str | float] | None
+    """The schedule. None: a stage runs whenever a record is due, a cycle only when it is called."""
+    eager: bool
+    """A run that a person starts also takes records that are not due yet, each once."""
+    alert_rate: float | FromSettings[float] | None
+    """The share of failed attempts from which on a run raises an alert. None: no alert."""
+    alert_min: int | FromSettings[int]
+    """How many attempts must fail before ``alert_rate`` counts."""
+    counters: Mapping[str, str] | None
+    """What a run calls the engine's counters (``{"retried": "retryable"}``).
+
+    Counters that are named here are shown even when they are 0.
+    """
+
+
+class StageOptions(CycleOptions, total=False):
+    """The options of a stage, as ``App.stage`` accepts them (``batch`` is one more)."""
+
+    take: Required[str | Sequence[str]]
+    """The states that it claims records from."""
+    hold: str | None
+    """The state of a record while its handler runs. None: it stays in its take state."""
+    exhausted: str | None
+    """Where a record goes after its last attempt or a permanent error."""
+    retry_to: str | None
+    """Where a record goes between attempts. None: the first take state."""
+    where: Where | None
+    """Which records it takes. None: all in the take states."""
+    order: str | Sequence[str]
+    """In which order it takes them; by default the longest due first."""
+    retry: Backoff | FromSettings[Backoff] | None
+    """How many attempts there are, and the delays between them."""
+    concurrency: int | FromSettings[int]
+    """How many handlers run at the same time in one worker."""
+    budget: Budget | FromSettings[Budget | None] | None
+    """The budget that each claim reserves units of."""
+    cost: int
+    """How many units of the budget one record costs."""
+    timeout: str | float | timedelta | FromSettings[str | float] | None
+    """How long one call of the handler may take."""
+    lease: str | float | timedelta | FromSettings[str | float] | None
+    """How long a claim holds without being renewed. None: ``ESCLUSA_LEASE_SECONDS``."""
+    dead_letter: Callable[[Any], dict[str, Any]] | None
+    """What a dead letter contains of the record. None: all of it."""
+    dead_letter_topic: str | FromSettings[str | None] | None
+    """A topic to which dead letters are also published, by the outbox."""
+    on_exhausted: Callable[[Any], Sequence[Effect]] | None
+    """The effects of going to the exhausted state, whether by attempts, an error or crashes.
+
+    A handler that moves a record there with ``To`` gives the effects itself.
+    """
+
+
+Check = Callable[[Kind, Any], Any]
+"""Checks an option and answers the value to keep. Raises ValueError or DeclarationError."""
+
+
+def _option(default: Any, check: Check, *, nullable: bool = False, **more: Any) -> Any:
+    """A field that is an option. None means its default, unless ``nullable``."""
+    return field(default=default, metadata={"check": check, "nullable": nullable}, **more)
+
+
+def _states(kind: Kind, given: Any) -> tuple[str, ...]:
+    many = isinstance(given, Iterable) and not isinstance(given, str)
+    return tuple(_state(kind, state) for state in (given if many else (given,)))
+
+
+def _state(kind: Kind, given: Any) -> str:
+    if given not in kind.lifecycle.states:
+        states = ", ".join(kind.lifecycle.states)
+        raise ValueError(f"={given!r} is not a state of {kind.table} ({states})")
+    return str(given)
+
+
+def _where(kind: Kind, given: Any) -> tuple[tuple[str, Cond], ...]:
+    try:
+        return conditions(kind, given)
+    except BadQuery as error:
+        raise ValueError(f": {error}") from None
+
+
+def _orders(kind: Kind, given: Any) -> tuple[Order, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    orders = tuple(Order(n.removeprefix("-"), n.startswith("-")) for n in names)
+    wrong = [o.field for o in orders if kind.types.get(o.field) in (None, "json", "bytes")]
+    if wrong:
+        raise ValueError(f": {kind.table} cannot be ordered by {', '.join(wrong)}")
+    return orders
+
+
+def _whole_number(least: int) -> Check:
+    def check(kind: Kind, given: Any) -> int:
+        if not isinstance(given, int) or isinstance(given, bool) or given < least:
+            raise ValueError(f" must be a whole number, {least} or more, not {given!r:.80}")
+        return given
+
+    return check
+
+
+def _instance(type: type, example: str) -> Check:
+    def check(kind: Kind, given: Any) -> Any:
+        if not isinstance(given, type):
+            raise ValueError(f" must be a {type.__name__}, such as {example}, not {given!r:.80}")  # noqa: TRY004
+        return given
+
+    return check
+
+
+def _seconds(kind: Kind, given: Any) -> float:
+    try:
+        length = duration.seconds(given)
+    except (ValueError, AttributeError):
+        raise ValueError(f": {given!r:.80} is not {duration.type_hint}") from None
+    if length == 0:
+        raise ValueError(" must be more than 0")
+    return length
+
+
+def _function(kind: Kind, given: Any) -> Any:
+    if not takes_arguments(given, 1):
+        raise ValueError(f" must be a function of the record, not {given!r:.80}")
+    return given
+
+
+def _topic(kind: Kind, given: Any) -> str | None:
+    if not isinstance(given, str):
+        raise ValueError(f" must be the name of a topic, not {given!r:.80}")  # noqa: TRY004
+    return given or None
+
+
+def _share(kind: Kind, given: Any) -> float | None:
+    number = isinstance(given, int | float) and not isinstance(given, bool)
+    if given is not None and not (number and 0 <= given <= 1):
+        raise ValueError(
+            f" must be a share between 0 and 1, or None for no alert, not {given!r:.80}"
+        )
+    return given  # type: ignore[no-any-return]
+
+
+def _counters(kind: Kind, given: Any) -> Mapping[str, str]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f" must map the engine's names to the pipeline's, not {given!r:.80}")  # noqa: TRY004
+    return given
 
 
 @value
 class Stage:
-    """For records in the take states that are due: hold them, call the handler, settle the outcome."""
+    """Claims records in the take states that are due, calls the handler, settles the outcome."""
 
     name: str
     kind: Kind
-    handler: Handler = field(compare=False)
-    take: tuple[str, ...]
-    hold: str | None = None
-    retry_to: str = ""
-    exhausted: str | None = None
-    where: tuple[tuple[str, Cond], ...] = ()
-    order: tuple[Order, ...] = ()
-    retry: Backoff = field(default_factory=Backoff)
-    concurrency: int = 16
-    batch: int | None = None
-    budget: Budget | None = None
-    cost: int = 1
-    timeout: float | None = None
-    lease: float | None = None
+    handler: Callable[..., Any] = field(compare=False)
+    take: tuple[str, ...] = _option((), _states)
+    hold: str | None = _option(None, _state)
+    retry_to: str = _option("", _state)
+    exhausted: str | None = _option(None, _state)
+    where: tuple[tuple[str, Cond], ...] = _option((), _where)
+    order: tuple[Order, ...] = _option((), _orders)
+    retry: Backoff = _option(Backoff(), _instance(Backoff, "Backoff(tries=5)"))
+    concurrency: int = _option(16, _whole_number(1))
+    batch: int | None = _option(None, _whole_number(1))
+    budget: Budget | None = _option(None, _instance(Budget, "Budget('calls', Window('day', 100))"))
+    cost: int = _option(1, _whole_number(0))
+    timeout: float | None = _option(None, _seconds)
+    lease: float | None = _option(None, _seconds)
+    dead_letter: Callable[[Any], dict[str, Any]] | None = _option(None, _function, compare=False)
+    dead_letter_topic: str | None = _option(None, _topic)
+    on_exhausted: Callable[[Any], Sequence[Effect]] | None = _option(None, _function, compare=False)
     resets: frozenset[str] = frozenset()
-    dead_letter: Callable[[Any], dict[str, Any]] | None = field(default=None, compare=False)
-    dead_letter_topic: str | None = None
-    on_exhausted: Callable[[Any], Sequence[Effect]] | None = field(default=None, compare=False)
+    """States in which the attempts count from 0 again: another stage takes records there."""
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -62,118 +240,98 @@ class Cycle:
     stages: tuple[Stage, ...] = ()
     function: Callable[..., Awaitable[Any]] | None = None
     singleton: bool = False
-    eager: bool = False
-    alert_rate: float | None = 0.2
-    alert_min: int = 5
-    counters: Mapping[str, str] = field(default_factory=dict, compare=False)
+    eager: bool = _option(False, lambda kind, given: bool(given))
+    alert_rate: float | None = _option(0.2, _share, nullable=True)
+    alert_min: int = _option(5, _whole_number(0))
+    counters: Mapping[str, str] = field(
+        default_factory=dict, compare=False, metadata={"check": _counters, "nullable": False}
+    )
 
 
-def make_stage(  # noqa: C901 - one check per option
-    name: str,
-    kind: Kind,
-    handler: Handler,
-    *,
-    take: str | Sequence[str],
-    hold: str | None,
-    retry_to: str | None,
-    exhausted: str | None,
-    where: Where | None,
-    order: str | Sequence[str],
-    retry: Backoff | None,
-    concurrency: int,
-    batch: int | None,
-    budget: Budget | None,
-    cost: int,
-    timeout: str | float | timedelta | None,
-    lease: str | float | timedelta | None,
-    dead_letter: Callable[[Any], dict[str, Any]] | None = None,
-    dead_letter_topic: str | None = None,
-    on_exhausted: Callable[[Any], Sequence[Effect]] | None = None,
-) -> Stage:
-    """A checked stage; DeclarationError tells every fault at once."""
-    life = kind.lifecycle
-    takes = _states(take)
-    policy = retry or Backoff()
-    back = retry_to or takes[0] if takes else ""
-    faults = [] if takes else ["it takes no state"]
-    for role, state in [
-        *(("take", t) for t in takes),
-        ("hold", hold),
-        ("exhausted", exhausted),
-        ("retry_to", retry_to),
-    ]:
-        if state is not None and state not in life.states:
-            faults.append(
-                f"{role}={state!r} is not a state of {kind.table} ({', '.join(life.states)})"
-            )
-    if not _is(policy, Backoff):
-        faults.append(f"retry must be a Backoff, such as Backoff(tries=5), not {policy!r}")
-    elif not faults:
-        faults = _stage_faults(kind, takes, hold, back, exhausted, policy)
-    for label, number, least in (
-        ("concurrency", concurrency, 1),
-        ("batch", batch, 1),
-        ("cost", cost, 0),
-    ):
-        if number is not None and (not _is(number, int) or _is(number, bool) or number < least):
-            faults.append(f"{label} must be a whole number, {least} or more, not {number!r}")
-    if budget is not None and not _is(budget, Budget):
-        faults.append(
-            f"budget must be a Budget, such as Budget('calls', Window('day', 100)), not {budget!r}"
-        )
-    seconds: dict[str, float | None] = {"timeout": None, "lease": None}
-    for label, said in (("timeout", timeout), ("lease", lease)):
-        if said is not None:
-            try:
-                seconds[label] = duration.seconds(said)
-            except (ValueError, AttributeError):
-                faults.append(f"{label}: {said!r} is not {duration.type_hint}")
-            if seconds[label] == 0:
-                faults.append(f"{label} must be more than 0")
-    names = (order,) if isinstance(order, str) else tuple(order)
-    orders = tuple(Order(n.removeprefix("-"), n.startswith("-")) for n in names)
+FUNCTIONS: Final = frozenset(f.name for f in fields(Stage) if f.metadata.get("check") is _function)
+"""Options of a stage that are functions of the record, not of the settings."""
+
+CYCLE_OPTIONS: Final = frozenset(CycleOptions.__annotations__)
+
+
+def _checked(type: Any, kind: Any, options: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
+    """The options as fields of ``type``. Adds what is wrong with them to ``faults``."""
+    checks = {f.name: f.metadata for f in fields(type) if "check" in f.metadata}
     faults += [
-        f"{kind.table} cannot be ordered by {o.field}"
-        for o in orders
-        if kind.types.get(o.field) in (None, "json", "bytes")
+        f"there is no option {name}; there are: {', '.join(checks)}"
+        for name in options
+        if name not in checks
     ]
-    conds: tuple[tuple[str, Cond], ...] = ()
-    try:
-        conds = conditions(kind, where or {})
-    except BadQuery as error:
-        faults.append(f"where: {error}")
-    for label, function in (("dead_letter", dead_letter), ("on_exhausted", on_exhausted)):
-        if function is not None and not _takes_arguments(function, 1):
-            faults.append(f"{label} must be a function of the record, not {function!r:.80}")
-    if dead_letter_topic is not None and not _is(dead_letter_topic, str):
-        faults.append(f"dead_letter_topic must be the name of a topic, not {dead_letter_topic!r}")
-    if not _takes_arguments(handler):
+    made = {}
+    for name, option in checks.items():
+        given = options.get(name)
+        if given is not None or (option["nullable"] and name in options):
+            try:
+                made[name] = option["check"](kind, given)
+            except ValueError as error:
+                faults.append(f"{name}{error}")
+    return made
+
+
+def make_stage(name: str, kind: Kind, handler: Callable[..., Any], **options: Any) -> Stage:
+    """A checked stage. Raises DeclarationError with every fault."""
+    faults: list[str] = []
+    made = _checked(Stage, kind, options, faults)
+    if not options.get("take"):
+        faults.append("it takes no state")
+    elif "take" in made:
+        made.setdefault("retry_to", made["take"][0])
+    stage = Stage(name, kind, handler, **made)
+    if not faults:
+        faults = _move_faults(stage)
+    if not takes_arguments(handler, 2):
         faults.append(
-            "its handler takes the record (or the batch) and the attempt: async def handle(record, at)"
+            "its handler takes the record (or the batch) and the attempt: "
+            "async def handle(record, at)"
         )
     if faults:
         raise DeclarationError(f"stage {name}", faults)
-    return Stage(
-        name=name, kind=kind, handler=handler, take=takes, hold=hold, retry_to=back, exhausted=exhausted, where=conds,
-        order=orders, retry=policy, concurrency=concurrency, batch=batch, budget=budget, cost=cost,
-        timeout=seconds["timeout"], lease=seconds["lease"], dead_letter=dead_letter, dead_letter_topic=dead_letter_topic or None,
-        on_exhausted=on_exhausted,
-    )  # fmt: skip
+    return stage
 
 
-def _stage_faults(
-    kind: Kind,
-    takes: tuple[str, ...],
-    hold: str | None,
-    back: str,
-    exhausted: str | None,
-    policy: Backoff,
-) -> list[str]:
-    life = kind.lifecycle
+def make_cycle(
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    stages: Mapping[str, Stage],
+    drains: Sequence[str],
+    function: Callable[..., Any] | None = None,
+    singleton: bool = False,
+) -> Cycle:
+    """A checked cycle that drains some of the pipeline's ``stages``.
+
+    Raises DeclarationError with every fault.
+    """
+    faults = [f"there is no stage {each}" for each in drains if each not in stages]
+    if inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
+        faults.append("its function must be async: async def name(run)")
+    given = {option: each for option, each in options.items() if option != "every"}
+    made = _checked(Cycle, None, given, faults)
+    schedule: Schedule = schedules.Always()
+    try:
+        schedule = schedules.parse(options.get("every"))
+    except DeclarationError as error:
+        faults += error.faults
+    if faults:
+        raise DeclarationError(name, faults)
+    drained = tuple(stages[each] for each in drains)
+    return Cycle(name, schedule, drained, function, singleton, **made)
+
+
+def _move_faults(stage: Stage) -> list[str]:
+    """What the lifecycle lacks for this stage."""
+    life, takes, hold = stage.kind.lifecycle, stage.take, stage.hold
+    back, exhausted = stage.retry_to, stage.exhausted
     faults = [
-        f"field {name}: To(…, {name}=…) means something else than a field; name it otherwise, and its column with columns={{…: {name!r}}}"
+        f"field {name}: To(…, {name}=…) is an option of To and cannot set the field; "
+        f"rename it, and name its column with columns={{…: {name!r}}}"
         for name in OPTIONS
-        if name in kind.by_name
+        if name in stage.kind.by_name
     ]
     if hold is not None:
         faults += [
@@ -183,50 +341,59 @@ def _stage_faults(
         ]
         if hold in takes:
             faults.append(f"hold={hold!r} is one of the states it takes")
-        if not life.allows(hold, back):
-            faults.append(
-                f"a retry or a wait needs the move {hold} -> {back}, which is not declared"
-            )
-        if exhausted is not None and not life.allows(hold, exhausted):
-            faults.append(
-                f"exhausted={exhausted!r} needs the move {hold} -> {exhausted}, which is not declared"
-            )
-    else:
-        faults += [
-            f"a retry needs the move {t} -> {back}, which is not declared"
-            for t in takes
-            if t != back and not life.allows(t, back)
-        ]
-        faults += [
-            f"exhausted={exhausted!r} needs the move {t} -> {exhausted}, which is not declared"
-            for t in takes
-            if exhausted is not None and not life.allows(t, exhausted)
-        ]
-    if exhausted is None and policy.tries is not None:
+    held = takes if hold is None else (hold,)
+    faults += [
+        f"a retry or a wait needs the move {state} -> {back}, which is not declared"
+        for state in held
+        if state != back and not life.allows(state, back)
+    ]
+    faults += [
+        f"exhausted={exhausted!r} needs the move {state} -> {exhausted}, which is not declared"
+        for state in held
+        if exhausted is not None and not life.allows(state, exhausted)
+    ]
+    if exhausted is None and stage.retry.tries is not None:
         faults.append(
-            "it has no exhausted state for a record that used up its tries; name one, or say retry=Backoff(tries=None)"
+            "it has no exhausted state for a record after its last attempt; "
+            "name one, or set retry=Backoff(tries=None)"
         )
     if exhausted is not None and exhausted in takes:
         faults.append(f"exhausted={exhausted!r} is one of the states it takes")
     return faults
 
 
-def _states(take: Any) -> tuple[str, ...]:
-    if take is None:
-        return ()
-    return tuple(take) if isinstance(take, Iterable) and not isinstance(take, str) else (take,)
-
-
-def _is(value: object, type: type) -> bool:
-    """Whether a pipeline said what the type checker would have asked for."""
-    return isinstance(value, type)
-
-
-def _takes_arguments(function: Callable[..., Any], count: int = 2) -> bool:
+def takes_arguments(function: Any, count: int) -> bool:
+    """Whether the function can be called with ``count`` arguments by position."""
     try:
         inspect.signature(function).bind(*[None] * count)
     except TypeError:
         return False
-    except ValueError:
+    except ValueError:  # a builtin whose signature is unknown
         return True
     return True
+
+
+Role = Literal["waiting", "working", "finished", "failed", "resting"]
+
+
+def roles(kind: Kind, stages: Iterable[Stage]) -> dict[str, Role]:
+    """The role of each state of the kind, given the stages that run.
+
+    waiting: a stage takes records there. working: a stage holds them there. failed: a stage gives
+    them up there, or the lifecycle declares it. finished: terminal, or declared. resting: the rest.
+    """
+    life = kind.lifecycle
+    found: dict[str, Role] = {}
+    for state in life.states:
+        finished = state in life.finished or state in life.terminal
+        found[state] = "failed" if state in life.failed else "finished" if finished else "resting"
+    own = [stage for stage in stages if stage.kind == kind]
+    for stage in own:
+        if stage.hold is not None:
+            found[stage.hold] = "working"
+    for stage in own:
+        found |= dict.fromkeys(stage.take, "waiting")
+    for stage in own:
+        if stage.exhausted is not None:
+            found[stage.exhausted] = "failed"
+    return found

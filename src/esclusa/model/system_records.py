@@ -23,10 +23,14 @@ class DeadLetter(
     reason: str = ""
     payload: dict[str, Any] = {}
 
-    lifecycle = Lifecycle("""
+    lifecycle = Lifecycle(
+        """
         open -> redriven | discarded
         redriven -> open
-    """)
+        """,
+        failed=["open"],
+        finished=["redriven"],
+    )
 
 
 class Message(Record, table="esclusa_outbox"):
@@ -36,11 +40,14 @@ class Message(Record, table="esclusa_outbox"):
     data: dict[str, Any] = {}
     attributes: dict[str, str] = {}
 
-    lifecycle = Lifecycle("""
+    lifecycle = Lifecycle(
+        """
         waiting -> published
         waiting -> failed
         failed -> waiting
-    """)
+        """,
+        failed=["failed"],
+    )
 
 
 class Run(
@@ -61,7 +68,7 @@ class Run(
     counters: dict[str, int] = {}
     message: str | None = None
 
-    lifecycle = Lifecycle("running -> ok | blocked | partial | error")
+    lifecycle = Lifecycle("running -> ok | blocked | partial | error", failed=["blocked", "error"])
 
 
 class CycleRecord(Record, table="esclusa_cycles", key="cycle", history=False):
@@ -89,7 +96,7 @@ class WorkerRecord(Record, table="esclusa_workers", history=False):
     stages: list[str] = []
     started_at: datetime
 
-    lifecycle = Lifecycle("running -> stopped | lost")
+    lifecycle = Lifecycle("running -> stopped | lost", failed=["lost"])
 
 
 class Rate(
@@ -156,7 +163,7 @@ class Export(Record, table="archive_exports", key=("table_name", "month", "part"
     drop_eligible_at: datetime | None = None
     dropped_at: datetime | None = None
 
-    lifecycle = Lifecycle("filling -> written -> verified -> dropped")
+    lifecycle = Lifecycle("filling -> written -> verified -> dropped", finished=["verified"])
 
 
 class IdempotentCall(

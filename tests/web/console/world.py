@@ -41,12 +41,15 @@ class Post(Record, table="posts", key=("platform", "post_id")):
     country: str | None = None
     replies_count: int | None = None
     url: str | None = None
-    lifecycle = Lifecycle("""
+    lifecycle = Lifecycle(
+        """
         noreplies -> processing -> done
         noreplies -> skipped | done
         processing -> noreplies
         done -> noreplies
-    """)
+    """,
+        finished=["done"],
+    )
 
 
 class Job(
@@ -63,13 +66,16 @@ class Job(
     access_token: str = ""
     options: dict[str, Any] = {}
     result_url: str | None = None
-    lifecycle = Lifecycle("""
+    lifecycle = Lifecycle(
+        """
         pending -> processing
         processing -> done | failed | quota_exceeded | empty_result | pending
         empty_result -> pending | verified
         quota_exceeded -> pending
         failed -> pending
-    """)
+    """,
+        failed=["quota_exceeded"],
+    )
 
 
 class Picture(Record, table="pictures"):
@@ -84,12 +90,15 @@ class Picture(Record, table="pictures"):
 
 class Delivery(Record, table="deliveries", archive=True):
     device: str
-    lifecycle = Lifecycle("""
+    lifecycle = Lifecycle(
+        """
         pending -> sent | retryable | failed | invalid
         retryable -> sent | failed | invalid
         sent -> ok | retryable | failed | invalid
         failed -> pending
-    """)
+    """,
+        failed=["invalid"],
+    )
 
 
 class Folio(Record, table="folios"):
@@ -111,7 +120,8 @@ class Documento(
     doc_type: str | None = None
     revision: int = 1
     lifecycle = Lifecycle(
-        "NOT_STARTED -> IN_PROGRESS -> DONE | ERROR\nIN_PROGRESS -> NOT_STARTED\nERROR -> NOT_STARTED"
+        "NOT_STARTED -> IN_PROGRESS -> DONE | ERROR\nIN_PROGRESS -> NOT_STARTED\nERROR -> NOT_STARTED",
+        failed=["ERROR"],
     )
 
 

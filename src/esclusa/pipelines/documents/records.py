@@ -67,6 +67,8 @@ class Folio(
         ERROR -> PROCESSING                      # a new event, or an operator
         DONE | DONE_WITH_ERRORS -> PROCESSING    # an explicit reprocess
         """,
+        failed=["DONE_WITH_ERRORS"],
+        finished=["DONE"],
         endless=True,
     )
 
@@ -113,6 +115,7 @@ class Documento(
         ERROR -> NOT_STARTED             # re-entry, or an operator
         DONE -> NOT_STARTED              # a forced reprocess
         """,
+        finished=["DONE"],
         endless=True,
     )
 

@@ -51,11 +51,14 @@ class Post(
 
     _names = field_validator("platform", "country", "candidate_id")(_check_length)
 
-    lifecycle = Lifecycle("""
+    lifecycle = Lifecycle(
+        """
         noreplies -> processing | skipped | done
         processing -> done | noreplies
         done -> noreplies
-    """)
+        """,
+        finished=["done"],
+    )
 
 
 class Job(

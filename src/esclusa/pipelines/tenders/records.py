@@ -142,12 +142,15 @@ class Delivery(
     last_error_code: str | None = None
     last_error_message: str | None = None
 
-    lifecycle = Lifecycle("""
+    lifecycle = Lifecycle(
+        """
         pending -> sent | retryable | failed | invalid
         retryable -> sent | failed | invalid
         sent -> ok | retryable | failed | invalid
         failed -> pending
-    """)
+        """,
+        failed=["invalid"],
+    )
 
 
 RECORDS: list[type[Record]] = [

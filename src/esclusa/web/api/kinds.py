@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from esclusa.model.stage import Role
 from esclusa.web.api.routing import CurrentRuntime, System, Table, api_router
 from esclusa.web.api.schemas import ListOut
 from esclusa.web.problems import problem_responses
@@ -27,6 +28,7 @@ class LifecycleOut(BaseModel):
     initial: str
     states: list[str]
     terminal: list[str]
+    roles: dict[str, Role]
     moves: list[tuple[str, str]]
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from esclusa.engine.operations import retry_targets
 from esclusa.engine.why import Why
 from esclusa.health import Check
+from esclusa.model import stage as stages_model
 from esclusa.model.columns import TRACKING
 from esclusa.model.record import Kind, Record
 from esclusa.model.schedule import Every, Manual
@@ -27,41 +28,17 @@ STUCK_AFTER = 300.0
 
 
 def roles(kind: Kind, stages: Iterable[Stage]) -> dict[str, str]:
-    """What each state is for: a stage takes from it (``wait``), holds in it (``held``), gives up into it (``failed``); it is
-    an ``end``, or records just ``rest`` there until somebody moves them."""
-    found = {s: "end" if s in kind.lifecycle.terminal else "rest" for s in kind.lifecycle.states}
-    mine = [s for s in stages if s.kind == kind]
-    for stage in mine:
-        if stage.hold is not None:
-            found[stage.hold] = "held"
-    for stage in mine:
-        found |= dict.fromkeys(stage.take, "wait")
-    for stage in mine:
-        if stage.exhausted is not None:
-            found[stage.exhausted] = "failed"
-    if kind.table == "dead_letters":
-        return {"open": "failed", "redriven": "end", "discarded": "rest"}
-    for state, role in found.items():
-        if role in ("end", "rest") and state.lower() in _BAD:
-            found[state] = "failed"
-        elif role == "rest" and state.lower() in _GOOD:
-            found[state] = "end"
-    return found
+    """The role of each state, by the name that the style sheet uses."""
+    return {state: _STYLE[role] for state, role in stages_model.roles(kind, stages).items()}
 
 
-_BAD = frozenset(
-    {
-        "error",
-        "failed",
-        "invalid",
-        "quota_exceeded",
-        "lost",
-        "done_with_errors",
-        "rejected",
-        "blocked",
-    }
-)
-_GOOD = frozenset({"done", "success", "ok", "verified", "finished", "sent_ok"})
+_STYLE: dict[str, str] = {
+    "waiting": "wait",
+    "working": "held",
+    "failed": "failed",
+    "finished": "end",
+    "resting": "rest",
+}
 
 
 def role_words(role: str) -> str:
