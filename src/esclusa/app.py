@@ -120,16 +120,15 @@ async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry
         observer.event("warning", missing)
     if settings.alert_webhook is None:
         return observer, None
-    from esclusa.observability.alerts import Alerts
-    from esclusa.observability.alerts import AlertSink as Webhook
+    from esclusa.observability.alerts import AlertNotifier, AlertWebhook
 
-    bell = Alerts(Webhook(settings.alert_webhook.get_secret_value()))
-    stack.push_async_callback(bell.close)
+    notifier = AlertNotifier(AlertWebhook(settings.alert_webhook.get_secret_value()))
+    stack.push_async_callback(notifier.close)
 
-    async def ring(alert: Alert) -> None:
-        bell.raise_(alert.name, alert.subject, alert.message, **alert.details)
+    async def notify(alert: Alert) -> None:
+        notifier.notify(alert.name, alert.subject, alert.message, **alert.details)
 
-    return observer, ring
+    return observer, notify
 
 
 def main(argv: Sequence[str] | None = None) -> None:

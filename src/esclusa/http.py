@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 from esclusa.engine.threads import finished
 from esclusa.model.errors import ArtifactError, EsclusaError
 from esclusa.model.value import value
-from esclusa.ssrf import Allowed, public
+from esclusa.ssrf import AllowedHosts, public
 
 if TYPE_CHECKING:
     import aiohttp
@@ -50,7 +50,7 @@ _MOVED = frozenset({301, 302, 303, 307, 308})
 _WHOLE = frozenset({200, 201, 202, 203, 204})
 
 
-class Forbidden(EsclusaError):
+class ForbiddenAddress(EsclusaError):
     """The link, or a redirect of it, leads where it must not: another scheme, an address that is not public."""
 
     error_type = "forbidden"
@@ -62,7 +62,7 @@ class TooLarge(EsclusaError):
     error_type = "too_large"
 
 
-class BadAnswer(EsclusaError):
+class BadResponse(EsclusaError):
     """No whole answer came: refused, not found, cut off, too many redirects, any 4xx and 5xx."""
 
     error_type = "http_error"
@@ -125,12 +125,12 @@ class SafeSession:
     a redirect nor a name whose answer changes can lead elsewhere."""
 
     session: aiohttp.ClientSession
-    allowed: Allowed
+    allowed: AllowedHosts
 
 
 @asynccontextmanager
 async def safe_session(
-    allowed: Allowed, *, connections: int = 100, **connector: Any
+    allowed: AllowedHosts, *, connections: int = 100, **connector: Any
 ) -> AsyncIterator[SafeSession]:
     """A session whose connections go to public addresses and allowed ones only. It keeps no cookies."""
     import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
@@ -188,7 +188,7 @@ def download(
     """Fetch a link with bounded memory. ``limit``: bytes, after decompression. ``total``: seconds for all of it, redirects too.
     ``look`` sees the first bytes as soon as they are there, and may raise to end it.
 
-    Raises TimeoutError, Forbidden, TooLarge or BadAnswer, none of which tells the link's path or query: they may be signed.
+    Raises TimeoutError, ForbiddenAddress, TooLarge or BadResponse, none of which tells the link's path or query: they may be signed.
     """
     return _Fetch(guard, url, total, redirects, _Spool(keep, limit, look))
 
@@ -218,9 +218,9 @@ class _Fetch(AbstractAsyncContextManager[Download]):
         except TimeoutError:
             raise TimeoutError(f"the download took longer than {self._total:g} s") from None
         except (aiohttp.InvalidURL, ValueError):  # and it never will be
-            raise Forbidden("the link, or a redirect of it, cannot be read as an address") from None
+            raise ForbiddenAddress("the link, or a redirect of it, cannot be read as an address") from None
         except aiohttp.ClientError as error:
-            raise BadAnswer(f"{_site(self._url)}: {_why(error)}") from None
+            raise BadResponse(f"{_site(self._url)}: {_why(error)}") from None
         finally:
             if not done:
                 self._spool.clear()
@@ -242,15 +242,15 @@ class _Fetch(AbstractAsyncContextManager[Download]):
                     hop.refused is not None and not hop.called
                 ):  # else the one that may be called did not answer, and may do so later
                     named = "" if target.host == hop.refused else f" (where {target.host} leads)"
-                    raise Forbidden(f"{hop.refused}{named} is not a public address") from None
-                raise BadAnswer(f"{target.host}: {_why(error)}") from None
+                    raise ForbiddenAddress(f"{hop.refused}{named} is not a public address") from None
+                raise BadResponse(f"{target.host}: {_why(error)}") from None
             finally:
                 _hop.reset(token)
             spool.download.redirects = count
             if following is None:
                 return
             url = urljoin(url, following)
-        raise BadAnswer(f"{_site(url)}: more than {self._redirects} redirects")
+        raise BadResponse(f"{_site(url)}: more than {self._redirects} redirects")
 
 
 async def _ask(guard: SafeSession, target: Any, spool: _Spool) -> str | None:
@@ -259,10 +259,10 @@ async def _ask(guard: SafeSession, target: Any, spool: _Spool) -> str | None:
         if answer.status in _MOVED:
             where = answer.headers.get("Location")
             if not where:
-                raise BadAnswer(f"{target.host}: HTTP {answer.status} without saying where to")
+                raise BadResponse(f"{target.host}: HTTP {answer.status} without saying where to")
             return where
         if answer.status not in _WHOLE:
-            raise BadAnswer(f"{target.host}: HTTP {answer.status}{await _said(answer)}")
+            raise BadResponse(f"{target.host}: HTTP {answer.status}{await _said(answer)}")
         unpacker = _unpacker(answer.headers.get("Content-Encoding", ""))
         length = answer.content_length
         if unpacker is None and (length or 0) > spool.limit:
@@ -277,7 +277,7 @@ async def _ask(guard: SafeSession, target: Any, spool: _Spool) -> str | None:
                 if spool.take(part):
                     await spool.flush()
         if end is not None and end.done() and end.exception() is not None:
-            raise BadAnswer(f"{target.host}: the body was cut off")
+            raise BadResponse(f"{target.host}: the body was cut off")
         if unpacker is not None:
             unpacker.end()
         await spool.end()
@@ -291,15 +291,15 @@ def _target(url: str) -> Any:
     text = url.strip()
     scheme = text.partition(":")[0].lower()
     if scheme not in ("http", "https"):
-        raise Forbidden(
+        raise ForbiddenAddress(
             f"the link must begin with http:// or https://, not {_BEGINNING.findall(text)[0]!r}"
         )
     plain = _PLAIN.match(text)
     if not plain and _CONTROL.search(text):
-        raise Forbidden("the link has a control character in it")
+        raise ForbiddenAddress("the link has a control character in it")
     target = URL(text, encoded=True) if plain else URL(text)
     if not target.host:
-        raise Forbidden("the link names no host")
+        raise ForbiddenAddress("the link names no host")
     if not _NUMERIC.match(target.host):
         return target
     try:  # 2130706433, 0177.1 and 0x7f000001 are addresses too, to those who call them
@@ -380,11 +380,11 @@ class _Unpacker:
                     self._inside.unused_data if self._inside.eof else self._inside.unconsumed_tail
                 )
         except zlib.error as error:
-            raise BadAnswer(f"the body cannot be decompressed: {error}") from None
+            raise BadResponse(f"the body cannot be decompressed: {error}") from None
 
     def end(self) -> None:
         if not self._inside.eof:
-            raise BadAnswer("the compressed body was cut off")
+            raise BadResponse("the compressed body was cut off")
 
 
 def _unpacker(encoding: str) -> _Unpacker | None:
@@ -394,7 +394,7 @@ def _unpacker(encoding: str) -> _Unpacker | None:
         case "gzip" | "x-gzip" | "deflate":
             return _Unpacker()
         case other:
-            raise BadAnswer(f"the body is compressed with {other!r:.20}, which was not asked for")
+            raise BadResponse(f"the body is compressed with {other!r:.20}, which was not asked for")
 
 
 @dataclass
@@ -461,10 +461,10 @@ class _Spool:
 
 
 __all__ = [
-    "Allowed",
-    "BadAnswer",
+    "AllowedHosts",
+    "BadResponse",
     "Download",
-    "Forbidden",
+    "ForbiddenAddress",
     "SafeSession",
     "TooLarge",
     "download",

@@ -30,7 +30,7 @@ class BadFile(EsclusaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ImportedRow:
     """One row, numbered from 1 (a CSV header is not a row; of NDJSON it is the line): its values, or why it has none."""
 
     number: int
@@ -39,7 +39,7 @@ class Row:
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What became of the rows: how many are new, how many were known, and the fault of each that was refused."""
 
     created: int = 0
@@ -69,7 +69,7 @@ def format_of(path: Path) -> Format:
     return found
 
 
-def read_file(path: Path, columns: Collection[str] = ()) -> Iterator[Row]:
+def read_file(path: Path, columns: Collection[str] = ()) -> Iterator[ImportedRow]:
     """The rows of a file, by the format that its name says. CSV and NDJSON are read as they come: bounded memory. A file that
     breaks off amid its rows says so in a last one, for those before it may be kept by then. Raises BadFile if there is none before,
     and if a CSV's header names a column that is none of ``columns``, where they are given: it would be the fault of every row."""
@@ -83,7 +83,7 @@ def read_file(path: Path, columns: Collection[str] = ()) -> Iterator[Row]:
         fault = BadFile(f"{path}: {_why(path, error)}") if not isinstance(error, BadFile) else error
         if not number:
             raise fault from None
-        yield Row(number + 1, None, f"from here on it cannot be read: {fault}")
+        yield ImportedRow(number + 1, None, f"from here on it cannot be read: {fault}")
 
 
 def _why(path: Path, error: UnicodeDecodeError | OSError) -> str:
@@ -115,7 +115,7 @@ def format_of_body(body: bytes, content_type: str) -> Format:
     return "json"
 
 
-def read_bytes(body: bytes, form: Format) -> Iterator[Row]:
+def read_bytes(body: bytes, form: Format) -> Iterator[ImportedRow]:
     """The rows of a request's body."""
     try:
         text = body.decode("utf-8-sig")
@@ -126,7 +126,7 @@ def read_bytes(body: bytes, form: Format) -> Iterator[Row]:
 
 def _read(
     text: io.TextIOBase | Any, form: Format, where: str, columns: Collection[str] = ()
-) -> Iterator[Row]:
+) -> Iterator[ImportedRow]:
     if form == "csv":
         yield from _csv(text, where, columns)
     elif form == "ndjson":
@@ -137,7 +137,7 @@ def _read(
         yield from _json(text.read(), where)
 
 
-def _csv(text: Any, where: str, columns: Collection[str]) -> Iterator[Row]:
+def _csv(text: Any, where: str, columns: Collection[str]) -> Iterator[ImportedRow]:
     head = text.readline()
     reader = csv.DictReader(
         chain([head], text), restkey="", delimiter=max(",;\t", key=head.count)
@@ -156,11 +156,11 @@ def _csv(text: Any, where: str, columns: Collection[str]) -> Iterator[Row]:
             )
         for number, row in enumerate(reader, 1):
             if "" in row:
-                yield Row(
+                yield ImportedRow(
                     number, None, f"it has more values than the {len(names)} columns of the header"
                 )
             else:  # an empty cell is no value
-                yield Row(
+                yield ImportedRow(
                     number,
                     {
                         name.strip(): value.strip() or None if value else None
@@ -171,7 +171,7 @@ def _csv(text: Any, where: str, columns: Collection[str]) -> Iterator[Row]:
         raise BadFile(f"{where}: line {reader.line_num} is not CSV: {error}") from None
 
 
-def _json(text: str, where: str) -> Iterator[Row]:
+def _json(text: str, where: str) -> Iterator[ImportedRow]:
     try:
         read = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -186,18 +186,18 @@ def _json(text: str, where: str) -> Iterator[Row]:
         yield _object(number, value)
 
 
-def _parsed(number: int, line: str) -> Row:
+def _parsed(number: int, line: str) -> ImportedRow:
     try:
         return _object(number, json.loads(line, parse_constant=_no_constant))
     except (ValueError, RecursionError) as error:
-        return Row(number, None, f"it is not JSON: {error}")
+        return ImportedRow(number, None, f"it is not JSON: {error}")
 
 
-def _object(number: int, value: Any) -> Row:
+def _object(number: int, value: Any) -> ImportedRow:
     return (
-        Row(number, value)
+        ImportedRow(number, value)
         if isinstance(value, dict)
-        else Row(number, None, f"a row is an object, not {type(value).__name__}")
+        else ImportedRow(number, None, f"a row is an object, not {type(value).__name__}")
     )
 
 
@@ -208,8 +208,8 @@ def _no_constant(name: str) -> Any:
 __all__ = [
     "BadFile",
     "Format",
-    "Report",
-    "Row",
+    "ImportReport",
+    "ImportedRow",
     "format_of",
     "format_of_body",
     "read_bytes",

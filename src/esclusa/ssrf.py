@@ -47,7 +47,7 @@ def public(address: str) -> bool:
 
 
 @value
-class Allowed:
+class AllowedHosts:
     """Exceptions: hosts by name (with or without a port), whatever their address, and networks."""
 
     hosts: frozenset[tuple[str, int | None]] = frozenset()

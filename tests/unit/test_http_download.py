@@ -17,11 +17,19 @@ from urllib.parse import quote
 import pytest
 from aiohttp.abc import AbstractResolver
 
-from esclusa.http import BadAnswer, Forbidden, TooLarge, _Spool, download, retry_after, safe_session
+from esclusa.http import (
+    BadResponse,
+    ForbiddenAddress,
+    TooLarge,
+    _Spool,
+    download,
+    retry_after,
+    safe_session,
+)
 from esclusa.model.errors import ArtifactError
 from esclusa.simulators import Played
 from esclusa.simulators.media_cdn import MediaCdn, content, sign
-from esclusa.ssrf import Allowed, public
+from esclusa.ssrf import AllowedHosts, public
 
 MB = 1 << 20
 
@@ -38,7 +46,7 @@ async def fetch(url: str, *allow: str, **options: Any) -> bytes:
     connector = options.pop("connector", {})
     options = {"limit": 10 * MB, "total": 10.0} | options
     async with (
-        safe_session(Allowed.parse(allow), **connector) as guard,
+        safe_session(AllowedHosts.parse(allow), **connector) as guard,
         download(guard, url, **options) as got,
     ):
         return got.body if isinstance(got.body, bytes) else got.body.read_bytes()
@@ -50,7 +58,7 @@ LOOPBACK = "127.0.0.1"
 async def test_a_body_comes_whole_from_memory_or_from_a_file(cdn: tuple[MediaCdn, str]) -> None:
     _, url = cdn
     assert await fetch(f"{url}/m/jpg/5000/a", LOOPBACK) == content("jpg", 5000, "a")
-    async with safe_session(Allowed.parse([LOOPBACK])) as guard:
+    async with safe_session(AllowedHosts.parse([LOOPBACK])) as guard:
         async with download(guard, f"{url}/m/mp4/{3 * MB}/b", limit=4 * MB, total=10) as got:
             assert isinstance(got.body, Path)
             assert (got.size, got.body.stat().st_size) == (3 * MB, 3 * MB)
@@ -66,7 +74,7 @@ async def test_a_body_comes_whole_from_memory_or_from_a_file(cdn: tuple[MediaCdn
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 500, 502, 503, 504])
 async def test_every_error_status_is_a_bad_answer(cdn: tuple[MediaCdn, str], status: int) -> None:
-    with pytest.raises(BadAnswer, match=f"HTTP {status}"):
+    with pytest.raises(BadResponse, match=f"HTTP {status}"):
         await fetch(f"{cdn[1]}/gone/{status}?secret=1", LOOPBACK)
 
 
@@ -77,10 +85,10 @@ async def test_a_signed_link_is_asked_to_the_letter_and_its_death_is_told(
     good = sign("/m/jpg/100/x_%2B%20y.jpg")
     assert await fetch(url + good, LOOPBACK) == content("jpg", 100, "x_+ y.jpg")
     assert await fetch(f"{url}/to?url={quote(good, safe='')}", LOOPBACK)
-    with pytest.raises(BadAnswer, match=r"HTTP 403 \(URL signature expired\)") as caught:
+    with pytest.raises(BadResponse, match=r"HTTP 403 \(URL signature expired\)") as caught:
         await fetch(url + sign("/m/jpg/100/x", lifetime=-10), LOOPBACK)
     assert "oe=" not in str(caught.value)
-    with pytest.raises(BadAnswer, match="URL signature mismatch"):
+    with pytest.raises(BadResponse, match="URL signature mismatch"):
         await fetch(url + good.replace("oh=", "oh=0"), LOOPBACK)
 
 
@@ -93,11 +101,11 @@ async def test_no_answer_is_a_bad_answer_without_the_link(cdn: tuple[MediaCdn, s
         (f"{url}/loop?sig=1", "more than 5 redirects"),
         (f"{url}/hops/6?url=/m/jpg/10/a", "more than 5 redirects"),
     ):
-        with pytest.raises(BadAnswer, match=words) as caught:
+        with pytest.raises(BadResponse, match=words) as caught:
             await fetch(link, LOOPBACK)
         assert "sig" not in str(caught.value)
     assert await fetch(f"{url}/hops/5?url=/m/jpg/10/a", LOOPBACK) == content("jpg", 10, "a")
-    with pytest.raises(BadAnswer, match="more than 0"):
+    with pytest.raises(BadResponse, match="more than 0"):
         await fetch(f"{url}/to?url=/m/jpg/10/a", LOOPBACK, redirects=0)
 
 
@@ -110,7 +118,7 @@ async def test_a_server_that_speaks_nonsense_is_a_bad_answer() -> None:
 
     server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
     async with server:
-        with pytest.raises(BadAnswer):
+        with pytest.raises(BadResponse):
             await fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", LOOPBACK)
 
 
@@ -143,7 +151,7 @@ async def test_a_body_of_no_told_length_ends_when_the_server_hangs_up_and_not_wh
     async with answering(head + b"x" * 5000) as url:
         assert await fetch(url, LOOPBACK) == b"x" * 5000
     async with answering(head + b"x" * 5000, reset=True) as url:
-        with pytest.raises(BadAnswer, match=r"127\.0\.0\.1: the body was cut off"):
+        with pytest.raises(BadResponse, match=r"127\.0\.0\.1: the body was cut off"):
             await fetch(url, LOOPBACK)
 
 
@@ -165,7 +173,7 @@ async def test_a_connection_that_goes_on_is_not_listened_to(
 )  # fmt: skip
 async def test_an_answer_that_is_framed_wrongly_is_told_in_one_line(answer: bytes) -> None:
     async with answering(answer) as url:
-        with pytest.raises(BadAnswer, match=r"127\.0\.0\.1: the answer is not HTTP: [^\n]+\Z"):
+        with pytest.raises(BadResponse, match=r"127\.0\.0\.1: the answer is not HTTP: [^\n]+\Z"):
             await fetch(url, LOOPBACK)
 
 
@@ -186,7 +194,7 @@ async def test_an_error_that_does_not_end_is_still_that_error(
     hung_up = asyncio.Event()
     server = await asyncio.start_server(stalling, "127.0.0.1", 0)
     async with server:
-        with pytest.raises(BadAnswer, match="HTTP 404"):
+        with pytest.raises(BadResponse, match="HTTP 404"):
             await fetch(
                 f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", LOOPBACK, total=30.0
             )
@@ -290,7 +298,7 @@ HOSTS = [
 
 @pytest.mark.parametrize("host", HOSTS)
 async def test_no_way_to_write_an_address_gets_past(host: str, silent: int) -> None:
-    with pytest.raises(Forbidden, match="not a public address"):
+    with pytest.raises(ForbiddenAddress, match="not a public address"):
         await fetch(f"http://{host}:{silent}/")
 
 
@@ -298,9 +306,9 @@ async def test_no_way_to_write_an_address_gets_past(host: str, silent: int) -> N
 async def test_nor_does_a_redirect(host: str, silent: int, cdn: tuple[MediaCdn, str]) -> None:
     target = quote(f"http://{host}:{silent}/", safe="")
     here = cdn[1].removeprefix("http://")  # this port alone is allowed
-    with pytest.raises(Forbidden, match="not a public address"):
+    with pytest.raises(ForbiddenAddress, match="not a public address"):
         await fetch(f"{cdn[1]}/to?url={target}", here)
-    with pytest.raises(Forbidden):
+    with pytest.raises(ForbiddenAddress):
         await fetch(f"{cdn[1]}/hops/3?url={target}", here)
 
 
@@ -310,10 +318,10 @@ async def test_nor_does_a_redirect(host: str, silent: int, cdn: tuple[MediaCdn, 
      "http:///x", "javascript:1", "http+unix://%2Fvar%2Frun%2Fx/y", "http://example.org/\r\nX: y", "unix:///x"],
 )  # fmt: skip
 async def test_only_http_and_https(link: str, cdn: tuple[MediaCdn, str]) -> None:
-    with pytest.raises(Forbidden):
+    with pytest.raises(ForbiddenAddress):
         await fetch(link)
     if "://" in link and not link.startswith("http:"):
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenAddress):
             await fetch(f"{cdn[1]}/to?url={quote(link, safe='')}", LOOPBACK)
 
 
@@ -323,7 +331,7 @@ async def test_only_http_and_https(link: str, cdn: tuple[MediaCdn, str]) -> None
      ("data:image/png;base64,secret", "'data:'")],
 )  # fmt: skip
 async def test_of_a_link_that_is_none_only_its_beginning_is_told(link: str, shown: str) -> None:
-    with pytest.raises(Forbidden, match=f"not {shown}\\Z"):
+    with pytest.raises(ForbiddenAddress, match=f"not {shown}\\Z"):
         await fetch(link)
 
 
@@ -352,14 +360,14 @@ async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_call
 ) -> None:
     # a check before the call would see the first answer, the call itself the second
     resolver = Changing(["127.0.0.1"])
-    with pytest.raises(Forbidden, match=r"127\.0\.0\.1 \(where rebind\.example leads\)"):
+    with pytest.raises(ForbiddenAddress, match=r"127\.0\.0\.1 \(where rebind\.example leads\)"):
         await fetch(
             f"http://rebind.example:{silent}/",
             connector={"resolver": resolver, "use_dns_cache": False},
         )
     assert resolver.asked == 1
     several = Changing(["10.0.0.1", "127.0.0.1", "::1"])
-    with pytest.raises(Forbidden):
+    with pytest.raises(ForbiddenAddress):
         await fetch(
             f"http://rebind.example:{silent}/",
             connector={"resolver": several, "use_dns_cache": False},
@@ -368,7 +376,7 @@ async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_call
     port = cdn[1].rpartition(":")[2]
     moved = Changing(["127.0.0.1"])
     link = f"http://good.example:{port}/to?url={quote(f'http://bad.example:{silent}/', safe='')}"
-    with pytest.raises(Forbidden, match=r"bad\.example"):
+    with pytest.raises(ForbiddenAddress, match=r"bad\.example"):
         await fetch(link, "good.example", connector={"resolver": moved, "use_dns_cache": False})
 
 
@@ -385,13 +393,13 @@ async def test_a_name_that_has_an_address_which_may_be_called_is_not_forbidden(
     assert await fetch(
         f"http://both.example:{port}/m/jpg/10/a", "127.0.0.0/8", connector=connector
     ) == content("jpg", 10, "a")
-    with pytest.raises(BadAnswer, match="cannot connect"):
+    with pytest.raises(BadResponse, match="cannot connect"):
         await fetch(
             "http://both.example:9/m/jpg/10/a",
             "127.0.0.0/8",
             connector={**connector, "resolver": Changing(answer)},
         )
-    with pytest.raises(Forbidden):
+    with pytest.raises(ForbiddenAddress):
         await fetch(
             f"http://both.example:{port}/m/jpg/10/a",
             connector={**connector, "resolver": Changing(answer)},
@@ -403,7 +411,7 @@ async def test_a_name_server_that_is_away_is_told() -> None:
         async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
-    with pytest.raises(BadAnswer, match=r"no such host \(Temporary failure in name resolution\)"):
+    with pytest.raises(BadResponse, match=r"no such host \(Temporary failure in name resolution\)"):
         await fetch("http://some.example/", connector={"resolver": Away(), "use_dns_cache": False})
 
 
@@ -415,7 +423,7 @@ async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
     assert await fetch(f"http://localhost:{port}/m/jpg/10/a", "localhost")
     assert await fetch(f"http://LocalHost:{port}/m/jpg/10/a", f"LOCALHOST:{port}")
     for allow in (f"127.0.0.1:{port + 1}", "127.0.0.2", "10.0.0.0/8", "localhost"):
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenAddress):
             await fetch(f"{url}/m/jpg/10/a", allow)
 
 
@@ -440,7 +448,7 @@ async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
 )
 def test_exceptions_that_are_none_are_named(wrong: str) -> None:
     with pytest.raises(ValueError, match="is n"):
-        Allowed.parse([wrong])
+        AllowedHosts.parse([wrong])
 
 
 # files on their way

@@ -21,7 +21,7 @@ _WAITING = 100
 _REMEMBERED = 1000
 
 
-class AlertSink:
+class AlertWebhook:
     """Writes each alert to the log at once, and posts it as JSON to the webhook in the background.
 
     ``send`` never raises and never waits. A webhook that fails is tried again, ``tries`` times in all with a growing
@@ -50,7 +50,7 @@ class AlertSink:
         self._log = log.get("esclusa.alerts")
 
     def __repr__(self) -> str:
-        return f"AlertSink({self._host})"
+        return f"AlertWebhook({self._host})"
 
     def send(self, alert: dict[str, Any]) -> None:
         """Tell it. ``alert`` has name, subject, message, raised_at, details, folded."""
@@ -144,18 +144,18 @@ class AlertSink:
             return None, type(error).__name__
 
 
-class Alerts:
+class AlertNotifier:
     """The bell. The same alert about the same subject within the quiet period is folded into the next one that is told."""
 
     def __init__(
-        self, sink: AlertSink, *, quiet: float = 900.0, clock: Callable[[], float] = time.monotonic
+        self, sink: AlertWebhook, *, quiet: float = 900.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._sink = sink
         self._quiet = quiet
         self._clock = clock
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def raise_(self, name: str, subject: str, message: str, /, **details: Any) -> bool:
+    def notify(self, name: str, subject: str, message: str, /, **details: Any) -> bool:
         """Tell a person; False if it was folded because they have just been told. Never raises, never waits."""
         now = self._clock()
         key = (name, subject)

@@ -51,7 +51,7 @@ class Bucket:
     things: dict[str, Thing] = field(default_factory=dict)
 
 
-class Refusal(Exception):
+class StorageRefusal(Exception):
     """A domain error: 400 on the wire, whatever it is, but for a few."""
 
     def __init__(self, status: int, code: str, error: str, message: str) -> None:
@@ -98,10 +98,10 @@ class Supabase(Simulator):
         async def call(request: web.Request) -> web.StreamResponse:
             try:
                 if not open and request.headers.get("Authorization") != f"Bearer {SERVICE_KEY}":
-                    raise Refusal(403, "AccessDenied", "Unauthorized", "Invalid Compact JWS")
+                    raise StorageRefusal(403, "AccessDenied", "Unauthorized", "Invalid Compact JWS")
                 answer: web.StreamResponse = await handler(request)
                 return answer
-            except Refusal as refusal:
+            except StorageRefusal as refusal:
                 return refusal.answer()
 
         return call
@@ -109,7 +109,7 @@ class Supabase(Simulator):
     def _bucket(self, request: web.Request) -> Bucket:
         found = self.buckets.get(request.match_info["bucket"])
         if found is None:
-            raise Refusal(404, "NoSuchBucket", "Bucket not found", "Bucket not found")
+            raise StorageRefusal(404, "NoSuchBucket", "Bucket not found", "Bucket not found")
         return found
 
     def _key(self, request: web.Request, bucket: str) -> str:
@@ -121,14 +121,14 @@ class Supabase(Simulator):
         bucket = self._bucket(request)
         found = bucket.things.get(self._key(request, bucket.id))
         if found is None:
-            raise Refusal(404, "NoSuchKey", "not_found", "Object not found")
+            raise StorageRefusal(404, "NoSuchKey", "not_found", "Object not found")
         return found
 
     async def _make_bucket(self, request: web.Request) -> web.Response:
         said = await request.json()
         name = str(said.get("id") or said["name"])
         if name in self.buckets:
-            raise Refusal(409, "ResourceAlreadyExists", "Duplicate", "The resource already exists")
+            raise StorageRefusal(409, "ResourceAlreadyExists", "Duplicate", "The resource already exists")
         self.buckets[name] = Bucket(
             name,
             bool(said.get("public")),
@@ -158,10 +158,10 @@ class Supabase(Simulator):
         bucket = self._bucket(request)
         key = self._key(request, bucket.id)
         if not _KEY.match(key):
-            raise Refusal(400, "InvalidKey", "InvalidKey", f"Invalid key: {key}")
+            raise StorageRefusal(400, "InvalidKey", "InvalidKey", f"Invalid key: {key}")
         body, mime, cache = await _received(request)
         if bucket.file_size_limit is not None and len(body) > bucket.file_size_limit:
-            raise Refusal(
+            raise StorageRefusal(
                 413,
                 "EntityTooLarge",
                 "Payload too large",
@@ -170,12 +170,12 @@ class Supabase(Simulator):
         if bucket.allowed_mime_types and not any(
             _fits(mime, allowed) for allowed in bucket.allowed_mime_types
         ):
-            raise Refusal(
+            raise StorageRefusal(
                 415, "InvalidMimeType", "invalid_mime_type", f"mime type {mime} is not supported"
             )
         known = bucket.things.get(key)
         if known is not None and not upsert:
-            raise Refusal(409, "KeyAlreadyExists", "Duplicate", "The resource already exists")
+            raise StorageRefusal(409, "KeyAlreadyExists", "Duplicate", "The resource already exists")
         made = Thing(key, body, mime, cache)
         if known is not None:
             made.id, made.created = known.id, known.created
@@ -187,7 +187,7 @@ class Supabase(Simulator):
 
     async def _public(self, request: web.Request) -> web.Response:
         if not self._bucket(request).public:
-            raise Refusal(404, "NoSuchBucket", "Bucket not found", "Bucket not found")
+            raise StorageRefusal(404, "NoSuchBucket", "Bucket not found", "Bucket not found")
         return _sent(self._thing(request))
 
     async def _info(self, request: web.Request) -> web.Response:
@@ -240,7 +240,7 @@ async def _received(request: web.Request) -> tuple[bytes, str, str]:
                 part.content_type,
                 f"max-age={age}" if isinstance(age, str) and age else "no-cache",
             )
-    raise Refusal(400, "InvalidRequest", "invalid_request", "No content provided")
+    raise StorageRefusal(400, "InvalidRequest", "invalid_request", "No content provided")
 
 
 def _fits(mime: str, allowed: str) -> bool:

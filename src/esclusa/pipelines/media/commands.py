@@ -12,7 +12,7 @@ from esclusa.cli import FAILED, OK, Group, print_report
 if TYPE_CHECKING:
     from esclusa import Runtime, To
     from esclusa.cli import Session
-    from esclusa.imports import Report
+    from esclusa.imports import ImportReport
 
 TYPES = (
     "timeout",
@@ -55,7 +55,7 @@ def import_(session: Session, file: Path) -> int:
     from esclusa.pipelines.media.records import Publication  # noqa: PLC0415
     from esclusa.pipelines.media.rows import COLUMNS  # noqa: PLC0415
 
-    async def import_file(runtime: Runtime) -> Report:
+    async def import_file(runtime: Runtime) -> ImportReport:
         publications = Publications(runtime.engine.records, session.who)
         report = await publications.import_rows(read_file(file, COLUMNS))
         if report.created:

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from esclusa import Attempt, Permanent, To, segment
-from esclusa.http import Forbidden, TooLarge
+from esclusa.http import ForbiddenAddress, TooLarge
 from esclusa.http import download as fetch
 from esclusa.pipelines.media.media_types import MediaType, media_type
 from esclusa.pipelines.media.records import Publication
@@ -70,7 +70,7 @@ async def download(publication: Publication, at: Attempt) -> To:
             # `put` is durable at once: a previous file is deleted before this settlement is.
             store = at.keep if publication.imagen_local is None else at.artifacts.put
             address = await store(path, fetched.body, content_type=check.found.mime)
-    except (Forbidden, TooLarge) as error:
+    except (ForbiddenAddress, TooLarge) as error:
         raise invalid_media(str(error)) from None
     await _delete_previous(publication, at, address)
     return To("success", imagen_local=address)

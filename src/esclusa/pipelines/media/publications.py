@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Literal
 
 from esclusa import BadRecord, Record, RecordWithChildren, one_of
-from esclusa.imports import Report, Row
+from esclusa.imports import ImportedRow, ImportReport
 from esclusa.pipelines.media.records import WITHOUT_FILE, MediaNotice, Medium, Publication
 from esclusa.pipelines.media.rows import BY_LINK, InvalidMediaRow, read_row
 
@@ -27,7 +27,7 @@ class Publications:
 
     async def receive(self, media: Iterable[Medium]) -> dict[str, Any]:
         """Store a delivery; return the counts, and the fault of each medium the table refuses."""
-        report = Report()
+        report = ImportReport()
         numbered = dict(enumerate(media, 1))
         await self._add({n: m for n, m in numbered.items() if not m.edited}, report)
         updated = await self._edit_all({n: m for n, m in numbered.items() if m.edited}, report)
@@ -35,9 +35,9 @@ class Publications:
         counts = {"created": report.created, "updated": updated, "known": report.known}
         return counts | ({"errors": report.errors} if report.errors else {})
 
-    async def import_rows(self, rows: Iterable[Row]) -> Report:
+    async def import_rows(self, rows: Iterable[ImportedRow]) -> ImportReport:
         """Store the rows of a file in chunks; the report has the fault of each invalid row."""
-        report = Report()
+        report = ImportReport()
         chunk: dict[int, Medium] = {}
         for row in rows:
             try:
@@ -51,7 +51,7 @@ class Publications:
         report.errors.sort(key=lambda error: error["row"])
         return report
 
-    async def _add(self, media: Mapping[int, Medium], report: Report) -> None:
+    async def _add(self, media: Mapping[int, Medium], report: ImportReport) -> None:
         """Insert a notice and a publication for each new medium, in one transaction each."""
         rows = await self._rows([medium.post_id for medium in media.values()])
         fresh = [
@@ -71,7 +71,7 @@ class Publications:
                     except BadRecord as error:
                         report.refuse(number, _first_line(error))
 
-    async def _insert(self, media: list[Medium], report: Report) -> None:
+    async def _insert(self, media: list[Medium], report: ImportReport) -> None:
         inserted = await self._records.insert_if_new(
             [RecordWithChildren(medium.notice(), [medium.publication()]) for medium in media]
         )
@@ -100,7 +100,7 @@ class Publications:
             async for record in self._records.each(kind, where):
                 yield record
 
-    async def _edit_all(self, edits: Mapping[int, Medium], report: Report) -> int:
+    async def _edit_all(self, edits: Mapping[int, Medium], report: ImportReport) -> int:
         """Apply the edits, those of one post in order; return how many rows got a new link."""
         edits_of: dict[str, list[tuple[int, Medium]]] = {}
         for number, medium in edits.items():

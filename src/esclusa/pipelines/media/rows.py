@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from esclusa import EsclusaError
-from esclusa.imports import Row
+from esclusa.imports import ImportedRow
 from esclusa.pipelines.media.records import Medium
 
 COLUMNS = ("post_id", "tipo_item", "imagen_url", "imagen_local", "media_id")
@@ -19,7 +19,7 @@ class InvalidMediaRow(EsclusaError):
     """A row that cannot be imported; the message names every fault."""
 
 
-def read_row(row: Row) -> Medium:
+def read_row(row: ImportedRow) -> Medium:
     """Return the medium of a row; raise InvalidMediaRow with all of its faults."""
     if row.values is None:
         raise InvalidMediaRow(row.fault or "it cannot be read")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, SecretStr, field_validator
 
 from esclusa import Backoff, option
-from esclusa.http import Allowed
+from esclusa.http import AllowedHosts
 
 
 class MediaSettings(BaseModel):
@@ -76,12 +76,12 @@ class MediaSettings(BaseModel):
     @field_validator("allow_hosts")
     @classmethod
     def _hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        Allowed.parse(hosts)
+        AllowedHosts.parse(hosts)
         return hosts
 
     @property
-    def allowed(self) -> Allowed:
-        return Allowed.parse(self.allow_hosts)
+    def allowed(self) -> AllowedHosts:
+        return AllowedHosts.parse(self.allow_hosts)
 
     @property
     def backoff(self) -> Backoff:

@@ -7,7 +7,7 @@ from typing import Any
 
 from esclusa import Runtime, one_of
 from esclusa.http import session
-from esclusa.imports import Row
+from esclusa.imports import ImportedRow
 from esclusa.pipelines.replies.operations import ReplyOperations
 from esclusa.pipelines.replies.process_posts import EXHAUSTED, WAITING
 from esclusa.pipelines.replies.records import ACTIVE, Job, Post
@@ -64,7 +64,7 @@ async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
         for n, id in enumerate(ids)
     ]
     operations = ReplyOperations(runtime, "demo")
-    await operations.add(Row(number, row) for number, row in enumerate(rows, 1))
+    await operations.add(ImportedRow(number, row) for number, row in enumerate(rows, 1))
 
 
 async def finished(runtime: Runtime) -> bool:

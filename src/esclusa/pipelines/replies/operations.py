@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from esclusa import Move, Runtime, SettingsError, To, null, one_of, storage_fault
-from esclusa.imports import Report, Row
+from esclusa.imports import ImportedRow, ImportReport
 from esclusa.pipelines.replies.client import open_client
 from esclusa.pipelines.replies.files import existing_file, replies_path
 from esclusa.pipelines.replies.process_posts import EXHAUSTED
@@ -153,9 +153,9 @@ class ReplyOperations:
         )
         return acted.answer() | {"retried": acted.moved}
 
-    async def add(self, rows: Iterable[Row]) -> Report:
+    async def add(self, rows: Iterable[ImportedRow]) -> ImportReport:
         """Add posts. A known post stays as it is; a bad row is reported by its number."""
-        report = Report()
+        report = ImportReport()
 
         def drafts() -> Iterator[Post]:
             for row in rows:
@@ -178,7 +178,7 @@ async def count_jobs(runtime: Runtime, where: Mapping[str, Any]) -> int:
     return (await runtime.engine.records.count(Job, where, cap=1_000_000_000))[0]
 
 
-def draft_post(row: Row) -> Post:
+def draft_post(row: ImportedRow) -> Post:
     """Return a new post from a row of a file or a request; ValueError lists all of its faults.
 
     Columns that a post does not have are ignored.

@@ -64,10 +64,10 @@ def devices() -> None:
 @click.pass_obj
 def import_(session: Session, file: Path) -> int:
     """Register devices from FILE, one body of POST /devices per line (NDJSON). Rows that do not fit are told and passed over."""
-    from esclusa.imports import Report  # noqa: PLC0415 - the command starts fast
+    from esclusa.imports import ImportReport  # noqa: PLC0415 - the command starts fast
 
-    async def do(runtime: Runtime) -> Report:
-        report, batch = Report(), list[Any]()
+    async def do(runtime: Runtime) -> ImportReport:
+        report, batch = ImportReport(), list[Any]()
         for number, body, fault in _rows(file):
             if fault is not None:
                 report.refuse(number, fault)

@@ -11,7 +11,7 @@ from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from esclusa.imports import Report, Row
+from esclusa.imports import ImportedRow, ImportReport
 from esclusa.model.errors import BadRecord, NotFound
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Step
@@ -337,9 +337,9 @@ async def insert(request: Request, runtime: CurrentRuntime, table: Table, who: W
     return rows.rows_response(report, table, request.url.path)
 
 
-async def _insert(runtime: Runtime, kind: Kind, given: Iterable[Row]) -> Report:
+async def _insert(runtime: Runtime, kind: Kind, given: Iterable[ImportedRow]) -> ImportReport:
     drafts: list[Record] = []
-    report = Report()
+    report = ImportReport()
     for count, row in enumerate(given, 1):
         if count % INSERT_BATCH == 0:
             await asyncio.sleep(0)  # let other requests run during a large body

@@ -10,7 +10,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from esclusa.imports import Report, Row, format_of_body, read_bytes
+from esclusa.imports import ImportedRow, ImportReport, format_of_body, read_bytes
 from esclusa.model.columns import TRACKING
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
@@ -33,13 +33,13 @@ class InsertOut(BaseModel):
     errors: list[RowErrorOut]
 
 
-async def read_rows(request: Request) -> Iterator[Row]:
+async def read_rows(request: Request) -> Iterator[ImportedRow]:
     """The rows of the body: a JSON array, one object, or one object per line. Raises BadFile."""
     body = await request.body()
     return read_bytes(body, format_of_body(body, request.headers.get("content-type", "")))
 
 
-def rows_response(report: Report, what: str, path: str) -> JSONResponse:
+def rows_response(report: ImportReport, what: str, path: str) -> JSONResponse:
     """The response to added rows: 200 if any row was valid, otherwise a problem."""
     answer = report.answer()
     if report.errors and not report.created and not report.known:
@@ -62,7 +62,7 @@ def rows_body(row: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def draft_record(kind: Kind, row: Row) -> Record:
+def draft_record(kind: Kind, row: ImportedRow) -> Record:
     """A new record from a row. Raises BadRecord with every fault of the row.
 
     Of the tracking fields only ``due_at`` can be set.

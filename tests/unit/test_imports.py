@@ -8,10 +8,10 @@ from threading import Thread
 
 import pytest
 
-from esclusa.imports import BadFile, Row, read_file
+from esclusa.imports import BadFile, ImportedRow, read_file
 
 
-def rows(folder: Path, name: str, content: bytes) -> list[Row]:
+def rows(folder: Path, name: str, content: bytes) -> list[ImportedRow]:
     (folder / name).write_bytes(content)
     return list(read_file(folder / name))
 
@@ -28,8 +28,8 @@ def rows(folder: Path, name: str, content: bytes) -> list[Row]:
 def test_csv_as_spreadsheets_write_it(tmp_path: Path, content: bytes) -> None:
     """A spreadsheet in Spanish separates by semicolons."""
     assert rows(tmp_path, "a.csv", content) == [
-        Row(1, {"post_id": "a", "url": "https://x/1;2"}),
-        Row(2, {"post_id": "b", "url": None}),
+        ImportedRow(1, {"post_id": "a", "url": "https://x/1;2"}),
+        ImportedRow(2, {"post_id": "b", "url": None}),
     ]
 
 

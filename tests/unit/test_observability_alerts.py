@@ -15,7 +15,7 @@ from aiohttp import web
 from support.loopback import free_port
 
 from esclusa.observability import log
-from esclusa.observability.alerts import Alerts, AlertSink
+from esclusa.observability.alerts import AlertNotifier, AlertWebhook
 
 
 class Hook:
@@ -71,8 +71,8 @@ def told(lines: io.StringIO) -> list[dict[str, Any]]:
 
 
 async def test_an_alert_reaches_the_log_and_the_webhook(hook: Hook, lines: io.StringIO) -> None:
-    alerts = Alerts(AlertSink(hook.url))
-    assert alerts.raise_(
+    alerts = AlertNotifier(AlertWebhook(hook.url))
+    assert alerts.notify(
         "error_rate",
         "media.download",
         "31 % of 200 ended in error",
@@ -92,21 +92,21 @@ async def test_an_alert_reaches_the_log_and_the_webhook(hook: Hook, lines: io.St
 
 
 async def test_without_a_webhook_the_log_is_enough(lines: io.StringIO) -> None:
-    alerts = Alerts(AlertSink())
-    assert alerts.raise_("backlog", "s", "too old")
+    alerts = AlertNotifier(AlertWebhook())
+    assert alerts.notify("backlog", "s", "too old")
     await alerts.close()
     assert told(lines)[0]["message"] == "alert backlog: too old"
 
 
 async def test_the_same_alert_is_folded_while_it_is_quiet(hook: Hook) -> None:
     now = [0.0]
-    alerts = Alerts(AlertSink(hook.url), quiet=900, clock=lambda: now[0])
-    answers = [alerts.raise_("error_rate", "a", "x") for _ in range(5)]
-    answers.append(alerts.raise_("error_rate", "b", "another subject"))
+    alerts = AlertNotifier(AlertWebhook(hook.url), quiet=900, clock=lambda: now[0])
+    answers = [alerts.notify("error_rate", "a", "x") for _ in range(5)]
+    answers.append(alerts.notify("error_rate", "b", "another subject"))
     now[0] = 899.0
-    answers.append(alerts.raise_("error_rate", "a", "x"))
+    answers.append(alerts.notify("error_rate", "a", "x"))
     now[0] = 900.0
-    answers.append(alerts.raise_("error_rate", "a", "again"))
+    answers.append(alerts.notify("error_rate", "a", "again"))
     assert answers == [True, False, False, False, False, True, False, True]
     await alerts.close()
     assert [(got["subject"], got["folded"]) for got in hook.got] == [("a", 0), ("b", 0), ("a", 5)]
@@ -114,8 +114,8 @@ async def test_the_same_alert_is_folded_while_it_is_quiet(hook: Hook) -> None:
 
 async def test_a_webhook_that_stumbles_is_tried_again(hook: Hook, lines: io.StringIO) -> None:
     hook.answers = [500, 429, 503]
-    alerts = Alerts(AlertSink(hook.url, backoff=0.001))
-    alerts.raise_("x", "y", "z")
+    alerts = AlertNotifier(AlertWebhook(hook.url, backoff=0.001))
+    alerts.notify("x", "y", "z")
     await alerts.close()
     assert [got["status"] for got in hook.got] == [500, 429, 503, 204]
     assert len({got["id"] for got in hook.got}) == 1
@@ -127,8 +127,8 @@ async def test_it_gives_up_in_the_end_and_says_so(
     hook: Hook, lines: io.StringIO, answers: list[int], tries: int
 ) -> None:
     hook.answers = list(answers)
-    alerts = Alerts(AlertSink(hook.url, backoff=0.001))
-    alerts.raise_("x", "y", "z")
+    alerts = AlertNotifier(AlertWebhook(hook.url, backoff=0.001))
+    alerts.notify("x", "y", "z")
     await alerts.close()
     assert len(hook.got) == tries
     last = told(lines)[-1]
@@ -141,8 +141,10 @@ async def test_it_gives_up_in_the_end_and_says_so(
 
 
 async def test_a_webhook_that_is_not_there(lines: io.StringIO) -> None:
-    alerts = Alerts(AlertSink(f"http://127.0.0.1:{free_port()}/T0P-SECRET", backoff=0.001))
-    alerts.raise_("x", "y", "z")
+    alerts = AlertNotifier(
+        AlertWebhook(f"http://127.0.0.1:{free_port()}/T0P-SECRET", backoff=0.001)
+    )
+    alerts.notify("x", "y", "z")
     await alerts.close()
     assert told(lines)[-1]["why"].startswith("Client")
     assert "T0P-SECRET" not in lines.getvalue()
@@ -150,10 +152,10 @@ async def test_a_webhook_that_is_not_there(lines: io.StringIO) -> None:
 
 async def test_a_webhook_that_hangs_holds_nobody_up(hook: Hook, lines: io.StringIO) -> None:
     hook.hold = asyncio.Event()
-    alerts = Alerts(AlertSink(hook.url, timeout=30))
+    alerts = AlertNotifier(AlertWebhook(hook.url, timeout=30))
     begun = time.perf_counter()
     for number in range(150):
-        alerts.raise_("x", f"subject {number}", "z")
+        alerts.notify("x", f"subject {number}", "z")
     assert time.perf_counter() - begun < 1.0
     await hook.came.wait()
     await alerts.close(grace=0.01)
@@ -168,15 +170,15 @@ async def test_a_webhook_that_hangs_holds_nobody_up(hook: Hook, lines: io.String
 
 
 async def test_raised_before_the_loop_runs_and_sent_later(hook: Hook) -> None:
-    alerts = Alerts(AlertSink(hook.url))
-    await asyncio.to_thread(alerts.raise_, "early", "a", "no loop in this thread")
-    alerts.raise_("late", "b", "z")
+    alerts = AlertNotifier(AlertWebhook(hook.url))
+    await asyncio.to_thread(alerts.notify, "early", "a", "no loop in this thread")
+    alerts.notify("late", "b", "z")
     await alerts.close()
     assert [got["name"] for got in hook.got] == ["early", "late"]
 
 
 def test_a_wrong_address_is_refused_without_showing_it() -> None:
     with pytest.raises(ValueError, match="ESCLUSA_ALERT_WEBHOOK") as caught:
-        AlertSink("hooks.example/T0P-SECRET")
+        AlertWebhook("hooks.example/T0P-SECRET")
     assert "T0P-SECRET" not in str(caught.value)
-    assert "T0P-SECRET" not in repr(AlertSink("https://hooks.example/T0P-SECRET"))
+    assert "T0P-SECRET" not in repr(AlertWebhook("https://hooks.example/T0P-SECRET"))
