@@ -1,4 +1,4 @@
-"""The files to deploy say only what the program knows: a small image that is nobody's root, and settings that exist."""
+"""Deployment files: a small image that does not run as root, and only settings that exist."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ Stage = list[tuple[str, str]]
 
 
 def stages() -> list[Stage]:
-    """The Dockerfile as its stages of (instruction, what it says)."""
+    """The stages of the Dockerfile: instructions with their arguments."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     found: list[Stage] = []
     for line in re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines():
         if line.strip():
-            instruction, _, said = line.partition(" ")
+            instruction, _, argument = line.partition(" ")
             assert instruction in INSTRUCTIONS, line
             if instruction == "FROM":
                 found.append([])
-            found[-1].append((instruction, said.strip()))
+            found[-1].append((instruction, argument.strip()))
     return found
 
 
-def known() -> set[str]:
+def known_settings() -> set[str]:
     names = {name for option in HOUSE_OPTIONS for name in option.env}
     for pipeline in BUILT_IN:
         try:
@@ -60,41 +60,38 @@ def known() -> set[str]:
     return names | {f"{name}_FILE" for name in names}
 
 
-def test_the_image_is_small_and_runs_as_nobody() -> None:
+def test_the_image_is_small_and_does_not_run_as_root() -> None:
     build, final = stages()
     for stage in (build, final):
         image = stage[0][1].split()[0]
-        assert re.fullmatch(
-            r"python:3\.\d+-slim", image
-        )  # no registry of anybody's, no moving name
-    said = dict(final)
-    assert said["USER"].isdigit()
-    assert int(said["USER"]) > 0
+        assert re.fullmatch(r"python:3\.\d+-slim", image)  # official, and a fixed version
+    arguments = dict(final)
+    assert arguments["USER"].isdigit()
+    assert int(arguments["USER"]) > 0
     assert [name for name, _ in final].index("USER") > [name for name, _ in final].index("RUN")
-    assert json.loads(said["ENTRYPOINT"]) == ["esclusa"]
-    assert json.loads(said["CMD"]) == ["serve"]
-    assert not any("pip install" in what for name, what in final if name == "RUN")
+    assert json.loads(arguments["ENTRYPOINT"]) == ["esclusa"]
+    assert json.loads(arguments["CMD"]) == ["serve"]
+    assert not any("pip install" in argument for name, argument in final if name == "RUN")
 
 
-def test_what_is_copied_is_let_through_and_nothing_else() -> None:
+def test_dockerignore_admits_exactly_what_is_copied() -> None:
     ignored = [
         line
         for line in (ROOT / ".dockerignore").read_text().splitlines()
         if line and not line.startswith("#")
     ]
     assert ignored[0] == "*"
-    let_through = {line[1:] for line in ignored if line.startswith("!")}
+    admitted = {line[1:] for line in ignored if line.startswith("!")}
     copied = {
         name
         for stage in stages()
-        for what, said in stage
-        if what == "COPY" and "--from" not in said
-        for name in said.split()[:-1]
+        for instruction, argument in stage
+        if instruction == "COPY" and "--from" not in argument
+        for name in argument.split()[:-1]
     }
-    assert copied == let_through
-    assert all(
-        (ROOT / name).exists() for name in copied - {"requirements.lock"}
-    )  # that one is made by `make lock`
+    assert copied == admitted
+    # `make lock` writes requirements.lock.
+    assert all((ROOT / name).exists() for name in copied - {"requirements.lock"})
     assert any(
         fnmatch.fnmatch("src/esclusa/__pycache__", f"*{line.removeprefix('**')}")
         for line in ignored
@@ -102,36 +99,36 @@ def test_what_is_copied_is_let_through_and_nothing_else() -> None:
 
 
 def test_every_setting_that_the_image_and_the_service_set_exists() -> None:
-    names = known()
-    environment = " ".join(said for stage in stages() for what, said in stage if what == "ENV")
+    names = known_settings()
+    environment = " ".join(text for stage in stages() for name, text in stage if name == "ENV")
     for name in re.findall(r"(ESCLUSA_[A-Z_]+|PORT)=", environment):
         assert name in names, name
     service = yaml.safe_load((CLOUDRUN / "service.yaml").read_text(encoding="utf-8"))
     [container] = service["spec"]["template"]["spec"]["containers"]
-    told = {each["name"] for each in container["env"]}
-    assert told <= names, told - names
+    used = {each["name"] for each in container["env"]}
+    assert used <= names, used - names
     assert {
         "ESCLUSA_STORE",
         "ESCLUSA_API_TOKENS",
         "ESCLUSA_TICK_AUDIENCE",
         "ESCLUSA_TICK_SERVICE_ACCOUNT",
-    } <= told
+    } <= used
     assert container["ports"][0]["containerPort"] == int(re.search(r"PORT=(\d+)", environment)[1])  # type: ignore[index]
     page = (CLOUDRUN / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"ESCLUSA_[A-Z_]+", page)) <= names
 
 
-def test_what_the_service_file_leaves_open_is_said_in_the_page() -> None:
-    open_names = set(
+def test_the_readme_sets_every_variable_of_the_service_file() -> None:
+    variables = set(
         re.findall(r"\$\{([A-Z]+)\}", (CLOUDRUN / "service.yaml").read_text(encoding="utf-8"))
     )
     page = (CLOUDRUN / "README.md").read_text(encoding="utf-8")
-    assert all(re.search(rf"(export|\s){name}=", page) for name in open_names)
+    assert all(re.search(rf"(export|\s){name}=", page) for name in variables)
     assert all(pipeline in page for pipeline in BUILT_IN)
 
 
 @pytest.mark.parametrize("pipelines", ["examples/hello.py:app"])
-def test_the_indexes_of_firestore_are_printed_without_a_connection(
+def test_firestore_indexes_are_printed_without_a_connection(
     pipelines: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ESCLUSA_STORE", "firestore://nowhere")

@@ -1,4 +1,4 @@
-"""Filters as people write them."""
+"""Filters in the syntax of the command line and the API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ship(Record, table="ships", track=track(attempts="voyages")):
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("filters", "tests"),
     [
         (["name=ada"], {"name": Cond("eq", "ada")}),
         ([" name = ada b "], {"name": Cond("eq", "ada b")}),
@@ -39,18 +39,24 @@ class Ship(Record, table="ships", track=track(attempts="voyages")):
         ([], {}),
     ],
 )
-def test_filters(said: list[str], meant: dict[str, object]) -> None:
-    assert parse_filter(Ship.kind, said) == meant
+def test_filters(filters: list[str], tests: dict[str, object]) -> None:
+    assert parse_filter(Ship.kind, filters) == tests
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("filter", "why"),
     [
-        ("name", "is not a filter"), ("=x", "is not a filter"), ("colour=red", "no field colour"), ("tons=many", "type int"),
-        ("tons=1,x", "type int"), ("name!=x", "!= works only with null"), ("cargo=1", "cannot be compared"),
-        ("seen>=yesterday", "type time"), ("seen>=2026-01-01", "type time"),
+        ("name", "is not a filter"),
+        ("=x", "is not a filter"),
+        ("colour=red", "no field colour"),
+        ("tons=many", "type int"),
+        ("tons=1,x", "type int"),
+        ("name!=x", "!= works only with null"),
+        ("cargo=1", "cannot be compared"),
+        ("seen>=yesterday", "type time"),
+        ("seen>=2026-01-01", "type time"),
     ],
-)  # fmt: skip
-def test_what_is_refused(said: str, why: str) -> None:
+)
+def test_refused_filters(filter: str, why: str) -> None:
     with pytest.raises(BadQuery, match=why):
-        parse_filter(Ship.kind, [said])
+        parse_filter(Ship.kind, [filter])

@@ -1,3 +1,5 @@
+"""A server over the shop pipeline."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -9,6 +11,6 @@ from web.shop import Client, served
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Client]:
-    """The server without tokens: this machine alone."""
+    """A server without tokens, which serves this machine only."""
     async with served(tmp_path) as client:
         yield client

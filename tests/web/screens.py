@@ -1,4 +1,7 @@
-"""Pictures of every page of the console, light and dark: ``python -m tests.web.screens`` writes them to docs/screens."""
+"""Screenshots of every page of the console, light and dark.
+
+``python -m tests.web.screens`` writes them to docs/screens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small pipeline with every door, and a server over it on a free port."""
+"""A small pipeline with routes, views and cycles, and a server over it on a free port."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class Sheet(Record, table="sheets", archive=True):
 
 
 class ShopSettings(BaseModel):
-    complaint: str = ""
+    misconfigured: str = ""
 
 
 app = App("shop", settings=ShopSettings, records=[Sheet])
 
 
 class Gate:
-    """Lets the cycle ``shop.slow`` end when a test says so, whichever event loop the test runs in."""
+    """Holds the cycle ``shop.slow`` until a test opens it, in any event loop."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -76,8 +76,13 @@ gates: list[Gate] = []
 
 
 @app.stage(
-    Item, take="pending", hold="working", exhausted="failed", retry=Backoff(tries=3), budget=Budget("shelf", Window("day", 1000))
-)  # fmt: skip
+    Item,
+    take="pending",
+    hold="working",
+    exhausted="failed",
+    retry=Backoff(tries=3),
+    budget=Budget("supplier", Window("day", 1000)),
+)
 async def work(item: Item, at: Attempt) -> Outcome:
     if item.note == "bad":
         raise Permanent("it cannot be sold", type="bad_item")
@@ -128,26 +133,26 @@ def routes(runtime: Runtime) -> APIRouter:
 
     @router.post("/hook", openapi_extra=SELF_AUTHENTICATED)
     async def hook() -> dict[str, bool]:
-        return {"heard": True}
+        return {"received": True}
 
     @router.get("/hook")
-    async def look() -> dict[str, bool]:
-        return {"seen": True}
+    async def get_hook() -> dict[str, bool]:
+        return {"active": True}
 
-    @router.get("/shelf/{code}")
-    async def shelf(code: str) -> dict[str, str]:
+    @router.get("/products/{code}")
+    async def product(code: str) -> dict[str, str]:
         return {"code": code}
 
-    rung: list[int] = []
+    visits: list[int] = []
 
-    @router.post("/ring")
-    async def ring() -> dict[str, int]:
-        rung.append(1)
-        return {"times": len(rung)}
+    @router.post("/visits")
+    async def add_visit() -> dict[str, int]:
+        visits.append(1)
+        return {"visits": len(visits)}
 
-    @router.delete("/ring", status_code=204)
-    async def hush() -> None:
-        rung.clear()
+    @router.delete("/visits", status_code=204)
+    async def delete_visits() -> None:
+        visits.clear()
 
     @router.get("/boom")
     async def boom() -> None:
@@ -162,12 +167,12 @@ def routes(runtime: Runtime) -> APIRouter:
 
 @app.checks
 def checks(settings: ShopSettings) -> Iterator[str]:
-    if settings.complaint:
-        yield settings.complaint
+    if settings.misconfigured:
+        yield settings.misconfigured
 
 
 class Reply:
-    """What came back, read whole."""
+    """A response that was read to its end."""
 
     def __init__(self, status: int, headers: Any, text: str) -> None:
         self.status, self.headers, self.text = status, headers, text
@@ -177,7 +182,7 @@ class Reply:
         return json.loads(self.text)
 
     def problem(self, status: int) -> dict[str, Any]:
-        """It is a problem of this status, in the right shape."""
+        """Assert that it is a problem of this status with all members; return its body."""
         assert self.status == status, self.text
         assert self.headers["content-type"] == "application/problem+json"
         body: dict[str, Any] = self.json
@@ -214,12 +219,12 @@ class Client:
             options["json"] = body
         return await self.call("POST", path, **options)
 
-    async def raw(self, sent: bytes) -> bytes:
-        """What these bytes are answered, until the server hangs up."""
+    async def send_raw(self, request: bytes) -> bytes:
+        """Send these bytes; return what the server sends until it closes the connection."""
         url = URL(self.url)
         reader, writer = await asyncio.open_connection(url.host, url.port)
         try:
-            writer.write(sent)
+            writer.write(request)
             async with asyncio.timeout(20):
                 return await reader.read()
         finally:
@@ -237,17 +242,21 @@ async def served(
     store: str = "",
     worker: bool = False,
     tokens: str = "",
-    complaint: str = "",
+    fault: str = "",
     environ: dict[str, str] | None = None,
     **options: Any,
 ) -> AsyncIterator[Client]:
-    """A server with a store of its own, stopped in order at the end."""
+    """A server with its own store, stopped in order at the end."""
     environ = (environ or {}) | {
-        "ESCLUSA_STORE": store or f"sqlite:///{folder / 'shop.db'}", "ESCLUSA_ARTIFACTS": str(folder / "artifacts"),
+        "ESCLUSA_STORE": store or f"sqlite:///{folder / 'shop.db'}",
+        "ESCLUSA_ARTIFACTS": str(folder / "artifacts"),
         "ESCLUSA_PIPELINES": "shop",
-        "ESCLUSA_API_TOKENS": tokens, "ESCLUSA_LEASE_SECONDS": "5", "ESCLUSA_GRACE_SECONDS": "2", "ESCLUSA_LOG_LEVEL": "error",
-        "SHOP_COMPLAINT": complaint,
-    }  # fmt: skip
+        "ESCLUSA_API_TOKENS": tokens,
+        "ESCLUSA_LEASE_SECONDS": "5",
+        "ESCLUSA_GRACE_SECONDS": "2",
+        "ESCLUSA_LOG_LEVEL": "error",
+        "SHOP_MISCONFIGURED": fault,
+    }
     settings = load(environ=environ, apps=lambda _: app)
     gates.append(Gate())
     async with open_runtime(settings) as runtime:

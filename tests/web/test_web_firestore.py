@@ -1,4 +1,4 @@
-"""The console and the API on Firestore, with its indexes enforced: every page that is linked, every route that reads."""
+"""Every console page and every GET route on Firestore, with its indexes enforced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 
 @pytest.fixture
 async def shop(bare_place: Any, tmp_path: Path) -> AsyncIterator[Client]:
-    """A server that has worked: items done and failed, dead letters, runs, a paused cycle, acts of operators."""
+    """A server with done and failed items, dead letters, runs, a paused cycle and an audit."""
     with enforced(indexes_for([app.bind(ShopSettings())])):
         async with served(tmp_path, store=bare_place.url, worker=True) as client:
             await client.add(
@@ -46,11 +46,11 @@ async def shop(bare_place: Any, tmp_path: Path) -> AsyncIterator[Client]:
             yield client
 
 
-async def crawl(client: Client, *start: str, most: int = 400) -> dict[str, int]:
-    """Every page of ours that can be reached by links, with its status."""
+async def crawl(client: Client, *start: str, limit: int = 400) -> dict[str, int]:
+    """Every page that links lead to, with its status."""
     seen: dict[str, int] = {}
     todo = deque(start)
-    while todo and len(seen) < most:
+    while todo and len(seen) < limit:
         path = todo.popleft()
         if path in seen or path.startswith("/console/live"):
             continue
@@ -94,7 +94,7 @@ async def test_every_page_of_the_console_opens(shop: Client) -> None:
     assert any("status=failed" in path for path in seen)
 
 
-async def test_lists_that_people_narrow(shop: Client) -> None:
+async def test_filtered_lists(shop: Client) -> None:
     for path in (
         "/console/records/items?status=failed&shop=a/b",
         "/console/records/items?status=failed&shop=a/b&note=bad",
@@ -116,7 +116,7 @@ async def test_lists_that_people_narrow(shop: Client) -> None:
     assert "requires an index" in refused["detail"]
 
 
-async def test_every_route_of_the_api_that_reads(shop: Client) -> None:
+async def test_every_get_route_of_the_api(shop: Client) -> None:
     document = (await shop.get("/openapi.json")).json
     item = (
         (await shop.get("/api/records/items?status=failed"))

@@ -1,4 +1,7 @@
-"""schemathesis over the whole OpenAPI document, the four pipelines' own routes included: no 5xx, no answer that is not told."""
+"""Schemathesis over the OpenAPI document, with the routes of the four pipelines.
+
+No 5xx, and no answer that the document does not declare.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,19 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
-from web.whole import OPERATE, READ, TOKENS, Whole, in_a_thread, outside
+from web.demo_server import OPERATE, READ, TOKENS, DemoServer, in_a_thread, simulators
 
 EXAMPLES = int(os.environ.get("ESCLUSA_TEST_EXAMPLES", "6"))
-"""For each operation, well-formed and malformed each: more of them find more, and take longer."""
+"""Valid and invalid requests per operation, each: more find more faults and take longer."""
 PHASES = (Phase.explicit, Phase.generate)
 CHECKS = [
-    not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance, response_headers_conformance,
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    response_headers_conformance,
     unsupported_method,
-]  # fmt: skip
+]
 
 FRAMING = {
     "connection",
@@ -43,13 +50,13 @@ FRAMING = {
     "transfer-encoding",
     "upgrade",
 }
-"""Headers that say how the message itself is sent: the client's own, whatever an operation is sent."""
+"""Headers of the transport: the client sets them itself."""
 
 
-def wrong_tokens_are_refused(*told: Any) -> bool | None:
-    """schemathesis' own check, but that one who failed_attempts too often hears 429."""
+def wrong_tokens_are_refused(*args: Any) -> bool | None:
+    """Schemathesis' own check, except that 429 is allowed after too many failed attempts."""
     try:
-        return ignored_auth(*told)
+        return ignored_auth(*args)
     except IgnoredAuth as error:
         if "429 Too Many Requests" in str(error):
             return None
@@ -58,31 +65,31 @@ def wrong_tokens_are_refused(*told: Any) -> bool | None:
 
 @pytest.fixture(scope="module")
 def urls() -> Iterator[dict[str, str]]:
-    with outside() as found:
+    with simulators() as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, urls: dict[str, str]) -> Iterator[Whole]:
-    with in_a_thread(tmp_path_factory.mktemp("whole"), urls, work=True) as made:
+def server(tmp_path_factory: pytest.TempPathFactory, urls: dict[str, str]) -> Iterator[DemoServer]:
+    with in_a_thread(tmp_path_factory.mktemp("server"), urls, work=True) as made:
         yield made
 
 
 @pytest.fixture
-def locked(tmp_path: Path, urls: dict[str, str]) -> Iterator[Whole]:
-    """The same with tokens set; a new one each time, for after many wrong tokens it lets none in that it does not know yet."""
+def secured(tmp_path: Path, urls: dict[str, str]) -> Iterator[DemoServer]:
+    """A server with tokens; new for each test, because failed attempts block it for a while."""
     with in_a_thread(tmp_path, urls, tokens=TOKENS) as made:
         yield made
 
 
-def operations(whole: Whole, **headers: str) -> list[schemathesis.APIOperation]:  # type: ignore[type-arg]
-    schema = schemathesis.openapi.from_url(f"{whole.url}/openapi.json", headers=headers)
+def operations(server: DemoServer, **headers: str) -> list[schemathesis.APIOperation]:  # type: ignore[type-arg]
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json", headers=headers)
     return [found.ok() for found in schema.get_all_operations()]
 
 
-def faults(whole: Whole, headers: dict[str, str], checks: list[object]) -> list[str]:
-    """What every operation does wrong when it is called well and badly."""
-    found, told = operations(whole, **headers), []
+def faults(server: DemoServer, headers: dict[str, str], checks: list[object]) -> list[str]:
+    """The faults of every operation, called with valid and with invalid requests."""
+    found, reports = operations(server, **headers), []
     assert len(found) > 60
     for operation, mode in product(found, GenerationMode):
 
@@ -102,17 +109,19 @@ def faults(whole: Whole, headers: dict[str, str], checks: list[object]) -> list[
         try:
             check()
         except Unsatisfiable:
-            continue  # nothing about it can be wrong
+            continue  # it has no invalid request
         except Exception as error:
-            told.append(f"{operation.method.upper()} {operation.path}: {error}"[:900])
-    return told
+            reports.append(f"{operation.method.upper()} {operation.path}: {error}"[:900])
+    return reports
 
 
-def test_every_route_answers_as_it_says(whole: Whole) -> None:
-    assert not (told := faults(whole, {}, CHECKS)), "\n\n".join(told)
+def test_every_route_answers_as_documented(server: DemoServer) -> None:
+    assert not (found := faults(server, {}, CHECKS)), "\n\n".join(found)
 
 
 @pytest.mark.parametrize("token", [OPERATE, READ])
-def test_with_tokens_too(locked: Whole, token: str) -> None:
-    told = faults(locked, {"Authorization": f"Bearer {token}"}, [*CHECKS, wrong_tokens_are_refused])
-    assert not told, "\n\n".join(told)
+def test_with_tokens(secured: DemoServer, token: str) -> None:
+    found = faults(
+        secured, {"Authorization": f"Bearer {token}"}, [*CHECKS, wrong_tokens_are_refused]
+    )
+    assert not found, "\n\n".join(found)

@@ -15,7 +15,7 @@ from web.shop import Client, Sheet, served
 from esclusa.model.query import query
 
 
-async def test_kinds_tell_the_lifecycle_and_the_counts(shop: Client) -> None:
+async def test_kinds_show_the_lifecycle_and_the_counts(shop: Client) -> None:
     await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2"})
     listed = (await shop.get("/api/kinds")).json
     assert [kind["table"] for kind in listed["items"]] == ["sheets", "items"]
@@ -39,7 +39,7 @@ async def test_kinds_tell_the_lifecycle_and_the_counts(shop: Client) -> None:
     )
 
 
-async def test_pages_lead_through_the_whole_list(shop: Client) -> None:
+async def test_pages_cover_the_whole_list(shop: Client) -> None:
     await shop.add(*({"shop": "a", "code": f"{n:02}", "size": n % 3} for n in range(25)))
     seen, after, pages = [], "", 0
     while True:
@@ -101,9 +101,9 @@ async def test_filters(shop: Client) -> None:
         {"shop": "a", "code": "3", "size": 3},
         {"shop": "a", "code": "4", "note": "a,b"},
     )
-    for asked, found in FILTERS:
-        answer = await shop.get(f"/api/records/items?{asked}&order=code")
-        assert [item["code"] for item in answer.json["items"]] == found, asked
+    for question, found in FILTERS:
+        answer = await shop.get(f"/api/records/items?{question}&order=code")
+        assert [item["code"] for item in answer.json["items"]] == found, question
 
 
 BAD_FILTERS = [
@@ -111,7 +111,7 @@ BAD_FILTERS = [
     ("size=big", "items.size"),
     ("meta=1", "holds json"),
     ("size__near=2", "no operator 'near'"),
-    ("status=gone", "no state 'gone'"),
+    ("status=lost", "no state 'lost'"),
     ("order=meta", "cannot be ordered by meta"),
     ("after=nonsense", "not a cursor"),
     ("archived=true", "keeps no archive"),
@@ -120,12 +120,14 @@ BAD_FILTERS = [
 ]
 
 
-async def test_filters_that_cannot_be_answered(shop: Client) -> None:
-    for asked, told in BAD_FILTERS:
-        assert told in (await shop.get(f"/api/records/items?{asked}")).problem(400)["detail"], asked
-    for asked in ("limit=0", "limit=many", "limit=10001", "archived=maybe"):
-        problem = (await shop.get(f"/api/records/items?{asked}")).problem(422)
-        assert problem["faults"][0]["where"] == f"query.{asked.partition('=')[0]}"
+async def test_invalid_filters_are_refused(shop: Client) -> None:
+    for question, detail in BAD_FILTERS:
+        problem = (await shop.get(f"/api/records/items?{question}")).problem(400)
+        assert detail in problem["detail"], question
+        assert problem["title"] == "Invalid filter" or "null character" in detail
+    for question in ("limit=0", "limit=many", "limit=10001", "archived=maybe"):
+        problem = (await shop.get(f"/api/records/items?{question}")).problem(422)
+        assert problem["faults"][0]["where"] == f"query.{question.partition('=')[0]}"
 
 
 async def test_a_record_its_history_and_why(shop: Client) -> None:
@@ -141,14 +143,15 @@ async def test_a_record_its_history_and_why(shop: Client) -> None:
     steps = (await shop.get("/api/records/items/a:1/history")).json["items"]
     assert [(s["from"], s["to"]) for s in steps] == [("pending", "working"), ("working", "failed")]
     assert steps[1]["error"]["message"] == "it cannot be sold"
+    assert (steps[1]["reason"], steps[1]["reason_code"]) == ("permanent error", "permanent")
     assert steps[1]["run"] == ran["run"]
     why = (await shop.get("/api/records/items/a:1/why")).json
     assert why["reasons"][0]["code"] == "exhausted"
     for path in ("", "/history", "/why"):
-        assert (
-            "no record 'a:9' in items"
-            in (await shop.get(f"/api/records/items/a:9{path}")).problem(404)["detail"]
-        )
+        problem = (await shop.get(f"/api/records/items/a:9{path}")).problem(404)
+        assert "no record 'a:9' in items" in problem["detail"]
+        assert problem["code"] == "record_not_found_by_key"
+        assert (problem["values"]["id"], problem["values"]["table"]) == ("a:9", "items")
         (await shop.get(f"/api/records/nothing/a:1{path}")).problem(404)
 
 
@@ -170,7 +173,7 @@ IDS = [
 ]
 
 
-async def test_an_id_may_hold_any_character(shop: Client) -> None:
+async def test_an_id_may_contain_any_character(shop: Client) -> None:
     for id in IDS:
         answer = await shop.post("/api/records/sheets", [{"id": id, "title": "t"}])
         assert answer.json == {"created": 1, "known": 0, "errors": []}
@@ -183,15 +186,14 @@ async def test_an_id_may_hold_any_character(shop: Client) -> None:
         moved = await shop.post("/api/records/sheets/move", {"ids": [id], "to": "filed"})
         assert moved.json["moved"] == 1
         assert len((await shop.get(f"/api/records/sheets/{path}/history")).json["items"]) == 1
-        assert (await shop.get(f"/shop/shelf/{path}")).json == {
-            "code": id
-        }  # in a pipeline's own routes too
+        product = await shop.get(f"/shop/products/{path}")  # a route of the pipeline
+        assert product.json == {"code": id}
     assert (await shop.get("/api/records/sheets/no%2Fbody")).problem(404)[
         "instance"
     ] == "/api/records/sheets/no/body"
 
 
-async def test_keys_make_ids_that_can_be_asked_for(shop: Client) -> None:
+async def test_ids_made_from_keys_can_be_requested(shop: Client) -> None:
     await shop.add({"shop": "a/b:c", "code": "100%"})
     id = (await shop.get("/api/records/items")).json["items"][0]["id"]
     assert (await shop.get(f"/api/records/items/{quote(id, safe='')}")).json["code"] == "100%"
@@ -234,20 +236,23 @@ async def test_insert_reports_row_by_row(shop: Client) -> None:
     report = answer.json
     assert (report["created"], report["known"]) == (2, 1)
     assert [fault["row"] for fault in report["errors"]] == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
-    told = {fault["row"]: fault["error"] for fault in report["errors"]}
-    assert "code: Field required" in told[3]
-    assert "items has no such field" in told[5]
-    assert "starts in pending" in told[6]
-    assert "belongs to the engine" in told[7]
-    assert "made of the key (shop, code)" in told[8]
-    assert "null character" in told[9]
-    assert "too large" in told[10]
+    errors = {fault["row"]: fault["error"] for fault in report["errors"]}
+    assert "code: Field required" in errors[3]
+    assert "items has no such field" in errors[5]
+    assert "starts in pending" in errors[6]
+    assert "only the engine writes it" in errors[7]
+    assert "made from the key (shop, code)" in errors[8]
+    assert "null character" in errors[9]
+    assert "too large" in errors[10]
     assert (await shop.get("/api/records/items/a:1")).json["size"] is None
     assert (await shop.get("/api/records/items/b:1")).json["due_at"].startswith("2030-01-01")
 
 
 async def test_insert_takes_ndjson_and_one_object(shop: Client) -> None:
-    lines = '{"shop": "a", "code": "1"}\n\n{"shop": "a", \n{"shop": "a", "code": "2", "size": NaN}\r\n{"shop": "a", "code": "3"}'
+    lines = (
+        '{"shop": "a", "code": "1"}\n\n{"shop": "a", \n'
+        '{"shop": "a", "code": "2", "size": NaN}\r\n{"shop": "a", "code": "3"}'
+    )
     answer = await shop.post(
         "/api/records/items",
         data=lines.encode(),
@@ -261,34 +266,38 @@ async def test_insert_takes_ndjson_and_one_object(shop: Client) -> None:
         "known": 0,
         "errors": [],
     }
-    lines = b'{"shop": "b", "code": "1"}\n{"shop": "b", "code": "2"}\n'  # as a file of lines is sent by whoever forgets its type
+    # One object per line, sent with the wrong type.
+    lines = b'{"shop": "b", "code": "1"}\n{"shop": "b", "code": "2"}\n'
     assert (
         await shop.post(
             "/api/records/items", data=lines, headers={"Content-Type": "application/json"}
         )
     ).json["created"] == 2
-    spread = b'{"shop": "b",\n "code": "3"}'
+    two_lines = b'{"shop": "b",\n "code": "3"}'
     assert (
         await shop.post(
-            "/api/records/items", data=spread, headers={"Content-Type": "application/json"}
+            "/api/records/items", data=two_lines, headers={"Content-Type": "application/json"}
         )
     ).json["created"] == 1
 
 
-async def test_who_added_records_is_kept(shop: Client) -> None:
+async def test_the_audit_names_who_added_records(shop: Client) -> None:
     await shop.post(
         "/api/records/items", [{"shop": "a", "code": "1"}, {"shop": "a", "code": "2"}, 7]
     )
-    await shop.post("/api/records/items", [{"shop": "a", "code": "1"}])  # known: nothing was done
+    await shop.post("/api/records/items", [{"shop": "a", "code": "1"}])  # known: nothing was added
     acts = (await shop.get("/api/audit")).json["items"]
     assert [(a["who"], a["verb"], a["subject"], a["affected"]) for a in acts] == [
         ("api", "add", "items", 2)
     ]
 
 
-async def test_insert_of_nothing_well_formed(shop: Client) -> None:
+async def test_insert_without_a_valid_row(shop: Client) -> None:
     problem = (await shop.post("/api/records/items", [{"code": "1"}, 7])).problem(422)
-    assert "none of the 2 rows fits items; the first: shop: Field required" in problem["detail"]
+    assert (
+        "none of the 2 rows is valid for items; the first: shop: Field required"
+        in problem["detail"]
+    )
     assert [fault["row"] for fault in problem["errors"]] == [1, 2]
     assert (await shop.get("/api/records/items")).json["items"] == []
     odd = await shop.post(
@@ -308,21 +317,19 @@ UNREADABLE = [
 ]
 
 
-async def test_insert_of_what_cannot_be_read(shop: Client) -> None:
-    for body, told in UNREADABLE:
+async def test_insert_of_an_unreadable_body(shop: Client) -> None:
+    for body, detail in UNREADABLE:
         answer = await shop.post(
             "/api/records/items", data=body, headers={"Content-Type": "application/json"}
         )
-        assert told in answer.problem(400)["detail"]
+        assert detail in answer.problem(400)["detail"]
 
 
 DEEP = [100, 250, 300, 480, 700, 900]
 
 
 @pytest.mark.parametrize("depth", DEEP)
-async def test_a_value_that_is_nested_too_deeply_is_a_fault_of_its_row(
-    shop: Client, depth: int
-) -> None:
+async def test_a_value_nested_too_deeply_is_an_error_of_its_row(shop: Client, depth: int) -> None:
     deep = "[" * depth + "]" * depth
     rows = f'[{{"shop": "a", "code": "1"}}, {{"shop": "a", "code": "2", "meta": {{"x": {deep}}}}}]'
     answer = await shop.post(
@@ -344,7 +351,7 @@ async def test_a_value_that_is_nested_too_deeply_is_a_fault_of_its_row(
         assert "nested" in moved.problem(422)["detail"]
 
 
-async def test_the_books_are_not_written_by_others(shop: Client) -> None:
+async def test_system_tables_cannot_be_written(shop: Client) -> None:
     for table in ("esclusa_audit", "worker_runs", "dead_letters"):
         assert (
             "only the engine writes it"
@@ -406,7 +413,7 @@ async def test_move_by_ids_and_by_filter(shop: Client) -> None:
     moved = (
         await shop.post(
             "/api/records/items/move",
-            {"filter": {"size__gte": 4}, "to": "pending", "reason": "mended"},
+            {"filter": {"size__gte": 4}, "to": "pending", "reason": "fixed"},
         )
     ).json
     assert (moved["matched"], moved["moved"]) == (2, 2)
@@ -415,7 +422,7 @@ async def test_move_by_ids_and_by_filter(shop: Client) -> None:
         "failed",
         "pending",
         "api",
-        "mended",
+        "fixed",
     )
     body = {"ids": ["a:1", "a:none"], "to": "pending", "fields": {"note": "fine"}}
     assert (await shop.post("/api/records/items/move", body)).json["moved"] == 1
@@ -433,7 +440,7 @@ async def test_a_move_that_is_not_declared_moves_nothing(shop: Client) -> None:
     assert "the move done -> pending is not declared" in problem["detail"]
     assert (problem["from"], problem["to"]) == ("done", "pending")
     assert (await shop.get("/api/records/items/a:2")).json["status"] == "failed"
-    (await shop.post("/api/records/items/move", {"ids": ["a:1"], "to": "heaven"})).problem(409)
+    (await shop.post("/api/records/items/move", {"ids": ["a:1"], "to": "unknown"})).problem(409)
 
 
 BAD_MOVES = [
@@ -456,14 +463,14 @@ BAD_MOVES = [
     ({"ids": ["a"], "to": "pending", "\udc00": 1}, 422),
     ({"filter": {"\udc00": 1}, "to": "pending"}, 422),
     ({"filter": {"note": "\ud800"}, "to": "pending"}, 422),
-    ({"filter": {"status": "gone"}, "to": "pending"}, 400),
+    ({"filter": {"status": "lost"}, "to": "pending"}, 400),
     ({"ids": ["a"], "to": "pending", "fields": {"colour": 1}}, 422),
     ({"ids": ["a"], "to": "pending", "fields": {"shop": "b"}}, 422),
     ({"ids": ["a"], "to": "pending", "fields": {"size": "big"}}, 422),
 ]
 
 
-async def test_moves_that_do_not_fit(shop: Client) -> None:
+async def test_invalid_moves_are_refused(shop: Client) -> None:
     for body, status in BAD_MOVES:
         answer = await shop.post(
             "/api/records/items/move",
@@ -503,13 +510,13 @@ async def test_retry(shop: Client) -> None:
     (await shop.post("/api/records/sheets/retry", {"ids": ["a"]})).problem(404)
 
 
-async def test_times_are_told_with_their_zone(shop: Client) -> None:
+async def test_times_have_their_zone(shop: Client) -> None:
     await shop.add({"shop": "a", "code": "1"})
-    told = (await shop.get("/api/records/items/a:1")).json["created_at"]
-    assert abs(datetime.fromisoformat(told) - datetime.now(UTC)) < timedelta(minutes=1)
+    created_at = (await shop.get("/api/records/items/a:1")).json["created_at"]
+    assert abs(datetime.fromisoformat(created_at) - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-async def test_two_at_once_insert_each_record_once(shop: Client) -> None:
+async def test_concurrent_inserts_add_each_record_once(shop: Client) -> None:
     rows = [{"shop": "a", "code": str(n)} for n in range(200)]
     answers = await asyncio.gather(*(shop.post("/api/records/items", rows) for _ in range(4)))
     assert sum(a.json["created"] for a in answers) == 200

@@ -1,4 +1,4 @@
-"""POST /tick over HTTP: who may call it, and what it answers."""
+"""POST /tick: who may call it, and what it answers."""
 
 from __future__ import annotations
 
@@ -22,23 +22,28 @@ READ, OPERATE = "r" * 32, "o" * 32
 
 
 class Issuer:
-    """Signs tokens, and tells its keys as Google does."""
+    """Signs tokens and publishes its keys as Google does."""
 
     def __init__(self) -> None:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.url = ""
-        self.asked = 0
+        self.requests = 0
 
     def token(self, key: Any = None, **claims: Any) -> str:
         now = int(time.time())
-        said = {
-            "iss": "https://accounts.google.com", "aud": AUDIENCE, "sub": "1", "email": ACCOUNT, "email_verified": True,
-            "iat": now, "exp": now + 3600,
-        }  # fmt: skip
-        return jwt.encode(said | claims, key or self.key, algorithm="RS256", headers={"kid": "k1"})
+        usual = {
+            "iss": "https://accounts.google.com",
+            "aud": AUDIENCE,
+            "sub": "1",
+            "email": ACCOUNT,
+            "email_verified": True,
+            "iat": now,
+            "exp": now + 3600,
+        }
+        return jwt.encode(usual | claims, key or self.key, algorithm="RS256", headers={"kid": "k1"})
 
     async def keys(self, request: web.Request) -> web.Response:
-        self.asked += 1
+        self.requests += 1
         public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
         return web.json_response({"keys": [public | {"kid": "k1", "use": "sig", "alg": "RS256"}]})
 
@@ -58,13 +63,14 @@ async def issuer() -> AsyncIterator[Issuer]:
 
 
 @pytest.fixture
-async def safe_session(tmp_path: Path, issuer: Issuer) -> AsyncIterator[Client]:
+async def secured(tmp_path: Path, issuer: Issuer) -> AsyncIterator[Client]:
     environ = {
-        "ESCLUSA_TICK_AUDIENCE": f"{AUDIENCE}, https://other.example/", "ESCLUSA_TICK_SERVICE_ACCOUNT": ACCOUNT,
+        "ESCLUSA_TICK_AUDIENCE": f"{AUDIENCE}, https://other.example/",
+        "ESCLUSA_TICK_SERVICE_ACCOUNT": ACCOUNT,
         "ESCLUSA_OIDC_CERTS_URL": issuer.url,
-    }  # fmt: skip
+    }
     async with served(
-        tmp_path, tokens=f"eye={READ}:read,hand={OPERATE}:operate", environ=environ
+        tmp_path, tokens=f"dashboard={READ}:read,operator={OPERATE}:operate", environ=environ
     ) as client:
         yield client
 
@@ -80,44 +86,48 @@ async def test_a_tick_runs_what_is_due(shop: Client) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "0.5", "4000", "nan", "x", ""])
-async def test_a_wrong_budget_is_refused(shop: Client, seconds: str) -> None:
+async def test_a_wrong_time_limit_is_refused(shop: Client, seconds: str) -> None:
     (await shop.post(f"/tick?seconds={seconds}")).problem(422)
 
 
-async def test_api_tokens_may_call_it_if_they_may_operate(
-    safe_session: Client, issuer: Issuer
-) -> None:
-    (await safe_session.post("/tick")).problem(401)
-    (await safe_session.post("/tick", token="x" * 32)).problem(401)
-    (await safe_session.post("/tick", token=READ)).problem(403)
-    assert (await safe_session.post("/tick", token=OPERATE)).status == 200
-    assert issuer.asked == 0
+async def test_api_tokens_need_the_role_operate(secured: Client, issuer: Issuer) -> None:
+    (await secured.post("/tick")).problem(401)
+    (await secured.post("/tick", token="x" * 32)).problem(401)
+    (await secured.post("/tick", token=READ)).problem(403)
+    assert (await secured.post("/tick", token=OPERATE)).status == 200
+    assert issuer.requests == 0
 
 
-async def test_the_schedulers_account_may_call_it_and_nothing_else(
-    safe_session: Client, issuer: Issuer
+async def test_the_service_account_may_call_tick_and_nothing_else(
+    secured: Client, issuer: Issuer
 ) -> None:
     for audience in (AUDIENCE, f"{AUDIENCE}/", "https://other.example"):
-        assert (await safe_session.post("/tick", token=issuer.token(aud=audience))).status == 200
-    assert issuer.asked == 1  # keys are kept
-    (await safe_session.get("/api/kinds", token=issuer.token())).problem(401)
-    (await safe_session.get("/tick", token=issuer.token())).problem(401)
+        assert (await secured.post("/tick", token=issuer.token(aud=audience))).status == 200
+    assert issuer.requests == 1  # keys are cached
+    (await secured.get("/api/kinds", token=issuer.token())).problem(401)
+    (await secured.get("/tick", token=issuer.token())).problem(401)
 
 
-async def test_other_tokens_may_not(safe_session: Client, issuer: Issuer) -> None:
+async def test_other_tokens_are_refused(secured: Client, issuer: Issuer) -> None:
     for claim, setting in (
-        ({"aud": "https://else.example"}, "ESCLUSA_TICK_AUDIENCE"), ({"email": "other@x"}, "ESCLUSA_TICK_SERVICE_ACCOUNT"),
+        ({"aud": "https://else.example"}, "ESCLUSA_TICK_AUDIENCE"),
+        ({"email": "other@x"}, "ESCLUSA_TICK_SERVICE_ACCOUNT"),
         ({"email_verified": False}, "ESCLUSA_TICK_SERVICE_ACCOUNT"),
-    ):  # fmt: skip
-        said = (await safe_session.post("/tick", token=issuer.token(**claim))).problem(403)
-        assert said["detail"].endswith(f"look at {setting}")
+    ):
+        problem = (await secured.post("/tick", token=issuer.token(**claim))).problem(403)
+        assert problem["detail"].endswith(f"check {setting}")
     past = int(time.time()) - 100
-    stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    other_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     unsigned = jwt.encode(
         {"aud": AUDIENCE, "iss": "https://accounts.google.com"}, None, algorithm="none"
     )
     removed = issuer.token().rpartition(".")[0] + ".SIGNATURE_REMOVED_BY_GOOGLE"
     for token in (
-        issuer.token(exp=past), issuer.token(iss="https://evil.example"), issuer.token(key=stranger), unsigned, removed, "a.b.c",
-    ):  # fmt: skip
-        (await safe_session.post("/tick", token=token)).problem(401)
+        issuer.token(exp=past),
+        issuer.token(iss="https://evil.example"),
+        issuer.token(key=other_key),
+        unsigned,
+        removed,
+        "a.b.c",
+    ):
+        (await secured.post("/tick", token=token)).problem(401)

@@ -1,7 +1,7 @@
 """Slashes inside an id: ``%2F`` in a path is part of a value and does not separate segments.
 
-ASGI servers decode the path before routing, so a route cannot tell ``%2F`` from ``/``. Every route,
-including those of pipelines, gets the right value without doing anything.
+ASGI servers decode the path before routing, so a route cannot distinguish ``%2F`` from ``/``.
+With this module every route, including those of pipelines, gets the right value.
 """
 
 from __future__ import annotations

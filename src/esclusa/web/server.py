@@ -279,11 +279,11 @@ def listen(host: str, port: int) -> list[socket.socket]:
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, _, _, _, address in dict.fromkeys(found):
+        for af, _, _, _, address in dict.fromkeys(found):
             try:
                 sockets.append(
                     _listening_socket(
-                        family, (str(address[0]), sockets[0].getsockname()[1] if sockets else port)
+                        af, (str(address[0]), sockets[0].getsockname()[1] if sockets else port)
                     )
                 )
             except OSError as error:
@@ -302,15 +302,15 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _listening_socket(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
+def _listening_socket(af: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
     """A listening TCP socket.
 
     The protocol is given explicitly: asyncio disables Nagle's algorithm only then.
     """
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound = socket.socket(af, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
+        if af == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)
         bound.listen(2048)

@@ -1,4 +1,4 @@
-"""Cycles, runs, budgets, dead letters and the rest of the house over HTTP."""
+"""Cycles, runs, budgets, dead letters, stages, workers, alerts, views and search over HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from web.shop import Client, Sheet, gates, served
 
 
-async def test_a_run_answers_how_it_went(shop: Client) -> None:
+async def test_a_run_answers_its_result(shop: Client) -> None:
     await shop.add(*({"shop": "a", "code": str(n)} for n in range(5)))
     ran = (await shop.post("/api/cycles/shop.stock/run", {"limit": 3, "params": {"asked": 7}})).json
     assert set(ran) == {"run", "cycle", "outcome", "counters", "message"}
@@ -29,7 +29,7 @@ async def test_a_run_answers_how_it_went(shop: Client) -> None:
         shop.runtime.engine.worker,
     )
     assert (await shop.get("/api/runs?status=error,partial")).json["items"] == []
-    assert "no state 'gone'" in (await shop.get("/api/runs?status=gone")).problem(400)["detail"]
+    assert "no state 'lost'" in (await shop.get("/api/runs?status=lost")).problem(400)["detail"]
     (await shop.get("/api/runs/nothing")).problem(404)
     assert [
         run["run"]
@@ -47,7 +47,7 @@ async def test_a_run_answers_how_it_went(shop: Client) -> None:
     ]
 
 
-async def test_a_cycle_that_is_running_is_not_started_again(shop: Client) -> None:
+async def test_a_running_cycle_is_not_started_again(shop: Client) -> None:
     first = asyncio.create_task(shop.post("/api/cycles/shop.slow/run"))
     await gates[-1].begun.wait()
     assert "running now" in (await shop.post("/api/cycles/shop.slow/run")).problem(409)["detail"]
@@ -57,9 +57,8 @@ async def test_a_cycle_that_is_running_is_not_started_again(shop: Client) -> Non
     assert states == {"shop.work": "idle", "shop.slow": "running", "shop.stock": "idle"}
     running = (await shop.get("/api/runs?cycle=shop.slow")).json["items"][0]
     assert (running["status"], running["outcome"]) == ("running", None)
-    assert (await shop.post("/api/cycles/shop.slow/resume")).json[
-        "state"
-    ] == "running"  # it was not paused
+    resumed = await shop.post("/api/cycles/shop.slow/resume")  # it was not paused
+    assert resumed.json["state"] == "running"
     gates[-1].open.set()
     assert (await first).json["counters"] == {"slept": 1}
 
@@ -86,11 +85,11 @@ async def test_pause_and_resume(shop: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [{"limit": 0}, {"limit": "few"}, {"speed": 1}, {"params": []}])
-async def test_a_run_that_is_asked_for_wrongly(shop: Client, body: object) -> None:
+async def test_an_invalid_run_request_is_refused(shop: Client, body: object) -> None:
     (await shop.post("/api/cycles/shop.stock/run", body)).problem(422)
 
 
-async def test_dead_letters_are_seen_redriven_and_discarded(shop: Client) -> None:
+async def test_dead_letters_are_listed_redriven_and_discarded(shop: Client) -> None:
     await shop.add(*({"shop": "a", "code": str(n), "note": "bad"} for n in range(3)))
     await shop.post("/api/cycles/shop.stock/run")
     letters = (await shop.get("/api/dead-letters?status=open&error_type=bad_item")).json["items"]
@@ -99,7 +98,7 @@ async def test_dead_letters_are_seen_redriven_and_discarded(shop: Client) -> Non
     redriven = (
         await shop.post(
             "/api/dead-letters/redrive",
-            {"ids": [ids["a:0"]], "fields": {"note": "good"}, "reason": "mended"},
+            {"ids": [ids["a:0"]], "fields": {"note": "good"}, "reason": "fixed"},
         )
     ).json
     assert (redriven["verb"], redriven["moved"]) == ("redrive", 1)
@@ -126,7 +125,7 @@ async def test_dead_letters_are_seen_redriven_and_discarded(shop: Client) -> Non
     assert (await shop.get("/api/status")).json["dead_letters"] == 1
 
 
-async def test_a_redrive_with_fields_that_do_not_fit(shop: Client) -> None:
+async def test_a_redrive_with_invalid_fields_is_refused(shop: Client) -> None:
     await shop.add({"shop": "a", "code": "1", "note": "bad"})
     await shop.post("/api/cycles/shop.stock/run")
     answer = await shop.post(
@@ -148,15 +147,15 @@ async def test_budgets_stages_workers_alerts_and_status(shop: Client) -> None:
     await shop.post("/api/cycles/shop.stock/run")
     window = (await shop.get("/api/budgets")).json["items"][0]["windows"][0]
     assert (window["budget"], window["per"], window["used"], window["left"]) == (
-        "shelf",
+        "supplier",
         "day",
         1,
         999,
     )
     assert sum(window["spenders"].values()) == 1
-    await shop.runtime.engine.alert("test", "shop.work", "look here", shelf=3)
+    await shop.runtime.engine.alert("test", "shop.work", "check this", items=3)
     alert = (await shop.get("/api/alerts?limit=1")).json["items"][0]
-    assert (alert["name"], alert["details"]) == ("test", {"shelf": 3})
+    assert (alert["name"], alert["details"]) == ("test", {"items": 3})
     assert (await shop.get("/api/workers")).json == {"items": [], "next": None}
     status = (await shop.get("/api/status")).json
     assert {
@@ -172,7 +171,7 @@ async def test_budgets_stages_workers_alerts_and_status(shop: Client) -> None:
     assert len((await shop.get("/api/cycles?system=true")).json["items"]) > 3
 
 
-async def test_with_a_worker_the_cycles_are_served(tmp_path: Path) -> None:
+async def test_a_server_with_a_worker_runs_stages(tmp_path: Path) -> None:
     async with served(tmp_path, worker=True) as shop:
         await shop.add({"shop": "a", "code": "1"})
         async with asyncio.timeout(10):
@@ -180,23 +179,21 @@ async def test_with_a_worker_the_cycles_are_served(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
         workers = (await shop.get("/api/workers")).json["items"]
         assert [w["alive"] for w in workers] == [True]
-        assert (await shop.post("/api/cycles/shop.work/run")).problem(
-            409
-        )  # it is served all the time
+        assert (await shop.post("/api/cycles/shop.work/run")).problem(409)  # it is always on
 
 
-async def test_views_that_a_pipeline_declares(shop: Client) -> None:
+async def test_views_of_a_pipeline(shop: Client) -> None:
     await shop.add(
         *({"shop": "a", "code": str(n), "note": "bad"} for n in range(3)),
         {"shop": "a", "code": "good"},
     )
     await shop.post("/api/cycles/shop.stock/run")
-    told = {"view": "shop.unsold", "table": "items", "count": 3, "exact": True}
-    told["title"] = {"en": "Items that cannot be sold", "es": "Artículos que no se venden"}
+    view = {"view": "shop.unsold", "table": "items", "count": 3, "exact": True}
+    view["title"] = {"en": "Items that cannot be sold", "es": "Artículos que no se venden"}
     assert (
         (await shop.get("/api/views")).json["items"]
         == (await shop.get("/api/views?pipeline=shop")).json["items"]
-        == [told]
+        == [view]
     )
     assert (await shop.get("/api/views?pipeline=other")).json["items"] == []
     first = (await shop.get("/api/views/shop.unsold?limit=2")).json
@@ -208,7 +205,7 @@ async def test_views_that_a_pipeline_declares(shop: Client) -> None:
     assert "shop.unsold" in (await shop.get("/api/views/shop.nothing")).problem(404)["detail"]
 
 
-async def test_search_by_id_or_how_it_begins(shop: Client) -> None:
+async def test_search_by_id_or_its_beginning(shop: Client) -> None:
     await shop.add(
         {"shop": "a", "code": "1"}, {"shop": "a", "code": "12"}, {"shop": "b", "code": "1"}
     )
@@ -222,7 +219,7 @@ async def test_search_by_id_or_how_it_begins(shop: Client) -> None:
     (await shop.get("/api/search")).problem(422)
 
 
-async def test_search_finds_ids_that_go_on_with_any_character(shop: Client) -> None:
+async def test_search_finds_ids_that_continue_with_any_character(shop: Client) -> None:
     await shop.runtime.engine.records.insert(
         [Sheet(id=id, title="t") for id in ("plan-b", "plan-\uffff", "plan-\U0001f6a2")]
     )

@@ -1,4 +1,4 @@
-"""What holds for every route: problems, headers, sub-paths, vitals, the document."""
+"""What holds for every route: problems, headers, path prefixes, health, OpenAPI, start and stop."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from esclusa.web.console import context
 from esclusa.web.server import Service, create_app, listen, serve
 
 
-async def test_nothing_there_and_wrong_method(shop: Client) -> None:
+async def test_unknown_path_and_wrong_method(shop: Client) -> None:
     assert "openapi.json" in (await shop.get("/nowhere")).problem(404)["detail"]
     answer = await shop.call("DELETE", "/api/kinds")
-    assert "it takes GET, HEAD" in answer.problem(405)["detail"]
+    assert "it accepts GET, HEAD" in answer.problem(405)["detail"]
     assert answer.headers["allow"] == "GET, HEAD"
 
 
-async def test_allow_names_what_every_route_of_the_path_takes(shop: Client) -> None:
+async def test_allow_names_the_methods_of_every_route_at_the_path(shop: Client) -> None:
     assert (await shop.call("DELETE", "/api/records/items")).headers["allow"] == "GET, HEAD, POST"
     assert (await shop.call("OPTIONS", "/api/cycles/shop.stock/run")).headers["allow"] == "POST"
 
 
-async def test_whatever_can_be_read_can_be_asked_for_its_head(shop: Client) -> None:
+async def test_every_get_route_answers_head(shop: Client) -> None:
     for path in (
         "/",
         "/console/records",
@@ -51,17 +51,19 @@ async def test_whatever_can_be_read_can_be_asked_for_its_head(shop: Client) -> N
     assert (await shop.call("HEAD", "/api/cycles/shop.stock/run")).status == 405
 
 
-async def test_the_head_of_what_has_no_end_ends(shop: Client) -> None:
-    await shop.runtime.artifacts.put("shelf/1.png", b"picture")
+async def test_head_of_an_endless_response_ends(shop: Client) -> None:
+    await shop.runtime.artifacts.put("photos/1.png", b"picture")
     async with asyncio.timeout(5):
         for path, media_type in (
             ("/console/live", "text/event-stream"),
-            ("/api/artifacts/shelf/1.png", "image/png"),
+            ("/api/artifacts/photos/1.png", "image/png"),
         ):
-            sent = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-            head, _, rest = (await shop.raw(sent.encode())).partition(
-                b"\r\n\r\n"
-            )  # the next call on the connection is answered
+            requests = (
+                f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            )
+            answer = await shop.send_raw(requests.encode())
+            head, _, rest = answer.partition(b"\r\n\r\n")
             assert f"content-type: {media_type}".encode() in head.lower()
             assert rest.endswith(b'{"status":"ok"}')
 
@@ -78,16 +80,16 @@ async def test_the_head_of_what_has_no_end_ends(shop: Client) -> None:
     ],
     ids=["no length", "two lengths", "bad chunk", "no host", "spaces", "tls"],
 )
-async def test_what_is_not_http_is_answered_as_a_problem_too(shop: Client, sent: str) -> None:
-    told = await shop.raw(sent.encode("latin-1"))
-    head, _, body = told.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 "), told
+async def test_a_malformed_request_is_answered_with_a_problem(shop: Client, sent: str) -> None:
+    answer = await shop.send_raw(sent.encode("latin-1"))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 "), answer
     assert b"content-type: application/problem+json" in head.lower()
     assert json.loads(body)["type"] == "urn:esclusa:problem:bad-request"
     assert (await shop.get("/api/kinds")).status == 200
 
 
-async def test_the_unexpected_is_answered_without_its_inside(shop: Client) -> None:
+async def test_an_unexpected_error_is_answered_without_its_message(shop: Client) -> None:
     answer = await shop.get("/shop/boom")
     problem = answer.problem(500)
     assert "hunter2" not in answer.text
@@ -95,23 +97,23 @@ async def test_the_unexpected_is_answered_without_its_inside(shop: Client) -> No
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_the_store_that_is_away(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def away(*_: object, **__: object) -> None:
-        raise errors.StoreUnavailable("shop.db: the disk is gone")
+async def test_unavailable_store(shop: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unavailable(*_: object, **__: object) -> None:
+        raise errors.StoreUnavailable("shop.db: disk I/O error")
 
-    monkeypatch.setattr(type(shop.runtime.store), "tally", away)
+    monkeypatch.setattr(type(shop.runtime.store), "tally", unavailable)
     answer = await shop.get("/api/kinds")
-    assert "the disk is gone" in answer.problem(503)["detail"]
+    assert "disk I/O error" in answer.problem(503)["detail"]
     assert answer.headers["retry-after"] == "5"
 
 
-async def test_throttled_outside(shop: Client) -> None:
+async def test_throttled_by_an_external_service(shop: Client) -> None:
     answer = await shop.get("/shop/throttled")
     answer.problem(503)
     assert answer.headers["retry-after"] == "13"
 
 
-def test_every_error_has_its_problem() -> None:
+def test_every_error_has_a_problem() -> None:
     made = {
         "FaultsError": errors.FaultsError("x", ["y"]),
         "DeclarationError": errors.DeclarationError("x", ["y"]),
@@ -166,7 +168,7 @@ async def test_a_pipelines_routes_are_served(shop: Client) -> None:
     assert (await shop.get("/shop/hello")).json == {"store": "sqlite"}
 
 
-# vitals
+# health
 
 
 async def test_ready(shop: Client) -> None:
@@ -180,14 +182,14 @@ async def test_ready(shop: Client) -> None:
     }
 
 
-async def test_a_probe_may_ask_for_the_head_alone(shop: Client) -> None:
+async def test_health_probes_may_use_head(shop: Client) -> None:
     for path in ("/healthz", "/readyz"):
         answer = await shop.call("HEAD", path)
         assert (answer.status, answer.text) == (200, "")
 
 
-async def test_not_ready_when_a_pipeline_complains(tmp_path: Path) -> None:
-    async with served(tmp_path, complaint="the shop has no key") as shop:
+async def test_not_ready_when_a_pipeline_reports_a_fault(tmp_path: Path) -> None:
+    async with served(tmp_path, fault="the shop has no key") as shop:
         answer = await shop.get("/readyz")
         assert answer.status == 503
         assert answer.json["status"] == "not ready"
@@ -200,36 +202,36 @@ async def test_not_ready_when_a_pipeline_complains(tmp_path: Path) -> None:
         assert (await shop.get("/healthz")).status == 200
 
 
-async def test_not_ready_when_the_store_is_away(
+async def test_not_ready_when_the_store_is_unavailable(
     shop: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object) -> None:
-        raise errors.StoreUnavailable("postgresql://user@secret-host is gone")
+    async def unavailable(*_: object) -> None:
+        raise errors.StoreUnavailable("postgresql://user@secret-host does not answer")
 
-    monkeypatch.setattr(type(shop.runtime.store), "now", away)
+    monkeypatch.setattr(type(shop.runtime.store), "now", unavailable)
     answer = await shop.get("/readyz")
     assert answer.status == 503
-    assert "secret-host" not in answer.text  # anyone may ask
+    assert "secret-host" not in answer.text  # anybody may call /readyz
     assert {c["name"]: c["verdict"] for c in answer.json["checks"]}["store"] == "fail"
     monkeypatch.undo()
     assert (await shop.get("/readyz")).status == 200
 
 
-async def test_a_store_that_hangs_is_not_waited_for(
+async def test_a_store_that_hangs_is_not_awaited(
     shop: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that is cut off may not even let go of a question when it is told to."""
-    awake, asked = asyncio.Event(), []
+    """A driver whose server vanished may not even react to cancellation."""
+    released, calls = asyncio.Event(), []
 
     async def hangs(*_: object, **__: object) -> None:
-        asked.append(1)
-        while not awake.is_set():
+        calls.append(1)
+        while not released.is_set():
             with contextlib.suppress(asyncio.CancelledError):
-                await awake.wait()
-        raise errors.StoreUnavailable("it was away")
+                await released.wait()
+        raise errors.StoreUnavailable("it was unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(health, "PATIENCE", 0.05)
+        patch.setattr(health, "CHECK_TIMEOUT", 0.05)
         patch.setattr(context, "PATIENCE", 0.05)
         for name in ("now", "find", "tally", "count", "backlog", "usage"):
             patch.setattr(shop.runtime.store, name, hangs, raising=False)
@@ -249,39 +251,37 @@ async def test_a_store_that_hangs_is_not_waited_for(
             "sin respuesta en 0.05 s"
             in (await shop.call("GET", "/console/health", headers={"Accept-Language": "es"})).text
         )
-        assert len(asked) > 2
-    awake.set()
+        assert len(calls) > 2
+    released.set()
     assert (await shop.get("/readyz")).status == 200
 
 
-async def test_metrics_tell_what_is_due(shop: Client) -> None:
+async def test_metrics_show_what_is_due(shop: Client) -> None:
     await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2"})
     answer = await shop.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     assert 'esclusa_due{stage="shop.work"} 2.0' in answer.text
     assert 'esclusa_worker_inflight{stage="shop.work"} 0.0' in answer.text
-    assert 'esclusa_budget_limit{budget="shelf",window="day"} 1000.0' in answer.text
+    assert 'esclusa_budget_limit{budget="supplier",window="day"} 1000.0' in answer.text
     await shop.post("/api/cycles/shop.stock/run")
     text = (await shop.get("/metrics")).text
     assert 'esclusa_runs_total{cycle="shop.stock",outcome="ok"} 1.0' in text
-    assert (
-        'esclusa_due{stage="shop.work"} 2.0' in text
-    )  # a few seconds old: a scrape costs the store little
+    assert 'esclusa_due{stage="shop.work"} 2.0' in text  # reused for a few seconds
 
 
-# the sub-path
+# path prefix
 
 
-async def test_a_sub_path_by_setting(tmp_path: Path) -> None:
+async def test_a_prefix_by_setting(tmp_path: Path) -> None:
     async with served(tmp_path, root_path="/lock", tokens="a=aaaaaaaaaaaaaaaaaaaa") as shop:
-        for path in ("/lock/healthz", "/healthz"):  # left on or taken off by the proxy
+        for path in ("/lock/healthz", "/healthz"):  # kept or removed by the proxy
             assert (await shop.get(path)).status == 200
         (await shop.get("/lock/api/kinds")).problem(401)
         assert (await shop.get("/lock/api/kinds", token="a" * 20)).status == 200
         assert (await shop.get("/lock/openapi.json", token="a" * 20)).json["servers"] == [
             {"url": "/lock"}
         ]
-        assert (await shop.post("/lock/shop/hook")).json == {"heard": True}
+        assert (await shop.post("/lock/shop/hook")).json == {"received": True}
         for path in ("/lock", "/lock/"):
             assert "<h1>Map</h1>" in (await shop.get(path, token="a" * 20)).text
         (await shop.get("/other/api/kinds", token="a" * 20)).problem(404)
@@ -291,7 +291,7 @@ async def test_a_sub_path_by_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "told"),
+    ("prefix", "url"),
     [
         ("/lock", "/lock"),
         ("/a/b/", "/a/b"),
@@ -301,13 +301,13 @@ async def test_a_sub_path_by_setting(tmp_path: Path) -> None:
         ("x", None),
     ],
 )
-async def test_a_sub_path_by_header(shop: Client, prefix: str, told: str | None) -> None:
+async def test_a_prefix_by_header(shop: Client, prefix: str, url: str | None) -> None:
     answer = await shop.get("/openapi.json", headers={"X-Forwarded-Prefix": prefix})
-    assert answer.json.get("servers") == ([{"url": told}] if told else None)
+    assert answer.json.get("servers") == ([{"url": url}] if url else None)
     assert (await shop.get("/api/kinds", headers={"X-Forwarded-Prefix": prefix})).status == 200
 
 
-async def test_a_prefix_is_believed_from_a_proxy_only(tmp_path: Path) -> None:
+async def test_a_prefix_is_trusted_from_a_proxy_only(tmp_path: Path) -> None:
     async with served(tmp_path, proxies="192.0.2.1") as shop:
         assert (
             "servers"
@@ -315,7 +315,7 @@ async def test_a_prefix_is_believed_from_a_proxy_only(tmp_path: Path) -> None:
         )
 
 
-# the document
+# OpenAPI
 
 
 async def test_the_openapi_document_is_valid_and_complete(shop: Client) -> None:
@@ -324,19 +324,42 @@ async def test_the_openapi_document_is_valid_and_complete(shop: Client) -> None:
     assert "servers" not in document
     paths = document["paths"]
     assert {
-        "/api/kinds", "/api/kinds/{table}", "/api/records/{table}", "/api/records/{table}/{id}", "/api/records/{table}/{id}/history",
-        "/api/records/{table}/{id}/why", "/api/records/{table}/move", "/api/records/{table}/retry", "/api/runs", "/api/runs/{id}",
-        "/api/budgets", "/api/dead-letters", "/api/dead-letters/redrive", "/api/dead-letters/discard", "/api/cycles",
-        "/api/cycles/{name}/run", "/api/cycles/{name}/pause", "/api/cycles/{name}/resume", "/api/alerts", "/api/workers", "/api/audit",
-        "/api/status", "/api/stages", "/healthz", "/readyz", "/metrics", "/shop/hello", "/shop/hook",
-    } <= set(paths)  # fmt: skip
+        "/api/kinds",
+        "/api/kinds/{table}",
+        "/api/records/{table}",
+        "/api/records/{table}/{id}",
+        "/api/records/{table}/{id}/history",
+        "/api/records/{table}/{id}/why",
+        "/api/records/{table}/move",
+        "/api/records/{table}/retry",
+        "/api/runs",
+        "/api/runs/{id}",
+        "/api/budgets",
+        "/api/dead-letters",
+        "/api/dead-letters/redrive",
+        "/api/dead-letters/discard",
+        "/api/cycles",
+        "/api/cycles/{name}/run",
+        "/api/cycles/{name}/pause",
+        "/api/cycles/{name}/resume",
+        "/api/alerts",
+        "/api/workers",
+        "/api/audit",
+        "/api/status",
+        "/api/stages",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/shop/hello",
+        "/shop/hook",
+    } <= set(paths)
     ids = [op["operationId"] for ops in paths.values() for op in ops.values()]
     assert len(ids) == len(set(ids))
     assert "HTTPValidationError" not in str(document)
     for path, operations in paths.items():
         for method, operation in operations.items():
             assert operation["summary"], path
-            assert "default" not in operation["responses"], "every status is told by itself"
+            assert "default" not in operation["responses"], "every status is listed"
             assert "application/problem+json" in str(operation["responses"]["500"])
             names = [p["name"] for p in operation.get("parameters", [])]
             if path.startswith("/api") and method == "post":
@@ -346,7 +369,7 @@ async def test_the_openapi_document_is_valid_and_complete(shop: Client) -> None:
     assert document["security"] == [{"token": []}]
 
 
-# the process
+# start and stop
 
 
 async def test_sigterm_stops_in_order(tmp_path: Path) -> None:
@@ -368,7 +391,7 @@ async def test_sigterm_stops_in_order(tmp_path: Path) -> None:
         assert [w["status"] for w in workers] == ["stopped"]
 
 
-async def test_a_stop_while_it_starts_is_orderly_too(shop: Client) -> None:
+async def test_a_stop_during_startup_is_orderly(shop: Client) -> None:
     service = Service(shop.runtime, worker=True)
     service.stop()
     async with asyncio.timeout(10):
@@ -376,7 +399,7 @@ async def test_a_stop_while_it_starts_is_orderly_too(shop: Client) -> None:
     assert [w["status"] for w in (await shop.get("/api/workers")).json["items"]] == ["stopped"]
 
 
-async def test_the_console_is_ready_before_anybody_looks(
+async def test_the_console_is_prepared_before_the_first_visit(
     shop: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
@@ -392,16 +415,16 @@ async def test_the_console_is_ready_before_anybody_looks(
     assert {"items", "sheets"} <= set(counted)
 
 
-async def test_a_store_that_is_away_does_not_keep_the_server_from_starting(
+async def test_the_server_starts_while_the_store_is_unavailable(
     shop: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object, **__: object) -> None:
-        raise errors.StoreUnavailable("shop.db: the disk is gone")
+    async def unavailable(*_: object, **__: object) -> None:
+        raise errors.StoreUnavailable("shop.db: disk I/O error")
 
-    monkeypatch.setattr(type(shop.runtime.store), "tally", away)
+    monkeypatch.setattr(type(shop.runtime.store), "tally", unavailable)
     await create_app(shop.runtime).state.prepare()
 
 
-async def test_serve_refuses_an_open_door(shop: Client) -> None:
+async def test_serve_refuses_a_public_address_without_tokens(shop: Client) -> None:
     with pytest.raises(errors.SettingsError, match="ESCLUSA_API_TOKENS"):
         await serve(shop.runtime, "0.0.0.0", 0, worker=False)

@@ -1,4 +1,4 @@
-"""Idempotency-Key: sent again, answered again, not done again."""
+"""Idempotency-Key: a repeated call gets the first answer and does not take effect again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def key(value: str) -> dict[str, str]:
     return {"Idempotency-Key": value}
 
 
-async def test_the_same_call_acts_once(shop: Client) -> None:
+async def test_the_same_call_takes_effect_once(shop: Client) -> None:
     first = await shop.post(
         "/api/cycles/shop.stock/run", {"params": {"asked": 1}}, headers=key("k1")
     )
@@ -36,7 +36,7 @@ async def test_the_same_call_acts_once(shop: Client) -> None:
     assert other.json["run"] != first.json["run"]
 
 
-async def test_inserts_moves_and_switches_are_kept_too(shop: Client) -> None:
+async def test_answers_of_inserts_moves_and_pauses_are_stored(shop: Client) -> None:
     for _ in range(2):
         added = await shop.post(
             "/api/records/items", [{"shop": "a", "code": "1", "note": "bad"}], headers=key("add")
@@ -69,7 +69,7 @@ async def test_a_key_belongs_to_one_call(shop: Client) -> None:
     assert len((await shop.get("/api/records/items")).json["items"]) == 1
 
 
-async def test_a_refusal_that_will_not_change_is_kept_and_a_conflict_is_not(shop: Client) -> None:
+async def test_a_refusal_is_stored_and_a_conflict_is_not(shop: Client) -> None:
     first = await shop.post("/api/records/items", [{"code": "1"}], headers=key("bad"))
     again = await shop.post("/api/records/items", [{"code": "1"}], headers=key("bad"))
     assert first.problem(422) == again.problem(422)
@@ -80,7 +80,7 @@ async def test_a_refusal_that_will_not_change_is_kept_and_a_conflict_is_not(shop
     assert (await shop.post("/api/cycles/shop.stock/run", headers=key("later"))).status == 200
 
 
-async def test_a_call_under_way_is_not_started_again(shop: Client) -> None:
+async def test_a_running_call_is_not_started_again(shop: Client) -> None:
     first = asyncio.create_task(shop.post("/api/cycles/shop.slow/run", headers=key("slow")))
     await gates[-1].begun.wait()
     busy = await shop.post("/api/cycles/shop.slow/run", headers=key("slow"))
@@ -93,7 +93,7 @@ async def test_a_call_under_way_is_not_started_again(shop: Client) -> None:
     ] == "true"
 
 
-async def test_many_at_once_act_once(shop: Client) -> None:
+async def test_concurrent_calls_take_effect_once(shop: Client) -> None:
     body = [{"shop": "a", "code": str(n)} for n in range(20)]
     answers = await asyncio.gather(
         *(shop.post("/api/records/items", body, headers=key("same")) for _ in range(10))
@@ -102,7 +102,7 @@ async def test_many_at_once_act_once(shop: Client) -> None:
     assert {a.json["created"] for a in answers if a.status == 200} == {20}
 
 
-async def test_a_process_that_died_leaves_no_key_that_cannot_be_used(shop: Client) -> None:
+async def test_the_key_of_a_dead_process_can_be_taken_over(shop: Client) -> None:
     store = shop.runtime.store
     first = asyncio.create_task(shop.post("/api/cycles/shop.slow/run", headers=key("died")))
     await gates[-1].begun.wait()
@@ -110,20 +110,22 @@ async def test_a_process_that_died_leaves_no_key_that_cannot_be_used(shop: Clien
     assert held is not None
     assert held.leased_by == shop.runtime.engine.worker
     assert held.due_at is not None
-    assert held.due_at - await store.now() <= timedelta(seconds=5)  # then another takes it over
+    assert held.due_at - await store.now() <= timedelta(
+        seconds=5
+    )  # then another process takes it over
     gates[-1].open.set()
     await first
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "x" * 201, "ñ"])
-async def test_a_key_that_is_none(shop: Client, bad: str) -> None:
+async def test_an_invalid_key_is_refused(shop: Client, bad: str) -> None:
     assert (
         "Idempotency-Key"
         in (await shop.post("/api/cycles/shop.stock/run", headers=key(bad))).problem(400)["detail"]
     )
 
 
-async def test_keys_of_two_tokens_do_not_meet(tmp_path: Path) -> None:
+async def test_keys_belong_to_a_token(tmp_path: Path) -> None:
     async with served(tmp_path, tokens="a=aaaaaaaaaaaaaaaaaaaa,b=bbbbbbbbbbbbbbbbbbbb") as shop:
         for token in ("a" * 20, "b" * 20):
             answer = await shop.post("/api/cycles/shop.stock/run", token=token, headers=key("k"))
@@ -131,7 +133,7 @@ async def test_keys_of_two_tokens_do_not_meet(tmp_path: Path) -> None:
             assert "idempotent-replay" not in answer.headers
 
 
-async def test_old_keys_are_forgotten(shop: Client) -> None:
+async def test_old_keys_are_purged(shop: Client) -> None:
     await shop.post("/api/cycles/shop.stock/run", headers=key("old"))
     store = shop.runtime.store
     store.clock_offset = 3 * 86400  # type: ignore[attr-defined]
@@ -139,25 +141,25 @@ async def test_old_keys_are_forgotten(shop: Client) -> None:
     assert ran.json["counters"]["esclusa_calls"] == 1
 
 
-async def test_a_pipelines_own_routes_take_a_key_too(shop: Client) -> None:
-    """Whoever writes a route need not think of it; the document tells it."""
-    rings = [(await shop.post("/shop/ring", headers=key("ring"))).json for _ in range(2)]
-    assert rings == [{"times": 1}, {"times": 1}]
+async def test_routes_of_a_pipeline_accept_a_key(shop: Client) -> None:
+    """The middleware and the OpenAPI document do it for every route."""
+    answers = [(await shop.post("/shop/visits", headers=key("visit"))).json for _ in range(2)]
+    assert answers == [{"visits": 1}, {"visits": 1}]
     for replayed in (None, "true"):
-        hushed = await shop.call("DELETE", "/shop/ring", headers=key("hush"))
-        assert (hushed.status, hushed.text, hushed.headers.get("idempotent-replay")) == (
+        deleted = await shop.call("DELETE", "/shop/visits", headers=key("delete"))
+        assert (deleted.status, deleted.text, deleted.headers.get("idempotent-replay")) == (
             204,
             "",
             replayed,
         )
-        await shop.post("/shop/ring")
-    assert (await shop.post("/shop/ring")).json == {"times": 3}
+        await shop.post("/shop/visits")
+    assert (await shop.post("/shop/visits")).json == {"visits": 3}
     paths = (await shop.get("/openapi.json")).json["paths"]
-    assert "Idempotency-Key" in str(paths["/shop/ring"]["delete"]["parameters"])
+    assert "Idempotency-Key" in str(paths["/shop/visits"]["delete"]["parameters"])
     assert "Idempotency-Key" not in str(paths["/shop/hook"]["post"])
 
 
-async def test_a_key_with_a_body_that_is_too_large_is_not_kept(tmp_path: Path) -> None:
+async def test_a_key_with_too_large_a_body_is_not_stored(tmp_path: Path) -> None:
     async with served(tmp_path, body_limit=1000) as shop:
 
         async def parts() -> AsyncIterator[bytes]:

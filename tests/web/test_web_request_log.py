@@ -1,4 +1,4 @@
-"""Requests in the log, as Cloud Logging wants them."""
+"""Requests in the log, in the format of Cloud Logging."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TRACE, SPAN = "105445aa7843bc8bf206b12000100000", "000000000000004a"
         ({}, None),
     ],
 )
-def test_the_trace_that_a_caller_tells(headers: dict[str, str], trace: Trace | None) -> None:
+def test_the_trace_in_the_headers(headers: dict[str, str], trace: Trace | None) -> None:
     assert trace_of(Headers(headers)) == trace
 
 
@@ -54,17 +54,18 @@ def lines() -> Iterator[io.StringIO]:
     root.setLevel(level)
 
 
-async def test_lines_of_a_request_name_its_trace(shop: Client, lines: io.StringIO) -> None:
+async def test_log_lines_of_a_request_carry_its_trace(shop: Client, lines: io.StringIO) -> None:
     log.configure("json", "debug", stream=lines, project="p")
     headers = {"traceparent": f"00-{TRACE}-{SPAN}-01", "user-agent": "curl"}
     await shop.get("/shop/boom?password=hunter2", headers=headers)
     await shop.get("/shop/hello")
     await shop.get("/healthz")
-    told: list[dict[str, Any]] = [json.loads(line) for line in lines.getvalue().splitlines()]
-    requests = [line for line in told if "httpRequest" in line]
+    logged: list[dict[str, Any]] = [json.loads(line) for line in lines.getvalue().splitlines()]
+    requests = [line for line in logged if "httpRequest" in line]
     assert [(line["severity"], line["message"]) for line in requests] == [
-        ("WARNING", "GET /shop/boom: 500"), ("DEBUG", "GET /shop/hello: 200"),
-    ]  # fmt: skip
+        ("WARNING", "GET /shop/boom: 500"),
+        ("DEBUG", "GET /shop/hello: 200"),
+    ]
     first = requests[0]
     assert first["logging.googleapis.com/trace"] == f"projects/p/traces/{TRACE}"
     assert (
@@ -81,6 +82,6 @@ async def test_lines_of_a_request_name_its_trace(shop: Client, lines: io.StringI
         }.items()
     )
     assert "password" not in json.dumps(first["httpRequest"])
-    broke = next(line for line in told if "stack_trace" in line)
-    assert broke["logging.googleapis.com/trace"] == f"projects/p/traces/{TRACE}"
+    failed = next(line for line in logged if "stack_trace" in line)
+    assert failed["logging.googleapis.com/trace"] == f"projects/p/traces/{TRACE}"
     assert "logging.googleapis.com/trace" not in requests[1]

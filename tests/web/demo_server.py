@@ -1,4 +1,4 @@
-"""The whole house: the four built-in pipelines with their own routes, the data of the demo, and the outside world played."""
+"""A server with the four built-in pipelines, the data of the demo, and simulated services."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from esclusa.simulators import Played
 from esclusa.web.server import Service, listen
 
 OPERATE, READ = "a-token-that-may-operate", "a-token-that-may-only-read"
-TOKENS = f"desk={OPERATE}:operate,wall={READ}:read"
+TOKENS = f"operator={OPERATE}:operate,dashboard={READ}:read"
 
 
 @dataclass
-class Whole:
-    """A server over the whole house."""
+class DemoServer:
+    """A running server."""
 
     url: str
     runtime: Runtime
@@ -35,17 +35,22 @@ class Whole:
 @asynccontextmanager
 async def served(
     folder: Path, urls: dict[str, str], *, tokens: str = "", work: bool = False, **options: Any
-) -> AsyncIterator[Whole]:
-    """Serve the house; with ``work`` every cycle runs once first, so that there is something of everything."""
-    plays = {name: importlib.import_module(f"esclusa.pipelines.{name}.demo") for name in BUILT_IN}
+) -> AsyncIterator[DemoServer]:
+    """Serve all pipelines; with ``work`` every cycle runs once first and fills the lists."""
+    demos = {name: importlib.import_module(f"esclusa.pipelines.{name}.demo") for name in BUILT_IN}
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_")}
-    for name, play in plays.items():
+    for name, demo in demos.items():
         (folder / name).mkdir()
-        environ |= play.environ(urls, folder / name)
+        environ |= demo.environ(urls, folder / name)
     environ |= {
-        "ESCLUSA_STORE": f"sqlite:///{folder / 'whole.db'}", "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_LOG_LEVEL": "error",
-        "ESCLUSA_PIPELINES": ",".join(plays), "ESCLUSA_API_TOKENS": tokens, "ESCLUSA_GRACE_SECONDS": "2", "ESCLUSA_TICK_SECONDS": "1",
-    }  # fmt: skip
+        "ESCLUSA_STORE": f"sqlite:///{folder / 'demo.db'}",
+        "ESCLUSA_ARTIFACTS": str(folder / "artifacts"),
+        "ESCLUSA_LOG_LEVEL": "error",
+        "ESCLUSA_PIPELINES": ",".join(demos),
+        "ESCLUSA_API_TOKENS": tokens,
+        "ESCLUSA_GRACE_SECONDS": "2",
+        "ESCLUSA_TICK_SECONDS": "1",
+    }
     async with open_runtime(load(environ=environ)) as runtime:
         service = Service(runtime, worker=False)
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -55,19 +60,19 @@ async def served(
         await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
-        for name, play in plays.items():
-            await play.prepare(runtime, urls, folder / name)
-        for play in plays.values() if work else ():
-            for cycle in play.CYCLES:
+        for name, demo in demos.items():
+            await demo.prepare(runtime, urls, folder / name)
+        for demo in demos.values() if work else ():
+            for cycle in demo.CYCLES:
                 await runtime.engine.run_cycle(cycle)
-        yield Whole(f"http://127.0.0.1:{await listening}", runtime, asyncio.get_running_loop())
+        yield DemoServer(f"http://127.0.0.1:{await listening}", runtime, asyncio.get_running_loop())
         service.stop()
         await task
 
 
 @contextmanager
-def outside() -> Iterator[dict[str, str]]:
-    """The simulators that the pipelines' demos want, each in a process of its own."""
+def simulators() -> Iterator[dict[str, str]]:
+    """The simulators that the demos need, each in its own process; their URLs by name."""
     wanted = {
         s
         for name in BUILT_IN
@@ -78,15 +83,15 @@ def outside() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def in_a_thread(folder: Path, urls: dict[str, str], **options: Any) -> Iterator[Whole]:
-    """The same in a thread of its own, for a caller that waits for no loop."""
-    made: list[Whole] = []
+def in_a_thread(folder: Path, urls: dict[str, str], **options: Any) -> Iterator[DemoServer]:
+    """The same in its own thread, for a caller without an event loop."""
+    made: list[DemoServer] = []
     loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
 
     async def live() -> None:
         try:
-            async with served(folder, urls, **options) as whole:
-                made.append(whole)
+            async with served(folder, urls, **options) as server:
+                made.append(server)
                 ready.set()
                 await end.wait()
         finally:
@@ -95,7 +100,7 @@ def in_a_thread(folder: Path, urls: dict[str, str], **options: Any) -> Iterator[
     thread = threading.Thread(target=lambda: loop.run_until_complete(live()))
     thread.start()
     assert ready.wait(60)
-    assert made, "the house did not open"
+    assert made, "the server did not start"
     yield made[0]
     loop.call_soon_threadsafe(end.set)
     thread.join(30)
