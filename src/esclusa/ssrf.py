@@ -1,4 +1,4 @@
-"""Which addresses may be called on behalf of somebody else's link: the public ones, and those that a setting allows."""
+"""Which addresses a download may connect to: public ones, and those that a setting allows."""
 
 from __future__ import annotations
 
@@ -10,73 +10,76 @@ from esclusa.model.value import value
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_HIDDEN: tuple[Network, ...] = tuple(
+_EMBEDDING: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text)
     for text in (
-        "192.0.0.0/24",  # protocols' own
-        "192.88.99.0/24",  # relays of 6to4
-        "::/96",  # IPv4 in IPv6, the old way
-        "::ffff:0:0/96",  # IPv4 in IPv6
-        "::ffff:0:0:0/96",  # IPv4 translated
-        "64:ff9b::/96",  # NAT64: its end is an IPv4 address, of any kind
-        "64:ff9b:1::/48",  # NAT64, local
-        "2001::/32",  # Teredo: an IPv4 address inside
-        "2002::/16",  # 6to4: the same
-        "fec0::/10",  # site-local, of old
+        "192.0.0.0/24",  # IETF protocol assignments
+        "192.88.99.0/24",  # 6to4 relays
+        "::/96",  # IPv4-compatible IPv6
+        "::ffff:0:0/96",  # IPv4-mapped IPv6
+        "::ffff:0:0:0/96",  # IPv4-translated IPv6
+        "64:ff9b::/96",  # NAT64: ends with any IPv4 address
+        "64:ff9b:1::/48",  # NAT64, local use
+        "2001::/32",  # Teredo: contains an IPv4 address
+        "2002::/16",  # 6to4: contains an IPv4 address
+        "fec0::/10",  # site-local, deprecated
     )
 )
-"""Addresses that ``ipaddress`` may call global, but which lead to another one."""
+"""Networks that ``ipaddress`` may call global, though they can lead to a private address."""
 
 
-def public(address: str) -> bool:
-    """Whether this address is one of the open internet. What cannot be read as an address is not."""
+def is_public(address: str) -> bool:
+    """Whether the address belongs to the public internet. False for text that is not an address."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    if any(found in network for network in _HIDDEN if network.version == found.version):
+    if any(found in network for network in _EMBEDDING if network.version == found.version):
         return False
-    odd = (
+    special = (
         found.is_multicast
         or found.is_reserved
         or found.is_unspecified
         or found.is_loopback
         or found.is_link_local
     )
-    return found.is_global and not odd
+    return found.is_global and not special
 
 
 @value
 class AllowedHosts:
-    """Exceptions: hosts by name (with or without a port), whatever their address, and networks."""
+    """Exceptions: hosts by name, with or without a port, and networks."""
 
     hosts: frozenset[tuple[str, int | None]] = frozenset()
     networks: tuple[Network, ...] = ()
 
     @classmethod
-    def parse(cls, said: Iterable[str]) -> Self:
-        """From ``host``, ``host:port``, an address or a network (``10.0.0.0/8``). ValueError names the one that is none."""
+    def parse(cls, entries: Iterable[str]) -> Self:
+        """Read ``host``, ``host:port``, addresses and networks (``10.0.0.0/8``).
+
+        Raises ValueError with the first entry that is none of these.
+        """
         hosts: set[tuple[str, int | None]] = set()
         networks: list[Network] = []
-        for text in said:
+        for entry in entries:
             try:
-                networks.append(ipaddress.ip_network(text.strip("[]"), strict=False))
+                networks.append(ipaddress.ip_network(entry.strip("[]"), strict=False))
                 continue
             except ValueError:
-                if "/" in text and "://" not in text:
+                if "/" in entry and "://" not in entry:
                     raise ValueError(
-                        f"{text!r} is not a network; write for example 10.0.0.0/8"
+                        f"{entry!r} is not a network; write for example 10.0.0.0/8"
                     ) from None
-            hosts.add(_host(text))
+            hosts.add(_parse_host(entry))
         return cls(frozenset(hosts), tuple(networks))
 
-    def host(self, name: str, port: int | None) -> bool:
-        """Whether this host may be called, whatever its address."""
-        plain = _plain(name)
+    def allows_host(self, name: str, port: int | None) -> bool:
+        """Whether this host may be called at any address."""
+        plain = _normalize(name)
         return (plain, None) in self.hosts or (plain, port) in self.hosts
 
-    def address(self, address: str) -> bool:
-        """Whether this very address may be called."""
+    def allows_address(self, address: str) -> bool:
+        """Whether the address is in one of the allowed networks."""
         try:
             found = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
@@ -86,20 +89,20 @@ class AllowedHosts:
         )
 
 
-def _host(text: str) -> tuple[str, int | None]:
-    name, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        name, port = text, ""
+def _parse_host(entry: str) -> tuple[str, int | None]:
+    name, colon, port = entry.rpartition(":")
+    if not colon or entry.endswith("]"):
+        name, port = entry, ""
     if (
         (colon and not name)
         or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536))
-        or not _plain(name)
+        or not _normalize(name)
+        or any(c in name for c in "/@?# *\\;='\"")
+        or (":" in name and not name.startswith("["))
     ):
-        raise ValueError(f"{text!r} is neither host, host:port, an address nor a network")
-    if any(c in name for c in "/@?# *\\;='\"") or (":" in name and not name.startswith("[")):
-        raise ValueError(f"{text!r} is neither host, host:port, an address nor a network")
-    return _plain(name), int(port) if port else None
+        raise ValueError(f"{entry!r} is neither host, host:port, an address nor a network")
+    return _normalize(name), int(port) if port else None
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.strip("[]").rstrip(".").lower()

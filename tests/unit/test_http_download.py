@@ -1,4 +1,4 @@
-"""Links that somebody else gave: where they may lead, how large they may be, how long they may take."""
+"""Downloads of untrusted URLs: which addresses, how large, how long."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from urllib.parse import quote
 import pytest
 from aiohttp.abc import AbstractResolver
 
+from esclusa.downloads import _Spool
 from esclusa.http import (
     BadResponse,
     ForbiddenAddress,
     TooLarge,
-    _Spool,
     download,
     retry_after,
     safe_session,
@@ -29,7 +29,7 @@ from esclusa.http import (
 from esclusa.model.errors import ArtifactError
 from esclusa.simulators import Played
 from esclusa.simulators.media_cdn import MediaCdn, content, sign
-from esclusa.ssrf import AllowedHosts, public
+from esclusa.ssrf import AllowedHosts, is_public
 
 MB = 1 << 20
 
@@ -42,12 +42,12 @@ async def cdn() -> AsyncIterator[tuple[MediaCdn, str]]:
 
 
 async def fetch(url: str, *allow: str, **options: Any) -> bytes:
-    """The body behind a link, as a pipeline would get it."""
+    """The body of a URL, as a pipeline would get it."""
     connector = options.pop("connector", {})
     options = {"limit": 10 * MB, "total": 10.0} | options
     async with (
-        safe_session(AllowedHosts.parse(allow), **connector) as guard,
-        download(guard, url, **options) as got,
+        safe_session(AllowedHosts.parse(allow), **connector) as session,
+        download(session, url, **options) as got,
     ):
         return got.body if isinstance(got.body, bytes) else got.body.read_bytes()
 
@@ -55,30 +55,30 @@ async def fetch(url: str, *allow: str, **options: Any) -> bytes:
 LOOPBACK = "127.0.0.1"
 
 
-async def test_a_body_comes_whole_from_memory_or_from_a_file(cdn: tuple[MediaCdn, str]) -> None:
+async def test_a_body_is_kept_in_memory_or_in_a_file(cdn: tuple[MediaCdn, str]) -> None:
     _, url = cdn
     assert await fetch(f"{url}/m/jpg/5000/a", LOOPBACK) == content("jpg", 5000, "a")
-    async with safe_session(AllowedHosts.parse([LOOPBACK])) as guard:
-        async with download(guard, f"{url}/m/mp4/{3 * MB}/b", limit=4 * MB, total=10) as got:
+    async with safe_session(AllowedHosts.parse([LOOPBACK])) as session:
+        async with download(session, f"{url}/m/mp4/{3 * MB}/b", limit=4 * MB, total=10) as got:
             assert isinstance(got.body, Path)
             assert (got.size, got.body.stat().st_size) == (3 * MB, 3 * MB)
             assert got.body.read_bytes() == content("mp4", 3 * MB, "b")
             kept = got.body
         assert not kept.exists()
         async with download(
-            guard, f"{url}/chunked/{3 * MB}", limit=4 * MB, total=10, keep=8 * MB
+            session, f"{url}/chunked/{3 * MB}", limit=4 * MB, total=10, in_memory=8 * MB
         ) as got:
             assert isinstance(got.body, bytes)
             assert len(got.body) == 3 * MB
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 500, 502, 503, 504])
-async def test_every_error_status_is_a_bad_answer(cdn: tuple[MediaCdn, str], status: int) -> None:
+async def test_every_error_status_is_a_bad_response(cdn: tuple[MediaCdn, str], status: int) -> None:
     with pytest.raises(BadResponse, match=f"HTTP {status}"):
         await fetch(f"{cdn[1]}/gone/{status}?secret=1", LOOPBACK)
 
 
-async def test_a_signed_link_is_asked_to_the_letter_and_its_death_is_told(
+async def test_a_signed_url_is_requested_unchanged_and_its_expiry_is_reported(
     cdn: tuple[MediaCdn, str],
 ) -> None:
     _, url = cdn
@@ -92,9 +92,11 @@ async def test_a_signed_link_is_asked_to_the_letter_and_its_death_is_told(
         await fetch(url + good.replace("oh=", "oh=0"), LOOPBACK)
 
 
-async def test_no_answer_is_a_bad_answer_without_the_link(cdn: tuple[MediaCdn, str]) -> None:
+async def test_a_failed_request_is_a_bad_response_that_hides_the_url(
+    cdn: tuple[MediaCdn, str],
+) -> None:
     _, url = cdn
-    for link, words in (
+    for target, words in (
         ("http://127.0.0.1:9/x?sig=1", "cannot connect"),
         ("http://no-such-host.invalid/x?sig=1", "no such host"),
         (f"{url}/cut/10000?sig=1", "cut off"),
@@ -102,14 +104,14 @@ async def test_no_answer_is_a_bad_answer_without_the_link(cdn: tuple[MediaCdn, s
         (f"{url}/hops/6?url=/m/jpg/10/a", "more than 5 redirects"),
     ):
         with pytest.raises(BadResponse, match=words) as caught:
-            await fetch(link, LOOPBACK)
+            await fetch(target, LOOPBACK)
         assert "sig" not in str(caught.value)
     assert await fetch(f"{url}/hops/5?url=/m/jpg/10/a", LOOPBACK) == content("jpg", 10, "a")
     with pytest.raises(BadResponse, match="more than 0"):
         await fetch(f"{url}/to?url=/m/jpg/10/a", LOOPBACK, redirects=0)
 
 
-async def test_a_server_that_speaks_nonsense_is_a_bad_answer() -> None:
+async def test_a_server_that_does_not_speak_http_is_a_bad_response() -> None:
     async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(b"220 ftp ready\r\n\r\n")
@@ -124,7 +126,7 @@ async def test_a_server_that_speaks_nonsense_is_a_bad_answer() -> None:
 
 @asynccontextmanager
 async def answering(answer: bytes, *, reset: bool = False) -> AsyncIterator[str]:
-    """The address of a server that answers so, whatever it is asked, and hangs up; ``reset``: as one that crashed."""
+    """A server that sends these bytes and closes the connection, or resets it; its URL."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -145,7 +147,7 @@ async def answering(answer: bytes, *, reset: bool = False) -> AsyncIterator[str]
 @pytest.mark.parametrize(
     "head", [b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"]
 )
-async def test_a_body_of_no_told_length_ends_when_the_server_hangs_up_and_not_when_it_breaks(
+async def test_a_body_without_length_ends_with_the_connection_unless_that_breaks(
     head: bytes,
 ) -> None:
     async with answering(head + b"x" * 5000) as url:
@@ -155,32 +157,39 @@ async def test_a_body_of_no_told_length_ends_when_the_server_hangs_up_and_not_wh
             await fetch(url, LOOPBACK)
 
 
-async def test_a_connection_that_goes_on_is_not_listened_to(
+async def test_a_kept_alive_connection_gets_no_callback(
     cdn: tuple[MediaCdn, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would gather listeners with every body that comes over it."""
-    monkeypatch.setattr("esclusa.http._hang_up", None)
+    """Callbacks would pile up with every body that it carries."""
+    monkeypatch.setattr("esclusa.downloads._connection_closed", None)
     for path in ("/chunked/5000", "/m/jpg/5000/a", "/gzip/5000"):
         assert len(await fetch(cdn[1] + path, LOOPBACK)) == 5000
 
 
 @pytest.mark.parametrize(
     "answer",
-    [b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nlonger than that", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
-     b"HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\nabc", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-     b"HTTP/1.1 200 OK\r\n" + b"X-Header: x\r\n" * 100_000, b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000,
-     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n" + b"X: x\r\n" * 100_000, b"<html>no head at all"],
-)  # fmt: skip
-async def test_an_answer_that_is_framed_wrongly_is_told_in_one_line(answer: bytes) -> None:
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nlonger than that",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\n" + b"X-Header: x\r\n" * 100_000,
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+        + b"X: x\r\n" * 100_000,
+        b"<html>no head at all",
+    ],
+)
+async def test_a_malformed_response_is_reported_in_one_line(answer: bytes) -> None:
     async with answering(answer) as url:
-        with pytest.raises(BadResponse, match=r"127\.0\.0\.1: the answer is not HTTP: [^\n]+\Z"):
+        with pytest.raises(BadResponse, match=r"127\.0\.0\.1: the response is not HTTP: [^\n]+\Z"):
             await fetch(url, LOOPBACK)
 
 
-async def test_an_error_that_does_not_end_is_still_that_error(
+async def test_an_error_response_that_stalls_still_reports_its_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("esclusa.http._PATIENCE", 0.05)
+    monkeypatch.setattr("esclusa.downloads._ERROR_TEXT_TIMEOUT", 0.05)
 
     async def stalling(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
@@ -202,15 +211,26 @@ async def test_an_error_that_does_not_end_is_still_that_error(
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
-    [("7", 7.0), ("0.5", 0.5), ("-3", None), ("1e300", 86_400.0), ("inf", 86_400.0), ("nan", None), ("soon", None), ("", None),
-     ("Thu, 01 Jan 1970 00:01:40 GMT", 60.0), ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)],
-)  # fmt: skip
-def test_what_a_retry_after_asks_for(said: str, seconds: float | None) -> None:
-    assert retry_after({"Retry-After": said}, 40.0) == seconds
+    ("given", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("-3", None),
+        ("1e300", 86_400.0),
+        ("inf", 86_400.0),
+        ("nan", None),
+        ("soon", None),
+        ("", None),
+        ("Thu, 01 Jan 1970 00:01:40 GMT", 60.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+    ],
+)
+def test_the_seconds_of_a_retry_after_header(given: str, seconds: float | None) -> None:
+    assert retry_after({"Retry-After": given}, 40.0) == seconds
 
 
-async def test_the_time_limit_is_over_all_of_it(cdn: tuple[MediaCdn, str]) -> None:
+async def test_the_time_limit_covers_redirects_and_body(cdn: tuple[MediaCdn, str]) -> None:
     server, url = cdn
     for path in ("/drip/30", "/hang"):
         server.order("/hang", fault="hang")
@@ -221,7 +241,7 @@ async def test_the_time_limit_is_over_all_of_it(cdn: tuple[MediaCdn, str]) -> No
         await fetch(f"{url}/hops/1?url=/drip/0.3", LOOPBACK, total=0.4)
 
 
-async def test_too_large_is_told_by_length_by_count_and_after_decompression(
+async def test_too_large_by_header_by_count_and_after_decompression(
     cdn: tuple[MediaCdn, str],
 ) -> None:
     _, url = cdn
@@ -232,36 +252,71 @@ async def test_too_large_is_told_by_length_by_count_and_after_decompression(
     assert await fetch(f"{url}/gzip/300000", LOOPBACK) == content("jpg", 300000, "gzip")
 
 
-async def test_what_looks_may_end_it_at_the_first_bytes(cdn: tuple[MediaCdn, str]) -> None:
+async def test_inspect_gets_the_first_bytes_and_may_end_the_download(
+    cdn: tuple[MediaCdn, str],
+) -> None:
     seen: list[bytes] = []
 
-    def look(head: bytes) -> None:
+    def inspect(head: bytes) -> None:
         seen.append(head)
         if not head:
             raise KeyError("nothing")
 
     _, url = cdn
-    await fetch(f"{url}/m/png/{2 * MB}/a", LOOPBACK, look=look)
-    await fetch(f"{url}/m/png/20/a", LOOPBACK, look=look)
+    await fetch(f"{url}/m/png/{2 * MB}/a", LOOPBACK, inspect=inspect)
+    await fetch(f"{url}/m/png/20/a", LOOPBACK, inspect=inspect)
     assert [len(head) for head in seen] == [1024, 20]
     with pytest.raises(KeyError):
-        await fetch(f"{url}/empty", LOOPBACK, look=look)
+        await fetch(f"{url}/empty", LOOPBACK, inspect=inspect)
 
 
-# where links may lead
+# Addresses.
 
 PRIVATE = [
-    "127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "192.0.0.8",
-    "192.0.2.1", "198.18.0.1", "203.0.113.7", "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.88.99.1", "::", "::1", "::7f00:1",
-    "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1", "2001::1",
-    "2002:7f00:1::", "2001:db8::1", "fe80::1", "fe80::1%eth0", "fec0::1", "fc00::1", "fd00:ec2::254", "ff02::1", "100::1", "not an address",
+    "127.0.0.1",
+    "127.8.8.8",
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.1.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "192.0.0.8",
+    "192.0.2.1",
+    "198.18.0.1",
+    "203.0.113.7",
+    "224.0.0.1",
+    "240.0.0.1",
+    "255.255.255.255",
+    "192.88.99.1",
+    "::",
+    "::1",
+    "::7f00:1",
+    "::ffff:127.0.0.1",
+    "::ffff:8.8.8.8",
+    "::ffff:0:127.0.0.1",
+    "64:ff9b::7f00:1",
+    "64:ff9b::808:808",
+    "64:ff9b:1::1",
+    "2001::1",
+    "2002:7f00:1::",
+    "2001:db8::1",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fec0::1",
+    "fc00::1",
+    "fd00:ec2::254",
+    "ff02::1",
+    "100::1",
+    "not an address",
     "",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_addresses_that_are_not_public(address: str) -> None:
-    assert not public(address)
+    assert not is_public(address)
 
 
 @pytest.mark.parametrize(
@@ -274,13 +329,13 @@ def test_addresses_that_are_not_public(address: str) -> None:
         "2606:4700:4700::1111",
     ],
 )
-def test_addresses_that_are(address: str) -> None:
-    assert public(address)
+def test_addresses_that_are_public(address: str) -> None:
+    assert is_public(address)
 
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port on which somebody listens who must never hear from us."""
+    """A port whose listener must never get a connection."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -291,19 +346,37 @@ def silent() -> Iterator[int]:
 
 
 HOSTS = [
-    "127.0.0.1", "localhost", "0.0.0.0", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1", "127.1", "017700000001", "[::1]", "[::]",
-    "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[0:0:0:0:0:ffff:7f00:1]", "[2002:7f00:1::]", "169.254.169.254", "127.0.0.1.", "LOCALHOST",
-]  # fmt: skip
+    "127.0.0.1",
+    "localhost",
+    "0.0.0.0",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "0x7f.1",
+    "127.1",
+    "017700000001",
+    "[::1]",
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[64:ff9b::7f00:1]",
+    "[0:0:0:0:0:ffff:7f00:1]",
+    "[2002:7f00:1::]",
+    "169.254.169.254",
+    "127.0.0.1.",
+    "LOCALHOST",
+]
 
 
 @pytest.mark.parametrize("host", HOSTS)
-async def test_no_way_to_write_an_address_gets_past(host: str, silent: int) -> None:
+async def test_no_spelling_of_a_private_address_is_accepted(host: str, silent: int) -> None:
     with pytest.raises(ForbiddenAddress, match="not a public address"):
         await fetch(f"http://{host}:{silent}/")
 
 
 @pytest.mark.parametrize("host", HOSTS)
-async def test_nor_does_a_redirect(host: str, silent: int, cdn: tuple[MediaCdn, str]) -> None:
+async def test_no_redirect_to_a_private_address_is_followed(
+    host: str, silent: int, cdn: tuple[MediaCdn, str]
+) -> None:
     target = quote(f"http://{host}:{silent}/", safe="")
     here = cdn[1].removeprefix("http://")  # this port alone is allowed
     with pytest.raises(ForbiddenAddress, match="not a public address"):
@@ -313,30 +386,49 @@ async def test_nor_does_a_redirect(host: str, silent: int, cdn: tuple[MediaCdn, 
 
 
 @pytest.mark.parametrize(
-    "link",
-    ["file:///etc/passwd", "ftp://example.org/x", "gopher://x/", "data:image/png;base64,AAAA", "//example.org/x", "example.org/x", "", "http://",
-     "http:///x", "javascript:1", "http+unix://%2Fvar%2Frun%2Fx/y", "http://example.org/\r\nX: y", "unix:///x"],
-)  # fmt: skip
-async def test_only_http_and_https(link: str, cdn: tuple[MediaCdn, str]) -> None:
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://example.org/x",
+        "gopher://x/",
+        "data:image/png;base64,AAAA",
+        "//example.org/x",
+        "example.org/x",
+        "",
+        "http://",
+        "http:///x",
+        "javascript:1",
+        "http+unix://%2Fvar%2Frun%2Fx/y",
+        "http://example.org/\r\nX: y",
+        "unix:///x",
+    ],
+)
+async def test_only_http_and_https(url: str, cdn: tuple[MediaCdn, str]) -> None:
     with pytest.raises(ForbiddenAddress):
-        await fetch(link)
-    if "://" in link and not link.startswith("http:"):
+        await fetch(url)
+    if "://" in url and not url.startswith("http:"):
         with pytest.raises(ForbiddenAddress):
-            await fetch(f"{cdn[1]}/to?url={quote(link, safe='')}", LOOPBACK)
+            await fetch(f"{cdn[1]}/to?url={quote(url, safe='')}", LOOPBACK)
 
 
 @pytest.mark.parametrize(
-    ("link", "shown"),
-    [("ftp://me:secret@host/x", "'ftp://'"), ("//host/secret", "'//'"), ("host/secret?a", "'host/'"), ("me@host", "'me'"), ("", "''"),
-     ("data:image/png;base64,secret", "'data:'")],
-)  # fmt: skip
-async def test_of_a_link_that_is_none_only_its_beginning_is_told(link: str, shown: str) -> None:
+    ("url", "shown"),
+    [
+        ("ftp://me:secret@host/x", "'ftp://'"),
+        ("//host/secret", "'//'"),
+        ("host/secret?a", "'host/'"),
+        ("me@host", "'me'"),
+        ("", "''"),
+        ("data:image/png;base64,secret", "'data:'"),
+    ],
+)
+async def test_the_message_shows_only_the_beginning_of_a_wrong_url(url: str, shown: str) -> None:
     with pytest.raises(ForbiddenAddress, match=f"not {shown}\\Z"):
-        await fetch(link)
+        await fetch(url)
 
 
 class Changing(AbstractResolver):
-    """A name server whose answer is another each time."""
+    """A resolver with a different answer each time."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
@@ -346,19 +438,25 @@ class Changing(AbstractResolver):
         found = self.answers[min(self.asked, len(self.answers) - 1)]
         self.asked += 1
         return [
-            {"hostname": host, "host": ip, "port": port, "proto": 0, "flags": socket.AI_NUMERICHOST,
-             "family": socket.AF_INET6 if ":" in ip else socket.AF_INET}
+            {
+                "hostname": host,
+                "host": ip,
+                "port": port,
+                "proto": 0,
+                "flags": socket.AI_NUMERICHOST,
+                "family": socket.AF_INET6 if ":" in ip else socket.AF_INET,
+            }
             for ip in found
-        ]  # fmt: skip
+        ]
 
     async def close(self) -> None:
         return
 
 
-async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_called(
+async def test_dns_rebinding_is_refused_at_the_connection(
     silent: int, cdn: tuple[MediaCdn, str]
 ) -> None:
-    # a check before the call would see the first answer, the call itself the second
+    # A check before the call would see the first answer, the call itself the second.
     resolver = Changing(["127.0.0.1"])
     with pytest.raises(ForbiddenAddress, match=r"127\.0\.0\.1 \(where rebind\.example leads\)"):
         await fetch(
@@ -372,22 +470,22 @@ async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_call
             f"http://rebind.example:{silent}/",
             connector={"resolver": several, "use_dns_cache": False},
         )
-    # allowed by name on the first hop, and by nothing on the second
+    # The first host is allowed by name, the second is not.
     port = cdn[1].rpartition(":")[2]
     moved = Changing(["127.0.0.1"])
-    link = f"http://good.example:{port}/to?url={quote(f'http://bad.example:{silent}/', safe='')}"
+    url = f"http://good.example:{port}/to?url={quote(f'http://bad.example:{silent}/', safe='')}"
     with pytest.raises(ForbiddenAddress, match=r"bad\.example"):
-        await fetch(link, "good.example", connector={"resolver": moved, "use_dns_cache": False})
+        await fetch(url, "good.example", connector={"resolver": moved, "use_dns_cache": False})
 
 
 @pytest.mark.parametrize(
     "answer",
     [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["64:ff9b::7f00:1", "127.0.0.1"]],
 )
-async def test_a_name_that_has_an_address_which_may_be_called_is_not_forbidden(
+async def test_a_host_with_one_allowed_address_is_not_forbidden(
     cdn: tuple[MediaCdn, str], answer: list[str]
 ) -> None:
-    """That one may answer another time: a network's own translation gives every name a second address."""
+    """The allowed address may answer later; NAT64 gives every host a second address."""
     connector: Any = {"resolver": Changing(answer), "use_dns_cache": False}
     port = cdn[1].rpartition(":")[2]
     assert await fetch(
@@ -406,7 +504,7 @@ async def test_a_name_that_has_an_address_which_may_be_called_is_not_forbidden(
         )
 
 
-async def test_a_name_server_that_is_away_is_told() -> None:
+async def test_a_failing_resolver_is_reported() -> None:
     class Away(Changing):
         async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
@@ -415,7 +513,7 @@ async def test_a_name_server_that_is_away_is_told() -> None:
         await fetch("http://some.example/", connector={"resolver": Away(), "use_dns_cache": False})
 
 
-async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
+async def test_hosts_ports_and_networks_that_are_allowed(cdn: tuple[MediaCdn, str]) -> None:
     _, url = cdn
     port = int(url.rpartition(":")[2])
     for allow in ("127.0.0.1", f"127.0.0.1:{port}", "127.0.0.0/8"):
@@ -446,15 +544,15 @@ async def test_what_a_setting_allows(cdn: tuple[MediaCdn, str]) -> None:
         "x\\y",
     ],
 )
-def test_exceptions_that_are_none_are_named(wrong: str) -> None:
+def test_a_wrong_exception_is_named(wrong: str) -> None:
     with pytest.raises(ValueError, match="is n"):
         AllowedHosts.parse([wrong])
 
 
-# files on their way
+# Temporary files.
 
 
-async def test_a_file_that_is_begun_as_the_time_runs_out_is_not_left(
+async def test_a_timeout_leaves_no_file(
     cdn: tuple[MediaCdn, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tempfile.mkstemp
@@ -470,7 +568,7 @@ async def test_a_file_that_is_begun_as_the_time_runs_out_is_not_left(
     assert not list(tmp_path.iterdir())
 
 
-async def test_a_full_disk_is_told_and_leaves_no_file(
+async def test_a_full_disk_is_reported_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "body").touch()
@@ -478,14 +576,14 @@ async def test_a_full_disk_is_told_and_leaves_no_file(
         tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), str(tmp_path / "body"))
     )
     spool = _Spool(1000, 10 * MB, None)
-    spool.take(b"x" * 2000)
-    with pytest.raises(ArtifactError, match=r"cannot be kept in .*: No space left on device"):
+    spool.add(b"x" * 2000)
+    with pytest.raises(ArtifactError, match=r"cannot be written to .*: No space left on device"):
         await spool.flush()
     spool.clear()
     assert not list(tmp_path.iterdir())
 
 
-# memory
+# Memory.
 
 
 def own_memory() -> int:

@@ -185,7 +185,7 @@ FINAL = {
     "http://[64:ff9b::7f00:1]/x": "not a public address",
     "file:///etc/passwd": "http:// or https://",
     "not a link": "http:// or https://",
-    "http://x:99999/": "cannot be read as an address",
+    "http://x:99999/": "cannot be parsed",
 }
 
 

@@ -65,7 +65,7 @@ async def download(publication: Publication, at: Attempt) -> To:
         "redirects": settings.max_redirects,
     }
     try:
-        async with fetch(at.context, publication.imagen_url, look=check, **limits) as fetched:
+        async with fetch(at.context, publication.imagen_url, inspect=check, **limits) as fetched:
             path = object_path(publication, check.found.extension)
             # `put` is durable at once: a previous file is deleted before this settlement is.
             store = at.keep if publication.imagen_local is None else at.artifacts.put
