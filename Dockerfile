@@ -1,10 +1,10 @@
-# Esclusa as a service: docker build -t esclusa . — the extras that are installed can be chosen (--build-arg EXTRAS=google,parquet).
+# Build with: docker build -t esclusa .  Choose extras with: --build-arg EXTRAS=google,parquet
 FROM python:3.11-slim AS build
 ARG EXTRAS=google
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY pyproject.toml README.md requirements.lock ./
-# The lock names every version that was tested; what is installed here is only what the service needs of them.
+# The lock lists all tested versions; as constraints, they install only what the service needs.
 RUN sed -E '/^ +--hash=/d; s/ *\\$//' requirements.lock > constraints.txt && python -m venv /opt/esclusa
 COPY src ./src
 RUN /opt/esclusa/bin/pip install --constraint constraints.txt ".[${EXTRAS}]" \

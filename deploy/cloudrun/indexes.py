@@ -1,7 +1,7 @@
-"""Print firestore.indexes.json for the pipelines that are set: ``ESCLUSA_STORE=firestore://project ESCLUSA_PIPELINES=… python indexes.py``.
+"""Print ``firestore.indexes.json`` for the configured pipelines, without connecting to Firestore.
 
-Nothing is connected to. What a pipeline asks besides its stages is declared with its records (``index=``) or by ``app.asks`` and
-``app.parts``, and is in it.
+``ESCLUSA_STORE=firestore://project ESCLUSA_PIPELINES=… python indexes.py``. Queries of a pipeline
+besides its stages are included if they are declared with ``index=``, ``app.asks`` or ``app.parts``.
 """
 
 import json
