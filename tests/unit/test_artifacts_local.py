@@ -17,7 +17,7 @@ import pytest
 
 from esclusa.app import open_store
 from esclusa.artifacts import disk
-from esclusa.artifacts.batches import Batches
+from esclusa.artifacts.batches import ThreadBatches
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.artifacts.paths import RESERVED
 from esclusa.model.errors import ArtifactError
@@ -102,7 +102,7 @@ async def test_a_root_that_is_a_link_itself(tmp_path: Path) -> None:
 async def test_a_root_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(
-        ArtifactError, match=r"ESCLUSA_ARTIFACTS: the folder .*file/kept cannot be made or written"
+        ArtifactError, match=r"ESCLUSA_ARTIFACTS: the folder .*file/kept cannot be created or written"
     ):
         await LocalArtifacts(tmp_path / "file" / "kept").open()
     with pytest.raises(ArtifactError, match="ESCLUSA_ARTIFACTS"):
@@ -186,7 +186,7 @@ async def test_of_many_that_are_made_together_each_has_its_own_fate(
     bad = {
         "way/x": "leads outside",
         "file/x": "file/x: cannot write it: Not a directory",
-        "once": "an object of that name already",
+        "once": "an object of that name exists already",
     }
     await kept.put("once", b"first")
     puts = [kept.put(path, content) for path, content in good.items()]
@@ -303,7 +303,7 @@ async def test_the_disk_has_what_was_kept_once_it_is_synced(
     """A few are synced each, a crowd by one call for the whole file system."""
     synced: list[str] = []
     monkeypatch.setattr(disk, "_LIBRARY", Library())
-    fsync, system = os.fsync, kept._disk.sync
+    fsync, system = os.fsync, kept._writer._file_system.sync
 
     def named(handle: int) -> None:
         synced.append(os.readlink(f"/proc/self/fd/{handle}").removeprefix(f"{kept.root}/"))
@@ -314,7 +314,7 @@ async def test_the_disk_has_what_was_kept_once_it_is_synced(
         return system()
 
     monkeypatch.setattr(os, "fsync", named)
-    monkeypatch.setattr(kept._disk, "sync", whole)
+    monkeypatch.setattr(kept._writer._file_system, "sync", whole)
     paths = [f"new/deep/{number}" for number in range(count)]
     found = await asyncio.gather(*(kept.keep(path, b"x" * 5000) for path in paths))
     assert synced == []
@@ -330,7 +330,7 @@ async def test_a_crowd_is_synced_one_by_one_where_the_system_cannot_sync_as_a_wh
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    monkeypatch.setattr(disk, "_TELLING", frozenset())
+    monkeypatch.setattr(disk, "_RELIABLE", frozenset())
     found = await asyncio.gather(*(kept.keep(f"a/{number}", b"x") for number in range(40)))
     await kept.delete("a/7")  # whoever took it away need not hear that it is not safe
     await kept.sync(found)
@@ -444,7 +444,7 @@ async def test_what_a_sync_did_not_see_to_its_end_is_still_not_safe(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(kept._disk, "sync", broken)
+        patch.setattr(kept._writer._file_system, "sync", broken)
         with pytest.raises(MemoryError):
             await kept.sync(found)
     monkeypatch.setattr(disk, "_LIBRARY", Library(errno.EIO))
@@ -480,14 +480,14 @@ class Held:
     def __init__(self, kept: LocalArtifacts, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go_on = Event()
         self.written: list[str] = []
-        keep = kept._keeps._work
+        keep = kept._writer._keeps._work
 
         def held(drafts: list[Any]) -> None:
             self.go_on.wait(30)
             keep(drafts)
             self.written += [draft.path for draft in drafts]
 
-        monkeypatch.setattr(kept._keeps, "_work", held)
+        monkeypatch.setattr(kept._writer._keeps, "_work", held)
 
 
 @pytest.fixture
@@ -559,9 +559,9 @@ async def test_who_brings_much_waits_until_it_is_written(
     held.go_on.set()
     await kept.sync(await asyncio.gather(*many, large, file))
     assert len([info async for info in kept.list()]) == 102
-    assert len(kept._unwritten) <= 102
+    assert len(kept._writer._unwritten) <= 102
     await kept.sync([await kept.keep("one more", b"x")])
-    assert len(kept._unwritten) == 1  # what is written is not remembered
+    assert len(kept._writer._unwritten) == 1  # what is written is not remembered
 
 
 async def test_what_cannot_be_written_has_its_error_when_it_is_synced(kept: LocalArtifacts) -> None:
@@ -591,7 +591,7 @@ async def test_a_system_without_threads_is_told_and_the_next_ones_are_written(
         few = [await kept.keep(f"a/{number}", b"x") for number in range(3)]
         for call in (kept.keep("large", bytes(1 << 19)), kept.put("put", b"x")):
             with pytest.raises(
-                ArtifactError, match="cannot begin to write: can't start new thread"
+                ArtifactError, match="cannot start to write: can't start new thread"
             ):
                 await call
     good = await kept.keep("b", b"x")
@@ -600,7 +600,7 @@ async def test_a_system_without_threads_is_told_and_the_next_ones_are_written(
         await kept.put("put", b"x")
         await kept.sync([await kept.keep("a/0", b"x")])
     assert [str(each.error) for each in [*few, good]] == [
-        "cannot begin to write: can't start new thread"
+        "cannot start to write: can't start new thread"
     ] * 3 + ["None"]
     assert [info.path async for info in kept.list()] == ["a/0", "b", "put"]
 
@@ -679,8 +679,8 @@ async def test_what_waits_behind_a_batch_is_told_too_that_no_thread_is_left(
         raise RuntimeError("can't start new thread")
 
     with ThreadPoolExecutor(1) as threads:
-        batches = Batches(
-            threads, lambda items: None if gate.wait(30) else items.clear(), most=2, at_once=1
+        batches = ThreadBatches(
+            threads, lambda items: None if gate.wait(30) else items.clear(), max_items=2, parallel=1
         )
         first, *waiting = [batches.post("it") for _ in range(6)]
         monkeypatch.setattr(threads, "submit", none_left)
@@ -689,7 +689,7 @@ async def test_what_waits_behind_a_batch_is_told_too_that_no_thread_is_left(
             await first
             assert {
                 str(error) for error in await asyncio.gather(*waiting, return_exceptions=True)
-            } == {"cannot begin to write: can't start new thread"}
+            } == {"cannot start to write: can't start new thread"}
 
 
 @pytest.mark.parametrize("first", ["the work ends", "it is called off"])
@@ -697,8 +697,8 @@ async def test_who_is_called_off_as_its_batch_ends_does_not_wait_for_ever(first:
     gate = Event()
     ended: list[str] = []
     with ThreadPoolExecutor(1) as threads:
-        batches = Batches(
-            threads, lambda items: ended.extend(items) if gate.wait(30) else None, most=1, at_once=1
+        batches = ThreadBatches(
+            threads, lambda items: ended.extend(items) if gate.wait(30) else None, max_items=1, parallel=1
         )
         task = asyncio.create_task(batches.add("it"))
         await asyncio.sleep(0)

@@ -150,7 +150,7 @@ async def test_an_answer_that_is_not_supabases_is_no_success(
     ):
         server.order("/", status=200, body=body)
         with pytest.raises(
-            ArtifactError, match="does not answer as Supabase does; is SUPABASE_URL right"
+            ArtifactError, match="is not from Supabase; check SUPABASE_URL"
         ):
             await call()
     assert [info async for info in kept.list()] == []
@@ -160,8 +160,8 @@ async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "film").write_bytes(bytes(64 << 20))
-    monkeypatch.setattr("esclusa.artifacts.supabase._PATIENCE", 0.2)
-    monkeypatch.setattr("esclusa.artifacts.supabase._SLOWEST", 1 << 30)
+    monkeypatch.setattr("esclusa.artifacts.supabase._UPLOAD_SECONDS", 0.2)
+    monkeypatch.setattr("esclusa.artifacts.supabase._SLOWEST_UPLOAD", 1 << 30)
     over = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,7 @@ from esclusa.engine.settler import Settler
 from esclusa.model.errors import ArtifactError
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
-from esclusa.ports.artifacts import Kept
+from esclusa.ports.artifacts import KeptArtifact
 
 
 class Slow:
@@ -97,7 +97,7 @@ async def test_nobody_waits_for_what_was_told_before_the_settler_gave_up() -> No
     store, ears = Slow(stubborn=False), Ears()
     settler = Settler(store, Files(), Silence(), batch=10)  # type: ignore[arg-type]
     settler.start()
-    missing = Kept("memory:a")
+    missing = KeptArtifact("memory:a")
     missing.error = ArtifactError("the disk lost it")
     settler.add(settlement("j0"), ears, 0, [missing])
     settler.add(settlement("j1"), ears, 1)

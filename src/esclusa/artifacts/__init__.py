@@ -1,4 +1,4 @@
-"""Where artifacts live: a folder or a bucket, picked by URL."""
+"""Artifact stores: a folder or a bucket, chosen by URL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from esclusa.ports.artifacts import Artifacts
 
 __all__ = ["open_artifacts", "segment"]
 
-_ALLOWED = "allowed are a folder (./artifacts, file:///absolute/path), s3://bucket[/prefix], gs://bucket[/prefix] and supabase://bucket"
+_ALLOWED = (
+    "allowed are a folder (./artifacts, file:///absolute/path), s3://bucket[/prefix],"
+    " gs://bucket[/prefix] and supabase://bucket"
+)
 
 
 def open_artifacts(
@@ -24,11 +27,11 @@ def open_artifacts(
     durable: bool = True,
     environ: Mapping[str, str] = os.environ,
 ) -> Artifacts:
-    """The artifact store that ``url`` names, not yet opened. SettingsError, naming ESCLUSA_ARTIFACTS, if it names none.
+    """The artifact store of this URL, not yet opened. SettingsError names the wrong setting.
 
-    S3 takes its keys, region and endpoint from the names that every AWS tool reads, Cloud Storage its credentials from where every
-    Google tool finds them, Supabase its address and key from SUPABASE_URL and SUPABASE_SERVICE_KEY (or SUPABASE_SERVICE_KEY_FILE);
-    none of them belongs in the URL.
+    Credentials come from the environment and never from the URL: S3 reads the usual AWS variables,
+    Cloud Storage uses Google's default credentials, and Supabase reads SUPABASE_URL and
+    SUPABASE_SERVICE_KEY or SUPABASE_SERVICE_KEY_FILE.
     """
     if public_url is not None and urlsplit(public_url).scheme not in {"http", "https"}:
         raise _fault(
@@ -49,11 +52,12 @@ def open_artifacts(
         case "file":
             if parts.netloc not in {"", "localhost"}:
                 raise _fault(
-                    f"file://{parts.netloc}… names another machine; an absolute path has three slashes: file:///path"
+                    f"file://{parts.netloc}… names another machine;"
+                    " an absolute path has three slashes: file:///path"
                 )
             return _folder(unquote(parts.path), public_url, durable)
         case "s3":
-            return _bucket(parts, public_url, environ)
+            return _s3(parts, public_url, environ)
         case "gs":
             return _google(parts, public_url, environ)
         case "supabase":
@@ -63,15 +67,15 @@ def open_artifacts(
 
 
 def _folder(path: str, public_url: str | None, durable: bool) -> Artifacts:
-    from esclusa.artifacts.local import LocalArtifacts  # noqa: PLC0415  # only what is used is loaded
+    from esclusa.artifacts.local import LocalArtifacts  # noqa: PLC0415 - imported only if used
 
     if not path.strip() or "\0" in path:
         raise _fault(f"no folder is named; {_ALLOWED}")
     return LocalArtifacts(Path(path), public_url, durable=durable)
 
 
-def _bucket(parts: SplitResult, public_url: str | None, environ: Mapping[str, str]) -> Artifacts:
-    from esclusa.artifacts.s3 import S3Artifacts  # noqa: PLC0415  # only what is used is loaded
+def _s3(parts: SplitResult, public_url: str | None, environ: Mapping[str, str]) -> Artifacts:
+    from esclusa.artifacts.s3 import S3Artifacts  # noqa: PLC0415 - imported only if used
 
     if not parts.netloc:
         raise _fault("no bucket is named; write s3://bucket or s3://bucket/prefix")
@@ -105,15 +109,15 @@ def _bucket(parts: SplitResult, public_url: str | None, environ: Mapping[str, st
 
 
 def _google(parts: SplitResult, public_url: str | None, environ: Mapping[str, str]) -> Artifacts:
-    from esclusa.artifacts.gcs import GcsArtifacts  # noqa: PLC0415  # only what is used is loaded
+    from esclusa.artifacts.gcs import GcsArtifacts  # noqa: PLC0415 - imported only if used
 
     if not parts.netloc:
         raise _fault("no bucket is named; write gs://bucket or gs://bucket/prefix")
     try:
-        there = find_spec("google.cloud.storage") is not None
+        installed = find_spec("google.cloud.storage") is not None
     except ModuleNotFoundError:
-        there = False
-    if not there:
+        installed = False
+    if not installed:
         raise _fault("gs:// needs the extra esclusa[google]: pip install 'esclusa[google]'")
     endpoint = environ.get("STORAGE_EMULATOR_HOST") or None
     if endpoint is not None and "://" not in endpoint:
@@ -127,10 +131,10 @@ def _google(parts: SplitResult, public_url: str | None, environ: Mapping[str, st
 
 
 def _supabase(parts: SplitResult, public_url: str | None, environ: Mapping[str, str]) -> Artifacts:
-    from esclusa.artifacts.supabase import SupabaseArtifacts  # noqa: PLC0415  # only what is used is loaded
+    from esclusa.artifacts.supabase import SupabaseArtifacts  # noqa: PLC0415 - imported only if used
 
     if not parts.netloc or parts.path.strip("/"):
-        raise _fault("a bucket and nothing else is named: supabase://bucket")
+        raise _fault("name a bucket and nothing else: supabase://bucket")
     address = environ.get("SUPABASE_URL", "")
     where = urlsplit(address)
     if (
@@ -152,10 +156,11 @@ def _supabase(parts: SplitResult, public_url: str | None, environ: Mapping[str, 
             raise _fault(f"{file!r} cannot be read", "SUPABASE_SERVICE_KEY_FILE") from None
     if not key.strip() or not key.strip().isascii() or not key.strip().isprintable():
         raise _fault(
-            "is not set, or is no key; the project's API settings show it", "SUPABASE_SERVICE_KEY"
+            "is not set, or is not a key; copy it from the project's API settings",
+            "SUPABASE_SERVICE_KEY",
         )
     return SupabaseArtifacts(parts.netloc, address=address, key=key.strip(), public_url=public_url)
 
 
 def _fault(what: str, name: str = "ESCLUSA_ARTIFACTS") -> SettingsError:
-    return SettingsError("the artifact store is not set up rightly:", [f"{name}: {what}"])
+    return SettingsError("invalid settings of the artifact store:", [f"{name}: {what}"])

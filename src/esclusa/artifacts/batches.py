@@ -1,4 +1,4 @@
-"""Blocking work for many at a time, in threads: for stores whose files know nothing of an event loop."""
+"""Blocking work for many items at a time, in threads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ T = TypeVar("T")
 
 
 class _Batch(Generic[T]):
-    """Some that are done together, and the future of all who wait for that."""
-
     __slots__ = ("done", "items")
 
     def __init__(self) -> None:
@@ -24,61 +22,66 @@ class _Batch(Generic[T]):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Batches(Generic[T]):
-    """Does the same blocking work for many, in batches. What comes while one is under way makes the next: so a lone one is done at
-    once, and under load many share one change of threads, and all else that the work lets them share. A full one waits for no other,
-    unless ``at_once`` of them are under way."""
+class ThreadBatches(Generic[T]):
+    """Runs blocking work for many items in batches.
+
+    Items that arrive while a batch runs form the next one. So a single item is worked on at once,
+    and under load many items share one switch of threads and the waits of the work. A batch that is
+    not full waits for the one before it; up to ``parallel`` full batches run at once.
+    """
 
     def __init__(
-        self, threads: Executor, work: Callable[[list[T]], None], *, most: int, at_once: int
+        self, threads: Executor, work: Callable[[list[T]], None], *, max_items: int, parallel: int
     ) -> None:
         self._threads = threads
         self._work = work
-        self._most = most
-        self._at_once = at_once
+        self._max_items = max_items
+        self._parallel = parallel
         self._waiting: deque[_Batch[T]] = deque()
-        self._under_way = 0
+        self._running = 0
 
     async def add(self, item: T) -> None:
-        """Return when the work is done for it; as with ``finished``, a cancelled caller waits for that too."""
+        """Return once the work for this item is done. A cancelled caller waits for that too."""
         await seen_through(self.post(item))
 
     def post(self, item: T) -> asyncio.Future[None]:
-        """Have the work done for it. What is returned is done when that is, and is the whole batch's: wait with ``seen_through``.
-        It has an ArtifactError if the work cannot be begun."""
-        if not self._waiting or len(self._waiting[-1].items) >= self._most:
+        """Schedule the work for this item; return the future of its whole batch.
+
+        Wait with ``seen_through``, because others wait for the same future. It fails with
+        ArtifactError if the work cannot be started.
+        """
+        if not self._waiting or len(self._waiting[-1].items) >= self._max_items:
             self._waiting.append(_Batch())
         batch = self._waiting[-1]
         batch.items.append(item)
-        self._next()
+        self._start_next()
         return batch.done
 
-    def _next(self) -> None:
-        if not self._waiting or self._under_way >= (
-            self._at_once if len(self._waiting[0].items) >= self._most else 1
-        ):
+    def _start_next(self) -> None:
+        if not self._waiting:
+            return
+        full = len(self._waiting[0].items) >= self._max_items
+        if self._running >= (self._parallel if full else 1):
             return
         batch = self._waiting.popleft()
 
-        def over(work: asyncio.Future[None]) -> None:
-            self._under_way -= 1
+        def finish(work: asyncio.Future[None]) -> None:
+            self._running -= 1
             error = work.exception()
             if error is None:
                 batch.done.set_result(None)
             else:
                 batch.done.set_exception(error)
-            self._next()
+            self._start_next()
 
-        self._under_way += 1
+        self._running += 1
         try:
             work = asyncio.get_running_loop().run_in_executor(
                 self._threads, self._work, batch.items
             )
-        except (
-            RuntimeError
-        ) as error:  # the system has no thread for us now; the next batch may get one
-            self._under_way -= 1
-            batch.done.set_exception(ArtifactError(f"cannot begin to write: {error}"))
-            self._next()
+        except RuntimeError as error:  # the system has no thread now; the next batch may get one
+            self._running -= 1
+            batch.done.set_exception(ArtifactError(f"cannot start to write: {error}"))
+            self._start_next()
         else:
-            work.add_done_callback(over)
+            work.add_done_callback(finish)

@@ -1,42 +1,147 @@
-"""Bodies on their way into a store: regrouped into blocks, never held whole."""
+"""Bodies on their way into a store: in blocks, never held whole."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine
 from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, BinaryIO, TypeVar
+
+from esclusa.model.errors import ArtifactError
+
+T = TypeVar("T")
 
 
 async def regroup(body: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes, None]:
-    """The same bytes in blocks of at least ``size``, but for the last; an empty body is one empty block.
+    """Yield the same bytes in blocks of at least ``size``, except the last block.
 
-    Whatever happens, the body is closed in the end, so that a download behind it lets go of its connection.
+    An empty body is one empty block. The body is closed at the end in any case, so that a download
+    behind it releases its connection.
     """
     held: list[bytes] = []
-    have = 0
-    given = False
+    total = 0
+    yielded = False
     try:
         async for chunk in body:
             if not isinstance(chunk, bytes | bytearray | memoryview):
                 raise TypeError(f"a body yields bytes, not {type(chunk).__name__}")
             held.append(bytes(chunk))
-            have += len(held[-1])
-            if have >= size:
+            total += len(held[-1])
+            if total >= size:
                 block = held[0] if len(held) == 1 else b"".join(held)
                 held.clear()
-                have = 0
-                given = True
+                total = 0
+                yielded = True
                 yield block
                 del block
-        if held or not given:
+        if held or not yielded:
             yield b"".join(held)
     finally:
         close = getattr(body, "aclose", None)
         if close is not None:
-            with suppress(RuntimeError):  # it is running in a task that was cancelled a moment ago
+            with suppress(RuntimeError):  # it still runs in a task that was just cancelled
                 await close()
 
 
 def wrong_body(body: object) -> TypeError:
+    """The error for a body of a type that no store takes."""
     return TypeError(
-        f"an artifact's body is bytes, a Path or an async iterable of bytes, not {type(body).__name__}"
+        "an artifact's body is bytes, a Path or an async iterable of bytes,"
+        f" not {type(body).__name__}"
     )
+
+
+async def open_source(path: str, source: Path) -> BinaryIO:
+    """Open the file that is the body of an artifact; ArtifactError if it cannot be read."""
+    try:
+        return await asyncio.to_thread(source.open, "rb")
+    except OSError as error:
+        raise ArtifactError(
+            f"{path}: its body cannot be read from {source}: {error.strerror}"
+        ) from error
+
+
+async def spool(path: str, file: IO[bytes], *blocks: bytes) -> None:
+    """Append blocks of an artifact's body to a temporary file."""
+    try:
+        await asyncio.to_thread(file.writelines, blocks)
+        await asyncio.to_thread(file.flush)
+    except OSError as error:
+        raise ArtifactError(
+            f"{path}: its body cannot be spooled to {tempfile.gettempdir()}: {error.strerror}"
+        ) from error
+
+
+class UploadStream:
+    """An async iterator for a library that reads the body of an upload at its own pace.
+
+    It yields the blocks of ``head``, which it empties, and of ``rest``, one block ahead. If the
+    source fails or the caller is cancelled, the library gets an error from the iterator, and so
+    aborts the upload.
+    """
+
+    def __init__(self, head: list[bytes], rest: AsyncIterator[bytes]) -> None:
+        self._head = head
+        self._rest = rest
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
+        self._error: BaseException | None = None
+
+    def __aiter__(self) -> UploadStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        block = await self._queue.get()
+        if block is None:
+            self._queue.put_nowait(None)
+            if self._error is not None:
+                raise _SourceFailed
+            raise StopAsyncIteration
+        return block
+
+    async def run(self, upload: Coroutine[Any, Any, T]) -> T:
+        """Run the upload to its end. If the source broke it, raise the source's own error."""
+        uploading = asyncio.ensure_future(upload)
+        reading = asyncio.ensure_future(self._read())
+        try:
+            return await asyncio.shield(uploading)
+        except asyncio.CancelledError:
+            await _stop(reading)
+            await asyncio.wait([uploading])
+            if not uploading.cancelled():
+                uploading.exception()  # retrieved: the caller gets the cancellation
+            raise
+        except Exception:
+            await _stop(reading)
+            if isinstance(self._error, Exception):
+                raise self._error from None
+            raise
+        finally:
+            await _stop(reading)
+
+    async def _read(self) -> None:
+        try:
+            while self._head:
+                await self._queue.put(self._head.pop(0))
+            async for block in self._rest:
+                await self._queue.put(block)
+                del block
+            await self._queue.put(None)
+        except BaseException as error:
+            self._error = error
+            while not self._queue.empty():
+                self._queue.get_nowait()
+            self._queue.put_nowait(None)
+            if not isinstance(error, Exception):
+                raise
+
+
+class _SourceFailed(Exception):
+    """The source of the body failed; ``run`` raises the cause."""
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task])

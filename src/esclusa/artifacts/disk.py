@@ -1,4 +1,4 @@
-"""What a folder's disk says of being safe: of a file, of names, of all that its file system has. All of it blocks."""
+"""Durability of files and folders: fsync, and syncfs for a whole file system. All calls block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from contextlib import suppress
 from threading import Lock
 
-_CANNOT = frozenset(
+_CANNOT_SYNC = frozenset(
     {
         errno.EINVAL,
         errno.ENOSYS,
@@ -22,21 +22,25 @@ _CANNOT = frozenset(
         errno.ENOTDIR,
     }
 )
-"""What says that a folder cannot be synced, or is gone with its names. Whatever else goes wrong, nobody knows that they are safe."""
+"""Errors of a folder that cannot be synced, or no longer exists. Any other error is a loss."""
 
-_TELLING = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
-"""File systems whose ``syncfs`` waits for the disk and says what was lost: ext4, xfs, btrfs, f2fs, tmpfs. Others (a network's, FUSE,
-overlays) pass it on in part, or not at all."""
+_RELIABLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
+"""File systems whose ``syncfs`` waits for the disk and reports errors.
 
-_SINCE = (5, 8)
-"""The Linux from which on ``syncfs`` says what was lost."""
+They are ext4, xfs, btrfs, f2fs and tmpfs. Network file systems, FUSE and overlays pass the call on
+only in part.
+"""
+
+_REPORTS_ERRORS_SINCE = (5, 8)
+"""The first Linux version whose ``syncfs`` reports errors."""
 
 
-class Disk:
-    """The file system of a folder, synced as a whole.
+class FileSystem:
+    """The file system of a folder, which can be synced as a whole.
 
-    What it could not write it says once to each who had it open before. So it is held open from before the first write, and
-    its losses are counted: whatever was written before the last of them may be what was lost.
+    A failed write is reported once to each handle that was open before. So a handle is opened
+    before the first write, and losses are counted: any file written before a loss may be the lost
+    one.
     """
 
     def __init__(self, root: str) -> None:
@@ -44,11 +48,11 @@ class Disk:
         self._lock = Lock()
         self._handle: int | None = None
         self.losses = 0
-        self.lost: OSError | None = None
-        """The last of them."""
+        self.error: OSError | None = None
+        """The error of the last loss."""
 
     def watch(self) -> int:
-        """Hear of every loss from now on; the number of those before."""
+        """Notice every loss from now on; return the number of losses so far."""
         if self._handle is None:
             with self._lock:
                 if self._handle is None:
@@ -57,44 +61,47 @@ class Disk:
         return self.losses
 
     def sync(self) -> bool:
-        """Wait until the disk has whatever the file system has to write, or count a loss; False if this one cannot say."""
-        if self._handle is None or not self._tells(self._handle):
+        """Wait until everything is on the disk, or count a loss.
+
+        Return False, without waiting, if this file system does not report losses reliably.
+        """
+        if self._handle is None or not self._reports_losses(self._handle):
             return False
         try:
             if _LIBRARY.syncfs(self._handle):
-                raise OSError(said := ctypes.get_errno(), os.strerror(said))
-            os.fsync(
-                self._handle
-            )  # a file system that has given up writing says so here, and not there
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+            os.fsync(self._handle)  # only this fails if the file system has become read-only
         except OSError as error:
-            self.lost = error
+            self.error = error
             self.losses += 1
         return True
 
     def close(self) -> None:
+        """Release the handle."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
 
     __del__ = close
 
-    def _tells(self, handle: int) -> bool:
-        if not hasattr(_LIBRARY, "syncfs") or _linux() < _SINCE:
+    def _reports_losses(self, handle: int) -> bool:
+        if not hasattr(_LIBRARY, "syncfs") or _linux() < _REPORTS_ERRORS_SINCE:
             return False
-        about = ctypes.create_string_buffer(512)
-        try:
-            same = os.stat(self._root).st_dev == os.fstat(handle).st_dev  # noqa: PTH116 - nothing was mounted there meanwhile
+        status = ctypes.create_string_buffer(512)
+        try:  # another file system may have been mounted there meanwhile
+            same = os.stat(self._root).st_dev == os.fstat(handle).st_dev  # noqa: PTH116
         except OSError:
             return False
         return (
             same
-            and not _LIBRARY.fstatfs(handle, about)
-            and ctypes.c_long.from_buffer(about).value & 0xFFFFFFFF in _TELLING
+            and not _LIBRARY.fstatfs(handle, status)
+            and ctypes.c_long.from_buffer(status).value & 0xFFFFFFFF in _RELIABLE
         )
 
 
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
-"""Python has no ``syncfs`` of its own."""
+"""The C library: Python has no ``syncfs``."""
 
 
 def _linux() -> tuple[int, ...]:
@@ -103,30 +110,32 @@ def _linux() -> tuple[int, ...]:
 
 
 def sync_file(path: str) -> None:
-    """Wait until the disk has it, if it is still there."""
+    """Wait until the file's content is on the disk. A file that no longer exists is skipped."""
     with suppress(FileNotFoundError):
-        file = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(file)
+            os.fsync(handle)
         finally:
-            os.close(file)
+            os.close(handle)
 
 
-def forget_file(path: str) -> None:
-    """Give back the memory that the system has of it, where it can be told to: nobody may read it for long, and what others read
-    often would make room for it. The disk has it already."""
+def drop_from_cache(path: str) -> None:
+    """Release the system's page cache of a file that is on the disk.
+
+    New artifacts are rarely read soon, and would displace pages that are read often.
+    """
     if not hasattr(os, "posix_fadvise"):
         return
-    with suppress(OSError):  # it is advice
-        file = os.open(path, os.O_RDONLY)
+    with suppress(OSError):  # it is only advice
+        handle = os.open(path, os.O_RDONLY)
         try:
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
-            os.close(file)
+            os.close(handle)
 
 
 def sync_folder(path: str) -> OSError | None:
-    """Wait until the disk knows a folder's names; what it said if it does not."""
+    """Wait until the names in a folder are on the disk; return the error if they may be lost."""
     try:
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -134,5 +143,5 @@ def sync_folder(path: str) -> OSError | None:
         finally:
             os.close(handle)
     except OSError as error:
-        return None if error.errno in _CANNOT else error
+        return None if error.errno in _CANNOT_SYNC else error
     return None

@@ -12,31 +12,36 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from esclusa.artifacts.bodies import regroup, wrong_body
+from esclusa.artifacts.bodies import open_source, regroup, wrong_body
 from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
-from esclusa.artifacts.sent import SentArtifacts
+from esclusa.artifacts.remote import RemoteArtifacts
 from esclusa.engine.threads import finished
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
 if TYPE_CHECKING:
-    from esclusa.artifacts.gcs_bucket import Found, GcsBucket, Upload
+    from esclusa.artifacts.gcs_bucket import GcsBucket, GcsObject, GcsUpload
 
 T = TypeVar("T")
 
 PART = 4 << 20
-"""Bytes in one request of a longer upload, or in one ranged read: a multiple of the 256 KiB that Cloud Storage asks for."""
+"""Bytes in one request of a longer upload, or in one ranged read.
 
-_LONGEST_KEY = 1024
+Cloud Storage requires a multiple of 256 KiB.
+"""
+
+_MAX_KEY = 1024
 
 
-class GcsArtifacts(SentArtifacts):
+class GcsArtifacts(RemoteArtifacts):
     """A bucket, or a prefix in one. ``info().version`` is the object's generation.
 
-    A body larger than a part goes up part by part in an upload session, never held whole, and is there only when the last
-    part is. A create-only put holds against every other writer (a precondition on the generation), also when the answer to
-    it is lost. Credentials are the environment's own (a service account on Google Cloud). ``endpoint``: an emulator, without
-    credentials. The client blocks, so it lives in ``threads`` threads of its own; it is loaded when the store is opened.
+    A body larger than a part is sent part by part in an upload session, is never held whole, and
+    becomes visible with its last part. A create-only put is safe against every other writer (a
+    precondition on the generation), even if the answer to it is lost. Credentials come from the
+    environment (a service account on Google Cloud). ``endpoint`` is the address of an emulator,
+    which needs no credentials. Google's client blocks, so it runs in ``threads`` threads; it is
+    loaded when the store is opened.
     """
 
     def __init__(
@@ -49,9 +54,10 @@ class GcsArtifacts(SentArtifacts):
         threads: int = 16,
     ) -> None:
         self._prefix = f"{clean(prefix.strip('/'))}/" if prefix.strip("/") else ""
-        if len(self._prefix.encode()) > _LONGEST_KEY - MAX_PATH:
+        if len(self._prefix.encode()) > _MAX_KEY - MAX_PATH:
             raise ArtifactError(
-                f"the prefix {prefix!r} is longer than {_LONGEST_KEY - MAX_PATH - 1} bytes; keys would not fit"
+                f"the prefix {prefix!r} is longer than {_MAX_KEY - MAX_PATH - 1} bytes;"
+                " keys would not fit"
             )
         self.url = f"gs://{bucket}/{self._prefix}".rstrip("/")
         self._name = bucket
@@ -62,7 +68,7 @@ class GcsArtifacts(SentArtifacts):
         ).rstrip("/")
         if public_url is None and self._prefix:
             self._public += "/" + quote(self._prefix.rstrip("/"))
-        self._workers = threads
+        self._thread_count = threads
         self._threads: ThreadPoolExecutor | None = None
         self._opened: GcsBucket | None = None
 
@@ -72,7 +78,7 @@ class GcsArtifacts(SentArtifacts):
     async def open(self) -> None:
         if self._opened is not None:
             return
-        self._threads = ThreadPoolExecutor(self._workers, "gcs")
+        self._threads = ThreadPoolExecutor(self._thread_count, "gcs")
         try:
             self._opened = await self._call(self._connect)
             await self._call(self._bucket.probe, self._prefix)
@@ -82,12 +88,14 @@ class GcsArtifacts(SentArtifacts):
 
     def _connect(self) -> GcsBucket:
         try:
-            from esclusa.artifacts.gcs_bucket import GcsBucket  # noqa: PLC0415 - an extra, and half a second to load
+            from esclusa.artifacts.gcs_bucket import (  # noqa: PLC0415 - an extra, slow to import
+                GcsBucket,
+            )
         except ImportError as error:
             raise ArtifactError(
                 f"ESCLUSA_ARTIFACTS: {self.url} needs the extra esclusa[google] ({error})"
             ) from error
-        return GcsBucket(self._name, endpoint=self._endpoint, threads=self._workers)
+        return GcsBucket(self._name, endpoint=self._endpoint, threads=self._thread_count)
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None
@@ -105,13 +113,7 @@ class GcsArtifacts(SentArtifacts):
             case bytes() | bytearray():
                 await self._put_blocks(path, key, _slices(bytes(body)), content_type, create)
             case Path():
-                try:
-                    file = await asyncio.to_thread(body.open, "rb")
-                except OSError as error:
-                    raise ArtifactError(
-                        f"{path}: its body cannot be read from {body}: {error.strerror}"
-                    ) from error
-                with file:
+                with await open_source(path, body) as file:
                     await self._put_blocks(path, key, self._blocks(file), content_type, create)
             case AsyncIterable():
                 await self._put_blocks(path, key, body, content_type, create)
@@ -126,33 +128,33 @@ class GcsArtifacts(SentArtifacts):
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
         key = self._key(path)
-        head = await self._call(self._bucket.look, path, key)
+        head = await self._call(self._bucket.find, path, key)
         if head is None:
             raise ArtifactMissing(f"{path}: there is no such object in {self.url}")
         import google_crc32c  # noqa: PLC0415 - an extra, loaded with the client
 
         checksum = google_crc32c.Checksum()
-        # Ranges of one generation: a slow reader holds no connection open, and never gets two versions in one stream.
+        # Read ranges of one generation: a slow reader blocks no connection and never mixes two.
         for start in range(0, head.size, PART):
             end = min(start + PART, head.size)
             block = await self._call(self._read, path, key, start, end, head.generation)
             checksum.update(block)
-            for at in range(0, len(block), chunk):
-                yield block[at : at + chunk]
+            for offset in range(0, len(block), chunk):
+                yield block[offset : offset + chunk]
         if head.crc32c is not None and base64.b64encode(checksum.digest()).decode() != head.crc32c:
             raise ArtifactError(
-                f"{path}: what was read is not what was written (its checksum differs)"
+                f"{path}: the content read differs from the content written (checksum)"
             )
 
     async def info(self, path: str) -> ArtifactInfo | None:
-        found = await self._call(self._bucket.look, path, self._key(path))
+        found = await self._call(self._bucket.find, path, self._key(path))
         return None if found is None else self._describe(found)
 
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
-        following = self._bucket.pages(self._prefix + clean_prefix(prefix))
-        while (page := await self._call(following)) is not None:
+        next_page = self._bucket.pages(self._prefix + clean_prefix(prefix))
+        while (page := await self._call(next_page)) is not None:
             for found in page:
-                if not found.key.endswith("/"):  # a folder that somebody made in Google's console
+                if not found.key.endswith("/"):  # a folder made in Google's console
                     yield self._describe(found)
 
     async def delete(self, path: str) -> None:
@@ -206,7 +208,7 @@ class GcsArtifacts(SentArtifacts):
                 raise
             await self._call(upload.close)
 
-    async def _abandon(self, upload: Upload) -> None:
+    async def _abandon(self, upload: GcsUpload) -> None:
         await self._call(upload.abandon)
 
     async def _blocks(self, file: IO[bytes]) -> AsyncIterator[bytes]:
@@ -218,7 +220,7 @@ class GcsArtifacts(SentArtifacts):
             raise ArtifactError(f"{self.url} is not open")
         return await finished(self._threads, partial(function, *arguments))
 
-    def _describe(self, found: Found) -> ArtifactInfo:
+    def _describe(self, found: GcsObject) -> ArtifactInfo:
         return ArtifactInfo(
             found.key.removeprefix(self._prefix), found.size, str(found.generation), found.created
         )

@@ -1,4 +1,4 @@
-"""The one place that decides which artifact paths are allowed, and makes safe ones out of any value."""
+"""Which artifact paths are allowed, and safe path segments from any value."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ import re
 from esclusa.model.errors import ArtifactError
 
 RESERVED = ".esclusa-"
-"""Names that begin so belong to the artifact stores themselves (files being written)."""
+"""Prefix of names that belong to the artifact stores themselves (files being written)."""
 
 MAX_SEGMENT = 255
-"""Bytes in one segment: what common file systems take."""
+"""Bytes in one segment: the limit of common file systems."""
 
 MAX_PATH = 900
-"""Bytes in a whole path: object stores take 1,024 for a key, of which a prefix wants its part."""
+"""Bytes in a whole path. Object stores take 1,024 for a key, prefix included."""
 
-_LONGEST_MADE = 150
+_MAX_MADE = 150
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.-]")
 _PLAIN = re.compile(r"(?:[\w%~-][\w.%~-]{0,199}/)*[\w%~-][\w.%~-]{0,199}\Z", re.ASCII).match
-"""Paths without fault, as nearly all are: one look tells."""
+"""Matches most valid paths at once, before the slower checks."""
 
 _SAFE = re.compile(r"[\w-](?:[\w.-]{0,148}[\w-])?\Z", re.ASCII).match
-"""Values that are segments as they are."""
+"""Matches values that need no escape."""
 
 
 def clean(path: str) -> str:
-    """The path itself if it is relative, plain and short enough; ArtifactError naming it and its fault otherwise.
+    """Return the path if it is relative, plain and short enough; otherwise raise ArtifactError.
 
-    It is never mended: two spellings of one path would be two objects in one store and one object in another.
+    A path is never corrected: two spellings of one path would be two objects in one store and one
+    object in another.
     """
     why = fault(path)
     if why is not None:
@@ -39,7 +40,7 @@ def clean(path: str) -> str:
 
 
 def clean_prefix(prefix: str) -> str:
-    """As ``clean``, for the beginning of a path: it may be empty, end in a slash, or end in the middle of a name."""
+    """Like ``clean``, for a prefix: it may be empty, or end in a slash or within a name."""
     if prefix:
         why = fault(prefix[:-1]) if prefix.endswith("/") else fault(prefix, partial=True)
         if why is not None:
@@ -48,11 +49,11 @@ def clean_prefix(prefix: str) -> str:
 
 
 def segment(text: str | int) -> str:
-    """One safe path segment for a value of a record, such that different values never share one.
+    """A safe path segment for a value of a record. Different values give different segments.
 
-    Letters, digits, ``_``, ``-`` and inner dots stay as they are, everything else is percent-escaped (so that
-    ``../x`` is one harmless name), and a long value is cut and ends in its hash. Use it wherever a field goes into a
-    path: ``f"media/{segment(post.id)}.jpg"``.
+    Letters, digits, ``_``, ``-`` and inner dots stay as they are. Everything else is
+    percent-escaped, so that ``../x`` is one harmless name. A long value is cut and ends in its
+    hash. Use it wherever a field goes into a path: ``f"media/{segment(post.id)}.jpg"``.
     """
     if isinstance(text, bool) or not isinstance(text, str | int):
         raise TypeError(f"a path segment is made of a str or an int, not of {type(text).__name__}")
@@ -61,20 +62,20 @@ def segment(text: str | int) -> str:
         return text
     raw = text.encode("utf-8", "surrogatepass")
     if not raw:
-        return "%empty"  # no escape looks like this, so no other value has it
+        return "%empty"  # no other value gives this: it is not a valid escape
     made = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
     if made.startswith("."):
         made = "%2E" + made[1:]
     if made.endswith("."):
         made = made[:-1] + "%2E"
-    if len(made) <= _LONGEST_MADE:
+    if len(made) <= _MAX_MADE:
         return made
-    kept = re.sub(r"%.?$", "", made[: _LONGEST_MADE - 42])  # never half an escape
-    return f"{kept}%~{hashlib.sha256(raw).hexdigest()[:40]}"
+    start = re.sub(r"%.?$", "", made[: _MAX_MADE - 42])  # no half escape
+    return f"{start}%~{hashlib.sha256(raw).hexdigest()[:40]}"
 
 
 def fault(path: object, *, partial: bool = False) -> str | None:
-    """What is wrong with the path, None if nothing is. ``partial``: it may end in the middle of a name."""
+    """What is wrong with the path, or None. A ``partial`` path may end within a name."""
     if not isinstance(path, str):
         return "it is not text"
     if len(path) <= MAX_PATH and _PLAIN(path):
@@ -88,9 +89,9 @@ def fault(path: object, *, partial: bool = False) -> str | None:
     if size > MAX_PATH:
         return f"it is {size} bytes long, the limit is {MAX_PATH}"
     if _CONTROL.search(path):
-        return "it holds a control character"
+        return "it contains a control character"
     if "\\" in path:
-        return "it holds a backslash; folders are parted by /"
+        return "it contains a backslash; folders are separated by /"
     if path.startswith("/") or _DRIVE.match(path):
         return "it is absolute; paths are relative to the store's root"
     parts = path.split("/")

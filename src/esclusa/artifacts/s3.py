@@ -1,4 +1,4 @@
-"""Artifacts in a bucket of Amazon S3, or of a server that speaks its protocol."""
+"""Artifacts in a bucket of Amazon S3, or of a server with the same protocol."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ from urllib.parse import quote, urlsplit
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
-from esclusa.artifacts.bodies import regroup, wrong_body
-from esclusa.artifacts.feed import Feed
+from esclusa.artifacts.bodies import UploadStream, open_source, regroup, spool, wrong_body
 from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
-from esclusa.artifacts.sent import SentArtifacts
+from esclusa.artifacts.remote import RemoteArtifacts
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
 T = TypeVar("T")
-Blocks: TypeAlias = list[
-    bytes
-]  # those who take it empty it, so that nobody holds a block that is sent
+Blocks: TypeAlias = list[bytes]
+"""Blocks to send. The receiver empties the list, so that no sent block stays in memory."""
 
 PART = 5 << 20
-"""Bytes in one part of an upload or one ranged read: the least that S3 takes. With its 10,000 parts an object may have 50 GB."""
+"""Bytes in one part of an upload or one ranged read: the minimum of S3.
 
-_PARTS_AT_ONCE = 2
-_LONGEST_KEY = 1024
+With at most 10,000 parts, an object may have 50 GB.
+"""
+
+_PARALLEL_PARTS = 2
+_MAX_KEY = 1024
 _CODE = re.compile(r"<Code>([^<]{1,80})</Code>(?:\s*<Message>([^<]{1,300}))?")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]{0,40})")
 
 
-class S3Artifacts(SentArtifacts):
-    """A bucket, or a prefix in one. A body in memory or larger than a part is never held whole: it goes up part by part.
+class S3Artifacts(RemoteArtifacts):
+    """A bucket, or a prefix in one. A large body is sent part by part and never held whole.
 
-    A create-only put is one conditional request, which S3 takes up to 5 GB; a larger or unknown body is first spooled to a
-    temporary file. Without keys, those of the environment or the instance are used. ``ordered``: the server lists in
-    order of path, as Amazon's does; None trusts that only where no other endpoint is set (lists are else sorted in memory).
+    A create-only put is one conditional request, which S3 takes up to 5 GB; a stream is first
+    spooled to a temporary file. Without keys, those of the environment or the instance are used.
+    ``ordered`` says whether the server lists in order of path, as Amazon's does; None assumes it
+    only if no other endpoint is set. Otherwise lists are sorted in memory.
     """
 
     def __init__(
@@ -59,9 +61,10 @@ class S3Artifacts(SentArtifacts):
         ordered: bool | None = None,
     ) -> None:
         self._prefix = f"{clean(prefix.strip('/'))}/" if prefix.strip("/") else ""
-        if len(self._prefix.encode()) > _LONGEST_KEY - MAX_PATH:
+        if len(self._prefix.encode()) > _MAX_KEY - MAX_PATH:
             raise ArtifactError(
-                f"the prefix {prefix!r} is longer than {_LONGEST_KEY - MAX_PATH - 1} bytes; keys would not fit"
+                f"the prefix {prefix!r} is longer than {_MAX_KEY - MAX_PATH - 1} bytes;"
+                " keys would not fit"
             )
         self.url = f"s3://{bucket}/{self._prefix}".rstrip("/")
         self._bucket = bucket
@@ -91,14 +94,14 @@ class S3Artifacts(SentArtifacts):
             async for _ in self._store.list(self._prefix or None, chunk_size=1):
                 break
         except (BaseError, OSError, ValueError) as error:
-            # Without keys the fault is most often theirs, and what was said came from the instance's own service, not from S3.
-            hint = (
-                ""
-                if "access_key_id" in self._config
-                else "; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
-            )
+            # Missing keys are the most frequent cause, and then the error does not come from S3 but
+            # from the instance's credential service.
+            hint = ""
+            if "access_key_id" not in self._config:
+                hint = "; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
             raise ArtifactError(
-                f"ESCLUSA_ARTIFACTS: the bucket {self._bucket} cannot be used: {_reason(error)}{hint}"
+                f"ESCLUSA_ARTIFACTS: the bucket {self._bucket} cannot be used:"
+                f" {_reason(error)}{hint}"
             ) from None
 
     async def close(self) -> None:
@@ -125,15 +128,16 @@ class S3Artifacts(SentArtifacts):
             found = await self._store.get_async(self._key(path))
             return bytes(await found.bytes_async())
 
-        return await self._ask(path, "read", read())
+        return await self._request(path, "read", read())
 
     async def stream(self, path: str, chunk: int = 1 << 20) -> AsyncIterator[bytes]:
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
         key = self._key(path)
-        head = await self._ask(path, "read", self._store.head_async(key))
+        head = await self._request(path, "read", self._store.head_async(key))
         size = head["size"]
-        # Ranges of one version: a slow reader holds no connection open, and never gets two versions in one stream.
+        # Read ranges of one version: a slow reader blocks no connection and never mixes two
+        # versions.
         for start in range(0, size, PART):
 
             async def read(start: int = start) -> bytes:
@@ -143,13 +147,13 @@ class S3Artifacts(SentArtifacts):
                 found = await self._store.get_async(key, options=options)
                 return bytes(await found.bytes_async())
 
-            block = await self._ask(path, "read", read())
-            for at in range(0, len(block), chunk):
-                yield block[at : at + chunk]
+            block = await self._request(path, "read", read())
+            for offset in range(0, len(block), chunk):
+                yield block[offset : offset + chunk]
 
     async def info(self, path: str) -> ArtifactInfo | None:
         try:
-            found = await self._ask(path, "look at", self._store.head_async(self._key(path)))
+            found = await self._request(path, "look at", self._store.head_async(self._key(path)))
         except ArtifactMissing:
             return None
         return self._describe(found)
@@ -157,7 +161,7 @@ class S3Artifacts(SentArtifacts):
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
         wanted = self._prefix + clean_prefix(prefix)
         folder = wanted.rpartition("/")[0]
-        # The server lists by folder; what is asked may end in the middle of a name.
+        # The server lists whole folders, but a prefix may end in the middle of a name.
         after = (
             wanted[:-1]
             if self._ordered and not wanted.endswith("/") and wanted[:-1].startswith(folder + "/")
@@ -184,7 +188,7 @@ class S3Artifacts(SentArtifacts):
 
     async def delete(self, path: str) -> None:
         try:
-            await self._ask(path, "delete", self._store.delete_async(self._key(path)))
+            await self._request(path, "delete", self._store.delete_async(self._key(path)))
         except ArtifactMissing:
             return
 
@@ -194,15 +198,15 @@ class S3Artifacts(SentArtifacts):
     def _key(self, path: str) -> str:
         return self._prefix + clean(path)
 
-    def _connect(self, patience: float) -> S3Store:
-        """``patience``: how long one request may take, from its first byte to the answer's last."""
+    def _connect(self, timeout: float) -> S3Store:
+        """A client whose requests may take ``timeout`` seconds each, answer included."""
         return S3Store(
             self._bucket,
             **self._config,
             client_options={
                 "allow_http": self._insecure,
                 "connect_timeout": timedelta(seconds=5),
-                "timeout": timedelta(seconds=patience),
+                "timeout": timedelta(seconds=timeout),
             },
             retry_config={
                 "max_retries": 3,
@@ -224,20 +228,14 @@ class S3Artifacts(SentArtifacts):
             sent = store.put_async(key, body, attributes=attributes, mode="create")
         else:
             sent = self._store.put_async(
-                key, body, attributes=attributes, chunk_size=PART, max_concurrency=_PARTS_AT_ONCE
+                key, body, attributes=attributes, chunk_size=PART, max_concurrency=_PARALLEL_PARTS
             )
-        await self._ask(path, "write", sent, writing=True)
+        await self._request(path, "write", sent, writing=True)
 
     async def _put_file(
         self, path: str, key: str, source: Path, attributes: Any, create: bool
     ) -> None:
-        try:
-            file = await asyncio.to_thread(source.open, "rb")
-        except OSError as error:
-            raise ArtifactError(
-                f"{path}: its body cannot be read from {source}: {error.strerror}"
-            ) from error
-        with file:
+        with await open_source(path, source) as file:
             if create:
                 await self._put_mapped(path, key, file, attributes)
             else:
@@ -262,54 +260,44 @@ class S3Artifacts(SentArtifacts):
     async def _put_parts(
         self, path: str, key: str, head: Blocks, rest: AsyncIterator[bytes], attributes: Any
     ) -> None:
-        feed = Feed(head, rest)
+        stream = UploadStream(head, rest)
         sent = self._store.put_async(
             key,
-            feed,
+            stream,
             attributes=attributes,
             use_multipart=True,
             chunk_size=PART,
-            max_concurrency=_PARTS_AT_ONCE,
+            max_concurrency=_PARALLEL_PARTS,
         )
-        await feed.drive(self._ask(path, "write", sent, writing=True))
+        await stream.run(self._request(path, "write", sent, writing=True))
 
     async def _put_spooled(
         self, path: str, key: str, head: Blocks, rest: AsyncIterator[bytes], attributes: Any
     ) -> None:
-        with tempfile.TemporaryFile(prefix="esclusa-") as spool:
-
-            async def keep(*blocks: bytes) -> None:
-                try:
-                    await asyncio.to_thread(spool.writelines, blocks)
-                    await asyncio.to_thread(spool.flush)
-                except OSError as error:
-                    raise ArtifactError(
-                        f"{path}: its body cannot be spooled to {tempfile.gettempdir()}: {error.strerror}"
-                    ) from error
-
-            await keep(*head)
+        with tempfile.TemporaryFile(prefix="esclusa-") as file:
+            await spool(path, file, *head)
             head.clear()
             async for block in rest:
-                await keep(block)
-            await self._put_mapped(path, key, spool, attributes)
+                await spool(path, file, block)
+            await self._put_mapped(path, key, file, attributes)
 
     async def _put_mapped(self, path: str, key: str, file: IO[bytes], attributes: Any) -> None:
-        """One conditional request straight from the file's pages: nothing else can make sure that it is the first."""
+        """Send the file in one conditional request, which is the only create-only write of S3."""
         file.seek(0, 2)
         if file.tell() == 0:
             await self._put_buffer(path, key, b"", attributes, create=True)
             return
-        # Not closed by hand: the library may hold its pages a moment longer than the call.
+        # Not closed here: the library may use its pages a moment longer than the call.
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         await self._put_buffer(path, key, mapped, attributes, create=True)
 
-    async def _ask(
-        self, path: str, verb: str, request: Awaitable[T], *, writing: bool = False
+    async def _request(
+        self, path: str, verb: str, call: Awaitable[T], *, writing: bool = False
     ) -> T:
         try:
-            return await request
+            return await call
         except AlreadyExistsError:
-            raise ArtifactExists(f"{path}: there is an object of that name already") from None
+            raise ArtifactExists(f"{path}: an object of that name exists already") from None
         except FileNotFoundError as error:
             if writing or "NoSuchBucket" in str(error):
                 raise ArtifactError(f"{path}: cannot {verb} it: {_reason(error)}") from None
@@ -340,15 +328,17 @@ def _address(bucket: str, endpoint: str | None, region: str | None) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What the server said, in one line. The library's own text goes on for a page."""
+    """The server's reason in one line. The library's own text is a page long."""
     text = str(error)
     status, code = _STATUS.search(text), _CODE.search(text)
     if status or code:
-        said = [status[1].strip()] if status else []
+        parts = [status[1].strip()] if status else []
         if code:
-            said.append(": ".join(part.strip() for part in code.groups() if part))
-        return ", ".join(said)
+            parts.append(": ".join(part.strip() for part in code.groups() if part))
+        return ", ".join(parts)
     line = text.split("\n", 1)[0].strip()
-    at = re.search(r"https?://[^\s/]+", line)
+    url = re.search(r"https?://[^\s/]+", line)
     why = line.rpartition(" - ")[2].strip() or type(error).__name__
-    return f"{why} ({urlsplit(at[0]).hostname}:{urlsplit(at[0]).port or 443})" if at else why[:300]
+    if not url:
+        return why[:300]
+    return f"{why} ({urlsplit(url[0]).hostname}:{urlsplit(url[0]).port or 443})"

@@ -1,4 +1,4 @@
-"""Artifacts in a bucket of Supabase Storage, by its HTTP interface."""
+"""Artifacts in a bucket of Supabase Storage, through its HTTP API."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from esclusa.artifacts.bodies import regroup, wrong_body
+from esclusa.artifacts.bodies import open_source, regroup, spool, wrong_body
 from esclusa.artifacts.paths import clean, clean_prefix
-from esclusa.artifacts.sent import SentArtifacts
+from esclusa.artifacts.remote import RemoteArtifacts
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _PAGE = 1000
-_CONNECT = 10.0
-_SILENCE = 60.0
-_PATIENCE = 300.0
-_SLOWEST = 256 << 10
-"""Seconds for a connection, between two parts of an answer, and for an upload, and the bytes that each second more of it is for: a
-server that stops reading says nothing, and would be waited for in vain."""
+_CONNECT_SECONDS = 10.0
+_READ_SECONDS = 60.0
+_UPLOAD_SECONDS = 300.0
+_SLOWEST_UPLOAD = 256 << 10
+"""Limits of a call: to connect, between two parts of an answer, and for an upload.
+
+An upload gets one more second for each ``_SLOWEST_UPLOAD`` bytes. Without a limit, a server that
+stops reading would block the upload for ever.
+"""
 
 _SAFE = re.compile(rb"[^A-Za-z0-9_/.*'()&$=@;:+,?\- ]")
 _MISSING = frozenset({"404", "NoSuchKey", "not_found"})
@@ -37,8 +40,11 @@ _EXISTS = frozenset({"409", "KeyAlreadyExists", "Duplicate"})
 
 
 def key_of(path: str) -> str:
-    """The key of a path. Supabase takes few characters; the others are written as ``!`` and two digits for each byte, so that
-    different paths have different keys and the beginning of a path is the beginning of its key."""
+    """The key of a path.
+
+    Supabase allows few characters. Every other byte is written as ``!`` and two digits, so that
+    different paths have different keys and a prefix of a path gives a prefix of its key.
+    """
     return _SAFE.sub(lambda found: b"!%02X" % found[0][0], path.encode()).decode("ascii")
 
 
@@ -49,10 +55,11 @@ def path_of(key: str) -> str:
     ).decode("utf-8", "replace")
 
 
-class SupabaseArtifacts(SentArtifacts):
-    """A bucket. What the server refuses is told in its own words: its real status stands in the body, not in the answer's head.
+class SupabaseArtifacts(RemoteArtifacts):
+    """A bucket. Errors carry the server's own message.
 
-    A body whose size is not known is spooled to a temporary file first, so that an upload is sent whole or not at all.
+    Supabase puts the real status of an error into the answer's body. A body of unknown size is
+    first spooled to a temporary file, so that an upload is sent whole or not at all.
     """
 
     def __init__(
@@ -69,16 +76,18 @@ class SupabaseArtifacts(SentArtifacts):
         return f"SupabaseArtifacts({self.url!r})"
 
     async def open(self) -> None:
-        import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
+        import aiohttp  # noqa: PLC0415 - slow to import
 
-        timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT, sock_read=_SILENCE)
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS
+        )
         self._session = aiohttp.ClientSession(
             headers=self._headers, timeout=timeout, trust_env=False
         )
         try:
             where, verb = f"bucket/{quote(self._bucket, safe='')}", f"use the bucket {self._bucket}"
-            async with self._ask("GET", where, "ESCLUSA_ARTIFACTS", verb) as answer:
-                await self._told(answer, "ESCLUSA_ARTIFACTS", verb, "name")
+            async with self._call("GET", where, "ESCLUSA_ARTIFACTS", verb) as answer:
+                await self._json(answer, "ESCLUSA_ARTIFACTS", verb, "name")
         except ArtifactMissing as error:
             await self.close()
             raise ArtifactError(str(error)) from None
@@ -108,62 +117,60 @@ class SupabaseArtifacts(SentArtifacts):
         return self.public_url(path)
 
     async def get(self, path: str) -> bytes:
-        async with self._ask("GET", self._place(path), path, "read it") as answer:
+        async with self._call("GET", self._place(path), path, "read it") as answer:
             return bytes(await answer.read())
 
     async def stream(self, path: str, chunk: int = 1 << 20) -> AsyncIterator[bytes]:
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
-        async with self._ask("GET", self._place(path), path, "read it") as answer:
+        async with self._call("GET", self._place(path), path, "read it") as answer:
             async for block in answer.content.iter_chunked(chunk):
                 yield block
 
     async def info(self, path: str) -> ArtifactInfo | None:
         try:
-            async with self._ask("GET", self._place(path, "info/"), path, "look at it") as answer:
-                found = await self._told(answer, path, "look at it", "size")
+            async with self._call("GET", self._place(path, "info/"), path, "look at it") as answer:
+                found = await self._json(answer, path, "look at it", "size")
         except ArtifactMissing:
             return None
         return _described(path, found["size"], found.get("etag"), found.get("last_modified"))
 
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "prefix": key_of(clean_prefix(prefix)),
             "limit": _PAGE,
             "with_delimiter": False,
         }
         found: list[ArtifactInfo] = []
         while True:
-            async with self._ask(
+            async with self._call(
                 "POST",
                 f"object/list-v2/{quote(self._bucket, safe='')}",
                 prefix or "/",
                 "list it",
-                json=asked,
+                json=request,
             ) as answer:
-                page = await self._told(answer, prefix or "/", "list it", "objects")
+                page = await self._json(answer, prefix or "/", "list it", "objects")
             for each in page["objects"]:
-                told = each.get("metadata") or {}
+                metadata = each.get("metadata") or {}
                 found.append(
                     _described(
                         path_of(each["name"]),
-                        told.get("size"),
-                        told.get("eTag"),
+                        metadata.get("size"),
+                        metadata.get("eTag"),
                         each.get("updated_at"),
                     )
                 )
             if not page.get("hasNext") or not page.get("nextCursor"):
                 break
-            asked["cursor"] = page["nextCursor"]
-        for info in sorted(
-            found, key=lambda info: info.path
-        ):  # keys are in order, which paths then are not
+            request["cursor"] = page["nextCursor"]
+        for info in sorted(found, key=lambda info: info.path):  # the server sorts by key
             yield info
 
     async def delete(self, path: str) -> None:
         body = {"prefixes": [key_of(clean(path))]}
         try:
-            async with self._ask(
+            async with self._call(
                 "DELETE", f"object/{quote(self._bucket, safe='')}", path, "delete it", json=body
             ):
                 return
@@ -173,7 +180,7 @@ class SupabaseArtifacts(SentArtifacts):
     def public_url(self, path: str) -> str:
         return f"{self._public}/{quote(key_of(clean(path)), safe='/')}"
 
-    # sending
+    # Sending
 
     async def _send_stream(
         self, path: str, body: AsyncIterable[bytes], kind: str, create: bool
@@ -184,31 +191,15 @@ class SupabaseArtifacts(SentArtifacts):
             if second is None:
                 await self._send(path, first, len(first), kind, create)
                 return
-            with tempfile.NamedTemporaryFile(prefix="esclusa-") as spool:
-
-                async def keep(*blocks: bytes) -> None:
-                    try:
-                        await asyncio.to_thread(spool.writelines, blocks)
-                        await asyncio.to_thread(spool.flush)
-                    except OSError as error:
-                        raise ArtifactError(
-                            f"{path}: its body cannot be spooled to {tempfile.gettempdir()}: {error.strerror}"
-                        ) from error
-
-                await keep(first, second)
+            with tempfile.NamedTemporaryFile(prefix="esclusa-") as file:
+                await spool(path, file, first, second)
                 del first, second
                 async for block in blocks:
-                    await keep(block)
-                await self._send_file(path, Path(spool.name), kind, create)
+                    await spool(path, file, block)
+                await self._send_file(path, Path(file.name), kind, create)
 
     async def _send_file(self, path: str, source: Path, kind: str, create: bool) -> None:
-        try:
-            file = await asyncio.to_thread(source.open, "rb")
-        except OSError as error:
-            raise ArtifactError(
-                f"{path}: its body cannot be read from {source}: {error.strerror}"
-            ) from error
-        with file:
+        with await open_source(path, source) as file:
             size = file.seek(0, 2)
             file.seek(0)
 
@@ -227,82 +218,81 @@ class SupabaseArtifacts(SentArtifacts):
             "Cache-Control": "max-age=3600",
             "x-upsert": "false" if create else "true",
         }
-        patience = _PATIENCE + size / _SLOWEST
-        async with self._ask(
-            "POST", self._place(path), path, "write it", patience, data=body, headers=headers
+        timeout = _UPLOAD_SECONDS + size / _SLOWEST_UPLOAD
+        async with self._call(
+            "POST", self._place(path), path, "write it", timeout, data=body, headers=headers
         ) as answer:
-            await self._told(answer, path, "write it", "Key")
+            await self._json(answer, path, "write it", "Key")
 
     def _place(self, path: str, verb: str = "") -> str:
         return f"object/{verb}{quote(self._bucket, safe='')}/{quote(key_of(clean(path)), safe='/')}"
 
     @asynccontextmanager
-    async def _ask(
+    async def _call(
         self,
         method: str,
         where: str,
         path: str,
         verb: str,
-        patience: float | None = None,
+        timeout: float | None = None,
         **options: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One call, of at most ``patience`` seconds; ArtifactError with what the server said if it did not do it."""
+        """Make a call of at most ``timeout`` seconds. ArtifactError has the server's message."""
         import aiohttp  # noqa: PLC0415 - loaded by open
         from yarl import URL  # noqa: PLC0415 - comes with aiohttp
 
         if self._session is None:
             raise ArtifactError(f"{path}: cannot {verb}: {self.url} is not open")
-        if patience is not None:
+        if timeout is not None:
             options["timeout"] = aiohttp.ClientTimeout(
-                total=patience, connect=_CONNECT, sock_read=_SILENCE
+                total=timeout, connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS
             )
         try:
-            address = URL(
-                f"{self._base}/{where}", encoded=True
-            )  # escaped already, and escapes must stay as they are
+            address = URL(f"{self._base}/{where}", encoded=True)  # keep its escapes as they are
             async with self._session.request(
                 method, address, allow_redirects=False, **options
             ) as answer:
                 if answer.status >= 300:
-                    raise _refusal(path, verb, answer.status, await answer.content.read(4096))
+                    raise _refused(path, verb, answer.status, await answer.content.read(4096))
                 yield answer
         except (aiohttp.ClientError, TimeoutError) as error:
-            why = (
-                "it took too long"
-                if isinstance(error, TimeoutError)
-                else str(error) or type(error).__name__
-            )
+            why = str(error) or type(error).__name__
+            if isinstance(error, TimeoutError):
+                why = "it took too long"
             raise ArtifactError(f"{path}: cannot {verb}: {self._base}: {why[:200]}") from None
 
-    async def _told(
-        self, answer: aiohttp.ClientResponse, path: str, verb: str, least: str
+    async def _json(
+        self, answer: aiohttp.ClientResponse, path: str, verb: str, required: str
     ) -> dict[str, Any]:
-        """What the server says of a call that it did, with ``least`` in it. A page of somebody else's (a gateway, a login) is no such
-        thing, whatever its status: then nobody knows that it was done."""
+        """The JSON answer of a successful call, which must contain ``required``.
+
+        A page of a gateway or a login may come with any status. It does not prove that the call
+        succeeded.
+        """
         try:
             found: dict[str, Any] = json.loads(await answer.read())
-            _ = found[least]
+            _ = found[required]
         except (ValueError, KeyError, TypeError):
             raise ArtifactError(
-                f"{path}: cannot {verb}: {self._base} does not answer as Supabase does; is SUPABASE_URL right?"
+                f"{path}: cannot {verb}: the answer of {self._base} is not from Supabase;"
+                " check SUPABASE_URL"
             ) from None
         return found
 
 
-def _refusal(path: str, verb: str, status: int, body: bytes) -> ArtifactError:
+def _refused(path: str, verb: str, status: int, body: bytes) -> ArtifactError:
     try:
-        said = json.loads(body)
-        told = {str(said.get(name)) for name in ("statusCode", "code", "error")}
-        words = [
-            str(said[name]) for name in ("statusCode", "code", "error", "message") if said.get(name)
-        ]
+        found = json.loads(body)
+        codes = {str(found.get(name)) for name in ("statusCode", "code", "error")}
+        names = ("statusCode", "code", "error", "message")
+        words = [str(found[name]) for name in names if found.get(name)]
     except (ValueError, AttributeError):
-        told, words = set(), [f"HTTP {status}"]
+        codes, words = set(), [f"HTTP {status}"]
     text = f"{path}: cannot {verb}: {': '.join(dict.fromkeys(words)) or f'HTTP {status}'}"[:500]
-    if told & _EXISTS:
-        return ArtifactExists(f"{path}: there is an object of that name already")
-    bucket = "NoSuchBucket" in told or "Bucket not found" in told
-    return ArtifactMissing(text) if told & _MISSING and not bucket else ArtifactError(text)
+    if codes & _EXISTS:
+        return ArtifactExists(f"{path}: an object of that name exists already")
+    bucket = "NoSuchBucket" in codes or "Bucket not found" in codes
+    return ArtifactMissing(text) if codes & _MISSING and not bucket else ArtifactError(text)
 
 
 def _described(path: str, size: Any, etag: Any, modified: Any) -> ArtifactInfo:

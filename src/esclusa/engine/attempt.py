@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from esclusa.model.budget import Budget, BudgetEmpty, Denied
 from esclusa.model.errors import EsclusaError
 from esclusa.model.settlement import Leased, Renewal
-from esclusa.ports.artifacts import Artifacts, Body, Kept
+from esclusa.ports.artifacts import Artifacts, Body, KeptArtifact
 
 if TYPE_CHECKING:
     from esclusa.engine.records import Records
@@ -54,7 +54,7 @@ class Attempt:
         self.run = runner.run
         self.number = leases[0].record.attempts
         self.lost = False
-        self.kept: tuple[Kept, ...] = ()
+        self.kept: tuple[KeptArtifact, ...] = ()
 
     @property
     def tries(self) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Lost, Rejected, Settlement, Verdict
-from esclusa.ports.artifacts import Artifacts, Kept
+from esclusa.ports.artifacts import Artifacts, KeptArtifact
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
 
@@ -34,7 +34,7 @@ class _Waiting:
             self._answer.set_result(told[0][2])
 
 
-_Entry: TypeAlias = tuple[Settlement, "Receiver | None", Any, Sequence[Kept]]
+_Entry: TypeAlias = tuple[Settlement, "Receiver | None", Any, Sequence[KeptArtifact]]
 
 _CROWD = 8
 """Settlements in a batch from which on the next is gathered."""
@@ -78,7 +78,7 @@ class Settler:
         settlement: Settlement,
         receiver: Receiver | None = None,
         token: Any = None,
-        kept: Sequence[Kept] = (),
+        kept: Sequence[KeptArtifact] = (),
     ) -> None:
         """Queue it; ``receiver`` is told the verdict, with the token, once it is written: Lost, if that is over; Rejected, if one of
         the files that were ``kept`` for it is not safe. Never blocks."""

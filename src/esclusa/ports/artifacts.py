@@ -23,7 +23,7 @@ class ArtifactInfo:
     modified: datetime | None
 
 
-class Kept:
+class KeptArtifact:
     """An object that is there and safe after ``sync``. ``error`` is what that said if it is not."""
 
     def __init__(self, url: str) -> None:
@@ -50,11 +50,11 @@ class Artifacts(Protocol):
     ) -> str:
         """Write an object whole or not at all; return its public URL. ``create``: ArtifactExists if there is one."""
 
-    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> Kept:
+    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> KeptArtifact:
         """As ``put``, for whoever tells nobody of the object before ``sync``: many objects are then written together, while whoever
         kept them goes on, and share one wait for the disk. A store to which objects are sent has nothing to wait for."""
 
-    async def sync(self, kept: Sequence[Kept]) -> None:
+    async def sync(self, kept: Sequence[KeptArtifact]) -> None:
         """Make these safe. Never raises: what cannot be safe has its error."""
 
     async def get(self, path: str) -> bytes:
