@@ -18,14 +18,14 @@ _STEP = {"second": timedelta(seconds=1), "minute": timedelta(minutes=1), "hour":
 
 @value
 class Window:
-    """So many units per calendar unit, in the provider's time zone."""
+    """A number of units per calendar period, in the provider's time zone."""
 
     per: Per
     limit: int
     timezone: str = "UTC"
 
     def start(self, now: datetime) -> datetime:
-        """When the window that ``now`` lies in began."""
+        """When the window that contains ``now`` began."""
         local = now.astimezone(ZoneInfo(self.timezone))
         if self.per == "second":
             return local.replace(microsecond=0).astimezone(UTC)
@@ -37,17 +37,16 @@ class Window:
         return (day if self.per == "day" else day.replace(day=1)).astimezone(UTC)
 
     def reset(self, now: datetime) -> datetime:
-        """When the window that ``now`` lies in ends and the next begins."""
+        """When the window that contains ``now`` ends and the next begins."""
         if self.per in _STEP:
             start = self.start(now)
             after = start + _STEP[self.per]
-            while (
-                self.start(after) == start
-            ):  # clocks are set back by part of an hour: it is longer
+            while self.start(after) == start:  # the clocks go back: this hour is longer
                 after += _STEP["minute"]
-            return self.start(after)  # or ahead: it is shorter
+            return self.start(after)  # if the clocks go forward, this hour is shorter
         zone = ZoneInfo(self.timezone)
-        # from the calendar day, not from the start: where midnight does not exist, a day starts later than the next one does
+        # Count from the calendar day, not from the start: on a day without midnight, the start is
+        # later than midnight.
         day = now.astimezone(zone).replace(
             hour=0, minute=0, second=0, microsecond=0, fold=0, tzinfo=None
         )
@@ -61,7 +60,7 @@ class Window:
 
 @value
 class Budget:
-    """What a credential may spend. Every window must have room for a spend to be granted."""
+    """How many units a credential may spend. A spend needs room in every window."""
 
     name: str
     windows: tuple[Window, ...]
@@ -70,10 +69,11 @@ class Budget:
         faults = [] if windows else ["it has no window"]
         for window in windows:
             if window.per not in get_args(Per):
-                faults.append(f"{window.per!r} is no window; there are {', '.join(get_args(Per))}")
+                faults.append(f"{window.per!r} is not a window; there are {', '.join(get_args(Per))}")
             if not isinstance(window.limit, int) or window.limit < 0:
                 faults.append(
-                    f"its limit per {window.per} is {window.limit!r}; it must be a whole number, 0 or more"
+                    f"its limit per {window.per} must be a whole number, 0 or more, "
+                    f"not {window.limit!r}"
                 )
             try:
                 ZoneInfo(window.timezone)
@@ -96,7 +96,7 @@ class Budget:
 
 @value
 class Granted:
-    """``units`` were reserved at ``at``, between 1 and what was asked."""
+    """``units`` were reserved at ``at``: at least 1, at most what was requested."""
 
     units: int
     at: datetime | None = field(default=None, compare=False)
@@ -104,14 +104,14 @@ class Granted:
 
 @value
 class Denied:
-    """Nothing was reserved; the window that is empty resets at ``until``."""
+    """Nothing was reserved. The empty window resets at ``until``."""
 
     until: datetime
 
 
 @value
 class WindowUse:
-    """What the store knows of one window of a budget, now."""
+    """The present use of one window of a budget."""
 
     budget: str
     per: Per
@@ -121,19 +121,19 @@ class WindowUse:
     reset: datetime
     spenders: dict[str, int]
     barred: datetime | None = None
-    """Until when the provider said that nothing is to be had, whatever is left; None if that is over."""
+    """Until when the provider refuses calls, whatever is left. None: it does not."""
 
     @property
     def left(self) -> int:
         return max(0, self.limit - self.used)
 
     def projected(self, now: datetime) -> int:
-        """How much will be used at the reset, at the pace of this window so far."""
+        """How many units will be used at the reset, at the pace of this window so far."""
         elapsed = max(1.0, (now - self.start).total_seconds())
         return round(self.used / elapsed * max(elapsed, (self.reset - self.start).total_seconds()))
 
     def runs_out_at(self, now: datetime) -> datetime | None:
-        """When nothing is left, at the pace of this window so far; None if it lasts until the reset."""
+        """When nothing is left, at the pace of this window so far. None: not before the reset."""
         if self.left == 0:
             return now
         elapsed = max(1.0, (now - self.start).total_seconds())
@@ -147,7 +147,10 @@ class WindowUse:
 
 @dataclass(slots=True)
 class OpenWindow:
-    """The window of a budget that is open now, as a store keeps it: what was used and by whom, and what the provider said."""
+    """The current window of a budget as a store keeps it: its use, by spender.
+
+    ``limit_seen`` is the limit that the provider reported, if it did.
+    """
 
     window: Window
     start: datetime
@@ -164,7 +167,7 @@ class OpenWindow:
         return max(0, self.limit - self.used)
 
     def learn(self, used: int | None, limit: int | None) -> None:
-        """The provider's word: at least ``used`` was used, its limit is ``limit``."""
+        """Record what the provider reported: at least ``used`` units used, and its limit."""
         self.used = max(self.used, used or 0)
         self.limit_seen = self.limit_seen if limit is None else limit
 
@@ -191,7 +194,10 @@ def reserve(
     now: datetime,
     barred: datetime | None,
 ) -> Granted | Denied:
-    """Take up to ``units`` and no fewer than ``least`` from all windows, or nothing. ``barred``: the provider has none before it."""
+    """Reserve up to ``units``, at least ``least``, in all windows, or nothing.
+
+    ``barred``: until when the provider refuses calls.
+    """
     enough = min(max(1, least), units)
     granted = min([units, *(w.left for w in windows)])
     if barred is not None and barred > now:
@@ -206,8 +212,11 @@ def reserve(
 
 
 def give_back(windows: Sequence[OpenWindow], units: int, spender: str, at: datetime | None) -> None:
-    """Undo a reservation made ``at`` that time (None: in the windows open now). A window that began later never had it;
-    none gives back more than the spender took from it, so a refund cannot make room for an overspend."""
+    """Undo a reservation that was made at ``at`` (None: in the current windows).
+
+    A window that began later is not changed. No window gives back more than the spender took from
+    it, so a refund cannot lead to overspending.
+    """
     for window in windows:
         held = window.spenders.get(spender, 0)
         back = 0 if at is not None and at < window.start else min(units, held)

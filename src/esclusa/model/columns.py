@@ -1,4 +1,4 @@
-"""Columns: what they can hold, which of them a record's tracking has, and how an existing table names those."""
+"""Columns: their types, the tracking columns, and their names in an existing table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRACKING: dict[str, ColumnType] = {
     "created_at": "time",
     "updated_at": "time",
 }
-"""What every record carries, and its types. The engine needs all of them but created_at and last_error."""
+"""The tracking columns of every record. The engine can do without created_at and last_error."""
 
 EXTRAS: dict[str, ColumnType] = {
     "leased_at": "time",
@@ -42,15 +42,17 @@ EXTRAS: dict[str, ColumnType] = {
     "error_type": "text",
     "error_message": "text",
 }
-"""Written by the engine only where ``track`` names a column for them, for readers of the table. A business field of
-that column reads it."""
+"""Columns for readers of the table; written only if ``track`` names them.
+
+A business field with the same column reads the value.
+"""
 
 _REQUIRED = frozenset(TRACKING) - {"created_at", "last_error"}
 
 
 @value
 class Track:
-    """Which column holds which tracking value."""
+    """The column of each tracking value."""
 
     columns: Mapping[str, str]
 
@@ -62,19 +64,19 @@ class Track:
 
 
 def track(prefix: str = "", **names: str | None) -> Track:
-    """Where an existing table keeps its tracking: under a prefix, or mapped name by name.
+    """The tracking columns of an existing table: under a prefix, or mapped name by name.
 
-    ``track(prefix="media_")`` means ``media_status``, ``media_attempts`` …; ``track(attempts="attempt_count")``
-    renames one; ``created_at=None`` says that the table has none. ``leased_at``, ``finished_at``,
-    ``error_type`` and ``error_message`` are kept only where they are named.
+    ``track(prefix="media_")`` stands for ``media_status``, ``media_attempts`` and so on.
+    ``track(attempts="attempt_count")`` renames one column; ``created_at=None`` leaves it out.
+    ``leased_at``, ``finished_at``, ``error_type`` and ``error_message`` are written only if named.
     """
     faults = [
-        f"{name} is no tracking value (they are {', '.join([*TRACKING, *EXTRAS])})"
+        f"{name} is not a tracking value; they are {', '.join([*TRACKING, *EXTRAS])}"
         for name in names
         if name not in TRACKING and name not in EXTRAS
     ]
     faults += [
-        f"{name} is needed by the engine and must have a column"
+        f"{name} needs a column: the engine cannot work without it"
         for name in names
         if names[name] is None and name in _REQUIRED
     ]
@@ -98,7 +100,7 @@ def track(prefix: str = "", **names: str | None) -> Track:
 
 @value
 class Field:
-    """A business field of a kind: its name in Python, its column, what the column holds."""
+    """A business field of a kind: its name in Python, its column and the column's type."""
 
     name: str
     column: str
@@ -106,14 +108,26 @@ class Field:
     nullable: bool
 
 
-_SIMPLE: tuple[tuple[type, ColumnType], ...] = (
-    (bool, "bool"), (int, "int"), (float, "float"), (Decimal, "decimal"), (datetime, "time"), (date, "date"),
-    (str, "text"), (UUID, "text"), (bytes, "bytes"), (dict, "json"), (list, "json"), (tuple, "json"), (set, "json"), (BaseModel, "json"),
-)  # fmt: skip
+_SIMPLE: dict[type, ColumnType] = {  # a subclass comes before its base: bool, datetime
+    bool: "bool",
+    int: "int",
+    float: "float",
+    Decimal: "decimal",
+    datetime: "time",
+    date: "date",
+    str: "text",
+    UUID: "text",
+    bytes: "bytes",
+    dict: "json",
+    list: "json",
+    tuple: "json",
+    set: "json",
+    BaseModel: "json",
+}
 
 
 def column_type(info: FieldInfo) -> tuple[ColumnType | None, bool]:
-    """What a column must hold for this field, and whether it may be null. (None, …) if no column can."""
+    """The column type of a field (None: no column can hold it), and whether it may be null."""
     annotation = info.annotation
     options = (
         [a for a in typing.get_args(annotation) if a is not type(None)]
@@ -122,13 +136,10 @@ def column_type(info: FieldInfo) -> tuple[ColumnType | None, bool]:
     )
     nullable = annotation is not None and type(None) in typing.get_args(annotation)
     kinds = {_column_type(option) for option in options}
-    return (
-        kinds.pop()
-        if len(kinds) == 1
-        else "json"
-        if None not in kinds and kinds <= {"json", "text", "int", "float", "bool"}
-        else None
-    ), nullable
+    if len(kinds) == 1:
+        return kinds.pop(), nullable
+    mixed: ColumnType | None = "json" if kinds <= {"json", "text", "int", "float", "bool"} else None
+    return mixed, nullable
 
 
 def _column_type(annotation: Any) -> ColumnType | None:
@@ -144,7 +155,7 @@ def _column_type(annotation: Any) -> ColumnType | None:
     if isinstance(base, type):
         if issubclass(base, Enum):
             return "int" if issubclass(base, int) else "text"
-        for candidate, column in _SIMPLE:
+        for candidate, column in _SIMPLE.items():
             if issubclass(base, candidate):
                 return column
     return None

@@ -11,7 +11,7 @@ from esclusa.model.budget import BudgetEmpty
 from esclusa.model.effects import Create, Effect, effects
 from esclusa.model.errors import EsclusaError, Failure, Throttled
 from esclusa.model.outcome import Outcome, Retry, To, Wait
-from esclusa.model.retry import error_message, error_type, sole
+from esclusa.model.retry import error_message, error_type, unwrap_group
 from esclusa.model.settlement import Leased, Settlement
 from esclusa.model.stage import Stage
 from esclusa.model.storable import words
@@ -76,7 +76,7 @@ def decide(
     if isinstance(ending, To):
         return _move(lease, stage, ending, now, who, run)
     outcome: Wait | Retry
-    match Raised(sole(ending.error)) if isinstance(ending, Raised) else ending:
+    match Raised(unwrap_group(ending.error)) if isinstance(ending, Raised) else ending:
         case Wait() | Retry() as outcome:
             pass
         case Raised(Throttled() as error):

@@ -1,4 +1,4 @@
-"""Effects: other writes that happen in the same settlement, all or nothing with the record's own move."""
+"""Effects: other writes in the same settlement, all or nothing with the record's own move."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from esclusa.model.value import value
 
 @value
 class Exists:
-    """A guard: true while some record of the kind passes the filter, asked inside the settlement's transaction."""
+    """A condition: some record of the kind passes the filter.
+
+    It is evaluated inside the settlement's transaction.
+    """
 
     kind: Kind
     where: tuple[tuple[str, Cond], ...]
@@ -26,7 +29,7 @@ class Exists:
 
 @value
 class Create:
-    """Insert the record, unless one with its key is there already."""
+    """Insert the record, unless one with its key exists."""
 
     record: Record
 
@@ -35,8 +38,9 @@ class Create:
 class Move:
     """Move another record, and end any lease on it.
 
-    ``frm``: only from these states; in another one nothing happens. Without ``frm`` the record must exist and
-    the move must be declared, or the whole settlement is rejected. ``unless``: not while the guard is true.
+    ``frm``: only from these states; a record in another state stays as it is. Without ``frm``, a
+    record that does not exist or a move that is not declared rejects the whole settlement.
+    ``unless``: do nothing while the condition is true.
     """
 
     kind: Kind
@@ -74,7 +78,7 @@ class Move:
 
 @value
 class Wake:
-    """Make another record due now. A record that is held, or that is not there, is left as it is."""
+    """Make another record due now, unless it is held or does not exist."""
 
     kind: Kind
     id: str
@@ -87,7 +91,10 @@ class Wake:
 
 @value
 class Add:
-    """Add to number fields of another record, without touching its state. A missing record rejects the settlement."""
+    """Add to whole-number fields of another record; its state stays.
+
+    A record that does not exist rejects the settlement.
+    """
 
     kind: Kind
     id: str
@@ -100,7 +107,7 @@ class Add:
                 raise ValueError(f"effect Add: {found.table} has no whole-number field {name}")
             if not _is_whole(amount):
                 raise ValueError(
-                    f"effect Add: {found.table}.{name} grows by a whole number, not by {amount!r:.80}"
+                    f"effect Add: {found.table}.{name} takes a whole number, not {amount!r:.80}"
                 )
         object.__setattr__(self, "kind", found)
         object.__setattr__(self, "id", _text("Add", found, id))
@@ -111,12 +118,13 @@ Effect: TypeAlias = Create | Move | Wake | Add
 
 
 def effects(where: str, given: Iterable[Any]) -> tuple[Effect, ...]:
-    """Those that ``where`` names, all of them effects; TypeError says which one is none."""
+    """The given effects. Raises TypeError, naming ``where``, for anything else."""
     found = tuple(given)
     for each in found:
         if not isinstance(each, Effect):
             raise TypeError(
-                f"{where}: an effect is a Create, a Move, a Wake, an Add or a publish(…), not {type(each).__name__}"
+                f"{where}: an effect is a Create, a Move, a Wake, an Add or a publish(…), "
+                f"not {type(each).__name__}"
             )
     return found
 

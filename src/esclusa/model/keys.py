@@ -1,4 +1,4 @@
-"""Keys: the id of a record that has a key is made of it."""
+"""Keys: the id of a record with a key is made of its parts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from urllib.parse import quote
 
 
 def key_id(parts: Sequence[object]) -> str:
-    """An id from key parts: readable, injective, safe in URLs and as a document name."""
+    """The id of a key: readable, different for different keys, safe in URLs and document names."""
     text = ":".join(map(_named, parts))
     if not text.strip("."):
-        text = text.replace(".", "%2E")  # '.' and '..' are no names
+        text = text.replace(".", "%2E")  # '.' and '..' are not valid names
     if text and len(text) <= 400:
         return text
     return f"{text[:300]}~{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> list[str]:
-    """The ids of keys that are alike but for the part at ``place``: what ``key_id`` makes of each."""
+    """The ids of keys that differ only in the part at ``place``, one for each of ``values``."""
     if len(parts) == 1:
         return [key_id([value]) for value in values]
     names = [_named(part) for part in parts]
@@ -39,8 +39,8 @@ def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> li
     ]
 
 
-def id_of_words(text: str, parts: int) -> str:
-    """The id that somebody means who writes a key of so many parts in plain words; empty if it is written as ids are."""
+def id_of_key_text(text: str, parts: int) -> str:
+    """The id for a key of ``parts`` parts as a person types it. Empty if the text looks like an id."""
     if _LIKE_AN_ID(text):
         return ""
     return key_id(text.rsplit(":", parts - 1) if text.count(":") >= parts - 1 else [text])
@@ -55,13 +55,13 @@ def _named(part: object) -> str:
     return text if _SAFE(text) else _quoted(text)
 
 
-@lru_cache(maxsize=1 << 16)  # the same few parts come in very many keys
+@lru_cache(maxsize=1 << 16)  # many keys share the same few parts
 def _quoted(text: str) -> str:
     return quote(text, safe="").replace("~", "%7E")
 
 
 _SAFE = re.compile(r"[A-Za-z0-9_.-]*\Z").match
-"""Whether a text is as it would be quoted."""
+"""Matches a text that quoting would not change."""
 
 _LIKE_AN_ID = re.compile(r"[A-Za-z0-9_.%:~-]*\Z").match
 

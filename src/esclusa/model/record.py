@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from esclusa.model import columns as declared
 from esclusa.model.columns import EXTRAS, NAME, TRACKING, ColumnType, Field, Track, column_type
 from esclusa.model.errors import BadRecord, DeclarationError, EsclusaError, NotFound
-from esclusa.model.keys import id_of_words, key_id
+from esclusa.model.keys import id_of_key_text, key_id
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.texts import text
 from esclusa.model.value import value
@@ -102,7 +102,7 @@ class Kind:
 
     def absent(self, id: str) -> NotFound:
         """There is no record of this id; if it looks like a key, what the id of that would be."""
-        key_id = "" if not self.key or self.database_id else id_of_words(id, len(self.key))
+        key_id = "" if not self.key or self.database_id else id_of_key_text(id, len(self.key))
         if key_id:
             return NotFound(text("record_not_found_by_key", id=id, table=self.table, key_id=key_id))
         return NotFound(text("record_not_found", id=id, table=self.table))

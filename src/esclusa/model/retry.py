@@ -1,4 +1,4 @@
-"""Retry policy: how often, how long between, and which errors end a record at once."""
+"""Retry policy: how many attempts, the delays between them, and which errors are permanent."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from esclusa.model.value import value
 class Backoff:
     """Capped exponential backoff.
 
-    Attempt n is followed by a wait of ``min(cap, base * factor**(n-1))``, less a random part of up to ``jitter``
-    of it; after ``tries`` attempts (None: without limit) the record is exhausted. ``permanent`` names error types
-    that end it at once; ``by_type`` gives some error types a backoff of their own.
+    After attempt n the record waits ``min(cap, base * factor**(n-1))``, minus a random share of up to
+    ``jitter``. After ``tries`` attempts (None: no limit) it is exhausted. ``permanent`` names error
+    types that are not retried; ``by_type`` gives an error type its own backoff.
     """
 
     tries: int | None = 5
@@ -67,7 +67,7 @@ class Backoff:
 
 
 def error_type(error: BaseException) -> str:
-    """The name of an error in records, history and metrics: ``timeout``, ``http_error``, ``connection_error`` …"""
+    """The name of an error in records, history and metrics, such as ``timeout`` or ``http_error``."""
     own = (error.type if isinstance(error, Failure) else None) or getattr(error, "error_type", None)
     if isinstance(own, str):
         return words(own)
@@ -75,7 +75,7 @@ def error_type(error: BaseException) -> str:
         return "timeout"
     if isinstance(error, ValidationError):
         return "invalid_data"
-    for base in type(error).__mro__:  # by name, so that no HTTP library is imported for it
+    for base in type(error).__mro__:  # by name, to avoid importing aiohttp
         if base.__module__.startswith("aiohttp") and base.__name__ == "ClientError":
             return "http_error"
     if isinstance(error, ConnectionError):
@@ -84,17 +84,17 @@ def error_type(error: BaseException) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    """What an error says, for records, history and logs; a group says what its members say."""
-    said = str(error) or type(error).__name__
+    """The message of an error for records, history and logs; for a group also its members'."""
+    message = str(error) or type(error).__name__
     if isinstance(error, BaseExceptionGroup):
-        said += ": " + "; ".join(
+        message += ": " + "; ".join(
             f"{error_type(each)}: {error_message(each)}" for each in error.exceptions[:10]
         )
-    return words(said[:2000])
+    return words(message[:2000])
 
 
-def sole(error: BaseException) -> BaseException:
-    """The one error in a group of one, as a TaskGroup raises it; else the error itself."""
+def unwrap_group(error: BaseException) -> BaseException:
+    """The only error of a group of one, as a TaskGroup raises it; otherwise the error itself."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

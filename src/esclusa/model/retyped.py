@@ -1,4 +1,4 @@
-"""Stored values as their declared types: what a store hands over plain becomes the enum, set or model that the field says."""
+"""Conversion of stored values to the declared type of their field: enums, sets, models."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ _PLAIN = (*_SCALARS, bytes, datetime, date, Decimal, dict, list)
 
 
 def retyped(kind: Kind) -> list[tuple[str, Callable[[Any], Any]]]:
-    """For each field whose declared type is more than the plain value that a store reads: its name, and what makes the one of the
-    other. A value that does not fit is left as it is."""
+    """The fields whose declared type a store does not read directly, each with its conversion.
+
+    A value that cannot be converted is left as it is.
+    """
     models = kind.model.model_fields
     return [
-        (f.name, _made(models[f.name].annotation))
+        (f.name, _converter(models[f.name].annotation))
         for f in kind.fields
         if not _is_plain(models[f.name].annotation)
     ]
 
 
-def _made(annotation: Any) -> Callable[[Any], Any]:
+def _converter(annotation: Any) -> Callable[[Any], Any]:
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
 
     def convert(value: Any) -> Any:
