@@ -173,7 +173,7 @@ async def test_a_summary_of_an_attached_table_reads_nulls_as_they_are_meant(
 
 
 def test_adopt_is_checked_when_it_is_declared() -> None:
-    with pytest.raises(DeclarationError, match="lost, which its lifecycle has not"):
+    with pytest.raises(DeclarationError, match="'lost', which is not one of its states"):
 
         class Wrong(
             Record, table="w", track=track(prefix="x_"), adopt={"lost": {"link": not_null}}

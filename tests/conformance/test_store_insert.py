@@ -223,7 +223,7 @@ async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> 
 
 
 NULL, HALF, LARGE, NO_NUMBER = (
-    "it has a null character in it", "it has half of a surrogate pair in it", "the number is too large", "it is not a number",
+    "it contains a null character", "it contains half of a surrogate pair", "the number is too large", "it is not a number",
 )  # fmt: skip
 UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"text": "a\0b"}, NULL), ({"text": "half \ud800 a pair"}, HALF), ({"data": {"a": ["b\0"]}}, NULL), ({"data": {"\0": 1}}, NULL),

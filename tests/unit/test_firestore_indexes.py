@@ -10,7 +10,7 @@ from support.indexes import built_in
 from esclusa.model.errors import DeclarationError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.outcome import To
-from esclusa.model.pipeline import App, NoSettings, Question
+from esclusa.model.pipeline import App, DeclaredQuery, NoSettings
 from esclusa.model.query import Query, above, not_null, one_of, query
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
@@ -54,7 +54,7 @@ def file(*fields: tuple[str, ...], group: bool = False) -> dict[str, Any]:
 
 
 def served(asked: Query, having: dict[str, Any], average: str | None = None) -> bool:
-    return uncovered(_shapes(Question(asked, average)), having) == []
+    return uncovered(_shapes(DeclaredQuery(asked, average)), having) == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_summary_needs_the_field_of_its_mean_in_the_index() -> None:
     assert not served(asked, file(("status", "url")), average="attempts")
     assert served(asked, file(("status", "url"), ("status", "url", "attempts")), average="attempts")
     app = App("shop", records=[Item])
-    app.asks(Item, {"url": not_null}, average="attempts")
+    app.declare_query(Item, {"url": not_null}, average="attempts")
     made = indexes_for([app.bind(NoSettings())])
     fields = [
         [f["fieldPath"] for f in i["fields"]]

@@ -66,7 +66,7 @@ def test_an_undeclared_move_says_what_is_allowed() -> None:
         ("  # nothing but words\n", "no states"),
         ("a -> b\nc -> b", "state c cannot be reached from the initial state a"),
         ("a -> b\nb -> a", "no terminal state"),
-        ("a -> b | c\nc -> d -> c", "state c is a trap"),
+        ("a -> b | c\nc -> d -> c", "no terminal state can be reached from the state c"),
         ("a -> a", "a -> a is not a move"),
         ("a -> b -> ", "'' is not a state name"),
         ("a -> b c", "'b c' is not a state name"),

@@ -126,9 +126,9 @@ def test_tracking_under_a_prefix_or_by_name() -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"stats": "x"}, "stats is no tracking value"),
-        ({"due_at": None}, "due_at is needed"),
-        ({"fence": None}, "fence is needed"),
+        ({"stats": "x"}, "stats is not a tracking value"),
+        ({"due_at": None}, "due_at needs a column"),
+        ({"fence": None}, "fence needs a column"),
         ({"status": "a b"}, "'a b' (for status) is not a column name"),
         ({"status": 'x"; DROP TABLE y'}, "is not a column name"),
         ({"status": "x", "attempts": "x"}, "column x is named for two"),
@@ -174,13 +174,13 @@ def declare(body: dict[str, Any], **options: Any) -> type[Record]:
         ),
         ({"a": str, "lifecycle": LIFE}, {"columns": {"a": "due_at"}}, "column due_at is both"),
         ({"a": str, "b": str, "lifecycle": LIFE}, {"columns": {"b": "a"}}, "column a"),
-        ({"a": str, "A": str, "lifecycle": LIFE}, {}, "column A is named for two of its fields"),
+        ({"a": str, "A": str, "lifecycle": LIFE}, {}, "two fields have the column A"),
         ({"kind": str, "lifecycle": LIFE}, {}, "field kind belongs to every record"),
-        ({"a": str, "lifecycle": LIFE}, {"tabel": "x"}, "tabel= is no option of a record"),
+        ({"a": str, "lifecycle": LIFE}, {"tabel": "x"}, "tabel= is not an option of a record"),
         (
             {"a": str, "lifecycle": LIFE},
             {"table": None, "tabel": "x"},
-            "tabel= is no option of a record",
+            "tabel= is not an option of a record",
         ),
     ],
 )

@@ -161,7 +161,7 @@ def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
     with pytest.raises(DeclarationError, match="'a/b' is not the name of a cycle"):
         App("x").cycle(name="a/b")(handler)
     with pytest.raises(
-        DeclarationError, match=r"'<lambda>' is not the name of a stage .*; say name="
+        DeclarationError, match=r"'<lambda>' is not the name of a stage .*; set name="
     ):
         App("x").stage(Job, take="pending", hold="working", exhausted="failed")(
             lambda record, at: None
@@ -191,7 +191,7 @@ def test_every_fault_of_a_cycle_is_told_at_once() -> None:
         "cycle ingest: counters must map the engine's names to the pipeline's, not ['taken']",
         "cycle ingest: 'soon' is not a duration such as 30s, 5m, 2h, 1d, or a number of seconds",
         "cycle other: alert_rate must be a share between 0 and 1, or None for no alert, not 20",
-        "cycle other: [5] is no schedule",
+        "cycle other: [5] is not a schedule",
     ]
 
 
@@ -220,12 +220,12 @@ def test_stages_and_views_are_of_records_with_a_table(said: Any) -> None:
     app = App("x")
     with pytest.raises(
         DeclarationError,
-        match=r"stage x.handler\s+- .* is no record with a table; write: class Order",
+        match=r"stage x.handler\s+- .* is not a record with a table; write: class Order",
     ):
         app.stage(said, take="pending", exhausted="failed")(handler)
     with pytest.raises(
         DeclarationError,
-        match=r"view x.handler\s+- .* is no record with a table; write: class Order",
+        match=r"view x.handler\s+- .* is not a record with a table; write: class Order",
     ):
         app.view("Jobs", of=said)(handler)  # type: ignore[arg-type]
 

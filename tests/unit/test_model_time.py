@@ -184,7 +184,7 @@ def test_a_daily_line_comes_once_a_day_whenever_it_is_asked_for(line: str, zone:
 
 
 def test_a_line_that_never_comes_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="never comes"):
+    with pytest.raises(DeclarationError, match="never runs"):
         schedule.cron("0 0 */31 * MON#3")
 
 
@@ -231,7 +231,7 @@ def test_what_a_declaration_may_say() -> None:
     assert schedule.parse(schedule.Manual()).next_after(datetime.now(UTC)) is None
     assert schedule.Always().next_after(datetime.now(UTC)) is None
     assert [str(s) for s in (schedule.every("5m"), schedule.cron("0 3 * * *"), schedule.Manual(), schedule.Always())] == [
-        "every 5m", "cron 0 3 * * * (UTC)", "on call", "always",
+        "every 5m", "cron 0 3 * * * (UTC)", "manual", "always",
     ]  # fmt: skip
 
 
@@ -337,7 +337,7 @@ def test_windows_follow_each_other_around_every_change_of_clocks(zone: str, per:
         ((), "no window"),
         ((Window("day", -1),), "0 or more"),
         ((Window("day", 1.5),), "whole number"),  # type: ignore[arg-type]
-        ((Window("fortnight", 1),), "'fortnight' is no window; there are second"),  # type: ignore[arg-type]
+        ((Window("fortnight", 1),), "'fortnight' is not a window; there are second"),  # type: ignore[arg-type]
         ((Window("day", 1, "Mars/Base"),), "time zone"),
         ((Window("day", 1, None),), "time zone"),  # type: ignore[arg-type]
         ((Window("day", 1), Window("day", 2)), "two windows"),

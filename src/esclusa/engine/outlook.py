@@ -147,7 +147,7 @@ class Outlook:
         views = {view.name: view for plan in self._engine.plans for view in plan.app.views}
         if name not in views:
             raise NotFound(text("view_not_found", name=name, known=", ".join(views) or "-"))
-        page = await views[name].look(self._engine.records, limit, after)
+        page = await views[name].load_page(self._engine.records, limit, after)
         columns = list(dict.fromkeys(column for item in page["items"] for column in item))
         return await self._told(views[name]) | {
             "columns": columns,

@@ -1,0 +1,1 @@
+"""The model: pure declarations, values and decisions, without input or output."""

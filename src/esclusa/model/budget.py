@@ -1,4 +1,4 @@
-"""Budgets: how much of a metered service may be used in a calendar window, shared by all workers."""
+"""Budgets: how many units of a metered service all workers together may use in a window."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ class Budget:
         faults = [] if windows else ["it has no window"]
         for window in windows:
             if window.per not in get_args(Per):
-                faults.append(f"{window.per!r} is not a window; there are {', '.join(get_args(Per))}")
+                faults.append(
+                    f"{window.per!r} is not a window; there are {', '.join(get_args(Per))}"
+                )
             if not isinstance(window.limit, int) or window.limit < 0:
                 faults.append(
                     f"its limit per {window.per} must be a whole number, 0 or more, "

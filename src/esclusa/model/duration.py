@@ -1,4 +1,4 @@
-"""Durations as people write them: ``90s``, ``5m``, ``2h``, ``1d``, or a plain number of seconds."""
+"""Durations as people write them: ``90s``, ``5m``, ``2h``, ``1d``, or a number of seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ type_hint = "a duration such as 30s, 5m, 2h, 1d, or a number of seconds"
 
 
 def seconds(value: str | float | timedelta) -> float:
-    """The duration in seconds. Raises ValueError that says what a duration looks like."""
+    """The duration in seconds. Raises ValueError with an example."""
     if isinstance(value, timedelta):
         result = value.total_seconds()
     elif isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Every error that Esclusa raises on purpose. Each says what was wrong, where, and what to do."""
+"""The errors that Esclusa raises. Each message says what was wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from esclusa.model.texts import Text, text
 
 
 class EsclusaError(Exception):
-    """The root: catching it catches everything that Esclusa raises on purpose."""
+    """The base class of all errors that Esclusa raises on purpose."""
 
 
 class FaultsError(EsclusaError):
-    """Several faults found in one pass, reported together."""
+    """Several faults, reported together."""
 
     def __init__(self, what: str, faults: Iterable[str]) -> None:
         self.what = what
@@ -21,7 +21,7 @@ class FaultsError(EsclusaError):
 
 
 class DeclarationError(FaultsError):
-    """A lifecycle, record, stage or cycle is declared wrongly; raised where it is declared."""
+    """A lifecycle, record, stage or cycle is declared wrongly."""
 
 
 class SettingsError(FaultsError):
@@ -29,15 +29,15 @@ class SettingsError(FaultsError):
 
 
 class SchemaError(FaultsError):
-    """The store's tables do not fit the declared kinds, and adding columns cannot mend it."""
+    """The store's tables do not fit the declared kinds, and ``migrate`` cannot change that."""
 
 
 class SchemaBehind(SchemaError):
-    """The schema lacks what ``migrate`` would add; until then the store cannot be used."""
+    """The schema lacks what ``migrate`` would add. The store cannot be used before that."""
 
 
 class MigrationError(EsclusaError):
-    """A migration cannot run: it was edited after it ran, or the schema is newer than this program."""
+    """A migration was edited after it ran, or the schema is newer than this program."""
 
 
 class Refusal(EsclusaError):
@@ -108,10 +108,10 @@ class ArtifactMissing(ArtifactError):
 
 
 class Failure(EsclusaError):
-    """Raise it in a handler to end the attempt with a type of your own.
+    """Raised by a handler: the attempt failed with an error type of its own.
 
-    ``type`` names the error in the record, the history and the metrics; ``after`` is the least delay
-    before the next attempt (a provider's ``Retry-After``); ``permanent`` ends the record at once.
+    ``type`` names the error in the record, the history and the metrics. ``after`` is the shortest
+    delay before the next attempt, such as a provider's ``Retry-After``.
     """
 
     permanent = False
@@ -125,13 +125,16 @@ class Failure(EsclusaError):
 
 
 class Permanent(Failure):
-    """No later attempt can mend this: the record goes to its exhausted state at once."""
+    """No later attempt can succeed: the record goes to its exhausted state at once."""
 
     permanent = True
 
 
 class Throttled(EsclusaError):
-    """The outside asks us to slow down. The record waits ``after`` seconds; the attempt is not counted."""
+    """A provider asks for fewer calls.
+
+    The record waits ``after`` seconds; the attempt is not counted.
+    """
 
     def __init__(self, message: str, *, after: float) -> None:
         self.after = after

@@ -40,7 +40,7 @@ def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> li
 
 
 def id_of_key_text(text: str, parts: int) -> str:
-    """The id for a key of ``parts`` parts as a person types it. Empty if the text looks like an id."""
+    """The id for a key as a person types it. Empty if the text looks like an id."""
     if _LIKE_AN_ID(text):
         return ""
     return key_id(text.rsplit(":", parts - 1) if text.count(":") >= parts - 1 else [text])

@@ -16,8 +16,8 @@ _STATE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 class Lifecycle:
     """The states and moves of a kind of record.
 
-    Each line is a chain of arrows; ``|`` separates alternatives; ``#`` starts a comment. The first state
-    named is the initial one; a state without a way out is terminal::
+    Each line is a chain of arrows; ``|`` separates alternatives; ``#`` starts a comment. The first
+    state is the initial one; a state that no arrow leaves is terminal::
 
         pending -> downloading -> success
         downloading -> pending | error
@@ -84,7 +84,7 @@ class Lifecycle:
         return (frm, to) in self.moves
 
     def check(self, frm: str, to: str, where: str) -> None:
-        """Raise UndeclaredMove unless the move is declared; ``where`` names the record in the message."""
+        """Raise UndeclaredMove, naming ``where``, unless the move is declared."""
         if (frm, to) not in self.moves:
             raise UndeclaredMove(where, frm, to, self.targets(frm))
 
@@ -110,7 +110,8 @@ def _parse(text: str) -> tuple[list[str], set[tuple[str, str]], list[str]]:
             for name in names:
                 if not _STATE.match(name):
                     faults.append(
-                        f"line {number}: {name!r} is not a state name (letters, digits, _ and -; in {line!r})"
+                        f"line {number}: {name!r} is not a state name "
+                        f"(letters, digits, _ and -; in {line!r})"
                     )
                 elif name not in states:
                     states.append(name)
@@ -118,7 +119,8 @@ def _parse(text: str) -> tuple[list[str], set[tuple[str, str]], list[str]]:
                 for b in names:
                     if a == b:
                         faults.append(
-                            f"line {number}: {a} -> {b} is not a move; waiting and retrying need no arrow"
+                            f"line {number}: {a} -> {b} is not a move; "
+                            "waiting and retrying need no arrow"
                         )
                     moves.add((a, b))
             before = names
@@ -138,15 +140,10 @@ def _check(states: list[str], moves: set[tuple[str, str]], *, endless: bool) -> 
     if endless:
         return faults
     if not terminal:
-        return [
-            *faults,
-            "it has no terminal state: every state has a way out (say endless=True if that is meant)",
-        ]
+        return [*faults, "it has no terminal state; if that is intended, set endless=True"]
     ends = _closure(terminal, {(b, a) for a, b in moves})
     faults += [
-        f"state {s} is a trap: no terminal state can be reached from it"
-        for s in states
-        if s not in ends
+        f"no terminal state can be reached from the state {s}" for s in states if s not in ends
     ]
     return faults
 

@@ -1,4 +1,4 @@
-"""Settings as declared: typed fields that say where their value comes from, what it is for, and whether it is secret."""
+"""Declared settings: typed fields with their names in the environment and their purpose."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def option(
     help: str = "",
     **limits: Any,
 ) -> Any:
-    """A setting of a pipeline: a field of its settings model that the environment, the settings file or both may give.
+    """A setting of a pipeline: a field of its settings model.
 
-    ``env`` is its name in the environment (several: the last one that is set wins); in the settings file it is the
-    field's name under the pipeline's table. ``secret`` values are never shown: annotate them ``SecretStr``.
-    ``limits`` are pydantic's (``ge=1``, ``pattern=…``)::
+    ``env``: its name in the environment (of several, the last one that is set counts). In the
+    settings file it is the field's name in the pipeline's table. ``secret`` values are never shown;
+    annotate them ``SecretStr``. ``limits`` are pydantic's (``ge=1``, ``pattern=…``)::
 
         class MediaSettings(BaseModel):
-            timeout_seconds: float = option("MEDIA_TIMEOUT_SECONDS", 30.0, gt=0, help="Seconds for one download.")
-            secret: SecretStr | None = option("META_APP_SECRET", None, secret=True, help="Signs the webhook.")
+            timeout_seconds: float = option("MEDIA_TIMEOUT_SECONDS", 30.0, gt=0, help="…")
+            secret: SecretStr | None = option("META_APP_SECRET", None, secret=True, help="…")
 
         app = App("media", settings=MediaSettings)
     """
@@ -47,7 +47,7 @@ def option(
 
 @value
 class Option:
-    """One declared setting, as the loader, ``esclusa doctor`` and the reference see it."""
+    """One declared setting, as the loader, ``esclusa doctor`` and the reference use it."""
 
     field: str
     env: tuple[str, ...]
@@ -57,18 +57,20 @@ class Option:
     default: Any
     allowed: str
     many: bool
-    """Whether it holds a list, which text gives with commas."""
+    """Whether it is a list, written with commas."""
 
 
 def options_of(model: type[BaseModel], prefix: str = "") -> Iterator[Option]:
-    """The settings that a model declares. A field that names no environment gets ``PREFIX_FIELD``."""
+    """The settings that a model declares. A field without ``env`` gets ``PREFIX_FIELD``."""
     for name, info in model.model_fields.items():
         extra = info.json_schema_extra
-        said: Any = extra.get(_KEY) if isinstance(extra, dict) else None
-        if said is None and not prefix:
-            continue  # a field of the house's own that is no setting
-        env = tuple(said["env"]) if said else (f"{prefix}_{name}".upper().replace("-", "_"),)
-        secret = bool(said and said["secret"]) or SecretStr in _types(info.annotation)
+        declared: Any = extra.get(_KEY) if isinstance(extra, dict) else None
+        if declared is None and not prefix:
+            continue  # a field of Esclusa's own settings that is not a setting
+        env = (f"{prefix}_{name}".upper().replace("-", "_"),)
+        if declared is not None:
+            env = tuple(declared["env"])
+        secret = bool(declared and declared["secret"]) or SecretStr in _types(info.annotation)
         default = None if info.default is PydanticUndefined else info.default
         if info.default_factory is not None:
             default = info.get_default(call_default_factory=True, validated_data={})
@@ -88,7 +90,7 @@ def options_of(model: type[BaseModel], prefix: str = "") -> Iterator[Option]:
 
 
 def allowed(info: FieldInfo) -> str:
-    """What the field accepts, in words: ``a whole number, 1 or more``, ``one of auto, json, text``."""
+    """What the field accepts, such as ``a whole number, 1 or more`` or ``one of auto, json``."""
     words = " or ".join(
         dict.fromkeys(_words(t) for t in _types(info.annotation) if t is not type(None))
     )

@@ -1,4 +1,4 @@
-"""Outcomes: the three answers a handler can give. An exception is a Retry."""
+"""Outcomes: the three answers of a handler. An exception counts as a Retry."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from esclusa.model.effects import Effect, effects
 class To:
     """Move to ``state``, set the fields, apply the effects.
 
-    The record is due at once in its new state, or after ``after``. Its attempts start again at 0 when another
-    stage takes it there, and stay as they are otherwise; ``attempts`` overrules both. ``fault`` is kept as the
-    record's last error: this is where it goes because of that, with no dead letter and no retry.
+    The record is due in its new state at once, or after ``after``. Its attempts are reset to 0 if
+    another stage takes records there, and kept otherwise; ``attempts`` sets them. ``fault`` is
+    written as the record's last error, without a retry or a dead letter.
     """
 
     state: str
@@ -51,7 +51,10 @@ class To:
 
 @dataclass(slots=True)
 class Retry:
-    """Count the attempt; the stage's policy says whether and when there is another one. ``attempts`` overrules the count."""
+    """Count the attempt; the stage's policy decides whether and when there is another one.
+
+    ``attempts`` sets the count.
+    """
 
     error: str | BaseException
     after: float | None
@@ -84,9 +87,9 @@ class Retry:
 
 @dataclass(slots=True)
 class Wait:
-    """Back to the state it was taken from until a time, or for a while; the attempt is not counted.
+    """Return the record to its take state until a time or for a duration; count no attempt.
 
-    Attempts that failed before stay counted; ``attempts=0`` forgets them (this one went well, it is just not over).
+    Failed attempts before this one stay counted; ``attempts=0`` resets the count.
     """
 
     until: datetime | None
@@ -106,7 +109,7 @@ class Wait:
     ) -> None:
         moment = when if isinstance(when, datetime) else None
         if moment is not None and moment.tzinfo is None:
-            raise ValueError("Wait: the time needs its zone")
+            raise ValueError("Wait: the time needs a time zone")
         self.until = moment
         self.delay = 0.0 if isinstance(when, datetime) else duration.seconds(when)
         self.reason = reason
@@ -123,6 +126,6 @@ def _count(where: str, attempts: Any) -> int:
 
 
 OPTIONS = ("also", "after", "reason", "fault")
-"""What ``To`` takes by name that is no field of the record."""
+"""The keyword arguments of ``To`` that are not fields of the record."""
 
 Outcome: TypeAlias = To | Retry | Wait

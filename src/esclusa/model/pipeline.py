@@ -1,4 +1,4 @@
-"""App: the declaration of a pipeline — its records, stages, cycles and doors. It does nothing by itself."""
+"""App: the declaration of a pipeline, with its records, stages, cycles, routes and commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from esclusa.model.stage import (
     make_stage,
 )
 from esclusa.model.value import value
-from esclusa.model.view import Look, View
+from esclusa.model.view import View, ViewFunction
 
 if TYPE_CHECKING:
     from esclusa.engine.runs import RunContext
@@ -49,8 +49,8 @@ class NoSettings(BaseModel, defer_build=True):
 
 
 @value
-class Question:
-    """What a pipeline asks of its records; with ``average`` it asks for a summary, with the mean of that field."""
+class DeclaredQuery:
+    """A query that a pipeline makes; with ``average`` a summary with the mean of that field."""
 
     query: Query
     average: str | None = None
@@ -68,13 +68,13 @@ class Plan:
     settings: BaseModel
     app: App
     parts: tuple[Stage, ...] = ()
-    """Its stages once more, as narrow as its runs drain them."""
-    questions: tuple[Question, ...] = ()
+    """Its stages with the narrower filters that its runs drain."""
+    queries: tuple[DeclaredQuery, ...] = ()
 
 
 @dataclass(slots=True)
 class App:
-    """A pipeline: declare its stages and cycles with the decorators, list it in ``ESCLUSA_PIPELINES``."""
+    """A pipeline. Its decorators declare stages and cycles; ``ESCLUSA_PIPELINES`` lists it."""
 
     name: str
     settings: type[BaseModel] = NoSettings
@@ -89,7 +89,7 @@ class App:
     _stages: list[tuple[str, type[Record], Any, dict[str, Any]]] = field(default_factory=list)
     _cycles: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     _parts: list[tuple[str, Where]] = field(default_factory=list)
-    _questions: list[Question] = field(default_factory=list)
+    _queries: list[DeclaredQuery] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -175,11 +175,13 @@ class App:
         return declare
 
     def parts(self, stage: str, *where: Where) -> None:
-        """Declare that runs drain a stage in these parts (``run.drain(stage, where=…)``), so that a store which needs an index
-        for every question has one. Which fields are compared, and how, counts; the values do not."""
+        """Declare the filters with which runs drain a stage (``run.drain(stage, where=…)``).
+
+        Firestore needs an index for each of them. The fields and operators matter, not the values.
+        """
         self._parts += [(stage, each) for each in where]
 
-    def asks(
+    def declare_query(
         self,
         record: type[Record],
         where: Where | None = None,
@@ -188,10 +190,13 @@ class App:
         archived: bool = False,
         average: str | None = None,
     ) -> None:
-        """Declare a question that handlers or routes ask of records, for the same reason. Values that are compared with ``=``
-        alone, in the order of the ids, need no declaration; nor does what ``index=`` of the record says."""
-        self._questions.append(
-            Question(query(record, where, order=order, archived=archived), average)
+        """Declare a query that handlers or routes make. Firestore needs an index for it.
+
+        A query that only compares with ``=`` and is ordered by id needs no declaration, nor does
+        one that ``index=`` of the record covers.
+        """
+        self._queries.append(
+            DeclaredQuery(query(record, where, order=order, archived=archived), average)
         )
 
     def view(
@@ -202,15 +207,17 @@ class App:
         where: Where | None = None,
         name: str | None = None,
         **languages: str,
-    ) -> Callable[[Look], Look]:
-        """Declare a view: the decorated function answers one page of it, ``(records, limit, after)`` to ``{"items": […], "next": …}``.
+    ) -> Callable[[ViewFunction], ViewFunction]:
+        """Declare a view. The decorated function answers one page of it.
 
-        title: in English; other languages by their code, ``es="…"``. of, where: the records that it is about; they are counted
-        wherever the view is named, and an item with an ``id`` leads to one of them.
+        The function maps ``(records, limit, after)`` to ``{"items": […], "next": …}``.
+        title: in English; other languages by their code, ``es="…"``. of, where: the records that
+        the view shows; their number is shown beside its name, and an item with an ``id`` links to
+        its record.
         """
 
-        def declare(look: Look) -> Look:
-            slug = _slug(look, name)
+        def declare(load_page: ViewFunction) -> ViewFunction:
+            slug = _slug(load_page, name)
             self._refuse_name(slug, "view")
             if any(view.name == f"{self.name}.{slug}" for view in self.views):
                 raise DeclarationError(f"pipeline {self.name}", [f"two views are called {slug}"])
@@ -219,10 +226,14 @@ class App:
                 raise DeclarationError(f"view {self.name}.{slug}", [_no_record(of)])
             self.views.append(
                 View(
-                    f"{self.name}.{slug}", {"en": title, **languages}, look, kind, dict(where or {})
+                    f"{self.name}.{slug}",
+                    {"en": title, **languages},
+                    load_page,
+                    kind,
+                    dict(where or {}),
                 )
             )
-            return look
+            return load_page
 
         return declare
 
@@ -230,40 +241,50 @@ class App:
         if not _SLUG.match(slug):
             raise DeclarationError(
                 f"pipeline {self.name}",
-                [f"{slug!r} is not the name of a {what} (letters, digits and -); say name=…"],
+                [f"{slug!r} is not the name of a {what} (letters, digits and -); set name=…"],
             )
 
     def lifespan(self, opener: F) -> F:
-        """Declare what lives as long as the process does (an HTTP session, a client); handlers see it as ``at.context``. It is a
-        context manager of the settings, or an async function that yields once."""
+        """Declare what stays open while the process runs, such as an HTTP session.
+
+        The function takes the settings. It is an async context manager or an async generator that
+        yields once; handlers get the value as ``at.context``.
+        """
         self.lifespan_ = (
             asynccontextmanager(opener) if inspect.isasyncgenfunction(opener) else opener
         )
         return opener
 
     def routes(self, build: F) -> F:
-        """Declare a function that builds the pipeline's own HTTP routes; called only where a server starts."""
+        """Declare a function that builds the pipeline's HTTP routes; only servers call it."""
         self.routes_ = build
         return build
 
     def commands(self, build: F) -> F:
-        """Declare a function that builds the pipeline's own commands (a click group); called only by the command line."""
+        """Declare a function that builds the pipeline's commands (a click group)."""
         self.commands_ = build
         return build
 
     def checks(self, check: F) -> F:
-        """Declare a function that yields what ``esclusa doctor`` and ``/readyz`` should say of the settings."""
+        """Declare a function of the settings that yields findings.
+
+        ``esclusa doctor`` and ``/readyz`` report them. A text is a failure; a pair (verdict, text)
+        gives the verdict.
+        """
         self.checks_ = check
         return check
 
     def needs(self, missing: F) -> F:
-        """Declare a function of the settings that yields what is missing for a run, one text each that names the setting. While
-        it yields any, its cycles are refused at once; servers start, and ``esclusa doctor`` and ``/readyz`` say it."""
+        """Declare a function of the settings that yields what is missing, naming the setting.
+
+        While it yields anything, the pipeline's cycles are refused. Servers start;
+        ``esclusa doctor`` and ``/readyz`` report it.
+        """
         self.needs_ = missing
         return missing
 
     def bind(self, settings: BaseModel) -> Plan:
-        """Fill the settings in; DeclarationError tells every fault at once."""
+        """Apply the settings. Raises DeclarationError with every fault."""
         faults: list[str] = []
         stages: dict[str, Stage] = {}
         for slug, record, handler, options in self._stages:
@@ -311,9 +332,16 @@ class App:
         }
         budgets |= {s.budget.name: s.budget for s in stages.values() if s.budget is not None}
         return Plan(
-            self.name, tuple(kinds), tuple(stages.values()), tuple(cycles.values()), tuple(budgets.values()), settings, self,
-            tuple(parts), tuple(self._questions),
-        )  # fmt: skip
+            name=self.name,
+            kinds=tuple(kinds),
+            stages=tuple(stages.values()),
+            cycles=tuple(cycles.values()),
+            budgets=tuple(budgets.values()),
+            settings=settings,
+            app=self,
+            parts=tuple(parts),
+            queries=tuple(self._queries),
+        )
 
 
 def _slug(function: Callable[..., Any], name: str | None) -> str:
@@ -328,14 +356,14 @@ def _resolved(options: Mapping[str, Any], settings: BaseModel, where: str) -> di
 
 
 def _resolve(value: Any, settings: BaseModel, of: str, option: str) -> Any:
-    """The option itself, or what it is with these settings."""
+    """The option, or what its function answers for these settings."""
     if not callable(value) or isinstance(value, type):
         return value
     try:
         return value(settings)
     except DeclarationError:
         raise
-    except Exception as error:  # it is a function of the pipeline, and may raise anything
+    except Exception as error:  # a function of the pipeline may raise anything
         raise DeclarationError(
             of,
             [f"{option} is a function of the settings that raised {type(error).__name__}: {error}"],
@@ -350,13 +378,13 @@ def _kind(record: object) -> Kind | None:
     )
 
 
-def _no_record(said: object) -> str:
-    name = said.__name__ if isinstance(said, type) else repr(said)
-    return f"{name:.80} is no record with a table; write: class Order(Record, table='orders')"
+def _no_record(given: object) -> str:
+    name = given.__name__ if isinstance(given, type) else repr(given)
+    return f"{name:.80} is not a record with a table; write: class Order(Record, table='orders')"
 
 
 def _resets(stage: Stage, stages: Any) -> frozenset[str]:
-    """States whose arrival starts a new count of attempts: those that another stage of the kind takes."""
+    """The states in which attempts count from 0 again: those that another stage takes."""
     return frozenset(
         state
         for other in stages

@@ -1,4 +1,4 @@
-"""The small portable query: what every store can answer alike."""
+"""Queries that every store answers in the same way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
 
 @value
 class Cond:
-    """One test on one field."""
+    """One condition on one field."""
 
     op: Op
     value: Any = None
@@ -35,22 +35,27 @@ not_null: Final = Cond("not_null")
 
 
 def one_of(*values: Any) -> Cond:
+    """The field is one of the values."""
     return Cond("in", values)
 
 
 def below(value: Any) -> Cond:
+    """The field is less than the value."""
     return Cond("lt", value)
 
 
 def at_most(value: Any) -> Cond:
+    """The field is at most the value."""
     return Cond("le", value)
 
 
 def above(value: Any) -> Cond:
+    """The field is greater than the value."""
     return Cond("gt", value)
 
 
 def at_least(value: Any) -> Cond:
+    """The field is at least the value."""
     return Cond("ge", value)
 
 
@@ -60,20 +65,23 @@ def beginning(prefix: str) -> tuple[Cond, Cond]:
 
 
 Test: TypeAlias = "Cond | tuple[Cond, ...] | Any"
-"""What a filter may say of a field: a value to equal, a condition, or several that must all hold."""
+"""The filter of a field: a value to equal, a condition, or several that must all hold."""
 
 Where: TypeAlias = Mapping[str, Test]
+"""A filter: by field name, all of them must hold."""
 
 
 @value
 class Order:
+    """A field to order by."""
+
     field: str
     descending: bool = False
 
 
 @value
 class Query:
-    """Which records, in which order, how many, after which cursor. The id always breaks ties."""
+    """Which records, in which order, how many, after which cursor. Ties are ordered by id."""
 
     kind: Kind
     where: tuple[tuple[str, Cond], ...] = ()
@@ -91,7 +99,7 @@ T = TypeVar("T")
 
 @value
 class Page(Generic[T]):
-    """One page of an answer; ``next`` is the cursor of the following one, None at the end."""
+    """One page of a list; ``next`` is the cursor of the following page, None at the end."""
 
     items: list[T]
     next: str | None
@@ -106,10 +114,10 @@ def query(
     after: str | None = None,
     archived: bool = False,
 ) -> Query:
-    """Build a query and check it against the kind; BadQuery names the field that is wrong.
+    """A query, checked against the kind. Raises BadQuery.
 
-    ``where={"platform": "twitter", "attempts": above(3), "imagen_url": not_null}``; ``order="-updated_at"``. A field may be named
-    by its column too.
+    ``where={"platform": "twitter", "attempts": above(3), "imagen_url": not_null}``;
+    ``order="-updated_at"``. A field may also be named by its column.
     """
     kind = kind_of(kind)
     names = (order,) if isinstance(order, str) else order
@@ -130,16 +138,16 @@ def query(
 
 
 ARCHIVE_COLUMNS: dict[str, ColumnType] = {"archived_at": "time", "export_id": "text"}
-"""What an archive holds besides the record; archived queries may ask for it."""
+"""Columns of an archive besides the record's; queries of archived records may use them."""
 
 
 def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tuple[str, Cond], ...]:
-    """The filter as checked conditions, values converted to the fields' types."""
+    """The filter as conditions, with values converted to the fields' types. Raises BadQuery."""
     out = []
     types = {**kind.types, **ARCHIVE_COLUMNS} if archived else kind.types
-    for told, said in where.items():
-        name = kind.name_of(told)
-        for cond in _conds(said):
+    for given, test in where.items():
+        name = kind.name_of(given)
+        for cond in _conds(test):
             column = types.get(name)
             if column is None:
                 raise BadQuery(
@@ -156,9 +164,11 @@ _OPS: dict[str, Op] = {">=": "ge", "<=": "le", ">": "gt", "<": "lt"}
 
 
 def parse_filter(kind: Kind, filters: Iterable[str], *, archived: bool = False) -> dict[str, Test]:
-    """A filter as people write it, checked against the kind: ``field=value``, ``field=a,b`` (one of), ``field>=value`` (also
-    ``<=``, ``>``, ``<``), ``field=null``, ``field!=null``. All must hold. A value in double quotes is taken as it is.
-    BadQuery says what is wrong."""
+    """Parse filters as people write them, and check them against the kind. Raises BadQuery.
+
+    ``field=value``, ``field=a,b`` (one of), ``field>=value`` (also ``<=``, ``>``, ``<``),
+    ``field=null``, ``field!=null``. All must hold. A value in double quotes is taken literally.
+    """
     tests: dict[str, tuple[Cond, ...]] = {}
     for filter in filters:
         match = _FILTER.fullmatch(filter)
@@ -188,7 +198,7 @@ def _parse_cond(filter: str, sign: str, value: str) -> Cond:
 
 
 def matches(values: Mapping[str, Any], where: tuple[tuple[str, Cond], ...]) -> bool:
-    """Whether a record with these values passes; the meaning that every store must reproduce."""
+    """Whether a record with these values passes. This defines what every store must answer."""
     return all(_holds(values.get(name), cond) for name, cond in where)
 
 
@@ -215,16 +225,16 @@ def _holds(value: Any, cond: Cond) -> bool:
             return bool(value >= cond.value)
 
 
-def _conds(said: Test) -> tuple[Cond, ...]:
-    if said is None:
+def _conds(test: Test) -> tuple[Cond, ...]:
+    if test is None:
         return (null,)
-    if isinstance(said, Cond):
-        return (said,)
-    if isinstance(said, tuple) and said and all(isinstance(s, Cond) for s in said):
-        return said
-    if isinstance(said, list | tuple | set | frozenset):
-        return (Cond("in", tuple(said)),)
-    return (Cond("eq", said),)
+    if isinstance(test, Cond):
+        return (test,)
+    if isinstance(test, tuple) and test and all(isinstance(each, Cond) for each in test):
+        return test
+    if isinstance(test, list | tuple | set | frozenset):
+        return (Cond("in", tuple(test)),)
+    return (Cond("eq", test),)
 
 
 def _convert(name: str, column: ColumnType, cond: Cond) -> Cond:
@@ -255,7 +265,7 @@ def _text(value: Any) -> str:
 def _time(value: Any) -> datetime:
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     if moment.tzinfo is None:
-        raise ValueError("a time needs its zone")
+        raise ValueError("a time needs a time zone")
     return moment
 
 
@@ -291,26 +301,32 @@ _CONVERT: dict[str, Any] = {
 
 
 def encode_cursor(query: Query, values: list[Any]) -> str:
-    """A cursor of this query's list: the values that the last record of a page is ordered by, and its id."""
-    written = json.dumps([_list(query), *(_out(v) for v in values)], ensure_ascii=False)
+    """The cursor after a page: the last record's values of the order fields, and its id."""
+    written = json.dumps([_fingerprint(query), *(_out(v) for v in values)], ensure_ascii=False)
     return base64.urlsafe_b64encode(written.encode()).decode().rstrip("=")
 
 
 def open_cursor(query: Query, size: int) -> list[Any]:
-    """The ``size`` values in ``query.after``, as they were written; BadQuery if it is a cursor of another list: of another table,
-    or of this one in another order. The filter may be another one: a cursor is a place in an order."""
+    """The ``size`` values in ``query.after``, as they were written.
+
+    Raises BadQuery for a cursor of another table or another order. The filter may differ.
+    """
     assert query.after is not None
     try:
         found = json.loads(base64.urlsafe_b64decode(query.after + "=" * (-len(query.after) % 4)))
-        if not isinstance(found, list) or found[:1] != [_list(query)] or len(found) != size + 1:
-            raise ValueError("another list's cursor")
+        if (
+            not isinstance(found, list)
+            or found[:1] != [_fingerprint(query)]
+            or len(found) != size + 1
+        ):
+            raise ValueError("the cursor of another list")
         return found[1:]
     except (ValueError, TypeError):
         raise not_a_cursor(query) from None
 
 
 def decode_cursor(query: Query) -> list[Any]:
-    """The values in ``query.after``, typed; BadQuery if it is no cursor of this query."""
+    """The values in ``query.after``, typed. Raises BadQuery if it is not a cursor of this list."""
     names, types = [*(o.field for o in query.order), "id"], {**ARCHIVE_COLUMNS, **query.kind.types}
     values = open_cursor(query, len(names))
     try:
@@ -322,11 +338,12 @@ def decode_cursor(query: Query) -> list[Any]:
 
 
 def not_a_cursor(query: Query) -> BadQuery:
+    """The refusal for a cursor of another list."""
     return BadQuery(text("bad_cursor", cursor=query.after))
 
 
-def _list(query: Query) -> str:
-    """What tells one list from another, in a few characters."""
+def _fingerprint(query: Query) -> str:
+    """A short fingerprint of the table and the order."""
     order = ",".join(f"{'-' if o.descending else ''}{o.field}" for o in query.order)
     return blake2s(
         f"{query.kind.table} {query.archived} {order}".encode(), digest_size=4

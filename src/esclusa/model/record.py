@@ -1,4 +1,4 @@
-"""Records: typed business rows that carry their lifecycle, and the Kind that describes them to a store."""
+"""Records: typed business rows with a lifecycle, and the Kind that describes them to a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from esclusa.model.value import value
 
 @dataclass(frozen=True)
 class Kind:
-    """All that a store needs to know about a class of records."""
+    """The description of a record class that stores work with."""
 
     name: str
     table: str
@@ -42,9 +42,9 @@ class Kind:
     database_id: bool
     parent: Kind | None = None
     refs: tuple[tuple[str, str], ...] = ()
-    """Fields that hold the id of a record of another table: (field, table)."""
+    """Fields with the id of a record of another table: (field, table)."""
     adopt: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
-    """In which state rows begin that were there before the tracking: (state, conditions)."""
+    """The first state of rows that existed before the tracking: (state, conditions)."""
 
     def __hash__(self) -> int:
         return hash(self.table)
@@ -62,13 +62,13 @@ class Kind:
 
     @cached_property
     def types(self) -> dict[str, ColumnType]:
-        """The type of everything that can be stored or asked for, by its name in Python."""
+        """The column type of everything that can be stored or queried, by its name in Python."""
         tracked = {n: t for n, t in TRACKING.items() if n in self.track.columns}
         return {"id": "text", **tracked, **{f.name: f.type for f in self.fields}}
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The column of everything that a record holds, by its name in Python."""
+        """The column of every value of a record, by its name in Python."""
         tracked = {n: c for n, c in self.track.columns.items() if n in TRACKING}
         return {"id": self.id_column, **tracked, **{f.name: f.column for f in self.fields}}
 
@@ -76,18 +76,17 @@ class Kind:
     def _by_column(self) -> dict[str, str]:
         return {column: name for name, column in self.columns.items() if column not in self.types}
 
-    def name_of(self, said: str) -> str:
-        """The name in Python of what goes by ``said``: a record is shown, and may be asked for, by the names of its columns too.
-        What it does not know it gives back."""
-        return self._by_column.get(said, said)
+    def name_of(self, name: str) -> str:
+        """The name in Python of a field that may be given by its column. Unknown names stay."""
+        return self._by_column.get(name, name)
 
     @cached_property
     def extras(self) -> dict[str, str]:
-        """The columns that the engine writes for readers of the table, by the name of the value."""
+        """The columns that the engine writes only for readers of the table."""
         return {n: c for n, c in self.track.columns.items() if n in EXTRAS}
 
     def identify(self, record: Record, new_id: typing.Callable[[], str]) -> str:
-        """The id of a new record: its key where it has one, else a new id."""
+        """The id of a new record: made of its key if it has one, otherwise a new id."""
         if record.id:
             return record.id
         return (
@@ -101,14 +100,14 @@ class Kind:
         return key_id([named[name] for name in self.key] if named else list(parts))
 
     def absent(self, id: str) -> NotFound:
-        """There is no record of this id; if it looks like a key, what the id of that would be."""
+        """The refusal for an id without a record. If it looks like a key, it shows the id."""
         key_id = "" if not self.key or self.database_id else id_of_key_text(id, len(self.key))
         if key_id:
             return NotFound(text("record_not_found_by_key", id=id, table=self.table, key_id=key_id))
         return NotFound(text("record_not_found", id=id, table=self.table))
 
     def check_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate business fields that are about to be written; BadRecord names every fault."""
+        """Validate business fields before they are written. Raises BadRecord with every fault."""
         if not fields:
             return {}
         faults = [
@@ -127,7 +126,10 @@ class Kind:
         raise BadRecord("; ".join(faults))
 
     def build(self, values: dict[str, Any]) -> Record:
-        """A record from stored values. Rows of an attached table are validated, for outsiders write them too."""
+        """A record from stored values.
+
+        Rows of an attached table are validated: other programs write them too.
+        """
         if not self.attached:
             return self.construct(values)
         try:
@@ -139,11 +141,11 @@ class Kind:
 
     @cached_property
     def construct(self) -> typing.Callable[[Mapping[str, Any]], Record]:
-        """Build a record from trusted values, without validation; a field that is absent is None.
+        """Build a record from trusted values, without validation; a missing field is None.
 
-        The same as ``model_construct``, which walks over the fields and takes 5.7 µs for a record of
-        13 fields; to copy a blank record and fill it takes 2.0 µs. Every claimed record is built
-        here: claiming and settling it costs 30 to 40 µs in all.
+        ``model_construct`` does the same in 5.7 µs for a record of 13 fields; copying a blank
+        record and filling it takes 2.0 µs. Every claimed record is built here: claiming and
+        settling it costs 30 to 40 µs in all.
         """
         if self.model.model_post_init is not BaseModel.model_post_init:
             return lambda values: self.model.model_construct(None, **values)
@@ -158,14 +160,14 @@ class Kind:
         return construct
 
     def draft(self, values: Mapping[str, Any]) -> Record:
-        """A new record from outside input; BadRecord names every fault."""
+        """A new record from untrusted input. Raises BadRecord with every fault."""
         try:
             return self.model.model_validate(values)
         except ValidationError as error:
             raise BadRecord("; ".join(_faults(error))) from None
 
     def as_json(self, record: Record) -> dict[str, Any]:
-        """The record as the API shows it; mapped tracking columns appear under their own names too."""
+        """The record as the API shows it; mapped tracking columns also under their own names."""
         shown = record.model_dump(mode="json")
         for name, column in self.columns.items():
             if column != name and column not in shown and name != "id":
@@ -184,36 +186,42 @@ class Ref:
         return isinstance(other, Ref) and self.id == other.id and self.kind == other.kind
 
     def __hash__(self) -> int:
-        return hash(self.id)  # kinds seldom share ids, and this is asked very often
+        return hash(self.id)  # fast; records of different kinds seldom share an id
 
     def __str__(self) -> str:
         return f"{self.kind.table} {self.id}"
 
 
 class Record(BaseModel):
-    """A business row with a lifecycle. Subclass it::
+    """A business row with a lifecycle, declared as a subclass.
+
+    For example::
 
         class Post(Record, table="posts", key=("platform", "post_id")):
             platform: str
             post_id: str
             lifecycle = Lifecycle("waiting -> working -> done")
 
-    ``key``: the fields that make it unique; the id is made of them, so a second one can never be.
-    ``track`` and ``columns``: the record lives in an existing table (see ``track``).
-    ``within`` and ``parent``: the field that holds the id of the parent record and that record's class, for stores that
-    nest (Firestore: ``within="folio_id", parent=Folio``).
-    ``refs``: fields that hold the id of another record, with its class or table (``refs={"post_doc_id": Post}``).
-    They are followed where records are shown, and back where an index begins with the field.
-    ``database_id``: the table makes the ids where it can; else they are new ones.
-    ``adopt``: in which state rows of an existing table begin that pass a filter, when the status column is added to it
-    (``adopt={"success": {"file": not_null}}``); the others begin in the initial state.
+    ``key``: the fields that make it unique. The id is made of them.
+    ``track`` and ``columns``: the columns of an existing table (see ``track``).
+    ``within`` and ``parent``: the field with the id of the parent record, and the parent's class,
+    for Firestore, where documents are nested (``within="folio_id", parent=Folio``).
+    ``refs``: fields with the id of another record, and its class or table
+    (``refs={"post_doc_id": Post}``). Console and API link to that record, and back if an index
+    begins with the field.
+    ``database_id``: the database generates the ids, if it can.
+    ``adopt``: the first state of existing rows that pass a filter, when the status column is added
+    (``adopt={"success": {"file": not_null}}``). Other rows begin in the initial state.
     """
 
-    # deferred: a command that only looks reads rows that the store itself wrote, and never pays for the validators
     model_config = ConfigDict(
-        ignored_types=(Lifecycle,), extra="ignore", protected_namespaces=(), defer_build=True, ser_json_bytes="base64",
+        ignored_types=(Lifecycle,),
+        extra="ignore",
+        protected_namespaces=(),
+        ser_json_bytes="base64",
         val_json_bytes="base64",
-    )  # fmt: skip
+        defer_build=True,  # a command that only reads needs no validators
+    )
 
     kind: ClassVar[Kind]
     lifecycle: ClassVar[Lifecycle]
@@ -229,7 +237,7 @@ class Record(BaseModel):
     updated_at: datetime | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__()  # the options are for the method below, called once the fields are known
+        super().__init_subclass__()  # `__pydantic_init_subclass__` gets the options
 
     @classmethod
     def __pydantic_init_subclass__(
@@ -252,8 +260,8 @@ class Record(BaseModel):
         **kwargs: Any,
     ) -> None:
         super().__pydantic_init_subclass__()
-        unknown = [f"{name}= is no option of a record" for name in kwargs]
-        if table is None:  # a base class of one's own, without a table
+        unknown = [f"{name}= is not an option of a record" for name in kwargs]
+        if table is None:  # a common base class
             if unknown:
                 raise DeclarationError(f"record {cls.__name__}", unknown)
             return
@@ -274,9 +282,9 @@ class Record(BaseModel):
                 faults.append(f"field {name}: {column!r} is not a column name")
             fields.append(Field(name, column, kind_of, nullable))
         business = [f.column for f in fields] + [id]
-        alike = Counter(c.lower() for c in business)  # to SQLite, Name and name are one
+        alike = Counter(c.lower() for c in business)  # SQLite ignores case
         faults += [
-            f"column {c} is named for two of its fields"
+            f"two fields have the column {c}"
             for c in sorted({c for c in business if alike[c.lower()] > 1})
         ]
         faults += [
@@ -300,17 +308,34 @@ class Record(BaseModel):
         if faults:
             raise DeclarationError(f"record {cls.__name__}", faults)
         cls.kind = Kind(
-            name=cls.__name__, table=table, model=cls, lifecycle=cls.lifecycle, fields=tuple(fields), key=key, track=tracked,
-            id_column=id, attached=track is not None if attach is None else attach, history=history, archive=archive,
-            indexes=tuple(tuple(i) for i in index), within=within, database_id=database_id,
-            parent=None if parent is None else parent.kind, refs=tuple(followed.items()),
-        )  # fmt: skip
+            name=cls.__name__,
+            table=table,
+            model=cls,
+            lifecycle=cls.lifecycle,
+            fields=tuple(fields),
+            key=key,
+            track=tracked,
+            id_column=id,
+            attached=track is not None if attach is None else attach,
+            history=history,
+            archive=archive,
+            indexes=tuple(tuple(i) for i in index),
+            within=within,
+            database_id=database_id,
+            parent=None if parent is None else parent.kind,
+            refs=tuple(followed.items()),
+        )
         if adopt:
             cls.kind = replace(cls.kind, adopt=_adopted(cls.kind, adopt))
 
     @classmethod
     def checked(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate some business fields alone, as assignment would."""
+        """Validate some fields without the others; returns the converted values.
+
+        pydantic's public methods validate a whole model, or every assignment to every instance.
+        ``__pydantic_validator__`` is the only way to validate single fields with the model's own
+        field validators; nothing else in Esclusa uses it.
+        """
         validator = cls.__pydantic_validator__
         blank = copy(_blank(cls))
         for name, given in fields.items():
@@ -322,13 +347,13 @@ class Record(BaseModel):
         return Ref(self.kind, self.id)
 
     def but(self, **fields: Any) -> Self:
-        """A copy with these fields changed."""
+        """A copy with other values for these fields."""
         return self.model_copy(update=fields)
 
 
 @cache
 def _blank(model: type[Record]) -> Record:
-    """One with nothing but defaults: to make it costs more than to copy it."""
+    """A record with default values; copying it is faster than making one."""
     return model.model_construct()
 
 
@@ -336,25 +361,23 @@ _OWN = ("kind", "lifecycle", "ref", "but", "checked")
 
 
 def kind_of(record: Kind | type[Record]) -> Kind:
-    """The kind of a class of records; a kind is its own."""
+    """The kind of a record class, or the given kind."""
     return record if isinstance(record, Kind) else record.kind
 
 
 def _adopted(
     kind: Kind, adopt: Mapping[str, Mapping[str, Any]]
 ) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
-    from esclusa.model.query import conditions  # noqa: PLC0415 - queries stand on records
+    from esclusa.model.query import conditions  # noqa: PLC0415 - query imports record
 
     faults = [
-        f"adopt names the state {state}, which its lifecycle has not"
+        f"adopt names {state!r}, which is not one of its states"
         for state in adopt
         if state not in kind.lifecycle.states
     ]
-    faults += (
-        [] if kind.attached else ["adopt is for a record that lives in an existing table (track=…)"]
-    )
+    faults += [] if kind.attached else ["adopt is for a record of an existing table (track=…)"]
     faults += [
-        f"adopt[{state!r}] says nothing; the initial state needs no word"
+        f"adopt[{state!r}] has no condition; the other rows begin in the initial state anyway"
         for state, where in adopt.items()
         if not where
     ]
@@ -401,14 +424,14 @@ def _faults_of(
     if within is not None and within not in known:
         faults.append(f"within names {within}, which is not one of its fields")
     faults += [
-        f"field {name} belongs to every record; name it otherwise, and its column with columns={{…: {name!r}}}"
+        f"field {name} belongs to every record; "
+        f"rename it, and name its column with columns={{…: {name!r}}}"
         for name in _OWN
         if name in known
     ]
     redefined = [n for n in cls.__annotations__ if n in Record.model_fields and n != "created_at"]
     faults += [
-        f"field {name} belongs to the tracking; name the business field otherwise"
-        for name in redefined
+        f"field {name} belongs to the tracking; rename the business field" for name in redefined
     ]
     return faults
 

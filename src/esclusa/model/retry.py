@@ -19,9 +19,9 @@ from esclusa.model.value import value
 class Backoff:
     """Capped exponential backoff.
 
-    After attempt n the record waits ``min(cap, base * factor**(n-1))``, minus a random share of up to
-    ``jitter``. After ``tries`` attempts (None: no limit) it is exhausted. ``permanent`` names error
-    types that are not retried; ``by_type`` gives an error type its own backoff.
+    After attempt n the record waits ``min(cap, base * factor**(n-1))``, minus a random share of up
+    to ``jitter``. After ``tries`` attempts (None: no limit) it is exhausted. ``permanent`` names
+    error types that are not retried; ``by_type`` gives an error type its own backoff.
     """
 
     tries: int | None = 5
@@ -67,7 +67,7 @@ class Backoff:
 
 
 def error_type(error: BaseException) -> str:
-    """The name of an error in records, history and metrics, such as ``timeout`` or ``http_error``."""
+    """The type of an error in records, history and metrics, such as ``timeout``."""
     own = (error.type if isinstance(error, Failure) else None) or getattr(error, "error_type", None)
     if isinstance(own, str):
         return words(own)

@@ -1,4 +1,7 @@
-"""When a cycle runs. Slots are points in time that any process computes alike, so two never share one twice."""
+"""Schedules: when a cycle runs.
+
+Every process computes the same slots, so that a slot runs once in the cluster.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from esclusa.model.value import value
 
 
 class Schedule(Protocol):
+    """When a cycle runs; ``str()`` describes it for people."""
+
     def next_after(self, moment: datetime) -> datetime | None:
-        """The first slot strictly after ``moment``; None where time never starts it."""
+        """The first slot after ``moment``. None: time does not start it."""
         ...
 
     def __str__(self) -> str: ...
@@ -23,7 +28,7 @@ class Schedule(Protocol):
 
 @value
 class Every:
-    """A fixed interval, its slots aligned to the epoch."""
+    """A fixed interval; slots are aligned to the epoch."""
 
     seconds: float
 
@@ -38,8 +43,12 @@ class Every:
 
 @value
 class Cron:
-    """A cron line in a time zone. One that names its minutes and hours: a local time that does not exist runs once, as soon as it is
-    over, and one that comes twice runs once. One with a star for either goes by the clock, however that is set."""
+    """A cron line in a time zone.
+
+    If the line names minutes and hours, it runs once at a clock change: a local time that does not
+    exist runs right after the change, a local time that comes twice runs the first time. With a
+    star for minutes or hours, it runs at every matching time on the clock.
+    """
 
     line: str
     timezone: str = "UTC"
@@ -48,17 +57,17 @@ class Cron:
         zone = ZoneInfo(self.timezone)
         minutes, hours = self.line.split()[-5:-3]
         return (
-            self._passed(moment, zone)
+            self._next_repeating(moment, zone)
             if "*" in (minutes[0], hours[0])
-            else self._named(moment, zone)
+            else self._next_named(moment, zone)
         )
 
-    def _named(self, moment: datetime, zone: ZoneInfo) -> datetime:
-        said = CronSim(self.line, moment.astimezone(zone).replace(tzinfo=None))
-        return next(slot for local in said if (slot := _first(local, zone)) > moment)
+    def _next_named(self, moment: datetime, zone: ZoneInfo) -> datetime:
+        times = CronSim(self.line, moment.astimezone(zone).replace(tzinfo=None))
+        return next(slot for local in times if (slot := _first(local, zone)) > moment)
 
-    def _passed(self, moment: datetime, zone: ZoneInfo) -> datetime:
-        """As if clocks were never set; if one is before the slot, from there on."""
+    def _next_repeating(self, moment: datetime, zone: ZoneInfo) -> datetime:
+        """Compute with a fixed offset; if the clocks change before the slot, go on from there."""
         at, since = moment.astimezone(UTC), moment.astimezone(zone).replace(tzinfo=None)
         while True:
             offset = _offset(at, zone)
@@ -73,7 +82,7 @@ class Cron:
 
 
 def _first(local: datetime, zone: ZoneInfo) -> datetime:
-    """When a clock shows this time first; where none does, when it is set past it."""
+    """When a clock first shows this time; if it never does, when it jumps over it."""
     moment = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if moment.astimezone(zone).replace(tzinfo=None) == local:
         return moment
@@ -85,7 +94,7 @@ def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
 
 
 def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    """When the clocks are set that differ between two moments, to the second."""
+    """When the offset changes between two moments, to the second."""
     offset, low, high = _offset(before, zone), int(before.timestamp()), int(after.timestamp())
     while high - low > 1:
         middle = (low + high) // 2
@@ -99,18 +108,18 @@ def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
 
 @value
 class Manual:
-    """Nothing but a call or an event starts it."""
+    """Only a call or an event starts it."""
 
     def next_after(self, moment: datetime) -> None:
         return None
 
     def __str__(self) -> str:
-        return "on call"
+        return "manual"
 
 
 @value
 class Always:
-    """Whenever something is due: a worker claims at once, woken by the store."""
+    """Whenever a record is due: a worker claims it at once, woken by the store."""
 
     def next_after(self, moment: datetime) -> None:
         return None
@@ -120,7 +129,7 @@ class Always:
 
 
 def every(value: str | float | timedelta) -> Every:
-    """``every("5m")``. Raises DeclarationError on what is no positive duration."""
+    """An interval: ``every("5m")``. Raises DeclarationError unless it is a positive duration."""
     try:
         length = duration.seconds(value)
     except ValueError as error:
@@ -131,11 +140,14 @@ def every(value: str | float | timedelta) -> Every:
 
 
 def cron(line: str, timezone: str = "UTC") -> Cron:
-    """``cron("17 3 * * *", "America/Santiago")``. Raises DeclarationError on a bad line or zone."""
+    """A cron line: ``cron("17 3 * * *", "America/Santiago")``.
+
+    Raises DeclarationError for a bad line or time zone.
+    """
     faults = []
     try:
         if next(CronSim(line, datetime(2026, 1, 1, tzinfo=UTC)), None) is None:
-            faults.append(f"{line!r} never comes: no day is all that it asks for")
+            faults.append(f"{line!r} never runs: no date matches it")
     except (CronSimError, AttributeError, TypeError) as error:
         faults.append(f"{line!r} is not a cron line (minute hour day month weekday): {error}")
     try:
@@ -148,7 +160,7 @@ def cron(line: str, timezone: str = "UTC") -> Cron:
 
 
 def parse(value: Schedule | str | float | timedelta | None) -> Schedule:
-    """A schedule from what a declaration may say: a schedule, an interval, or None for always."""
+    """A schedule from an option: a schedule, an interval, or None for always."""
     if value is None:
         return Always()
     if isinstance(value, str | int | float | timedelta):
@@ -156,6 +168,6 @@ def parse(value: Schedule | str | float | timedelta | None) -> Schedule:
     if not hasattr(value, "next_after"):
         raise DeclarationError(
             "schedule",
-            [f"{value!r:.80} is no schedule; say every='5m', or every=cron('17 3 * * *')"],
+            [f"{value!r:.80} is not a schedule; use every='5m' or every=cron('17 3 * * *')"],
         )
     return value

@@ -1,4 +1,4 @@
-"""What goes to a store and comes back: asks, leases, settlements, verdicts, history."""
+"""What goes to a store and comes back: claims, leases, settlements, verdicts, history."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from esclusa.model.value import value
 
 @value
 class ClaimRequest:
-    """A claim: due records in the take states, or orphans in the hold state, up to ``limit``.
+    """Which records to claim: due in the take states, or orphaned in the hold state.
 
-    ``before``: only what was due at this moment; a run drains what was due when it began, and no record twice.
-    ``eager`` (with ``before``): take also records in the take states that are not due yet, if they are not held and
-    were last written before that moment: a run that a person starts does not wait. ``ids`` narrows it to these.
-    ``tries``: so many attempts are counted and no more; a record that has had them is taken all the same, and is ``over``.
+    ``before``: only records that were due at this moment. A run drains what was due when it began,
+    and no record twice.
+    ``eager`` (with ``before``): also records in the take states that are not due yet, if they are
+    not held and were last written before that moment.
+    ``ids``: only these records.
+    ``tries``: attempts are counted up to this number. A record that has had them all is claimed as
+    well, with ``over`` set.
     """
 
     kind: Kind
@@ -42,11 +45,11 @@ class ClaimRequest:
 
 @value
 class Leased:
-    """A record under lease. ``record`` is as it is now in the store: held, its attempts and fence raised.
+    """A record under lease, as it is now in the store: held, its attempts and fence raised.
 
-    ``taken`` is the state it was taken from (for an orphan: where it goes back to). ``fault`` says why a row of
-    an attached table could not be read as a record; ``record`` then holds what could be read. ``over``: it had all its tries
-    before, and its attempts are as they were.
+    ``taken``: the state that it was claimed from; for an orphan, the state that it returns to.
+    ``fault``: why a row of an attached table could not be read; ``record`` then has what could be.
+    ``over``: it had all its attempts before this claim, which was not counted.
     """
 
     record: Record
@@ -79,7 +82,7 @@ class Leased:
 
 @value
 class Renewal:
-    """Hold on to a lease for ``seconds`` more, and keep these fields already now."""
+    """Extend a lease by ``seconds`` from now, and write these fields at once."""
 
     ref: Ref
     fence: int
@@ -89,13 +92,15 @@ class Renewal:
 
 @value
 class Settlement:
-    """One record's move with everything that belongs to it: one transaction.
+    """One record's move with its fields, effects and history row: one transaction.
 
-    ``fence``: the lease it ends; None for an operator's move, which ends any lease. ``frm``: the states it may
-    come from, checked in the transaction. ``to`` equal to the present state is no move: a wait or a retry.
-    The record is due ``delay`` seconds after the settlement, or at ``until``. ``attempts`` None keeps them.
-    ``error`` is written as the last error; ``clear_error`` empties it. ``reason`` and ``error`` go to the history.
-    One with an undeclared move cannot be made: UndeclaredMove.
+    ``fence``: the lease that it ends. None: an operator's move, which ends any lease.
+    ``frm``: the states that the record may be in, checked in the transaction. ``to`` may equal the
+    present state: a wait or a retry is not a move.
+    The record is due ``delay`` seconds after the settlement, or at ``until``.
+    ``attempts``: None keeps them. ``error`` becomes the last error, ``clear_error`` empties it.
+    ``reason`` and ``error`` go to the history.
+    Raises UndeclaredMove when it is made with a move that the lifecycle does not have.
     """
 
     ref: Ref
@@ -123,21 +128,21 @@ class Settlement:
 
 @value
 class Settled:
-    """It is done: all of it."""
+    """The whole settlement was written."""
 
     ref: Ref
 
 
 @value
 class Lost:
-    """The lease was no longer ours, or the record is gone or in another state: nothing was written."""
+    """Nothing was written: the lease was lost, or the record is absent or in another state."""
 
     ref: Ref
 
 
 @value
 class Rejected:
-    """It cannot be written as it is, and nothing was: an effect cannot be applied as declared, or ``error`` is in its way."""
+    """Nothing was written: a value or an effect is refused. ``error`` is the cause, if known."""
 
     ref: Ref
     why: str
@@ -149,21 +154,21 @@ Verdict: TypeAlias = Settled | Lost | Rejected
 
 @value
 class Inserted:
-    """The record is new; this is its id."""
+    """The record is new and has this id."""
 
     id: str
 
 
 @value
 class Duplicate:
-    """A record with this key was there already, and was left as it is."""
+    """A record with this key exists and was left as it is."""
 
     id: str
 
 
 @value
 class FanOut:
-    """New records that are alike in all but one field: one for each of its values. A delivery for each device."""
+    """New records that differ in one field: one for each of its values."""
 
     record: Record
     field: str
@@ -174,7 +179,7 @@ class FanOut:
 
 
 def drafts_of(records: Iterable[Record | FanOut]) -> Iterator[Record]:
-    """Every record that is meant, one by one."""
+    """The records, with every ``FanOut`` expanded."""
     for each in records:
         if isinstance(each, FanOut):
             yield from each
@@ -184,7 +189,7 @@ def drafts_of(records: Iterable[Record | FanOut]) -> Iterator[Record]:
 
 @value
 class RecordWithChildren:
-    """A new record and all that belongs to it. If the first is known, nothing of it is new."""
+    """A new record and its children. If ``first`` exists already, none of them is added."""
 
     first: Record
     rest: Sequence[Record | FanOut]
@@ -206,7 +211,7 @@ class Step:
 
 @value
 class StateCount:
-    """How many records are in a state. Not ``exact``: an estimate, or at least so many."""
+    """How many records are in a state. If not ``exact``: an estimate, or a lower bound."""
 
     state: str
     count: int
@@ -215,7 +220,7 @@ class StateCount:
 
 @value
 class StateSummary:
-    """How many records are in a state, and the mean of a number that they hold (None: none of them holds one)."""
+    """How many records are in a state, and the mean of a number field (None: no values)."""
 
     state: str
     count: int
@@ -224,7 +229,7 @@ class StateSummary:
 
 @value
 class Backlog:
-    """What a stage could claim now: how many (up to a cap), and since when the oldest is due."""
+    """What a stage can claim now: how many (up to a cap), and since when the oldest is due."""
 
     due: int
     exact: bool

@@ -36,7 +36,7 @@ FromSettings = Callable[[Any], T]
 
 
 class StageDecorator(Protocol[R]):
-    """Accepts a handler of one record: ``async def handle(record, at) -> Outcome``, or plain ``def``."""
+    """Accepts a handler of one record: ``async def handle(record, at) -> Outcome``, or ``def``."""
 
     def __call__(
         self, handler: Callable[[R, Attempt], Answer], /

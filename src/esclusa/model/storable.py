@@ -1,4 +1,4 @@
-"""What every store can hold: one rule for all of them, and one sentence for what breaks it."""
+"""Which values every store can hold, with one message for each rule."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from esclusa.model.errors import BadRecord
 if TYPE_CHECKING:
     from esclusa.model.record import Kind
 
-DEEPEST: Final = 200
-"""So many levels of lists and objects a value may have; what reads and writes JSON ends soon after."""
+MAX_DEPTH: Final = 200
+"""How deep lists and objects may be nested; JSON readers fail soon after."""
 
-_NULL = "it has a null character in it"
-_HALF = "it has half of a surrogate pair in it"
+_NULL = "it contains a null character"
+_HALF = "it contains half of a surrogate pair"
 _LARGE = "the number is too large"
 _NO_NUMBER = "it is not a number"
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
@@ -28,17 +28,17 @@ _ESCAPED_NULL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def words(text: str) -> str:
-    """The text as every store can hold it: a null character and half of a surrogate pair become U+FFFD."""
+    """The text with null characters and halves of surrogate pairs replaced by U+FFFD."""
     return _UNFIT.sub("\ufffd", text)
 
 
 def fits(text: str) -> bool:
-    """Whether every store can hold the text. An id that does not fit is nobody's."""
+    """Whether every store can hold the text. No record has an id that does not fit."""
     return _fault(text) is None
 
 
 def fit(text: str) -> str:
-    """The text, if every store can hold it; ValueError says why not."""
+    """The text, if every store can hold it. Raises ValueError with the reason."""
     if "\0" in text:
         raise ValueError(_NULL)
     if not text.isascii():
@@ -50,28 +50,28 @@ def fit(text: str) -> str:
 
 
 def fit_json(text: str) -> str:
-    """The same, for text that is JSON."""
+    """The same as ``fit``, for JSON text."""
     if "\\u0000" in text and _ESCAPED_NULL.search(text):
         raise ValueError(_NULL)
     return text
 
 
 def fit_int(number: int) -> int:
-    """The same, for a whole number."""
+    """The same as ``fit``, for a whole number."""
     if not -(2**63) <= number < 2**63:
         raise ValueError(_LARGE)
     return number
 
 
 def fit_float(number: float) -> float:
-    """The same, for a number."""
+    """The same as ``fit``, for a number."""
     if math.isnan(number):
         raise ValueError(_NO_NUMBER)
     return number
 
 
 def fit_decimal(number: Any) -> Decimal:
-    """The same, for a decimal, or what makes one."""
+    """The same as ``fit``, for a decimal or a value that can be converted to one."""
     made = number if isinstance(number, Decimal) else Decimal(str(number))
     if not made.is_finite():
         raise ValueError(_NO_NUMBER)
@@ -79,27 +79,26 @@ def fit_decimal(number: Any) -> Decimal:
 
 
 def storage_fault(value: Any) -> str | None:
-    """Why no store could hold this value, which may be lists and objects in each other; None if it can."""
+    """Why no store can hold this value, nested lists and objects included. None: it fits."""
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         fault = next((fault for each in level if (fault := _fault(each)) is not None), None)
         if fault is not None:
             return fault
         level = [inner for each in level for inner in _inside(each)]
         if not level:
             return None
-    return f"it is nested more than {DEEPEST} deep"
+    return f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def refused(kind: Kind, name: str, value: Any, error: object = None) -> BadRecord:
-    """A value of a field that was not taken: the rule that it breaks, or else what was said of it."""
-    return BadRecord(
-        f"{kind.table}.{name} cannot hold {value!r:.80}: {_why(kind.types.get(name), value) or error}"
-    )
+    """The error for a field's value: the rule that it breaks, or else the store's ``error``."""
+    why = _why(kind.types.get(name), value) or error
+    return BadRecord(f"{kind.table}.{name} cannot hold {value!r:.80}: {why}")
 
 
 def misfit(kind: Kind, values: Mapping[str, Any]) -> BadRecord | None:
-    """The first of a record's values that no store can hold; None if it must be something else that was not taken."""
+    """The error for the first value that no store can hold. None: all of them fit."""
     for name, type in kind.types.items():
         if name in values and _why(type, values[name]) is not None:
             return refused(kind, name, values[name])

@@ -1,4 +1,4 @@
-"""The house's own books are records too, so every store, list, page and verb serves them like any other."""
+"""System records: Esclusa's own tables. Stores, API and console treat them like any record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from esclusa.model.record import Record
 class DeadLetter(
     Record, table="dead_letters", index=[("table_name", "record_id"), ("status", "error_type")]
 ):
-    """A record that ended in its exhausted state, with what is needed to understand and redrive it."""
+    """A record that went to its exhausted state, with what is needed to redrive it."""
 
     table_name: str
     record_id: str
@@ -34,7 +34,7 @@ class DeadLetter(
 
 
 class Message(Record, table="esclusa_outbox"):
-    """A message that waits to be published: written in the settlement, sent at least once afterwards."""
+    """A message to publish: written in the settlement, sent at least once afterwards."""
 
     topic: str
     data: dict[str, Any] = {}
@@ -57,7 +57,7 @@ class Run(
     history=False,
     index=[("cycle", "-started_at"), ("-started_at",)],
 ):
-    """One time a cycle ran. Held under a lease by its worker, so a run whose worker died ends as an error."""
+    """One run of a cycle, leased by its worker: if the worker dies, the run ends as an error."""
 
     cycle: str
     slot: str
@@ -72,7 +72,7 @@ class Run(
 
 
 class CycleRecord(Record, table="esclusa_cycles", key="cycle", history=False):
-    """One cycle, due at its next slot. Claiming it is the lock under which an ``alone`` cycle runs."""
+    """One cycle, due at its next slot. A singleton cycle claims it as its lock."""
 
     cycle: str
     schedule: str
@@ -88,7 +88,7 @@ class CycleRecord(Record, table="esclusa_cycles", key="cycle", history=False):
 
 
 class WorkerRecord(Record, table="esclusa_workers", history=False):
-    """One worker process, held under a lease by itself: past due means that it is gone."""
+    """One worker process, leased by itself: if it is past due, the worker is dead."""
 
     host: str
     pid: int
@@ -149,8 +149,11 @@ class Audit(Record, table="esclusa_audit", history=False, index=[("-done_at",)])
 
 
 class Export(Record, table="archive_exports", key=("table_name", "month", "part"), history=False):
-    """A Parquet file made of archived rows. While it is filling, rows that are archived are given to it; then it is written,
-    and only once it is verified may they be dropped."""
+    """A Parquet file of archived rows.
+
+    While it is ``filling``, archived rows are assigned to it. Then it is written. The rows may be
+    dropped only after it is verified.
+    """
 
     table_name: str
     month: str
@@ -169,7 +172,10 @@ class Export(Record, table="archive_exports", key=("table_name", "month", "part"
 class IdempotentCall(
     Record, table="esclusa_calls", key=("who", "key"), history=False, index=[("called_at",)]
 ):
-    """A call that came with a key of its own: the same key again gets the same answer. No code: it has not answered yet."""
+    """A call with an idempotency key: the same key gets the same answer.
+
+    Without ``code`` the first call has not answered yet.
+    """
 
     who: str
     key: str
@@ -197,5 +203,5 @@ SYSTEM_RECORDS: tuple[type[Record], ...] = (
 
 
 def publish(topic: str, data: dict[str, Any], **attributes: str) -> Create:
-    """An effect: publish a message once the settlement is done (an outbox: never lost, at least once)."""
+    """An effect: publish a message after the settlement, at least once (an outbox)."""
     return Create(Message(topic=topic, data=data, attributes=attributes))

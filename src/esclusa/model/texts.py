@@ -1,7 +1,7 @@
 """Texts as codes with values. The engine stores what happened; a reader puts it into words.
 
-``TEXTS`` holds the English sentence of every code. The console translates the same sentence with its
-catalog and fills in the same values, so no reader takes a sentence apart.
+``TEXTS`` has the English sentence of every code. The console translates the sentence with its
+catalog and fills in the same values, so no reader has to parse a sentence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""View: a question that a pipeline's people ask again and again, with a name. Every door answers it: console, API, command line."""
+"""View: a named, read-only list of a pipeline. Console, API and command line show it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from esclusa.model.query import Where
 from esclusa.model.record import Kind
 from esclusa.model.value import value
 
-Look = Callable[[Any, int, str | None], Awaitable[dict[str, Any]]]
-"""Answers one page: ``(records, limit, after)`` to ``{"items": [{column: value}], "next": cursor or None}``."""
+ViewFunction = Callable[[Any, int, str | None], Awaitable[dict[str, Any]]]
+"""Maps ``(records, limit, after)`` to ``{"items": [{column: value}], "next": cursor or None}``."""
 
 
 @value
 class View:
-    """``name``: the pipeline's and its own, ``media.errors``. ``title``: by language. ``kind`` and ``where``: the records that it is
-    about, which are counted; an item with an ``id`` is one of them."""
+    """``name`` includes the pipeline's (``media.errors``); ``title`` is by language.
+
+    ``kind`` and ``where`` are the records that it shows, which are counted. An item with an ``id``
+    is one of them.
+    """
 
     name: str
     title: Mapping[str, str]
-    look: Look
+    load_page: ViewFunction
     kind: Kind | None = None
     where: Where = field(default_factory=dict)

@@ -12,7 +12,7 @@ from esclusa.web.console import render, translate
 
 HOUSE = Path(esclusa.__file__).parent
 SAID_BY_DATA = (
-    "idle", "running", "paused", "stopped", "lost", "raised", "seen", "always", "on call", "per second", "per minute", "per hour",
+    "idle", "running", "paused", "stopped", "lost", "raised", "seen", "always", "manual", "per second", "per minute", "per hour",
     "per day", "per month",
 )  # fmt: skip
 """Words that come from records and are translated where they are shown."""

@@ -39,7 +39,7 @@ app.stage(
 )(reading.read)  # fmt: skip
 for _stage in ("hear", "begin", "tend", "read"):
     app.parts(_stage, {"folio_id": "one of them alone"})
-app.asks(Extraccion, {"documento_id": "one", "revision": 0}, order="position")
+app.declare_query(Extraccion, {"documento_id": "one", "revision": 0}, order="position")
 
 
 @app.cycle(every=running.always(), stages=("hear", "begin", "tend", "read"))

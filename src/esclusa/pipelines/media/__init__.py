@@ -48,8 +48,8 @@ app.view(
     of=Publication,
     where=views.RETRIED,
 )(views.retries)
-app.asks(Publication, views.WITH_MEDIA, average="attempts")
-app.asks(Publication, views.RETRIED, order=("-attempts", "updated_at"))
+app.declare_query(Publication, views.WITH_MEDIA, average="attempts")
+app.declare_query(Publication, views.RETRIED, order=("-attempts", "updated_at"))
 
 
 @app.lifespan

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from esclusa.model.pipeline import Plan, Question
+from esclusa.model.pipeline import DeclaredQuery, Plan
 from esclusa.model.query import Cond, Order, Query, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import ClaimRequest
@@ -102,9 +102,9 @@ def indexes_for(plans: Sequence[Plan]) -> dict[str, Any]:
         [*(kind for plan in plans for kind in plan.kinds), *(r.kind for r in SYSTEM_RECORDS)]
     )
     stages = [stage for plan in plans for stage in (*plan.stages, *plan.parts)]
-    questions = [question for plan in plans for question in plan.questions]
+    questions = [question for plan in plans for question in plan.queries]
     questions += [
-        Question(query(view.kind, view.where))
+        DeclaredQuery(query(view.kind, view.where))
         for plan in plans
         for view in plan.app.views
         if view.kind is not None
@@ -113,15 +113,15 @@ def indexes_for(plans: Sequence[Plan]) -> dict[str, Any]:
 
 
 def firestore_indexes(
-    kinds: Sequence[Kind], stages: Sequence[Stage] = (), questions: Sequence[Question | Query] = ()
+    kinds: Sequence[Kind], stages: Sequence[Stage] = (), questions: Sequence[DeclaredQuery | Query] = ()
 ) -> dict[str, Any]:
     """The content of ``firestore.indexes.json`` for these kinds, stages and questions.
 
     Large fields are excluded from Firestore's automatic indexes unless a query uses them.
     """
-    declared = [q if isinstance(q, Question) else Question(q) for q in questions]
+    declared = [q if isinstance(q, DeclaredQuery) else DeclaredQuery(q) for q in questions]
     shapes = dict.fromkeys(
-        s for q in [*map(Question, _engine_queries(kinds, stages)), *declared] for s in _shapes(q)
+        s for q in [*map(DeclaredQuery, _engine_queries(kinds, stages)), *declared] for s in _shapes(q)
     )
     file: dict[str, Any] = {"indexes": [], "fieldOverrides": _overrides(kinds, list(shapes))}
     for shape in shapes:
@@ -221,7 +221,7 @@ def _index_queries(kind: Kind, fields: Sequence[str]) -> list[Query]:
     ]
 
 
-def _shapes(question: Question) -> list[QueryShape]:
+def _shapes(question: DeclaredQuery) -> list[QueryShape]:
     query, codec = question.query, Codec(question.query.kind)
     if question.average is None:
         return [shape_of(part) for part in queries.prepare(codec, query, "root").parts]
