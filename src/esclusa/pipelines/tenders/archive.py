@@ -1,4 +1,4 @@
-"""Cleanup and export: old tenders and deliveries go to the archive, the archive to Parquet files that are proved."""
+"""Cleanup moves old records to the archive; archive-export writes the archive to Parquet files."""
 
 from __future__ import annotations
 
@@ -7,61 +7,60 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 
-from esclusa import EsclusaError, Record, RunContext, below, one_of
-from esclusa.artifacts import open_artifacts
-from esclusa.engine.archiver import Archiver
-from esclusa.model.system_records import Export
+from esclusa import (
+    Artifacts,
+    EsclusaError,
+    Export,
+    Record,
+    RunContext,
+    below,
+    one_of,
+    open_artifacts,
+)
 from esclusa.pipelines.tenders.records import OPEN, Delivery, Licitacion
 from esclusa.pipelines.tenders.settings import TendersSettings
-from esclusa.ports.artifacts import Artifacts
 
 BATCH = 500
-CLEANING = {"licitaciones": "licitaciones", "deliveries": "deliveries", "kept": "kept"}
-EXPORTING = {"files": "files", "rows": "rows", "dropped": "dropped"}
+CLEANUP_COUNTERS = {name: name for name in ("licitaciones", "deliveries", "kept")}
+EXPORT_COUNTERS = {name: name for name in ("files", "rows", "dropped")}
 
 ARCHIVED: tuple[tuple[type[Record], str], ...] = (
     (Licitacion, "fecha_publicacion"),
     (Delivery, "completed_at"),
 )
-"""What is archived, and the date by which a row belongs to its month."""
+"""The archived records, and the date that decides the month of a row."""
 
 
 async def cleanup(run: RunContext) -> None:
-    """Move old tenders, but those with open deliveries, and deliveries completed long ago to the archive, batch by batch."""
+    """Archive old tenders without open deliveries, and deliveries completed long ago."""
     settings: TendersSettings = run.settings
-    archiver = run.archiver
-    await _tenders(run, archiver, months_before(run.now, settings.hot_months))
-    done = run.now - timedelta(days=settings.delivery_retention_days)
-    run.count(
-        "deliveries",
-        await archiver.archive(Delivery.kind, {"completed_at": below(done)}, "completed_at"),
+    await _archive_tenders(run, months_before(run.now, settings.hot_months))
+    before = run.now - timedelta(days=settings.delivery_retention_days)
+    archived = await run.archiver.archive(
+        Delivery.kind, {"completed_at": below(before)}, "completed_at"
     )
+    run.count("deliveries", archived)
 
 
-async def _tenders(run: RunContext, archiver: Archiver, before: datetime) -> None:
+async def _archive_tenders(run: RunContext, before: datetime) -> None:
+    archiver = run.archiver
+    where = {"fecha_publicacion": below(before)}
     after: str | None = None
     while not run.stopping:
         page = await run.records.find(
-            Licitacion,
-            {"fecha_publicacion": below(before)},
-            order="fecha_publicacion",
-            limit=BATCH,
-            after=after,
+            Licitacion, where, order="fecha_publicacion", limit=BATCH, after=after
         )
         ids = [tender.id for tender in page.items]
         if ids:
-            where = {"licitacion_id": one_of(*ids), "status": one_of(*OPEN)}
-            busy = {
-                delivery.licitacion_id
-                async for delivery in run.records.each(Delivery, where, size=5000)
-            }
+            open_deliveries = run.records.each(
+                Delivery, {"licitacion_id": one_of(*ids), "status": one_of(*OPEN)}, size=5000
+            )
+            busy = {delivery.licitacion_id async for delivery in open_deliveries}
             if free := [id for id in ids if id not in busy]:
-                run.count(
-                    "licitaciones",
-                    await archiver.archive(
-                        Licitacion.kind, {"id": one_of(*free)}, "fecha_publicacion", batch=BATCH
-                    ),
+                archived = await archiver.archive(
+                    Licitacion.kind, {"id": one_of(*free)}, "fecha_publicacion", batch=BATCH
                 )
+                run.count("licitaciones", archived)
             run.count("kept", len(busy))
         after = page.next
         if after is None:
@@ -69,28 +68,30 @@ async def _tenders(run: RunContext, archiver: Archiver, before: datetime) -> Non
 
 
 async def archive_export(run: RunContext) -> None:
-    """Write archived months to Parquet files and prove each; with ARCHIVE_DROP also remove what may be dropped."""
+    """Write archived months to Parquet files and verify each; with ARCHIVE_DROP, drop exported rows.
+
+    A fault of one table does not stop the other.
+    """
     settings: TendersSettings = run.settings
     keep = timedelta(days=settings.archive_drop_after_days)
     faults: list[str] = []
 
-    def proved(file: Export) -> None:
+    def count_file(file: Export) -> None:
         run.count("files")
         run.count("rows", file.row_count)
 
     @contextmanager
-    def apart(record: type[Record]) -> Iterator[None]:
-        """A fault is told, and keeps nothing else from being done."""
+    def collect_faults(record: type[Record]) -> Iterator[None]:
         try:
             yield
         except EsclusaError as error:
             faults.append(f"{record.kind.table}: {error}")
 
-    async with export_target(run, settings) as target:
+    async with open_export_target(run, settings) as target:
         for record, by in ARCHIVED:
-            with apart(record):
-                await run.archiver.export(record.kind, by, to=target, keep=keep, proved=proved)
-            with apart(record):
+            with collect_faults(record):
+                await run.archiver.export(record.kind, by, to=target, keep=keep, proved=count_file)
+            with collect_faults(record):
                 if settings.archive_drop:
                     run.count("dropped", await run.archiver.drop(record.kind))
     if faults:
@@ -98,18 +99,20 @@ async def archive_export(run: RunContext) -> None:
 
 
 @asynccontextmanager
-async def export_target(run: RunContext, settings: TendersSettings) -> AsyncIterator[Artifacts]:
-    """Where exports go: the bucket, if one is set, else the artifact store."""
+async def open_export_target(
+    run: RunContext, settings: TendersSettings
+) -> AsyncIterator[Artifacts]:
+    """Open the bucket of the exports if one is set, else use the artifact store."""
     if settings.archive_bucket is None:
         yield run.artifacts
         return
-    where = {
+    overrides = {
         "AWS_REGION": settings.archive_region,
         "AWS_ENDPOINT_URL_S3": settings.archive_endpoint,
     }
     target = open_artifacts(
         f"s3://{settings.archive_bucket}",
-        environ=os.environ | {n: v for n, v in where.items() if v},
+        environ=os.environ | {name: value for name, value in overrides.items() if value},
     )
     await target.open()
     try:
@@ -119,7 +122,7 @@ async def export_target(run: RunContext, settings: TendersSettings) -> AsyncIter
 
 
 def months_before(moment: datetime, months: int) -> datetime:
-    """The same day so many months ago, or the last day of that month."""
+    """Return the same day ``months`` earlier, or the last day of that month."""
     month = moment.year * 12 + moment.month - 1 - months
     first = moment.replace(year=month // 12, month=month % 12 + 1, day=1)
     last = (first + timedelta(days=32)).replace(day=1) - timedelta(days=1)

@@ -1,4 +1,4 @@
-"""The group ``esclusa tenders``: its cycles by name, devices from a file, the drop of what is exported."""
+"""``esclusa tenders``: run its cycles, import devices, drop exported rows."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from esclusa.cli import FAILED, OK
-from esclusa.cli.output import print_report
-from esclusa.cli.root import Group
+from esclusa.cli import FAILED, OK, Group, print_report
 
 if TYPE_CHECKING:
-    from esclusa.cli.session import Session
+    from esclusa import Runtime
+    from esclusa.cli import Session
     from esclusa.pipelines.tenders.devices import DeviceBody
-    from esclusa.runtime import Runtime
 
 BATCH = 500
 
 CYCLES = {
     "ingest": ("ingest", "Find new tenders and write them with their deliveries."),
     "dispatch": ("dispatch", "Send the deliveries that are due."),
-    "receipts": ("receipt", "Ask what became of what was sent."),
+    "receipts": ("receipt", "Read the receipts of sent deliveries."),
     "cleanup": ("cleanup", "Move old tenders and deliveries to the archive."),
-    "archive-export": ("archive-export", "Write the archive to Parquet files, and prove them."),
+    "archive-export": ("archive-export", "Write the archive to Parquet files and verify them."),
 }
 
 
@@ -33,42 +31,41 @@ def tenders() -> None:
     """New public tenders become push notifications, once per device."""
 
 
-def _cycle(name: str, cycle: str, told: str) -> None:
+def _add_cycle(name: str, cycle: str, summary: str) -> None:
     @tenders.command(
-        name, help=f"{told} Runs in its slots until stopped; with --once a single time."
+        name, help=f"{summary} Runs on its schedule until stopped; with --once, a single time."
     )
-    @click.option("--once", is_flag=True, help="Run once, to its end, and answer how it went.")
-    @click.pass_context
-    def run(ctx: click.Context, once: bool) -> Any:
-        from esclusa.cli import work  # noqa: PLC0415 - the command starts fast
+    @click.option("--once", is_flag=True, help="Run once, to its end, and show the result.")
+    @click.pass_obj
+    def run(session: Session, once: bool) -> int:
+        from esclusa.cli import run_cycle, run_worker  # noqa: PLC0415 - the command starts fast
 
         full = f"tenders.{cycle}"
-        return (
-            ctx.invoke(work.run, cycle=full, limit=None)
-            if once
-            else ctx.invoke(work.worker, only=(full,))
-        )
+        return run_cycle(session, full) if once else run_worker(session, [full])
 
 
-for _name, (_slug, _told) in CYCLES.items():
-    _cycle(_name, _slug, _told)
+for _name, (_cycle, _summary) in CYCLES.items():
+    _add_cycle(_name, _cycle, _summary)
 
 
 @tenders.group(cls=Group)
 def devices() -> None:
-    """Devices that want to be told."""
+    """Devices that get notifications."""
 
 
 @devices.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.pass_obj
 def import_(session: Session, file: Path) -> int:
-    """Register devices from FILE, one body of POST /devices per line (NDJSON). Rows that do not fit are told and passed over."""
+    """Register devices from FILE, one body of POST /devices per line (NDJSON).
+
+    Invalid rows are reported by line number and skipped.
+    """
     from esclusa.imports import ImportReport  # noqa: PLC0415 - the command starts fast
 
-    async def do(runtime: Runtime) -> ImportReport:
+    async def register(runtime: Runtime) -> ImportReport:
         report, batch = ImportReport(), list[Any]()
-        for number, body, fault in _rows(file):
+        for number, body, fault in _read_bodies(file):
             if fault is not None:
                 report.refuse(number, fault)
                 continue
@@ -77,21 +74,17 @@ def import_(session: Session, file: Path) -> int:
                 await _put(runtime, batch, report, session.who)
                 batch.clear()
         await _put(runtime, batch, report, session.who)
-        if report.created or report.known:
-            await runtime.operations(session.who).note(
-                "register", "device_installations", report.created + report.known
-            )
+        if count := report.created + report.known:
+            await runtime.operations(session.who).note("register", "device_installations", count)
         return report
 
-    report = session.work(do)
-    answer = report.answer()
-
+    answer = session.work(register).answer()
     session.show(answer, lambda screen: print_report(screen, answer, "registered again"))
     return FAILED if answer["errors"] else OK
 
 
-def _rows(file: Path) -> Iterator[tuple[int, DeviceBody | None, str | None]]:
-    """The bodies of a file, each by its row, or the fault that it has."""
+def _read_bodies(file: Path) -> Iterator[tuple[int, DeviceBody | None, str | None]]:
+    """Yield the number of each row with its body, or with its fault."""
     from pydantic import ValidationError  # noqa: PLC0415 - the command starts fast
 
     from esclusa.imports import read_file  # noqa: PLC0415
@@ -99,21 +92,19 @@ def _rows(file: Path) -> Iterator[tuple[int, DeviceBody | None, str | None]]:
 
     for row in read_file(file):
         try:
-            yield (
-                row.number,
-                None if row.values is None else DeviceBody.model_validate(row.values),
-                row.fault,
-            )
+            body = None if row.values is None else DeviceBody.model_validate(row.values)
         except ValidationError as error:
             faults = [
                 f"{'.'.join(map(str, e['loc'])) or 'row'}: {e['msg']}"
                 for e in error.errors(include_url=False)
             ]
             yield row.number, None, "; ".join(faults)
+        else:
+            yield row.number, body, row.fault
 
 
 async def _put(runtime: Runtime, bodies: list[DeviceBody], report: Any, who: str) -> None:
-    """Register a batch; of a device that it names twice the last body counts."""
+    """Register a batch. If a device is in it twice, the last body counts."""
     now = await runtime.engine.clock.sync()
     last = {body.installation_id: body for body in bodies}
     report.known += len(bodies) - len(last)
@@ -126,20 +117,15 @@ async def _put(runtime: Runtime, bodies: list[DeviceBody], report: Any, who: str
 @tenders.command("drop-exported")
 @click.pass_obj
 def drop_exported(session: Session) -> int:
-    """Remove archived rows whose export is verified and past its drop_eligible_at."""
+    """Delete archived rows whose export is verified and past its drop_eligible_at."""
 
-    async def do(runtime: Runtime) -> dict[str, int]:
-        from esclusa.engine.archiver import Archiver  # noqa: PLC0415 - the command starts fast
+    async def drop(runtime: Runtime) -> dict[str, int]:
         from esclusa.pipelines.tenders.archive import ARCHIVED  # noqa: PLC0415
 
-        archiver = Archiver(runtime.engine)
+        archiver = runtime.archiver
         return {record.kind.table: await archiver.drop(record.kind) for record, _ in ARCHIVED}
 
-    dropped = session.work(do)
-    session.show(
-        {"dropped": dropped},
-        lambda screen: screen.line(
-            ", ".join(f"{table}: {count:,} dropped" for table, count in dropped.items())
-        ),
-    )
+    dropped = session.work(drop)
+    counts = ", ".join(f"{table}: {count:,} dropped" for table, count in dropped.items())
+    session.show({"dropped": dropped}, lambda screen: screen.line(counts))
     return OK

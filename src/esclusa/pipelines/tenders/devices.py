@@ -1,4 +1,4 @@
-"""Devices as they register: what a body may say, checked in one place for HTTP and for files."""
+"""The body that registers a device, validated the same way for HTTP and for files."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Names = Annotated[list[Name], Field(max_length=500)]
 Amount = Annotated[Decimal, Field(ge=0, max_digits=28, decimal_places=4)]
 
 
-class Strict(BaseModel):
-    """A misspelt member is refused: it would widen what a device hears."""
+class StrictBody(BaseModel):
+    """A body without unknown members: a misspelt preference would send a device too much."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class QuietHours(Strict):
-    """No message between two local times; the night may lie between them."""
+class QuietHours(StrictBody):
+    """Local times between which no message is sent; they may span midnight."""
 
     start: Annotated[str, Field(examples=["22:00"])]
     end: Annotated[str, Field(examples=["07:00"])]
@@ -48,14 +48,14 @@ class QuietHours(Strict):
 
     @field_validator("start", "end")
     @classmethod
-    def _clock(cls, value: str) -> str:
+    def _check_clock(cls, value: str) -> str:
         if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
             raise ValueError("a time of day is HH:MM, from 00:00 to 23:59")
         return value
 
     @field_validator("timezone")
     @classmethod
-    def _zone(cls, value: str) -> str:
+    def _check_zone(cls, value: str) -> str:
         try:
             ZoneInfo(value)
         except (KeyError, ValueError, OSError):
@@ -65,14 +65,18 @@ class QuietHours(Strict):
         return value
 
     @model_validator(mode="after")
-    def _apart(self) -> Self:
+    def _check_differ(self) -> Self:
         if time.fromisoformat(self.start) == time.fromisoformat(self.end):
             raise ValueError("start and end must differ")
         return self
 
 
-class PreferencesBody(Strict):
-    """What the device wants to hear about. Empty or missing means no limit; any value of a kind will do, every kind must agree."""
+class PreferencesBody(StrictBody):
+    """The tenders that the device wants.
+
+    An empty or missing list means no limit. Each kind of preference must match; within a kind, one
+    of its values is enough.
+    """
 
     enabled: StrictBool = True
     regions: Names = []
@@ -85,11 +89,11 @@ class PreferencesBody(Strict):
 
     @field_validator("regions", "categories", "buyers", "keywords", mode="before")
     @classmethod
-    def _missing(cls, value: Any) -> Any:
+    def _default_list(cls, value: Any) -> Any:
         return [] if value is None else value
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if (
             self.amount_min is not None
             and self.amount_max is not None
@@ -99,7 +103,7 @@ class PreferencesBody(Strict):
         return self
 
 
-class DeviceBody(Strict):
+class DeviceBody(StrictBody):
     """An installation and its preferences."""
 
     model_config = ConfigDict(
@@ -132,26 +136,38 @@ class DeviceBody(Strict):
 
     @field_validator("push_token")
     @classmethod
-    def _token(cls, value: str) -> str:
+    def _check_token(cls, value: str) -> str:
         if not _TOKEN.match(value):
             raise ValueError("a push token is ExponentPushToken[…]")
         return value
 
     @field_validator("preferences", mode="before")
     @classmethod
-    def _none(cls, value: Any) -> Any:
+    def _default_preferences(cls, value: Any) -> Any:
         return {} if value is None else value
 
     def records(self, now: datetime) -> tuple[NotificationPreferences, DeviceInstallation]:
-        """The rows to put: the preferences first, so that no device is active with another's."""
+        """Return the records to put.
+
+        The preferences are first, so that no device is active with those of an earlier one.
+        """
         wanted = self.preferences
-        return (
-            NotificationPreferences(
-                installation_id=self.installation_id, enabled=wanted.enabled, regions=wanted.regions, categories=wanted.categories,
-                buyers=wanted.buyers, keywords=wanted.keywords, amount_min=wanted.amount_min, amount_max=wanted.amount_max,
-                quiet_hours=wanted.quiet_hours.model_dump() if wanted.quiet_hours else None,
-            ),
-            DeviceInstallation(
-                installation_id=self.installation_id, push_token=self.push_token, platform=self.platform, active=True, registered_at=now
-            ),
-        )  # fmt: skip
+        preferences = NotificationPreferences(
+            installation_id=self.installation_id,
+            enabled=wanted.enabled,
+            regions=wanted.regions,
+            categories=wanted.categories,
+            buyers=wanted.buyers,
+            keywords=wanted.keywords,
+            amount_min=wanted.amount_min,
+            amount_max=wanted.amount_max,
+            quiet_hours=wanted.quiet_hours.model_dump() if wanted.quiet_hours else None,
+        )
+        device = DeviceInstallation(
+            installation_id=self.installation_id,
+            push_token=self.push_token,
+            platform=self.platform,
+            active=True,
+            registered_at=now,
+        )
+        return preferences, device

@@ -1,15 +1,15 @@
-"""Expo's push service: tickets and receipts, and what each of its errors means for a delivery."""
+"""Expo's push service: tickets, receipts, and what each of its errors means for a delivery."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from esclusa import Failure
 from esclusa.http import retry_after
-from esclusa.model.value import value
-from esclusa.pipelines.tenders.answers import json_of, text_of
+from esclusa.pipelines.tenders.http_body import parse_json, read_text
 from esclusa.pipelines.tenders.settings import TendersSettings
 
 if TYPE_CHECKING:
@@ -17,38 +17,48 @@ if TYPE_CHECKING:
 
 SEND = "/--/api/v2/push/send"
 RECEIPTS = "/--/api/v2/push/getReceipts"
-MOST_MESSAGES = 100
-MOST_RECEIPTS = 1000
-LONGEST = 86_400.0
-"""Seconds that a Retry-After may make us wait, whatever it says."""
+MAX_MESSAGES = 100
+MAX_RECEIPTS = 1000
+MAX_RETRY_AFTER = 86_400.0
+"""Seconds; a longer Retry-After is cut to this."""
 
-How = Literal["gone", "throttled", "transient", "final", "stop"]
+RefusalKind = Literal["unregistered", "throttled", "transient", "final", "stop"]
 
-MEANING: dict[str, How] = {
-    "DeviceNotRegistered": "gone",
-    "MessageTooBig": "final", "MismatchSenderId": "final", "InvalidCredentials": "final", "DeveloperError": "final",
-    "InvalidProviderToken": "final", "PUSH_TOO_MANY_NOTIFICATIONS": "final", "PUSH_TOO_MANY_RECEIPTS": "final",
-    "MessageRateExceeded": "throttled", "TOO_MANY_REQUESTS": "throttled",
+REFUSAL_KINDS: dict[str, RefusalKind] = {
+    "DeviceNotRegistered": "unregistered",
+    "MessageTooBig": "final",
+    "MismatchSenderId": "final",
+    "InvalidCredentials": "final",
+    "DeveloperError": "final",
+    "InvalidProviderToken": "final",
+    "PUSH_TOO_MANY_NOTIFICATIONS": "final",
+    "PUSH_TOO_MANY_RECEIPTS": "final",
+    "MessageRateExceeded": "throttled",
+    "TOO_MANY_REQUESTS": "throttled",
     "UNAUTHORIZED": "stop",
-}  # fmt: skip
-"""What an error says about trying again. One that is not here may pass: it is tried again, and counts."""
+}
+"""What each error code means. Any other code is transient: it is retried and counts an attempt."""
 
 
-@value
-class Accepted:
-    """Expo took the message (``id`` is its ticket), or handed it on (its receipt)."""
+@dataclass(frozen=True, slots=True)
+class PushAccepted:
+    """Expo accepted the message (``id`` is its ticket), or delivered it (``id`` is its receipt)."""
 
     id: str
 
 
-@value
-class Refused:
-    """It did not, or nothing is known of it. ``gone``: the device is. ``throttled``: too fast. ``transient``: it may go
-    through later. ``final``: it never will. ``stop``: nothing will, before somebody mends the settings."""
+@dataclass(frozen=True, slots=True)
+class PushRefused:
+    """Expo refused the message, or its answer says nothing about it.
+
+    ``unregistered``: the device no longer exists. ``throttled``: too many messages. ``transient``:
+    a retry may succeed. ``final``: a retry cannot succeed. ``stop``: no message will be accepted
+    until the settings are corrected.
+    """
 
     code: str
     message: str
-    how: How
+    kind: RefusalKind
     after: float | None = None
     details: Mapping[str, Any] | None = None
 
@@ -57,154 +67,154 @@ class Refused:
         return Failure(self.message, type=self.code)
 
 
-Answer = Accepted | Refused
+PushResult = PushAccepted | PushRefused
 
 
-class Expo:
-    """The client. Whatever happens is an answer: nothing but a cancel is raised."""
+class ExpoClient:
+    """The client. Failures are returned as PushRefused; only cancellation is raised."""
 
-    def __init__(self, session: aiohttp.ClientSession, settings: TendersSettings) -> None:
-        self._session = session
+    def __init__(self, http: aiohttp.ClientSession, settings: TendersSettings) -> None:
+        self._http = http
         self._origin = settings.expo_url
-        token = settings.expo_token.get_secret_value() if settings.expo_token else None
-        self._headers = {"Accept": "application/json"} | (
-            {"Authorization": f"Bearer {token}"} if token else {}
-        )
+        self._headers = {"Accept": "application/json"}
+        if settings.expo_token:
+            self._headers["Authorization"] = f"Bearer {settings.expo_token.get_secret_value()}"
 
-    async def send(self, messages: Sequence[dict[str, Any]]) -> list[Answer]:
-        """Send up to 100 messages; an answer for each, in order. A request of several projects is split by project; one
-        that is refused as a whole is halved until the message is found that it is refused for."""
-        body = await self._post(SEND, list(messages))
-        match body:
-            case Refused(code="PUSH_TOO_MANY_EXPERIENCE_IDS", details=details) if len(messages) > 1:
-                return await self._in_groups(messages, _by_experience(messages, details or {}))
-            case Refused(how="final") if len(messages) > 1:
+    async def send(self, messages: Sequence[dict[str, Any]]) -> list[PushResult]:
+        """Send up to 100 messages; return a result for each, in order.
+
+        A request with messages of several projects is split by project. A request that is refused
+        as a whole is halved until the refused message is found.
+        """
+        data = await self._post(SEND, list(messages))
+        match data:
+            case PushRefused(code="PUSH_TOO_MANY_EXPERIENCE_IDS") if len(messages) > 1:
+                return await self._send_groups(
+                    messages, _group_by_project(messages, data.details or {})
+                )
+            case PushRefused(kind="final") if len(messages) > 1:
                 half = len(messages) // 2
-                return await self._in_groups(
+                return await self._send_groups(
                     messages, [list(range(half)), list(range(half, len(messages)))]
                 )
-            case Refused():
-                return [body] * len(messages)
-        tickets = body if isinstance(body, list) else [body]
+            case PushRefused():
+                return [data] * len(messages)
+        tickets = data if isinstance(data, list) else [data]
         if len(tickets) != len(messages):
-            odd = Refused(
-                "ticket_mismatch",
-                f"Expo answered {len(tickets)} tickets for {len(messages)} messages",
-                "transient",
-            )
-            return [odd] * len(messages)
+            message = f"Expo answered {len(tickets)} tickets for {len(messages)} messages"
+            return [PushRefused("ticket_mismatch", message, "transient")] * len(messages)
         return [
-            _read(ticket, ticket.get("id") if isinstance(ticket, dict) else None)
+            _parse_result(ticket, ticket.get("id") if isinstance(ticket, dict) else None)
             for ticket in tickets
         ]
 
-    async def receipts(self, tickets: Sequence[str]) -> dict[str, Answer] | Refused:
-        """What became of up to 1000 tickets. One that is absent, or of which nothing is said that can be read, is not known
-        yet, or not any more. A request that is refused as a whole is halved until the ticket is found that it is refused for."""
-        body = await self._post(RECEIPTS, {"ids": list(tickets)})
-        match body:
-            case Refused(how="final") if len(tickets) > 1:
-                half = len(tickets) // 2
-                found = [await self.receipts(part) for part in (tickets[:half], tickets[half:])]
-                known = [each for each in found if isinstance(each, dict)]
-                return (
-                    {ticket: answer for each in known for ticket, answer in each.items()}
-                    if known
-                    else body
-                )
-            case Refused():
-                return body
-            case dict():
-                told = {
-                    ticket: receipt for ticket, receipt in body.items() if isinstance(receipt, dict)
-                }
-                return {
-                    ticket: _read(receipt, ticket)
-                    for ticket, receipt in told.items()
-                    if receipt.get("status") in ("ok", "error")
-                }
-        return Refused("bad_answer", "Expo's receipts are no object", "transient")
+    async def receipts(self, tickets: Sequence[str]) -> dict[str, PushResult] | PushRefused:
+        """Return the receipts of up to 1000 tickets.
 
-    async def _in_groups(
+        A ticket that is absent has no receipt yet, or its receipt has expired. A request that is
+        refused as a whole is halved until the refused ticket is found.
+        """
+        data = await self._post(RECEIPTS, {"ids": list(tickets)})
+        match data:
+            case PushRefused(kind="final") if len(tickets) > 1:
+                half = len(tickets) // 2
+                parts = [await self.receipts(part) for part in (tickets[:half], tickets[half:])]
+                known = [part for part in parts if isinstance(part, dict)]
+                if not known:
+                    return data
+                return {ticket: result for part in known for ticket, result in part.items()}
+            case PushRefused():
+                return data
+            case dict():
+                return {
+                    ticket: _parse_result(receipt, ticket)
+                    for ticket, receipt in data.items()
+                    if isinstance(receipt, dict) and receipt.get("status") in ("ok", "error")
+                }
+        return PushRefused("bad_answer", "Expo's receipts are not an object", "transient")
+
+    async def _send_groups(
         self, messages: Sequence[dict[str, Any]], groups: Sequence[Sequence[int]]
-    ) -> list[Answer]:
-        answers: dict[int, Answer] = {}
+    ) -> list[PushResult]:
+        results: dict[int, PushResult] = {}
         for group in groups:
-            answers |= dict(zip(group, await self.send([messages[n] for n in group]), strict=True))
-        return [answers[n] for n in range(len(messages))]
+            results |= dict(zip(group, await self.send([messages[n] for n in group]), strict=True))
+        return [results[n] for n in range(len(messages))]
 
     async def _post(self, path: str, body: Any) -> Any:
-        """``data`` of the answer, or why there is none."""
-        import aiohttp  # noqa: PLC0415 - heavy, and only needed where something is called
+        """Return ``data`` of the answer, or a PushRefused."""
+        import aiohttp  # noqa: PLC0415 - slow to import, and only calls need it
 
         try:
-            async with self._session.post(
+            async with self._http.post(
                 self._origin + path, json=body, headers=self._headers
-            ) as answer:
-                status, said = answer.status, json_of(await text_of(answer))
-                after = retry_after(answer.headers, time.time())
+            ) as response:
+                status, answer = response.status, parse_json(await read_text(response))
+                after = retry_after(response.headers, time.time())
         except TimeoutError:
-            return Refused("timeout", "Expo did not answer in time", "transient")
+            return PushRefused("timeout", "Expo did not answer in time", "transient")
         except (OSError, aiohttp.ClientError) as error:
-            return Refused(
-                "connection_error",
-                f"Expo could not be reached: {type(error).__name__} {error}",
-                "transient",
-            )
-        errors = said.get("errors") if isinstance(said, dict) else None
-        if status == 200 and isinstance(said, dict) and "data" in said and not errors:
-            return said["data"]
-        return _whole_request(status, errors, None if after is None else min(after, LONGEST))
+            message = f"Expo could not be reached: {type(error).__name__} {error}"
+            return PushRefused("connection_error", message, "transient")
+        errors = answer.get("errors") if isinstance(answer, dict) else None
+        if status == 200 and isinstance(answer, dict) and "data" in answer and not errors:
+            return answer["data"]
+        return _parse_refusal(status, errors, None if after is None else min(after, MAX_RETRY_AFTER))
 
 
-def _whole_request(status: int, errors: Any, after: float | None) -> Refused:
-    """What a request that failed as a whole means."""
+def _parse_refusal(status: int, errors: Any, after: float | None) -> PushRefused:
+    """Return what a request that failed as a whole means."""
     first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}
-    told = isinstance(first.get("code"), str) and bool(first["code"])
-    code = first["code"][:100] if told else "bad_answer" if status == 200 else f"http_{status}"
+    has_code = isinstance(first.get("code"), str) and bool(first["code"])
+    code = first["code"][:100] if has_code else "bad_answer" if status == 200 else f"http_{status}"
     message = str(first.get("message") or f"Expo answered HTTP {status}")[:500]
-    how: How = MEANING.get(code, "transient")
-    if code == "PUSH_TOO_MANY_EXPERIENCE_IDS":
-        how = "transient"  # one project's tokens alone cannot be too many projects: an odd answer, it may pass
-    elif code not in MEANING:
+    kind: RefusalKind = REFUSAL_KINDS.get(code, "transient")
+    # PUSH_TOO_MANY_EXPERIENCE_IDS for the tokens of one project is a mistake of Expo: retry it.
+    if code not in REFUSAL_KINDS and code != "PUSH_TOO_MANY_EXPERIENCE_IDS":
         if status == 429:
-            how = "throttled"
+            kind = "throttled"
         elif status in (401, 403):
-            how = "stop"
-        elif status in (400, 413, 422) or (told and 400 <= status < 500):
-            how = "final"  # what was sent is wrong; other codes without a word of Expo's are some gateway's, and may pass
+            kind = "stop"
+        elif status in (400, 413, 422) or (has_code and 400 <= status < 500):
+            kind = "final"  # other statuses without a code come from a gateway, and may pass
     details = first.get("details")
-    return Refused(code, message, how, after, details if isinstance(details, dict) else None)
+    return PushRefused(code, message, kind, after, details if isinstance(details, dict) else None)
 
 
-def _read(said: Any, id: Any) -> Answer:
-    """A ticket or a receipt."""
-    if not isinstance(said, dict):
-        return Refused("bad_answer", f"Expo answered {said!r:.100}", "transient")
-    if said.get("status") == "ok" and isinstance(id, str) and id:
-        return Accepted(id)
-    details: Any = said.get("details")
+def _parse_result(answer: Any, id: Any) -> PushResult:
+    """Return the result in a ticket or a receipt."""
+    if not isinstance(answer, dict):
+        return PushRefused("bad_answer", f"Expo answered {answer!r:.100}", "transient")
+    if answer.get("status") == "ok" and isinstance(id, str) and id:
+        return PushAccepted(id)
+    details: Any = answer.get("details")
     details = details if isinstance(details, dict) else {}
     code = str(details.get("error") or "unknown")[:100]
-    inner = details.get(str(details.get("fault")))  # a provider's fault names its own error inside
-    if isinstance(inner, dict) and str(inner.get("error")) in MEANING:
+    inner = details.get(str(details.get("fault")))  # the error of Apple's or Google's service
+    if isinstance(inner, dict) and str(inner.get("error")) in REFUSAL_KINDS:
         code = str(inner["error"])
-    return Refused(code, str(said.get("message") or code)[:500], MEANING.get(code, "transient"))
+    message = str(answer.get("message") or code)[:500]
+    return PushRefused(code, message, REFUSAL_KINDS.get(code, "transient"))
 
 
-def _by_experience(
+def _group_by_project(
     messages: Sequence[dict[str, Any]], details: Mapping[str, Any]
 ) -> list[list[int]]:
-    """The places of the messages by the project that Expo says their token belongs to; each unnamed one by itself."""
-    owner = {
+    """Return the positions of the messages, grouped by the project of their token.
+
+    A token that Expo does not name is a group of its own. If no two projects are named, each
+    message is.
+    """
+    project_by_token = {
         str(token): name
         for name, tokens in details.items()
         if isinstance(tokens, list)
         for token in tokens
     }
     groups: dict[str, list[int]] = {}
-    for place, message in enumerate(messages):
-        groups.setdefault(owner.get(message["to"], f"?{place}"), []).append(place)
+    for position, message in enumerate(messages):
+        project = project_by_token.get(message["to"], f"?{position}")
+        groups.setdefault(project, []).append(position)
     if len(groups) > 1:
         return list(groups.values())
-    return [[place] for place in range(len(messages))]  # it names no two projects: one by one
+    return [[position] for position in range(len(messages))]

@@ -1,15 +1,14 @@
-"""Ingest: find new tenders, read each one's detail, write it with its event and deliveries in one transaction."""
+"""Ingest: find new tenders and write each with its event and deliveries in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
+from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from esclusa import BudgetEmpty, EsclusaError, FanOut, Record, RecordWithChildren, RunContext
-from esclusa.pipelines.tenders.chilecompra import Blocked, CallFailed, Spend
-from esclusa.pipelines.tenders.outside import Outside
 from esclusa.pipelines.tenders.records import (
     NEW_TENDER,
     Delivery,
@@ -20,54 +19,69 @@ from esclusa.pipelines.tenders.records import (
     RegistryEntry,
 )
 from esclusa.pipelines.tenders.settings import CHILE
-from esclusa.pipelines.tenders.site import SiteFailed
-from esclusa.pipelines.tenders.targeting import Targets, notifies
-from esclusa.pipelines.tenders.tender import from_detail, make, merge
+from esclusa.pipelines.tenders.sources import SourceBlocked, SourceFailed, TenderSource
+from esclusa.pipelines.tenders.targeting import DeviceIndex, is_announced
+from esclusa.pipelines.tenders.tender_fields import make_tender, merge_fields
 
-Listed = dict[str, dict[str, Any]]
-"""What a list says of each tender, by its code."""
+Listing = dict[str, dict[str, Any]]
+"""The rows of a source's list, by code."""
 
-NEWEST = 20
-IMPATIENT = 3
-"""After so many details in a row that the API failed on, it is not waited for any more: each is asked for once."""
+MAX_OUTAGES = 3
+"""After this many outages in a row, each further detail is requested once, without retries."""
+BATCH = 1000
 
 COUNTERS = {name: name for name in ("found", "known", "new", "deliveries", "left")}
-"""``left``: codes whose detail could not be had; the next run asks again."""
+"""``left``: codes without a detail; the next run requests it again."""
 
 CAUGHT_UP = "caught_up"
-"""Counted by the run of a day that had all that the day before left: its list is not read again."""
+"""Counted by the run that read yesterday's list to the end; later runs of the day skip that list."""
 
 
 async def ingest(run: RunContext) -> None:
-    """Scrape and ask for today's tenders; drop what the registry knows; detail, merge and write the rest, one by one.
+    """List today's tenders, drop the codes in the registry, then read and write the others.
 
-    What yesterday's last run could not see, or left, is in yesterday's list alone: the first run of a day reads that too.
+    The first run of a day also reads yesterday's list, for tenders published after the last run or
+    left by it.
     """
-    outside: Outside = run.context
-
-    async def spend() -> None:
-        await run.spend(run.settings.calls)
-
-    site = await _site(run, outside)
+    sources: list[TenderSource] = run.context.sources
     today = run.now.astimezone(ZoneInfo(CHILE)).date()
     try:
-        listed = _listed(await outside.chilecompra.summary(today, spend))
-        late = await _late(run, outside, today, spend)
-        codes = dict.fromkeys((*listed, *site, *(late or ())))
+        listings = [await _list_today(run, source, today) for source in sources]
+        late = await _list_yesterday(run, sources, today)
+        codes = dict.fromkeys(chain(*listings, *(late or ())))
         run.count("found", len(codes))
-        fresh = await _unknown(run, codes)
-        run.count("known", len(codes) - len(fresh))
-        left = await _details(run, outside, fresh, (late or {}) | listed, site, spend)
-        if late is not None and left.isdisjoint(late):
+        new = await _drop_known(run, codes)
+        run.count("known", len(codes) - len(new))
+        if late is not None:
+            listings = [old | today for old, today in zip(late, listings, strict=True)]
+        left = await _read_and_write(run, new, list(zip(sources, listings, strict=True)))
+        if late is not None and left.isdisjoint(chain(*late)):
             run.count(CAUGHT_UP)
-    except CallFailed as error:
+    except SourceFailed as error:
         run.end("error", f"today's tenders could not be read: {error}")
-    except (Blocked, BudgetEmpty) as error:
+    except (SourceBlocked, BudgetEmpty) as error:
         run.halt("blocked", str(error))
 
 
-async def _late(run: RunContext, outside: Outside, today: date, spend: Spend) -> Listed | None:
-    """Yesterday's list; None if it is not to be read: a run of today had all of it, or nothing ran before today."""
+async def _list_today(run: RunContext, source: TenderSource, today: date) -> Listing:
+    """Return the source's list; an empty one if it fails and is not required."""
+    if source.required:
+        return await source.list_tenders(run, today)
+    try:
+        return await source.list_tenders(run, today)
+    except Exception as error:  # noqa: BLE001 - an optional source never stops the run
+        detail = str(error) if isinstance(error, EsclusaError) else f"{type(error).__name__}: {error}"
+        _warn(run, f"{source.name} failed: {detail}")
+        return {}
+
+
+async def _list_yesterday(
+    run: RunContext, sources: list[TenderSource], today: date
+) -> list[Listing] | None:
+    """Return yesterday's lists, one for each source; None if they are not needed or not readable.
+
+    They are not needed if a run of today handled all of them, or if no run was before today.
+    """
     midnight = datetime.combine(today, time(), ZoneInfo(CHILE))
     async for earlier in run.earlier(since=midnight):
         if CAUGHT_UP in earlier.counters:
@@ -75,110 +89,109 @@ async def _late(run: RunContext, outside: Outside, today: date, spend: Spend) ->
     first = await anext(run.earlier(), None)
     if first is None or first.started_at >= midnight:
         return None
+    yesterday = today - timedelta(days=1)
     try:
-        return _listed(await outside.chilecompra.summary(today - timedelta(days=1), spend))
-    except CallFailed as error:
-        said = f"yesterday's tenders could not be read once more: {error}"
-        run.log(said, level="warning")
-        run.end("ok", said)
+        return [
+            await source.list_tenders(run, yesterday) if source.lists_past_days else {}
+            for source in sources
+        ]
+    except SourceFailed as error:
+        _warn(run, f"yesterday's tenders could not be read again: {error}")
         return None
 
 
-async def _site(run: RunContext, outside: Outside) -> Listed:
-    """The newest tenders of the public site by code; none if it fails, which is told and harms nothing."""
-    try:
-        found = await outside.newest(NEWEST)
-    except Exception as error:  # noqa: BLE001 - it never blocks, whatever its page does to who reads it
-        said = str(error) if isinstance(error, SiteFailed) else f"{type(error).__name__}: {error}"
-        run.log(f"the public site failed: {said}", level="warning")
-        run.end("ok", f"the public site failed: {said}")
-        return {}
-    return {row["codigo_externo"]: row for row in found}
+def _warn(run: RunContext, message: str) -> None:
+    run.log(message, level="warning")
+    run.end("ok", message)
 
 
-def _listed(summary: Iterable[Any]) -> Listed:
-    found = ((row.get("CodigoExterno"), row) for row in summary if isinstance(row, dict))
-    return {code.strip(): row for code, row in found if isinstance(code, str) and code.strip()}
+async def _drop_known(run: RunContext, codes: Iterable[str]) -> list[str]:
+    """Return the codes that are not in the registry, before any detail costs a call."""
+    code_by_id = {RegistryEntry.kind.id_of(code): code for code in codes}
+    ids, new = list(code_by_id), []
+    for start in range(0, len(ids), BATCH):
+        part = ids[start : start + BATCH]
+        entries = await run.records.get_many(RegistryEntry, part)
+        new += [code_by_id[id] for id, entry in zip(part, entries, strict=True) if entry is None]
+    return new
 
 
-async def _unknown(run: RunContext, codes: Iterable[str]) -> list[str]:
-    """The codes that nobody has claimed, asked before any detail is: the API's calls are few."""
-    named = {RegistryEntry.kind.id_of(code): code for code in codes}
-    ids, fresh = list(named), []
-    for start in range(0, len(ids), 1000):
-        part = ids[start : start + 1000]
-        known = await run.records.get_many(RegistryEntry, part)
-        fresh += [named[id] for id, entry in zip(part, known, strict=True) if entry is None]
-    return fresh
-
-
-async def _details(
-    run: RunContext, outside: Outside, codes: list[str], listed: Listed, site: Listed, spend: Spend
+async def _read_and_write(
+    run: RunContext, codes: list[str], listings: list[tuple[TenderSource, Listing]]
 ) -> set[str]:
-    """Read and write each, what its detail lacks by what the list and the site say; return the codes that are left for the next run."""
-    targets: Targets | None = None
-    failures, left = 0, set(codes)
+    """Read each tender's detail and write the tender; return the codes left for the next run."""
+    devices: DeviceIndex | None = None
+    outages, left = 0, set(codes)
     for code in codes:
         if run.stopping:
             break
         try:
-            detail = await outside.chilecompra.detail(code, spend, patient=failures < IMPATIENT)
-            if detail is None:
-                raise CallFailed("the API does not know it", outage=False)
-            told = merge(from_detail(detail), from_detail(listed.get(code, {})), site.get(code, {}))
-            tender = make({**told, "codigo_externo": code, "detalle": detail}, run.now)
-        except (Blocked, BudgetEmpty):
+            tender = await _read_tender(run, code, listings, patient=outages < MAX_OUTAGES)
+        except (SourceBlocked, BudgetEmpty):
             raise
-        except EsclusaError as error:  # the call failed, or what it told makes no tender
+        except EsclusaError as error:  # the call failed, or its answer makes no tender
             run.count("left")
             run.log(
                 f"{code} is left for the next run: {error}", level="warning", codigo_externo=code
             )
-            run.end(
-                "ok",
-                f"{run.counters['left']} tenders are left for the next run; the last: {code}: {error}",
-            )
-            failures = failures + 1 if isinstance(error, CallFailed) and error.outage else 0
+            count = run.counters["left"]
+            run.end("ok", f"{count} tenders are left for the next run; the last: {code}: {error}")
+            outages = outages + 1 if isinstance(error, SourceFailed) and error.outage else 0
             continue
-        failures = 0
-        targets = targets or await load_targets(run.records)
-        await write(run, tender, targets)
+        outages = 0
+        devices = devices or await load_devices(run.records)
+        await write_tender(run, tender, devices)
         left.discard(code)
     return left
 
 
-async def load_targets(records: Any) -> Targets:
-    """Every active device with its preferences, indexed."""
-    wanted = {
+async def _read_tender(
+    run: RunContext, code: str, listings: list[tuple[TenderSource, Listing]], *, patient: bool
+) -> Licitacion:
+    """Return the tender: the detail of the first source that has it, completed from the lists."""
+    for source, _ in listings:
+        detail = await source.detail(run, code, patient=patient)
+        if detail is not None:
+            break
+    else:
+        raise SourceFailed("no source has its detail")
+    rows = [(listed_by, listing[code]) for listed_by, listing in listings if code in listing]
+    merged = merge_fields(source.fields(detail), *(by.fields(row) for by, row in rows))
+    return make_tender({**merged, "codigo_externo": code, "detalle": detail}, run.now)
+
+
+async def load_devices(records: Any) -> DeviceIndex:
+    """Return the index of all active devices with their preferences."""
+    preferences = {
         row.installation_id: row async for row in records.each(NotificationPreferences, size=5000)
     }
     active = [
         row.installation_id
         async for row in records.each(DeviceInstallation, {"active": True}, size=5000)
     ]
-    return Targets((id, wanted.get(id)) for id in active)
+    return DeviceIndex((id, preferences.get(id)) for id in active)
 
 
-async def write(run: RunContext, tender: Licitacion, targets: Targets) -> None:
-    """Claim the code and, if it is new, write the tender, its event and a delivery for each device: all, or nothing."""
+async def write_tender(run: RunContext, tender: Licitacion, devices: DeviceIndex) -> None:
+    """Claim the code; if it is new, write the tender, its event and its deliveries with it."""
     entry = RegistryEntry(
         codigo_externo=tender.codigo_externo, claimed_by=run.engine.worker, claimed_at=run.now
     )
-    rest: list[Record | FanOut] = [tender]
-    chosen: list[str] = []
-    if notifies(tender):
+    children: list[Record | FanOut] = [tender]
+    matching: list[str] = []
+    if is_announced(tender):
         id = Licitacion.kind.id_of(tender.codigo_externo)
-        event = NotificationEvent(type=NEW_TENDER, licitacion_id=id)
-        chosen = targets.of(tender)
-        blank = Delivery(
+        matching = devices.matching(tender)
+        template = Delivery(
             notification_event_id=NotificationEvent.kind.id_of(NEW_TENDER, id),
             installation_id="",
             licitacion_id=id,
         )
-        rest += [event, FanOut(blank, "installation_id", chosen)]
-    [new] = await run.records.insert_if_new([RecordWithChildren(entry, rest)])
+        event = NotificationEvent(type=NEW_TENDER, licitacion_id=id)
+        children += [event, FanOut(template, "installation_id", matching)]
+    [new] = await run.records.insert_if_new([RecordWithChildren(entry, children)])
     if new is None:
         run.count("known")
     else:
         run.count("new")
-        run.count("deliveries", len(chosen))
+        run.count("deliveries", len(matching))

@@ -1,4 +1,4 @@
-"""The records: tenders and their registry, events, devices with their preferences, deliveries."""
+"""Tenders and their registry, events, devices with their preferences, and deliveries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPEN = ("pending", "retryable", "sent")
 
 
 class RegistryEntry(Record, table="licitacion_registry", key="codigo_externo", history=False):
-    """A code that somebody claimed. It stays for ever, so that no tender is ever announced twice."""
+    """A claimed code. It is never deleted, so that no tender is announced twice."""
 
     codigo_externo: str
     claimed_by: str
@@ -26,7 +26,7 @@ class RegistryEntry(Record, table="licitacion_registry", key="codigo_externo", h
 class Licitacion(
     Record, table="licitaciones", key="codigo_externo", archive=True, index=[("fecha_publicacion",)]
 ):
-    """A tender, as the API and the public site tell it together."""
+    """A tender, merged from all sources."""
 
     codigo_externo: str
     nombre: str = ""
@@ -44,11 +44,11 @@ class Licitacion(
     categorias: list[str] = []
     items: list[dict[str, Any]] = []
     fecha_publicacion: datetime
-    """When it was published; where nobody says so, when it was first seen."""
+    """When it was published; if no source has the date, when it was first seen."""
     fecha_cierre: datetime | None = None
     url: str | None = None
     detalle: dict[str, Any] = {}
-    """The API's detail as it came."""
+    """The detail as the source sent it."""
     notificada: bool = False
 
     lifecycle = Lifecycle("registrada -> notificada")
@@ -62,7 +62,7 @@ class NotificationEvent(
     index=[("licitacion_id",)],
     refs={"licitacion_id": Licitacion},
 ):
-    """Something worth telling about a tender."""
+    """An event of a tender that devices are notified of."""
 
     type: str
     licitacion_id: str
@@ -71,7 +71,7 @@ class NotificationEvent(
 
 
 class DeviceInstallation(Record, table="device_installations", key="installation_id"):
-    """An app on a device."""
+    """An installation of the app on a device."""
 
     installation_id: str
     push_token: str
@@ -89,7 +89,7 @@ class NotificationPreferences(
     history=False,
     refs={"installation_id": DeviceInstallation},
 ):
-    """What a device wants to hear about. Empty means no limit."""
+    """The tenders that a device wants. An empty list means no limit."""
 
     installation_id: str
     enabled: bool = True
@@ -126,7 +126,10 @@ class Delivery(
         "licitacion_id": Licitacion,
     },
 ):
-    """One event for one device. Unique, so nothing is told twice; its row holds every time that decides about it."""
+    """One event for one device; unique, so that no device is notified twice of an event.
+
+    Every time that a decision about the delivery depends on is in its own row.
+    """
 
     notification_event_id: str
     installation_id: str
@@ -136,7 +139,7 @@ class Delivery(
     provider_receipt_id: str | None = None
     sent_at: datetime | None = None
     sends: int = 0
-    """How many attempts the last send was: the ladder goes on from there if its receipt is bad."""
+    """Attempts up to the last send; retries continue from there if its receipt is an error."""
     locked_at: datetime | None = None
     completed_at: datetime | None = None
     last_error_code: str | None = None

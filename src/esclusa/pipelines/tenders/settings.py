@@ -13,58 +13,58 @@ CHILE = "America/Santiago"
 
 
 class TendersSettings(BaseModel):
-    """What the outside is, when the cycles run, how long data stays."""
+    """Credentials and addresses, schedules, and how long data is kept."""
 
     ticket: SecretStr | None = option(
         "CHILECOMPRA_TICKET",
         None,
         secret=True,
-        help="The API's ticket; without it ingest is blocked.",
+        help="The ticket of the API; without it ingest is blocked.",
     )
     api_url: str = option(
         "CHILECOMPRA_API_URL",
         "https://api.mercadopublico.cl",
-        help="The API's origin; /servicios/v1/publico/… is appended.",
+        help="The origin of the API; /servicios/v1/publico/… is appended.",
     )
     site_url: str = option(
         "CHILECOMPRA_SITE_URL",
         "https://www.mercadopublico.cl",
-        help="The public site's origin; its list of newest tenders is read there.",
+        help="The origin of the public site, which lists the newest tenders.",
     )
     pace_seconds: float = option(
         "CHILECOMPRA_PACE_SECONDS",
         2.0,
         ge=0,
         le=600,
-        help="Seconds between two calls of the API, and the base of its waits.",
+        help="Seconds between two calls to the API; retries wait multiples of it.",
     )
     daily_calls: int = option(
         "CHILECOMPRA_DAILY_CALLS",
         10_000,
         ge=1,
-        help="Calls of the API per day of Chile, by all processes together.",
+        help="Calls to the API per day in Chile's time zone, of all processes together.",
     )
     api_timeout_seconds: float = option(
         "CHILECOMPRA_TIMEOUT_SECONDS",
         60.0,
         gt=0,
-        help="Seconds for one call of the API or the site.",
+        help="Timeout of a call to the API or the site, in seconds.",
     )
 
     expo_url: str = option(
-        "EXPO_API_URL", "https://exp.host", help="Expo's origin; /--/api/v2/push/… is appended."
+        "EXPO_API_URL", "https://exp.host", help="The origin of Expo; /--/api/v2/push/… is appended."
     )
     expo_token: SecretStr | None = option(
         "EXPO_ACCESS_TOKEN",
         None,
         secret=True,
-        help="Expo's access token, where the account has enhanced push security.",
+        help="The access token, if the account has enhanced push security.",
     )
     expo_timeout_seconds: float = option(
-        "EXPO_TIMEOUT_SECONDS", 30.0, gt=0, help="Seconds for one call of Expo."
+        "EXPO_TIMEOUT_SECONDS", 30.0, gt=0, help="Timeout of a call to Expo, in seconds."
     )
     expo_concurrency: int = option(
-        "EXPO_CONCURRENCY", 6, ge=1, le=64, help="Calls of Expo at once, per process."
+        "EXPO_CONCURRENCY", 6, ge=1, le=64, help="Concurrent calls to Expo, per process."
     )
 
     worker_interval_minutes: float = option(
@@ -74,52 +74,53 @@ class TendersSettings(BaseModel):
         "DISPATCH_INTERVAL_MINUTES", 1.0, gt=0, help="How often dispatch runs."
     )
     receipt_interval_minutes: float = option(
-        "RECEIPT_INTERVAL_MINUTES", 1.0, gt=0, help="How often receipts are asked for."
+        "RECEIPT_INTERVAL_MINUTES", 1.0, gt=0, help="How often receipts are read."
     )
     cleanup_cron: str = option(
-        "CLEANUP_CRON", "17 3 * * *", help="When old data goes to the archive."
+        "CLEANUP_CRON", "17 3 * * *", help="When old data is archived."
     )
     archive_export_cron: str = option(
         "ARCHIVE_EXPORT_CRON", "47 3 * * *", help="When the archive is exported."
     )
-    timezone: str = option("TENDERS_TIMEZONE", CHILE, help="The time zone of the two cron lines.")
+    timezone: str = option("TENDERS_TIMEZONE", CHILE, help="The time zone of the two cron settings.")
     minute_seconds: float = option(
         "TENDERS_MINUTE_SECONDS",
         60.0,
         gt=0,
-        help="Seconds in a minute of the retry ladder (1-2-4-8-16-32-60), of a ticket's age (15) and of a receipt's day; less in trials.",
+        help="Seconds in a minute of the send retries (1, 2, 4, 8, 16, 32, 60), of a ticket's age "
+        "(15) and of a receipt's day. Lower it in tests.",
     )
 
     hot_months: int = option(
-        "HOT_MONTHS", 12, ge=1, le=1200, help="Months that a tender stays in the hot table."
+        "HOT_MONTHS", 12, ge=1, le=1200, help="Months until a tender is archived."
     )
     delivery_retention_days: int = option(
         "DELIVERY_RETENTION_DAYS",
         90,
         ge=0,
         le=36_500,
-        help="Days that a completed delivery stays in the hot table.",
+        help="Days until a completed delivery is archived.",
     )
     archive_bucket: str | None = option(
         "ARCHIVE_BUCKET",
         None,
-        help="The S3 bucket for exports; without it the artifact store keeps them.",
+        help="The S3 bucket of the exports. Default: the artifact store.",
     )
     archive_region: str | None = option("ARCHIVE_REGION", None, help="The bucket's region.")
     archive_endpoint: str | None = option(
         "ARCHIVE_ENDPOINT",
         None,
-        help="The address of an S3-compatible server, where it is not Amazon's.",
+        help="The address of an S3-compatible server. Default: Amazon.",
     )
     archive_drop: bool = option(
-        "ARCHIVE_DROP", False, help="Whether archive-export also removes what may be dropped."
+        "ARCHIVE_DROP", False, help="Whether archive-export also deletes exported rows that are past their date."
     )
     archive_drop_after_days: int = option(
         "ARCHIVE_DROP_AFTER_DAYS",
         30,
         ge=0,
         le=36_500,
-        help="Days between a verified export and its drop.",
+        help="Days between a verified export and the deletion of its rows.",
     )
 
     @field_validator("api_url", "site_url", "expo_url", "archive_endpoint")
@@ -163,20 +164,26 @@ class TendersSettings(BaseModel):
         return _declared(name, lambda: cron("0 0 * * *", name))
 
     @property
-    def calls(self) -> Budget:
-        """What the ticket may spend, counted in Chile's day."""
+    def api_budget(self) -> Budget:
+        """The calls that the ticket allows per day in Chile's time zone."""
         return Budget("chilecompra", Window("day", self.daily_calls, CHILE))
 
     @property
-    def ladder(self) -> Backoff:
-        """Waits of 1-2-4-8-16-32-60 minutes; the attempt after the last one is the last."""
+    def send_retry(self) -> Backoff:
+        """Waits of 1, 2, 4, 8, 16, 32 and 60 minutes; the eighth attempt is the last."""
         return Backoff(
             tries=8, base=self.minute_seconds, factor=2, cap=60 * self.minute_seconds, jitter=0
         )
 
     @property
+    def receipt_retry(self) -> Backoff:
+        """No limit of attempts: a delivery without a receipt ends by its age."""
+        minute = self.minute_seconds
+        return Backoff(tries=None, base=minute, factor=2, cap=15 * minute, jitter=0)
+
+    @property
     def ticket_age(self) -> float:
-        """Seconds after which a receipt is worth asking for."""
+        """Seconds from the send to the first request for the receipt."""
         return 15 * self.minute_seconds
 
     @property
@@ -186,7 +193,7 @@ class TendersSettings(BaseModel):
 
 
 def _declared(value: str, declare: Callable[[], object]) -> str:
-    """The value, if it can be declared so; otherwise the reason, told as a fault of its setting."""
+    """Return the value if it can be declared; otherwise raise its fault as a ValueError."""
     try:
         declare()
     except EsclusaError as error:

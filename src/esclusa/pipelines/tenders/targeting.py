@@ -1,11 +1,15 @@
-"""Who wants to hear of a tender. One tender against all devices is a handful of set operations, not a loop over devices."""
+"""Which devices get a notification of a tender.
+
+One tender is matched against all devices by a few set operations, not by a loop over devices.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -13,146 +17,156 @@ from itertools import compress
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from esclusa.model.value import value
 from esclusa.pipelines.tenders.records import PUBLISHED, Licitacion, NotificationPreferences
 from esclusa.pipelines.tenders.settings import CHILE
 
 
 @lru_cache(maxsize=1 << 14)
-def plain(text: str) -> str:
-    """Trimmed, without case or accents, runs of space as one: how names are compared."""
+def normalize(text: str) -> str:
+    """Return the text trimmed, without case or accents, with single spaces, for comparison."""
     split = unicodedata.normalize("NFKD", text.casefold())
     return " ".join("".join(c for c in split if not unicodedata.combining(c)).split())
 
 
-@value
-class Traits:
-    """What of a tender is compared with preferences."""
+@dataclass(frozen=True, slots=True)
+class TenderTraits:
+    """The values of a tender that are compared with preferences."""
 
     region: str
     buyer: str
     categories: frozenset[str]
-    """Its items' codes and all their beginnings: a preference for a beginning matches."""
+    """The codes of its items and all their prefixes: a preference for a prefix matches."""
     text: str
     amount: Decimal | None
 
     @classmethod
-    def of(cls, tender: Licitacion) -> Traits:
-        codes = {plain(code) for code in tender.categorias}
+    def of(cls, tender: Licitacion) -> TenderTraits:
+        codes = {normalize(code) for code in tender.categorias}
         return cls(
-            region=plain(tender.region or ""), buyer=plain(tender.codigo_organismo or ""),
+            region=normalize(tender.region or ""),
+            buyer=normalize(tender.codigo_organismo or ""),
             categories=frozenset(code[:n] for code in codes for n in range(1, len(code) + 1)),
-            text=f"{plain(tender.nombre)}\n{plain(tender.descripcion or '')}", amount=tender.monto_estimado,
-        )  # fmt: skip
+            text=f"{normalize(tender.nombre)}\n{normalize(tender.descripcion or '')}",
+            amount=tender.monto_estimado,
+        )
 
 
-def notifies(tender: Licitacion) -> bool:
-    """Whether it is announced at all: only while it is published."""
+def is_announced(tender: Licitacion) -> bool:
+    """Whether devices are notified of the tender: only while it is published."""
     return tender.codigo_estado == PUBLISHED
 
 
-def matches(wanted: NotificationPreferences | None, tender: Licitacion) -> bool:
-    """Whether one device wants to hear of it: within a kind any value will do, every kind must agree."""
-    if wanted is None:
+def matches(preferences: NotificationPreferences | None, tender: Licitacion) -> bool:
+    """Whether one device wants the tender.
+
+    Each kind of preference must match; within a kind, one of its values is enough.
+    """
+    if preferences is None:
         return True
-    traits = Traits.of(tender)
-    amount = traits.amount
+    traits = TenderTraits.of(tender)
+    amount, low, high = traits.amount, preferences.amount_min, preferences.amount_max
     return (
-        wanted.enabled
-        and _any(wanted.regions, lambda value: value == traits.region)
-        and _any(wanted.buyers, lambda value: value == traits.buyer)
-        and _any(wanted.categories, lambda value: value in traits.categories)
-        and _any(wanted.keywords, lambda value: value in traits.text)
-        and (amount is None or wanted.amount_min is None or wanted.amount_min <= amount)
-        and (amount is None or wanted.amount_max is None or amount <= wanted.amount_max)
+        preferences.enabled
+        and _any(preferences.regions, lambda value: value == traits.region)
+        and _any(preferences.buyers, lambda value: value == traits.buyer)
+        and _any(preferences.categories, lambda value: value in traits.categories)
+        and _any(preferences.keywords, lambda value: value in traits.text)
+        and (amount is None or low is None or low <= amount)
+        and (amount is None or high is None or amount <= high)
     )
 
 
-def _any(values: Sequence[str], test: Any) -> bool:
-    named = _named(values)
-    return not named or any(test(value) for value in named)
+def _any(values: Any, test: Callable[[str], bool]) -> bool:
+    wanted = _wanted(values)
+    return not wanted or any(test(value) for value in wanted)
 
 
-def _named(values: Any) -> list[str]:
-    """The names in a list of preferences. A row that another program wrote may have none in place of a list, or a name by itself."""
-    said = [values] if isinstance(values, str) else values or []
-    return [name for value in said if isinstance(value, str) and (name := plain(value))]
+def _wanted(values: Any) -> list[str]:
+    """Return the normalized values of a preference.
+
+    A row that another program wrote may have null or a single text in place of a list.
+    """
+    given = [values] if isinstance(values, str) else values or []
+    return [name for value in given if isinstance(value, str) and (name := normalize(value))]
 
 
-class Targets:
-    """Every device that may be told, indexed by what it wants. Sets of devices are whole numbers, a bit for each.
+class DeviceIndex:
+    """All active devices, indexed by their preferences.
 
-    The answer for a tender costs a few operations on such numbers: as many as it has categories, as there are
-    different keywords and different amounts, whatever the number of devices.
+    A set of devices is an integer with one bit for each device. A match costs a few operations on
+    such integers: one for each category of the tender, each different keyword and each different
+    amount, whatever the number of devices.
     """
 
     def __init__(self, devices: Iterable[tuple[str, NotificationPreferences | None]]) -> None:
         """``devices``: the ids of active installations, each with its preferences if it has any."""
-        found = sorted(
+        enabled = sorted(
             ((id, wanted) for id, wanted in devices if wanted is None or wanted.enabled),
             key=lambda pair: pair[0],
         )
-        self.ids = [id for id, _ in found]
-        self._all = (1 << len(found)) - 1
-        wants = [wanted for _, wanted in found]
-        self._regions = _Choice([[] if w is None else _named(w.regions) for w in wants])
-        self._buyers = _Choice([[] if w is None else _named(w.buyers) for w in wants])
-        self._categories = _Choice([[] if w is None else _named(w.categories) for w in wants])
-        self._keywords = _Choice([[] if w is None else _named(w.keywords) for w in wants])
-        self._least = _Bounds([None if w is None else w.amount_min for w in wants])
-        self._most = _Bounds([None if w is None else w.amount_max for w in wants])
+        self.ids = [id for id, _ in enabled]
+        self._all = (1 << len(enabled)) - 1
+        wants = [wanted for _, wanted in enabled]
+        self._regions = _ValueIndex([[] if w is None else _wanted(w.regions) for w in wants])
+        self._buyers = _ValueIndex([[] if w is None else _wanted(w.buyers) for w in wants])
+        self._categories = _ValueIndex([[] if w is None else _wanted(w.categories) for w in wants])
+        self._keywords = _ValueIndex([[] if w is None else _wanted(w.keywords) for w in wants])
+        self._minimums = _AmountIndex([None if w is None else w.amount_min for w in wants])
+        self._maximums = _AmountIndex([None if w is None else w.amount_max for w in wants])
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def of(self, tender: Licitacion) -> list[str]:
-        """The installations that want to hear of it, in order of id."""
-        traits = Traits.of(tender)
-        found = self._all & self._regions.of((traits.region,)) & self._buyers.of((traits.buyer,))
-        found &= self._categories.of(traits.categories)
+    def matching(self, tender: Licitacion) -> list[str]:
+        """Return the installations that want the tender, in order of id."""
+        traits = TenderTraits.of(tender)
+        found = self._all & self._regions.any_of([traits.region])
+        found &= self._buyers.any_of([traits.buyer])
+        found &= self._categories.any_of(traits.categories)
         if found:
-            found &= self._keywords.of(
+            found &= self._keywords.any_of(
                 word for word in self._keywords.values if word in traits.text
             )
         if traits.amount is not None and found:
-            found &= self._least.up_to(traits.amount) & self._most.from_(traits.amount)
+            found &= self._minimums.up_to(traits.amount) & self._maximums.from_(traits.amount)
         return list(compress(self.ids, _bits(found))) if found else []
 
 
-class _Choice:
-    """For each value, the devices that named it; beside them those that named none, who take anything."""
+class _ValueIndex:
+    """The devices that want each value, and those that want any."""
 
-    def __init__(self, named: Sequence[Sequence[str]]) -> None:
-        places: dict[str, list[int]] = defaultdict(list)
-        free = []
-        for place, values in enumerate(named):
+    def __init__(self, wanted: Sequence[Sequence[str]]) -> None:
+        positions: dict[str, list[int]] = defaultdict(list)
+        unlimited = []
+        for position, values in enumerate(wanted):
             if not values:
-                free.append(place)
-            for wanted in values:
-                places[wanted].append(place)
-        self._free = _set(free, len(named))
-        self.values = {value: _set(at, len(named)) for value, at in places.items()}
+                unlimited.append(position)
+            for value in values:
+                positions[value].append(position)
+        self._unlimited = _bit_set(unlimited, len(wanted))
+        self.values = {value: _bit_set(at, len(wanted)) for value, at in positions.items()}
 
-    def of(self, values: Iterable[str]) -> int:
-        found = self._free
-        for given in values:
-            found |= self.values.get(given, 0)
+    def any_of(self, values: Iterable[str]) -> int:
+        found = self._unlimited
+        for value in values:
+            found |= self.values.get(value, 0)
         return found
 
 
-class _Bounds:
-    """For each amount that is somebody's bound, the devices that have it; beside them those that have none."""
+class _AmountIndex:
+    """The devices with each amount as their limit, and those without a limit."""
 
-    def __init__(self, bounds: Sequence[Decimal | None]) -> None:
-        places: dict[Decimal, list[int]] = defaultdict(list)
-        for place, bound in enumerate(bounds):
-            if bound is not None:
-                places[bound].append(place)
-        self._free = _set(
-            [place for place, bound in enumerate(bounds) if bound is None], len(bounds)
-        )
-        self._amounts = sorted(places)
-        self._sets = [_set(places[amount], len(bounds)) for amount in self._amounts]
+    def __init__(self, limits: Sequence[Decimal | None]) -> None:
+        positions: dict[Decimal, list[int]] = defaultdict(list)
+        unlimited = []
+        for position, limit in enumerate(limits):
+            if limit is None:
+                unlimited.append(position)
+            else:
+                positions[limit].append(position)
+        self._unlimited = _bit_set(unlimited, len(limits))
+        self._amounts = sorted(positions)
+        self._sets = [_bit_set(positions[amount], len(limits)) for amount in self._amounts]
 
     def up_to(self, amount: Decimal) -> int:
         return self._union(self._sets[: bisect_right(self._amounts, amount)])
@@ -161,31 +175,37 @@ class _Bounds:
         return self._union(self._sets[bisect_left(self._amounts, amount) :])
 
     def _union(self, sets: Sequence[int]) -> int:
-        found = self._free
+        found = self._unlimited
         for each in sets:
             found |= each
         return found
 
 
-def _set(places: Iterable[int], size: int) -> int:
-    """The set of these places, made at once: adding bit by bit to a long number would be quadratic."""
-    held = bytearray(size // 8 + 1)
-    for place in places:
-        held[place >> 3] |= 1 << (place & 7)
-    return int.from_bytes(held, "little")
+def _bit_set(positions: Iterable[int], size: int) -> int:
+    """Return the set of these positions.
+
+    It is built in a bytearray: setting single bits of a long integer would be quadratic.
+    """
+    bits = bytearray(size // 8 + 1)
+    for position in positions:
+        bits[position >> 3] |= 1 << (position & 7)
+    return int.from_bytes(bits, "little")
 
 
 _ONES = bytes.maketrans(b"01", b"\x00\x01")
 
 
-def _bits(number: int) -> bytes:
-    """The bits of a set, lowest first, a byte each: what ``compress`` selects by."""
-    return f"{number:b}"[::-1].encode().translate(_ONES)
+def _bits(bit_set: int) -> bytes:
+    """Return the bits of a set, lowest first, one byte each, as ``compress`` takes them."""
+    return f"{bit_set:b}"[::-1].encode().translate(_ONES)
 
 
 def quiet_until(hours: dict[str, str] | None, now: datetime) -> datetime | None:
-    """The end of the quiet hours that ``now`` lies in; None outside of them. Local times, so they keep with summer time.
-    Raises LookupError, TypeError or ValueError for hours that are none."""
+    """Return the end of the quiet hours that ``now`` is in; None outside of them.
+
+    The hours are local times, so they follow summer time. Raises LookupError, TypeError or
+    ValueError if they cannot be read.
+    """
     if not hours:
         return None
     zone = ZoneInfo(hours.get("timezone") or CHILE)
@@ -196,6 +216,6 @@ def quiet_until(hours: dict[str, str] | None, now: datetime) -> datetime | None:
         return None
     day = local.date() + timedelta(days=1 if start > end and at >= start else 0)
     until = datetime.combine(day, end, zone).astimezone(UTC)
-    if until <= now:  # the hour comes twice, as clocks are set back: it ends the second time
+    if until <= now:  # clocks are set back and the hour repeats: it ends the second time
         until = datetime.combine(day, end, zone).replace(fold=1).astimezone(UTC)
     return until

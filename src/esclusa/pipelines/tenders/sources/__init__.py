@@ -1,0 +1,23 @@
+"""Where tenders come from. To add a source, write a module here and name its class in ``SOURCES``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from esclusa.pipelines.tenders.settings import TendersSettings
+from esclusa.pipelines.tenders.sources.chilecompra_api import ChileCompraApi
+from esclusa.pipelines.tenders.sources.chilecompra_site import ChileCompraSite
+from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed, TenderSource
+
+__all__ = ["SOURCES", "SourceBlocked", "SourceFailed", "TenderSource", "open_sources"]
+
+SOURCES: tuple[type[TenderSource], ...] = (ChileCompraApi, ChileCompraSite)
+"""All sources, in order of precedence: of two equally complete values, the first source's is kept."""
+
+
+@asynccontextmanager
+async def open_sources(settings: TendersSettings) -> AsyncIterator[list[TenderSource]]:
+    """Open every source for the duration of the block."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(source.open(settings)) for source in SOURCES]

@@ -1,0 +1,101 @@
+"""The fields of a tender: parse single values leniently, merge what several sources say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from esclusa.pipelines.tenders.records import Licitacion
+from esclusa.pipelines.tenders.settings import CHILE
+
+DECIMALS, MAX_AMOUNT = 10, Decimal(10) ** 27
+"""The decimals of an amount that are kept, and its limit: an export holds no more digits."""
+
+CHOICES = ("estado", "region")
+"""Fields with a value from a fixed list: a longer value is another one, not a more complete one."""
+
+_FRACTION = re.compile(r"\.(\d+)")
+
+
+def parse_time(value: Any) -> datetime | None:
+    """Return a time with 0 to 7 digits of a second, by default in Chile's zone; None if it is none.
+
+    Years before 1901 and after 2199 are placeholders for "no date".
+    """
+    if not isinstance(value, str) or not value.strip():
+        return None
+    text = _FRACTION.sub(lambda m: f".{m[1][:6]:0<6}", value.strip())
+    try:
+        local = datetime.fromisoformat(text)
+        time = (local if local.tzinfo else local.replace(tzinfo=ZoneInfo(CHILE))).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return time if 1900 < time.year < 2200 else None
+
+
+def parse_text(value: Any) -> str | None:
+    """Return the trimmed text of a string or a number; None if it is blank or neither."""
+    if value is None or isinstance(value, dict | list):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 7375.0 is the code 7375
+    return str(value).replace("\0", "").strip() or None
+
+
+def parse_integer(value: Any) -> int | None:
+    """Return a whole number of up to 32 bits; None if it is none."""
+    number = parse_amount(value)
+    if number is None or number != int(number) or abs(number) >= 2**31:
+        return None
+    return int(number)
+
+
+def parse_amount(value: Any) -> Decimal | None:
+    """Return a number that an export can hold; None if it is none."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        number = Decimal(str(value).strip())
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or abs(number) >= MAX_AMOUNT:
+        return None
+    rounded = Decimal(f"{number:.{DECIMALS}f}")
+    return number if rounded == number else rounded
+
+
+def merge_fields(*sources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the most complete value of each field; of equally complete values, the first.
+
+    A value is more complete than none, and a longer text or list is more complete than a shorter.
+    """
+    merged: dict[str, Any] = {}
+    for source in sources:
+        for name, value in source.items():
+            rank = slice(1 if name in CHOICES else None)
+            if name not in merged or _completeness(value)[rank] > _completeness(merged[name])[rank]:
+                merged[name] = value
+    return merged
+
+
+def _completeness(value: Any) -> tuple[bool, int]:
+    if value is None:
+        return (False, 0)
+    if isinstance(value, str):
+        return (bool(value.strip()), len(value.strip()))
+    return (True, 0) if not isinstance(value, list | dict) else (bool(value), len(value))
+
+
+def make_tender(merged: Mapping[str, Any], now: datetime) -> Licitacion:
+    """Return the tender. Raises BadRecord if the fields do not make one.
+
+    Without a publication date, it is the creation date, or now.
+    """
+    published = merged.get("fecha_publicacion") or merged.get("fecha_creacion") or now
+    tender = Licitacion.kind.draft({**merged, "fecha_publicacion": published})
+    assert isinstance(tender, Licitacion)
+    return tender
