@@ -55,8 +55,9 @@ async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
     from bench.tenders import opened
     from esclusa.engine.runs import RunContext
     from esclusa.pipelines.tenders.devices import DeviceBody
-    from esclusa.pipelines.tenders.ingestion import load_targets, write
-    from esclusa.pipelines.tenders.tender import from_detail, make
+    from esclusa.pipelines.tenders.ingestion import load_devices, write_tender
+    from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
+    from esclusa.pipelines.tenders.tender_fields import make_tender
     from esclusa.simulators.chilecompra import invented
 
     async with opened(driver, name, folder) as runtime:
@@ -68,10 +69,10 @@ async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
         await runtime.engine.records.insert(
             [record for body in bodies for record in DeviceBody.model_validate(body).records(now)]
         )
-        targets = await load_targets(runtime.engine.records)
+        targets = await load_devices(runtime.engine.records)
         run = RunContext(runtime.engine, runtime.engine.cycle("tenders.ingest"), "bench", "", now)
         for n in range(tenders):
-            await write(run, make(from_detail(invented(n, "2026-11-16")), now), targets)
+            await write_tender(run, make_tender(fields_of(invented(n, "2026-11-16")), now), targets)
     driver.settle_down(driver.server.url(name))
     return driver.server.url(name)
 

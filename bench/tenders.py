@@ -41,8 +41,9 @@ async def opened(driver: Driver, name: str, folder: Path) -> AsyncIterator[Any]:
 async def targeting(driver: Driver, report: Report, scale: Any) -> None:
     """Tenders of the day against 10,000 devices' preferences: deliveries created per second, beside a bare INSERT … SELECT."""
     from esclusa.engine.runs import RunContext
-    from esclusa.pipelines.tenders.ingestion import load_targets, write
-    from esclusa.pipelines.tenders.tender import from_detail, make
+    from esclusa.pipelines.tenders.ingestion import load_devices, write_tender
+    from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
+    from esclusa.pipelines.tenders.tender_fields import make_tender
     from esclusa.simulators.chilecompra import BUYERS, REGIONS, invented
 
     rng, tenders = Random(1), scale.of(TENDERS // 4)
@@ -51,16 +52,16 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
         async with opened(driver, "tenders-targeting", Path(folder)) as runtime:
             await _devices(runtime, rng, REGIONS, BUYERS)
             begun = time.monotonic()
-            targets = await load_targets(runtime.engine.records)
+            targets = await load_devices(runtime.engine.records)
             print(
                 f"    index of {len(targets):,} devices built in {time.monotonic() - begun:.2f} s"
             )
             details = [
-                make(from_detail(invented(n, "2026-11-16")), datetime.now(UTC))
+                make_tender(fields_of(invented(n, "2026-11-16")), datetime.now(UTC))
                 for n in range(tenders * scale.rounds)
             ]
             begun = time.monotonic()
-            chosen = sum(len(targets.of(tender)) for tender in details)
+            chosen = sum(len(targets.matching(tender)) for tender in details)
             print(
                 f"    matching alone: {chosen / (time.monotonic() - begun):,.0f} deliveries/s, {chosen / len(details):,.0f} per tender"
             )
@@ -77,7 +78,7 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
 
                 async def work(part: Any = part, run: Any = run) -> None:
                     for tender in part:
-                        await write(run, tender, targets)
+                        await write_tender(run, tender, targets)
 
                 await asyncio.gather(work(), work())
                 ours.append(run.counters["deliveries"] / (time.monotonic() - begun))

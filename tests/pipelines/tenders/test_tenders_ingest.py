@@ -12,9 +12,10 @@ import pytest
 from pipelines.tenders.conftest import NewYard, Yard
 
 from esclusa.model.errors import AlreadyRunning
-from esclusa.pipelines.tenders import site
 from esclusa.pipelines.tenders.records import RegistryEntry
-from esclusa.pipelines.tenders.tender import chile_time, from_detail, merge
+from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
+from esclusa.pipelines.tenders.sources.chilecompra_site import parse_page
+from esclusa.pipelines.tenders.tender_fields import merge_fields, parse_time
 from esclusa.simulators.chilecompra import invented
 
 API = "/servicios/v1/publico/licitaciones.json"
@@ -330,7 +331,7 @@ async def test_it_runs_alone_and_an_overlap_is_refused(new_yard: NewYard) -> Non
 
 
 def test_the_recorded_page_of_the_site() -> None:
-    first, second = site.parse(
+    first, second = parse_page(
         (Path(__file__).parent / "site_sample.html").read_text(encoding="utf-8")
     )
     assert first == {
@@ -347,7 +348,7 @@ def test_the_recorded_page_of_the_site() -> None:
     )
     assert (
         len(
-            site.parse(
+            parse_page(
                 (Path(__file__).parent / "site_sample.html").read_text(encoding="utf-8"), count=1
             )
         )
@@ -367,7 +368,7 @@ def test_the_recorded_page_of_the_site() -> None:
     ],
 )  # fmt: skip
 def test_times_of_the_api(said: Any, meant: Any) -> None:
-    assert chile_time(said) == meant
+    assert parse_time(said) == meant
 
 
 def test_the_more_complete_value_wins_field_by_field() -> None:
@@ -386,7 +387,7 @@ def test_the_more_complete_value_wins_field_by_field() -> None:
         "items": [1],
         "url": "/x",
     }
-    assert merge(api, page) == {
+    assert merge_fields(api, page) == {
         "nombre": "Corto pero más largo", "descripcion": "algo", "monto_estimado": Decimal(5), "region": "Región del Biobío",
         "items": [1, 2], "url": "/x",
     }  # fmt: skip
@@ -396,8 +397,12 @@ def test_a_name_out_of_a_list_is_the_apis_and_not_the_longer_one() -> None:
     """A longer state is another state, and a device names regions as the API does."""
     api = {"estado": "Cerrada", "region": "Región Metropolitana", "tipo": None}
     page = {"estado": "Publicada", "region": "Región Metropolitana de Santiago", "tipo": "LE"}
-    assert merge(api, page) == {"estado": "Cerrada", "region": "Región Metropolitana", "tipo": "LE"}
-    assert merge({"estado": " ", "region": None}, page) == page
+    assert merge_fields(api, page) == {
+        "estado": "Cerrada",
+        "region": "Región Metropolitana",
+        "tipo": "LE",
+    }
+    assert merge_fields({"estado": " ", "region": None}, page) == page
 
 
 async def test_a_tender_that_was_closed_meanwhile_is_closed_whatever_the_site_still_says(
@@ -462,7 +467,7 @@ async def test_what_a_detail_lacks_is_what_the_list_says(yard: Yard) -> None:
 def test_amounts_of_the_site(said: str, meant: Decimal | None) -> None:
     """A range is no amount, and one that no export can hold would keep its month's file from ever being written."""
     card = f'<div class="licitacion-publicada"><span class="id-licitacion">1-1-L126</span><span class="monto">{said}</span></div>'
-    assert [row["monto_estimado"] for row in site.parse(card)] == [meant]
+    assert [row["monto_estimado"] for row in parse_page(card)] == [meant]
 
 
 def test_odd_details_are_read_leniently() -> None:
@@ -470,12 +475,12 @@ def test_odd_details_are_read_leniently() -> None:
         "CodigoExterno": "1-1-L126", "Nombre": None, "CodigoEstado": "5", "Comprador": None, "Fechas": [], "Items": {"Listado": [None, {}]},
         "MontoEstimado": "1.5", "Descripcion": {"a": 1},
     }  # fmt: skip
-    read = from_detail(odd)
+    read = fields_of(odd)
     assert (read["nombre"], read["codigo_estado"], read["monto_estimado"], read["region"], read["categorias"]) == (
         "", 5, Decimal("1.5"), None, [],
     )  # fmt: skip
     assert read["fecha_publicacion"] is None
-    assert from_detail(invented(1, "2026-01-02"))["fecha_publicacion"] > datetime(
+    assert fields_of(invented(1, "2026-01-02"))["fecha_publicacion"] > datetime(
         2026, 1, 2, tzinfo=UTC
     ) + timedelta(hours=1)
 
@@ -498,5 +503,5 @@ async def test_the_day_of_publication_is_what_anybody_says_before_when_it_was_ma
     assert (await yard.run("ingest")).told["new"] == 3
     found = [await yard.tender(detail["CodigoExterno"]) for detail in (said, unsaid, singleton)]
     assert [tender and tender.fecha_publicacion for tender in found] == [
-        chile_time(f"{today}T10:00:00"), chile_time(f"{today}T00:00:00"), chile_time("2025-01-02T03:00:00"),
+        parse_time(f"{today}T10:00:00"), parse_time(f"{today}T00:00:00"), parse_time("2025-01-02T03:00:00"),
     ]  # fmt: skip

@@ -13,8 +13,9 @@ from pipelines.tenders.conftest import Yard
 
 from esclusa.pipelines.tenders import answers
 from esclusa.pipelines.tenders.records import Delivery
+from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
 from esclusa.pipelines.tenders.targeting import quiet_until
-from esclusa.pipelines.tenders.tender import chile_time, from_detail, make
+from esclusa.pipelines.tenders.tender_fields import make_tender, parse_time
 from esclusa.simulators.chilecompra import invented
 from esclusa.simulators.expo import RECEIPTS, SEND
 
@@ -165,7 +166,7 @@ async def test_a_fault_of_our_own_in_reading_the_site_does_no_harm(
     def broken(*_: Any) -> Any:
         raise RecursionError("too deep")
 
-    monkeypatch.setattr("esclusa.pipelines.tenders.site.parse", broken)
+    monkeypatch.setattr("esclusa.pipelines.tenders.sources.chilecompra_site.parse_page", broken)
     await yard.publish(1)
     run = await yard.run("ingest")
     assert (run.outcome, run.counters["new"]) == ("ok", 1)
@@ -191,7 +192,7 @@ async def test_a_fault_of_our_own_in_reading_the_site_does_no_harm(
     ],
 )
 def test_times_that_are_none_and_clock_changes(said: str, meant: datetime | None) -> None:
-    assert chile_time(said) == meant
+    assert parse_time(said) == meant
 
 
 @pytest.mark.parametrize(
@@ -212,9 +213,12 @@ def test_times_that_are_none_and_clock_changes(said: str, meant: datetime | None
     ],
 )
 def test_amounts_fit_what_an_export_holds(said: Any, meant: Decimal | None) -> None:
-    read = from_detail({"CodigoExterno": "1-1-L126", "MontoEstimado": said})["monto_estimado"]
+    read = fields_of({"CodigoExterno": "1-1-L126", "MontoEstimado": said})["monto_estimado"]
     assert read == meant
-    assert make({"codigo_externo": "1-1-L126", "monto_estimado": read}, NOW).monto_estimado == meant
+    assert (
+        make_tender({"codigo_externo": "1-1-L126", "monto_estimado": read}, NOW).monto_estimado
+        == meant
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_amounts_fit_what_an_export_holds(said: Any, meant: Decimal | None) -> N
     [(5, 5), ("5", 5), (5.0, 5), (" 5 ", 5), (5.5, None), (10**30, None), (None, None), ([], None)],
 )
 def test_states_in_any_writing(said: Any, meant: int | None) -> None:
-    assert from_detail({"CodigoEstado": said})["codigo_estado"] == meant
+    assert fields_of({"CodigoEstado": said})["codigo_estado"] == meant
 
 
 # Expo

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esclusa.pipelines.tenders.records import Licitacion, NotificationPreferences
-from esclusa.pipelines.tenders.targeting import Targets, matches, notifies, plain
+from esclusa.pipelines.tenders.targeting import DeviceIndex, is_announced, matches, normalize
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
@@ -59,24 +59,28 @@ def wants(**fields: Any) -> NotificationPreferences:
 def test_matching(preferences: dict[str, Any], matched: bool) -> None:
     """OR within a kind, AND between kinds, trimmed, without case or accents; a category's prefix matches its children."""
     assert matches(wants(**preferences), tender()) is matched
-    assert Targets([("d", wants(**preferences))]).of(tender()) == (["d"] if matched else [])
+    assert DeviceIndex([("d", wants(**preferences))]).matching(tender()) == (
+        ["d"] if matched else []
+    )
 
 
 def test_an_unknown_amount_passes_a_range_and_no_preferences_mean_no_limit() -> None:
     assert matches(wants(amount_min=Decimal(1), amount_max=Decimal(2)), tender(monto_estimado=None))
-    assert Targets([("d", wants(amount_min=Decimal(1)))]).of(tender(monto_estimado=None)) == ["d"]
+    assert DeviceIndex([("d", wants(amount_min=Decimal(1)))]).matching(
+        tender(monto_estimado=None)
+    ) == ["d"]
     assert matches(None, tender())
-    assert Targets([("b", None), ("a", None)]).of(tender()) == ["a", "b"]
-    assert Targets([]).of(tender()) == []
+    assert DeviceIndex([("b", None), ("a", None)]).matching(tender()) == ["a", "b"]
+    assert DeviceIndex([]).matching(tender()) == []
 
 
 @pytest.mark.parametrize(("state", "told"), [(5, True), (6, False), (8, False), (None, False)])
 def test_only_published_ones_notify(state: int | None, told: bool) -> None:
-    assert notifies(tender(codigo_estado=state)) is told
+    assert is_announced(tender(codigo_estado=state)) is told
 
 
 def test_plain() -> None:
-    assert plain("  Región   del\tÑUBLE ") == "region del nuble"
+    assert normalize("  Región   del\tÑUBLE ") == "region del nuble"
 
 
 words = st.sampled_from(
@@ -111,4 +115,6 @@ def test_the_index_says_what_each_device_says(
     preferences: list[NotificationPreferences | None], one: Licitacion
 ) -> None:
     devices = [(f"d{n:03}", wanted) for n, wanted in enumerate(preferences)]
-    assert Targets(devices).of(one) == [id for id, wanted in devices if matches(wanted, one)]
+    assert DeviceIndex(devices).matching(one) == [
+        id for id, wanted in devices if matches(wanted, one)
+    ]

@@ -9,8 +9,8 @@ import sys
 from typing import Any
 
 from esclusa.app import open_runtime
-from esclusa.pipelines.tenders.chilecompra import ChileCompra
-from esclusa.pipelines.tenders.expo import Expo
+from esclusa.pipelines.tenders.expo import ExpoClient
+from esclusa.pipelines.tenders.sources.chilecompra_api import ChileCompraApi
 from esclusa.settings import load
 
 KILL_AT = os.environ.get("KILL_AT", "")
@@ -37,9 +37,9 @@ def killing(function: Any, name: str) -> Any:
 
 
 async def main(cycle: str) -> None:
-    Expo.send = killing(Expo.send, "send")  # type: ignore[method-assign]
-    Expo.receipts = killing(Expo.receipts, "receipts")  # type: ignore[method-assign]
-    ChileCompra.detail = killing(ChileCompra.detail, "detail")  # type: ignore[method-assign]
+    ExpoClient.send = killing(ExpoClient.send, "send")  # type: ignore[method-assign]
+    ExpoClient.receipts = killing(ExpoClient.receipts, "receipts")  # type: ignore[method-assign]
+    ChileCompraApi.detail = killing(ChileCompraApi.detail, "detail")  # type: ignore[method-assign]
     async with open_runtime(load()) as runtime, runtime.engine.running() as engine:
         engine.store.settle = killing(engine.store.settle, "settle")  # type: ignore[method-assign]
         engine.store.insert_if_new = killing(engine.store.insert_if_new, "insert")  # type: ignore[method-assign]

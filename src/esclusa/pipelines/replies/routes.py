@@ -67,13 +67,13 @@ _ROW_EXAMPLE = {
 }
 
 
-class CountShape(BaseModel):
+class CountOut(BaseModel):
     """How many records match."""
 
     count: int
 
 
-class QuotaShape(BaseModel):
+class QuotaOut(BaseModel):
     """Today's searches: counted by the provider, and reserved here for searches under way."""
 
     used: int
@@ -85,13 +85,13 @@ class QuotaShape(BaseModel):
     timezone: str
 
 
-class RetriedShape(ActionOut):
+class RetriedOut(ActionOut):
     """An act that retries records."""
 
     retried: int
 
 
-class VerifiedShape(ActionOut):
+class VerifiedOut(ActionOut):
     """An act that verifies empty results."""
 
     verified: int
@@ -143,7 +143,7 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
 
     @api.get(
         "/jobs/count",
-        response_model=CountShape,
+        response_model=CountOut,
         responses=problem_responses(422),
         summary="How many jobs",
     )
@@ -190,7 +190,7 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
 
     @api.get(
         "/quota",
-        response_model=QuotaShape,
+        response_model=QuotaOut,
         responses=problem_responses(502, 503),
         summary="Today's searches: used, limit, reset",
     )
@@ -231,7 +231,7 @@ def _add_cycles(runtime: Runtime, api: APIRouter) -> None:
 def _add_operations(runtime: Runtime, api: APIRouter) -> None:
     @api.post(
         "/empty-result-jobs/retry",
-        response_model=RetriedShape,
+        response_model=RetriedOut,
         summary="Check jobs with an empty result again",
     )
     async def retry_empty(
@@ -242,7 +242,7 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
 
     @api.post(
         "/empty-result-jobs/verify",
-        response_model=VerifiedShape,
+        response_model=VerifiedOut,
         summary="Accept the empty results of twitter posts with few replies",
     )
     async def verify_empty(
@@ -253,7 +253,7 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
 
     @api.post(
         "/jobs/retry",
-        response_model=RetriedShape,
+        response_model=RetriedOut,
         responses=problem_responses(422),
         summary="Check failed jobs again",
     )
@@ -272,7 +272,7 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
 
     @api.post(
         "/posts/retry",
-        response_model=RetriedShape,
+        response_model=RetriedOut,
         summary="Allow one more search for exhausted posts",
     )
     async def retry_posts(

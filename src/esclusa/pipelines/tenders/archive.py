@@ -68,9 +68,10 @@ async def _archive_tenders(run: RunContext, before: datetime) -> None:
 
 
 async def archive_export(run: RunContext) -> None:
-    """Write archived months to Parquet files and verify each; with ARCHIVE_DROP, drop exported rows.
+    """Write archived months to Parquet files and verify each file.
 
-    A fault of one table does not stop the other.
+    With ARCHIVE_DROP, delete exported rows that are past their date. A fault of one table does not
+    stop the other.
     """
     settings: TendersSettings = run.settings
     keep = timedelta(days=settings.archive_drop_after_days)

@@ -159,7 +159,9 @@ class ExpoClient:
         errors = answer.get("errors") if isinstance(answer, dict) else None
         if status == 200 and isinstance(answer, dict) and "data" in answer and not errors:
             return answer["data"]
-        return _parse_refusal(status, errors, None if after is None else min(after, MAX_RETRY_AFTER))
+        return _parse_refusal(
+            status, errors, None if after is None else min(after, MAX_RETRY_AFTER)
+        )
 
 
 def _parse_refusal(status: int, errors: Any, after: float | None) -> PushRefused:

@@ -34,8 +34,8 @@ async def read_text(response: aiohttp.ClientResponse) -> str:
 def parse_json(text: str) -> Any:
     """Return the parsed value; None if the text is not JSON.
 
-    NUL characters and halves of surrogate pairs are removed. Numbers that are not finite, and values
-    nested deeper than ``MAX_DEPTH``, become null.
+    NUL characters and halves of surrogate pairs are removed. Numbers that are not finite and values
+    nested deeper than ``MAX_DEPTH`` become null.
     """
     try:
         return _clean(json.loads(text.removeprefix("\ufeff")), MAX_DEPTH)

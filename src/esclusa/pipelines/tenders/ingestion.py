@@ -34,7 +34,7 @@ COUNTERS = {name: name for name in ("found", "known", "new", "deliveries", "left
 """``left``: codes without a detail; the next run requests it again."""
 
 CAUGHT_UP = "caught_up"
-"""Counted by the run that read yesterday's list to the end; later runs of the day skip that list."""
+"""Counted by the run that handled all of yesterday's list; later runs of the day skip it."""
 
 
 async def ingest(run: RunContext) -> None:
@@ -70,7 +70,9 @@ async def _list_today(run: RunContext, source: TenderSource, today: date) -> Lis
     try:
         return await source.list_tenders(run, today)
     except Exception as error:  # noqa: BLE001 - an optional source never stops the run
-        detail = str(error) if isinstance(error, EsclusaError) else f"{type(error).__name__}: {error}"
+        detail = (
+            str(error) if isinstance(error, EsclusaError) else f"{type(error).__name__}: {error}"
+        )
         _warn(run, f"{source.name} failed: {detail}")
         return {}
 

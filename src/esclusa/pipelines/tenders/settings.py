@@ -52,7 +52,9 @@ class TendersSettings(BaseModel):
     )
 
     expo_url: str = option(
-        "EXPO_API_URL", "https://exp.host", help="The origin of Expo; /--/api/v2/push/… is appended."
+        "EXPO_API_URL",
+        "https://exp.host",
+        help="The origin of Expo; /--/api/v2/push/… is appended.",
     )
     expo_token: SecretStr | None = option(
         "EXPO_ACCESS_TOKEN",
@@ -76,13 +78,13 @@ class TendersSettings(BaseModel):
     receipt_interval_minutes: float = option(
         "RECEIPT_INTERVAL_MINUTES", 1.0, gt=0, help="How often receipts are read."
     )
-    cleanup_cron: str = option(
-        "CLEANUP_CRON", "17 3 * * *", help="When old data is archived."
-    )
+    cleanup_cron: str = option("CLEANUP_CRON", "17 3 * * *", help="When old data is archived.")
     archive_export_cron: str = option(
         "ARCHIVE_EXPORT_CRON", "47 3 * * *", help="When the archive is exported."
     )
-    timezone: str = option("TENDERS_TIMEZONE", CHILE, help="The time zone of the two cron settings.")
+    timezone: str = option(
+        "TENDERS_TIMEZONE", CHILE, help="The time zone of the two cron settings."
+    )
     minute_seconds: float = option(
         "TENDERS_MINUTE_SECONDS",
         60.0,
@@ -113,7 +115,9 @@ class TendersSettings(BaseModel):
         help="The address of an S3-compatible server. Default: Amazon.",
     )
     archive_drop: bool = option(
-        "ARCHIVE_DROP", False, help="Whether archive-export also deletes exported rows that are past their date."
+        "ARCHIVE_DROP",
+        False,
+        help="Whether archive-export also deletes exported rows that are past their date.",
     )
     archive_drop_after_days: int = option(
         "ARCHIVE_DROP_AFTER_DAYS",

@@ -1,4 +1,4 @@
-"""Where tenders come from. To add a source, write a module here and name its class in ``SOURCES``."""
+"""Where tenders come from. A new source is a module here and an entry in ``SOURCES``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed
 __all__ = ["SOURCES", "SourceBlocked", "SourceFailed", "TenderSource", "open_sources"]
 
 SOURCES: tuple[type[TenderSource], ...] = (ChileCompraApi, ChileCompraSite)
-"""All sources, in order of precedence: of two equally complete values, the first source's is kept."""
+"""All sources. Of equally complete values, the first source's is kept."""
 
 
 @asynccontextmanager

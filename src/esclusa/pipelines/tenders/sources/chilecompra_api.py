@@ -56,9 +56,7 @@ class ChileCompraApi:
         found = ((row.get("CodigoExterno"), row) for row in rows if isinstance(row, dict))
         return {code.strip(): row for code, row in found if isinstance(code, str) and code.strip()}
 
-    async def detail(
-        self, run: RunContext, code: str, *, patient: bool
-    ) -> dict[str, Any] | None:
+    async def detail(self, run: RunContext, code: str, *, patient: bool) -> dict[str, Any] | None:
         rows = await self._request(run, {"codigo": code}, RETRY_PACES if patient else ())
         for row in rows:
             found = row.get("CodigoExterno") if isinstance(row, dict) else None
@@ -72,7 +70,7 @@ class ChileCompraApi:
     async def _request(
         self, run: RunContext, params: dict[str, str], waits: tuple[int, ...]
     ) -> list[dict[str, Any]]:
-        """Call in turn and in pace, and again after each of the waits while the call may succeed."""
+        """Call in turn and in pace; repeat a call that may succeed after each of the waits."""
         if not self._ticket:
             raise SourceBlocked("CHILECOMPRA_TICKET is not set")
         for paces in (*waits, None):

@@ -71,9 +71,7 @@ class ChileCompraSite:
             raise SourceFailed(f"it did not answer: {type(error).__name__} {error}") from None
         return {row["codigo_externo"]: row for row in parse_page(html)}
 
-    async def detail(
-        self, run: RunContext, code: str, *, patient: bool
-    ) -> dict[str, Any] | None:
+    async def detail(self, run: RunContext, code: str, *, patient: bool) -> dict[str, Any] | None:
         return None
 
     def fields(self, row: dict[str, Any]) -> dict[str, Any]:
