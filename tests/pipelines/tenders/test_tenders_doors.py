@@ -112,7 +112,7 @@ async def test_a_body_that_is_no_json_is_refused(yard: Yard) -> None:
         data=b'{"installation_id": ',
         headers={"Content-Type": "application/json"},
     )
-    assert (status, told["title"]) == (400, "The body is not JSON")
+    assert (status, told["title"]) == (400, "Body is not JSON")
 
 
 async def test_delete_forgets_a_device_once(yard: Yard, place: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pipelines.tenders.conftest import Yard
 
-from esclusa.pipelines.tenders import answers
+from esclusa.pipelines.tenders import http_body
 from esclusa.pipelines.tenders.records import Delivery
 from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
 from esclusa.pipelines.tenders.targeting import quiet_until
@@ -122,7 +122,7 @@ async def test_a_byte_order_mark_is_no_part_of_the_answer_and_a_code_is_the_list
 async def test_an_answer_without_end_is_a_call_that_failed(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(http_body, "MAX_BYTES", 10_000)
     yard.chile.order(API, status=200, body="x" * 20_000)
     await yard.publish(1)
     assert (await yard.run("ingest")).counters["new"] == 1
