@@ -58,7 +58,7 @@ async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
     from esclusa.pipelines.tenders.ingestion import load_devices, write_tender
     from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
     from esclusa.pipelines.tenders.tender_fields import make_tender
-    from esclusa.simulators.chilecompra import invented
+    from esclusa.simulators.chilecompra import sample_tender
 
     async with opened(driver, name, folder) as runtime:
         now = runtime.engine.clock.now()
@@ -72,7 +72,7 @@ async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
         targets = await load_devices(runtime.engine.records)
         run = RunContext(runtime.engine, runtime.engine.cycle("tenders.ingest"), "bench", "", now)
         for n in range(tenders):
-            await write_tender(run, make_tender(fields_of(invented(n, "2026-11-16")), now), targets)
+            await write_tender(run, make_tender(fields_of(sample_tender(n, "2026-11-16")), now), targets)
     driver.settle_down(driver.server.url(name))
     return driver.server.url(name)
 

@@ -59,9 +59,9 @@ def _pages(report: Report, scale: Scale) -> None:
 async def _folder(driver: Driver, report: Report) -> None:
     import aiohttp
 
-    from esclusa.simulators import Played
+    from esclusa.simulators import SimulatorProcess
 
-    with Played("documentai") as sim, tempfile.TemporaryDirectory(dir=driver.folder) as folder:
+    with SimulatorProcess("documentai") as sim, tempfile.TemporaryDirectory(dir=driver.folder) as folder:
         place = Path(folder) / "bkt" / "a"
         place.mkdir(parents=True)
         for n in range(DOCUMENTS):

@@ -25,7 +25,7 @@ from esclusa.app import open_runtime
 from esclusa.cli.session import run_fast
 from esclusa.pipelines.media.records import Publication
 from esclusa.settings import load
-from esclusa.simulators import Played
+from esclusa.simulators import SimulatorProcess
 
 SIZE = 100_000
 AT_ONCE = 32
@@ -42,7 +42,7 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
     }
     bare: dict[tuple[str, bool], list[float]] = {side: [] for side in ours}
     others: dict[bool, list[float]] = {False: [], True: []}
-    with Played("media_cdn") as cdn:
+    with SimulatorProcess("media_cdn") as cdn:
         urls = [f"{cdn.url}/m/jpg/{SIZE}/{n}" for n in range(count)]
         for turn in range(scale.rounds):
             # Nothing is deleted before the end: a file system may look long for room where much was just deleted.

@@ -19,7 +19,7 @@ from esclusa.app import open_runtime
 from esclusa.pipelines.replies import Job
 from esclusa.pipelines.replies.operations import job_filter
 from esclusa.settings import load
-from esclusa.simulators import Played
+from esclusa.simulators import SimulatorProcess
 
 AT_ONCE = 16
 LIMIT_MS = 250.0
@@ -30,7 +30,7 @@ async def replies(driver: Driver, report: Report, scale: Scale) -> None:
     count = scale.of(10_000)
     got: dict[str, list[float]] = {"sqlite": [], "postgresql": [], "bare": []}
     growth: list[float] = []
-    with Played("information_tracer") as sim:
+    with SimulatorProcess("information_tracer") as sim:
         async with (
             aiohttp.ClientSession() as session,
             session.post(sim.url + "/_quota", json={"every_job": True}) as answer,

@@ -44,7 +44,7 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
     from esclusa.pipelines.tenders.ingestion import load_devices, write_tender
     from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
     from esclusa.pipelines.tenders.tender_fields import make_tender
-    from esclusa.simulators.chilecompra import BUYERS, REGIONS, invented
+    from esclusa.simulators.chilecompra import BUYERS, REGIONS, sample_tender
 
     rng, tenders = Random(1), scale.of(TENDERS // 4)
     ours, bare, made = [], [], 0
@@ -57,7 +57,7 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
                 f"    index of {len(targets):,} devices built in {time.monotonic() - begun:.2f} s"
             )
             details = [
-                make_tender(fields_of(invented(n, "2026-11-16")), datetime.now(UTC))
+                make_tender(fields_of(sample_tender(n, "2026-11-16")), datetime.now(UTC))
                 for n in range(tenders * scale.rounds)
             ]
             begun = time.monotonic()

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from esclusa.pipelines.replies import Job, Post
-from esclusa.simulators.information_tracer import InformationTracer
+from esclusa.simulators.information_tracer import InformationTracerSimulator
 
 TOKEN = "tok-3f9a-very-secret"
 
@@ -29,7 +29,7 @@ class Trial:
     def __init__(
         self,
         runtime: Any,
-        sim: InformationTracer,
+        sim: InformationTracerSimulator,
         url: str,
         web: aiohttp.ClientSession,
         folder: Path,

@@ -7,11 +7,11 @@ import urllib.request
 import uuid
 from typing import Any
 
-from esclusa.simulators import Played
+from esclusa.simulators import SimulatorProcess
 from esclusa.simulators.supabase import SERVICE_KEY
 
 
-def supabase_bucket(server: Played, **options: Any) -> tuple[str, dict[str, str]]:
+def supabase_bucket(server: SimulatorProcess, **options: Any) -> tuple[str, dict[str, str]]:
     """Make a public bucket; return the store's URL and what a user would have set to reach it."""
     name = f"b{uuid.uuid4().hex}"
     request = urllib.request.Request(

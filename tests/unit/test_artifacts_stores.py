@@ -23,7 +23,7 @@ from esclusa.artifacts import open_artifacts
 from esclusa.artifacts.supabase import path_of
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import Artifacts
-from esclusa.simulators import Played
+from esclusa.simulators import SimulatorProcess
 
 MB = 1 << 20
 BUCKET = "esclusa-tests"
@@ -46,8 +46,8 @@ def seaweed() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def supabase() -> Iterator[Played]:
-    with Played("supabase") as server:
+def supabase() -> Iterator[SimulatorProcess]:
+    with SimulatorProcess("supabase") as server:
         yield server
 
 

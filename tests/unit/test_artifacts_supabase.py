@@ -15,19 +15,19 @@ from esclusa.artifacts import open_artifacts
 from esclusa.artifacts.supabase import SupabaseArtifacts, key_of, path_of
 from esclusa.http import session
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing, SettingsError
-from esclusa.simulators import Played
-from esclusa.simulators.supabase import SERVICE_KEY, Supabase
+from esclusa.simulators import SimulatorProcess
+from esclusa.simulators.supabase import SERVICE_KEY, SupabaseSimulator
 
 
 @pytest.fixture
-async def simulator() -> AsyncIterator[tuple[Supabase, str]]:
-    made = Supabase()
+async def simulator() -> AsyncIterator[tuple[SupabaseSimulator, str]]:
+    made = SupabaseSimulator()
     yield made, await made.start()
     await made.stop()
 
 
 @pytest.fixture
-async def kept(simulator: tuple[Supabase, str]) -> AsyncIterator[Any]:
+async def kept(simulator: tuple[SupabaseSimulator, str]) -> AsyncIterator[Any]:
     store = open_artifacts(
         "supabase://media",
         environ={"SUPABASE_URL": simulator[1], "SUPABASE_SERVICE_KEY": SERVICE_KEY},
@@ -38,8 +38,8 @@ async def kept(simulator: tuple[Supabase, str]) -> AsyncIterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def played() -> Iterator[Played]:
-    with Played("supabase") as server:
+def played() -> Iterator[SimulatorProcess]:
+    with SimulatorProcess("supabase") as server:
         yield server
 
 
@@ -74,7 +74,7 @@ async def test_the_public_address_is_one_that_a_reader_without_a_key_can_use(kep
 
 
 async def test_what_the_server_says_in_the_body_is_what_is_told(
-    simulator: tuple[Supabase, str], kept: Any
+    simulator: tuple[SupabaseSimulator, str], kept: Any
 ) -> None:
     server, _ = simulator
     bucket = server.buckets["media"]
@@ -135,7 +135,7 @@ async def test_what_the_server_says_in_the_body_is_what_is_told(
     ids=["page", "nothing", "null", "list", "bare", "half", "zero"],
 )
 async def test_an_answer_that_is_not_supabases_is_no_success(
-    simulator: tuple[Supabase, str], kept: Any, body: str
+    simulator: tuple[SupabaseSimulator, str], kept: Any, body: str
 ) -> None:
     """A gateway's login page comes with 200, too: the record would name a file that nobody has."""
     server, url = simulator
@@ -189,7 +189,7 @@ async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(
 
 
 async def test_a_wrong_key_a_missing_bucket_and_a_silent_server_are_told_when_it_opens(
-    simulator: tuple[Supabase, str],
+    simulator: tuple[SupabaseSimulator, str],
 ) -> None:
     _, url = simulator
     for store, words in (
@@ -264,7 +264,7 @@ def test_the_public_address_may_be_another_one() -> None:
 
 
 async def test_supabases_own_client_sees_what_ours_wrote_and_the_other_way_round(
-    played: Played,
+    played: SimulatorProcess,
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -27,16 +27,16 @@ from esclusa.http import (
     safe_session,
 )
 from esclusa.model.errors import ArtifactError
-from esclusa.simulators import Played
-from esclusa.simulators.media_cdn import MediaCdn, content, sign
+from esclusa.simulators import SimulatorProcess
+from esclusa.simulators.media_cdn import MediaCdnSimulator, content, sign
 from esclusa.ssrf import AllowedHosts, is_public
 
 MB = 1 << 20
 
 
 @pytest.fixture
-async def cdn() -> AsyncIterator[tuple[MediaCdn, str]]:
-    made = MediaCdn()
+async def cdn() -> AsyncIterator[tuple[MediaCdnSimulator, str]]:
+    made = MediaCdnSimulator()
     yield made, await made.start()
     await made.stop()
 
@@ -55,7 +55,7 @@ async def fetch(url: str, *allow: str, **options: Any) -> bytes:
 LOOPBACK = "127.0.0.1"
 
 
-async def test_a_body_is_kept_in_memory_or_in_a_file(cdn: tuple[MediaCdn, str]) -> None:
+async def test_a_body_is_kept_in_memory_or_in_a_file(cdn: tuple[MediaCdnSimulator, str]) -> None:
     _, url = cdn
     assert await fetch(f"{url}/m/jpg/5000/a", LOOPBACK) == content("jpg", 5000, "a")
     async with safe_session(AllowedHosts.parse([LOOPBACK])) as session:
@@ -73,13 +73,13 @@ async def test_a_body_is_kept_in_memory_or_in_a_file(cdn: tuple[MediaCdn, str]) 
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 500, 502, 503, 504])
-async def test_every_error_status_is_a_bad_response(cdn: tuple[MediaCdn, str], status: int) -> None:
+async def test_every_error_status_is_a_bad_response(cdn: tuple[MediaCdnSimulator, str], status: int) -> None:
     with pytest.raises(BadResponse, match=f"HTTP {status}"):
         await fetch(f"{cdn[1]}/gone/{status}?secret=1", LOOPBACK)
 
 
 async def test_a_signed_url_is_requested_unchanged_and_its_expiry_is_reported(
-    cdn: tuple[MediaCdn, str],
+    cdn: tuple[MediaCdnSimulator, str],
 ) -> None:
     _, url = cdn
     good = sign("/m/jpg/100/x_%2B%20y.jpg")
@@ -93,7 +93,7 @@ async def test_a_signed_url_is_requested_unchanged_and_its_expiry_is_reported(
 
 
 async def test_a_failed_request_is_a_bad_response_that_hides_the_url(
-    cdn: tuple[MediaCdn, str],
+    cdn: tuple[MediaCdnSimulator, str],
 ) -> None:
     _, url = cdn
     for target, words in (
@@ -158,7 +158,7 @@ async def test_a_body_without_length_ends_with_the_connection_unless_that_breaks
 
 
 async def test_a_kept_alive_connection_gets_no_callback(
-    cdn: tuple[MediaCdn, str], monkeypatch: pytest.MonkeyPatch
+    cdn: tuple[MediaCdnSimulator, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Callbacks would pile up with every body that it carries."""
     monkeypatch.setattr("esclusa.downloads._connection_closed", None)
@@ -230,7 +230,7 @@ def test_the_seconds_of_a_retry_after_header(given: str, seconds: float | None) 
     assert retry_after({"Retry-After": given}, 40.0) == seconds
 
 
-async def test_the_time_limit_covers_redirects_and_body(cdn: tuple[MediaCdn, str]) -> None:
+async def test_the_time_limit_covers_redirects_and_body(cdn: tuple[MediaCdnSimulator, str]) -> None:
     server, url = cdn
     for path in ("/drip/30", "/hang"):
         server.order("/hang", fault="hang")
@@ -242,7 +242,7 @@ async def test_the_time_limit_covers_redirects_and_body(cdn: tuple[MediaCdn, str
 
 
 async def test_too_large_by_header_by_count_and_after_decompression(
-    cdn: tuple[MediaCdn, str],
+    cdn: tuple[MediaCdnSimulator, str],
 ) -> None:
     _, url = cdn
     assert len(await fetch(f"{url}/m/jpg/1000/a", LOOPBACK, limit=1000)) == 1000
@@ -253,7 +253,7 @@ async def test_too_large_by_header_by_count_and_after_decompression(
 
 
 async def test_inspect_gets_the_first_bytes_and_may_end_the_download(
-    cdn: tuple[MediaCdn, str],
+    cdn: tuple[MediaCdnSimulator, str],
 ) -> None:
     seen: list[bytes] = []
 
@@ -375,7 +375,7 @@ async def test_no_spelling_of_a_private_address_is_accepted(host: str, silent: i
 
 @pytest.mark.parametrize("host", HOSTS)
 async def test_no_redirect_to_a_private_address_is_followed(
-    host: str, silent: int, cdn: tuple[MediaCdn, str]
+    host: str, silent: int, cdn: tuple[MediaCdnSimulator, str]
 ) -> None:
     target = quote(f"http://{host}:{silent}/", safe="")
     here = cdn[1].removeprefix("http://")  # this port alone is allowed
@@ -403,7 +403,7 @@ async def test_no_redirect_to_a_private_address_is_followed(
         "unix:///x",
     ],
 )
-async def test_only_http_and_https(url: str, cdn: tuple[MediaCdn, str]) -> None:
+async def test_only_http_and_https(url: str, cdn: tuple[MediaCdnSimulator, str]) -> None:
     with pytest.raises(ForbiddenAddress):
         await fetch(url)
     if "://" in url and not url.startswith("http:"):
@@ -454,7 +454,7 @@ class Changing(AbstractResolver):
 
 
 async def test_dns_rebinding_is_refused_at_the_connection(
-    silent: int, cdn: tuple[MediaCdn, str]
+    silent: int, cdn: tuple[MediaCdnSimulator, str]
 ) -> None:
     # A check before the call would see the first answer, the call itself the second.
     resolver = Changing(["127.0.0.1"])
@@ -483,7 +483,7 @@ async def test_dns_rebinding_is_refused_at_the_connection(
     [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["64:ff9b::7f00:1", "127.0.0.1"]],
 )
 async def test_a_host_with_one_allowed_address_is_not_forbidden(
-    cdn: tuple[MediaCdn, str], answer: list[str]
+    cdn: tuple[MediaCdnSimulator, str], answer: list[str]
 ) -> None:
     """The allowed address may answer later; NAT64 gives every host a second address."""
     connector: Any = {"resolver": Changing(answer), "use_dns_cache": False}
@@ -513,7 +513,7 @@ async def test_a_failing_resolver_is_reported() -> None:
         await fetch("http://some.example/", connector={"resolver": Away(), "use_dns_cache": False})
 
 
-async def test_hosts_ports_and_networks_that_are_allowed(cdn: tuple[MediaCdn, str]) -> None:
+async def test_hosts_ports_and_networks_that_are_allowed(cdn: tuple[MediaCdnSimulator, str]) -> None:
     _, url = cdn
     port = int(url.rpartition(":")[2])
     for allow in ("127.0.0.1", f"127.0.0.1:{port}", "127.0.0.0/8"):
@@ -553,7 +553,7 @@ def test_a_wrong_exception_is_named(wrong: str) -> None:
 
 
 async def test_a_timeout_leaves_no_file(
-    cdn: tuple[MediaCdn, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cdn: tuple[MediaCdnSimulator, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tempfile.mkstemp
 
@@ -598,7 +598,7 @@ async def test_two_gigabytes_are_refused_at_the_limit_with_flat_memory(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Played("media_cdn") as server:
+    with SimulatorProcess("media_cdn") as server:
         await fetch(f"{server.url}/m/jpg/{3 * MB}/warm", LOOPBACK)
         before, most, done = own_memory(), 0, asyncio.Event()
 

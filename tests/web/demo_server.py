@@ -16,7 +16,7 @@ from esclusa.app import open_runtime
 from esclusa.loading import BUILT_IN
 from esclusa.runtime import Runtime
 from esclusa.settings import load
-from esclusa.simulators import Played
+from esclusa.simulators import SimulatorProcess
 from esclusa.web.server import Service, listen
 
 OPERATE, READ = "a-token-that-may-operate", "a-token-that-may-only-read"
@@ -79,7 +79,7 @@ def simulators() -> Iterator[dict[str, str]]:
         for s in importlib.import_module(f"esclusa.pipelines.{name}.demo").SIMULATORS
     }
     with ExitStack() as stack:
-        yield {name: stack.enter_context(Played(name)).url for name in sorted(wanted)}
+        yield {name: stack.enter_context(SimulatorProcess(name)).url for name in sorted(wanted)}
 
 
 @contextmanager

@@ -31,7 +31,7 @@ LIMIT = 180.0
 
 def demonstrate(session: Session, *, stay: bool, port: int | None) -> int:
     """Run the demo; return the exit code. ``stay`` keeps the server running until Ctrl-C."""
-    from esclusa.simulators import Played
+    from esclusa.simulators import SimulatorProcess
 
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -42,7 +42,7 @@ def demonstrate(session: Session, *, stay: bool, port: int | None) -> int:
             + ", ".join(sorted({s for demo in demos.values() for s in demo.SIMULATORS}))
         )
         urls = {
-            name: stack.enter_context(Played(name)).url
+            name: stack.enter_context(SimulatorProcess(name)).url
             for name in sorted({s for demo in demos.values() for s in demo.SIMULATORS})
         }
         settings = _settings(demos, urls, session.settings.port if port is None else port)

@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 SIMULATORS: dict[str, str] = {
     "chilecompra": "chilecompra:ChileCompraSimulator",
-    "documentai": "documentai:DocumentAi",
+    "documentai": "documentai:DocumentAiSimulator",
     "expo": "expo:ExpoSimulator",
-    "information_tracer": "information_tracer:InformationTracer",
-    "media_cdn": "media_cdn:MediaCdn",
-    "supabase": "supabase:Supabase",
+    "information_tracer": "information_tracer:InformationTracerSimulator",
+    "media_cdn": "media_cdn:MediaCdnSimulator",
+    "supabase": "supabase:SupabaseSimulator",
 }
 """Which simulators there are: name → ``module:Class`` below this package."""
 
 
-def make(name: str) -> Simulator:
+def make_simulator(name: str) -> Simulator:
     """A simulator, not yet started."""
     module, _, cls = SIMULATORS[name].partition(":")
     made: Simulator = getattr(importlib.import_module(f"esclusa.simulators.{module}"), cls)()
     return made
 
 
-class Played:
+class SimulatorProcess:
     """A simulator in a process of its own: ``with Played("expo") as sim: … sim.url``."""
 
     def __init__(self, name: str) -> None:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import signal
 
-from esclusa.simulators import SIMULATORS, make
+from esclusa.simulators import SIMULATORS, make_simulator
 
 
 async def main() -> None:
@@ -14,9 +14,9 @@ async def main() -> None:
     parser.add_argument("name", choices=sorted(SIMULATORS))
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
-    said = parser.parse_args()
-    simulator = make(said.name)
-    print(await simulator.start(said.host, said.port), flush=True)  # noqa: T201 - whoever started it reads the address here
+    arguments = parser.parse_args()
+    simulator = make_simulator(arguments.name)
+    print(await simulator.start(arguments.host, arguments.port), flush=True)  # noqa: T201 - whoever started it reads the address here
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -24,7 +24,7 @@ FAULTS = ("hang", "slow", "cut", "html", "bad_json")
 
 
 @dataclass
-class Fault:
+class InjectedFault:
     """A fault to order."""
 
     path: str
@@ -44,10 +44,10 @@ class Simulator:
 
     def __init__(self) -> None:
         self.app = web.Application(middlewares=[self._middleware], client_max_size=64 << 20)
-        self.app.router.add_post("/_faults", self._order)
-        self.app.router.add_get("/_calls", self._told)
-        self.app.router.add_post("/_reset", self._forget)
-        self.faults: list[Fault] = []
+        self.app.router.add_post("/_faults", self._add_faults)
+        self.app.router.add_get("/_calls", self._list_calls)
+        self.app.router.add_post("/_reset", self._reset)
+        self.faults: list[InjectedFault] = []
         self.counts: Counter[str] = Counter()
         self.calls: deque[dict[str, Any]] = deque(maxlen=1000)
         self._runner: web.AppRunner | None = None
@@ -68,7 +68,7 @@ class Simulator:
 
     def order(self, path: str, **fault: Any) -> None:
         """Order a fault from the same process."""
-        self.faults.append(Fault(path, **fault))
+        self.faults.append(InjectedFault(path, **fault))
 
     def reset(self) -> None:
         """Forget faults and calls; subclasses forget their own state too."""
@@ -107,13 +107,13 @@ class Simulator:
             None,
         )
         if found is None:
-            return await _plain(handler, request)
+            return await _respond(handler, request)
         found.times -= 1
         if found.times <= 0:
             self.faults.remove(found)
-        return await self._broken(found, request, handler)
+        return await self._respond_with(found, request, handler)
 
-    async def _broken(self, fault: Fault, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _respond_with(self, fault: InjectedFault, request: web.Request, handler: Any) -> web.StreamResponse:
         if fault.status is not None:
             text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
             kind = f"{'text/plain' if isinstance(fault.body, str) else 'application/json'}; charset=utf-8"
@@ -127,7 +127,7 @@ class Simulator:
             return web.Response(status=504)
         if fault.fault == "slow":
             await asyncio.sleep(fault.seconds)
-            return await _plain(handler, request)
+            return await _respond(handler, request)
         if fault.fault == "html":
             return web.Response(
                 status=502,
@@ -136,27 +136,27 @@ class Simulator:
             )
         if fault.fault == "bad_json":
             return web.Response(text='{"half": ', content_type="application/json")
-        return await _cut(await _plain(handler, request), request)
+        return await _cut(await _respond(handler, request), request)
 
-    async def _order(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        for one in said if isinstance(said, list) else [said]:
-            if one.get("fault") not in (None, *FAULTS):
+    async def _add_faults(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        for item in body if isinstance(body, list) else [body]:
+            if item.get("fault") not in (None, *FAULTS):
                 return web.json_response(
                     {"error": f"fault must be one of {', '.join(FAULTS)}"}, status=400
                 )
-            self.faults.append(Fault(**one))
+            self.faults.append(InjectedFault(**item))
         return web.json_response({"ordered": len(self.faults)})
 
-    async def _told(self, request: web.Request) -> web.Response:
+    async def _list_calls(self, request: web.Request) -> web.Response:
         return web.json_response({"counts": dict(self.counts), "calls": list(self.calls)})
 
-    async def _forget(self, request: web.Request) -> web.Response:
+    async def _reset(self, request: web.Request) -> web.Response:
         self.reset()
         return web.json_response({})
 
 
-async def _plain(handler: Any, request: web.Request) -> web.StreamResponse:
+async def _respond(handler: Any, request: web.Request) -> web.StreamResponse:
     answer: web.StreamResponse = await handler(request)
     return answer
 

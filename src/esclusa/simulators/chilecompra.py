@@ -38,7 +38,7 @@ WORKS = (
 _CODE = re.compile(r"\d{1,9}-\d{1,6}-[A-Z][A-Z0-9]\d{2}\Z")
 
 
-def invented(number: int, day: str) -> dict[str, Any]:
+def sample_tender(number: int, day: str) -> dict[str, Any]:
     """A detail as the API tells it, varied by its number."""
     buyer, name = BUYERS[number % len(BUYERS)]
     code, work = WORKS[number % len(WORKS)]
@@ -108,18 +108,18 @@ class ChileCompraSimulator(Simulator):
         finally:
             self._busy, self._last = False, time.monotonic()
 
-    def _answer(self, said: Any) -> web.Response:
-        if said.get("ticket") != self.ticket:
+    def _answer(self, body: Any) -> web.Response:
+        if body.get("ticket") != self.ticket:
             return _error(203, 203, "Ticket no válido.")
         if self.answered >= self.quota:
             return _error(203, 203, "Ticket superó la cuota diaria asignada.")
         self.answered += 1
-        if (code := said.get("codigo")) is not None:
+        if (code := body.get("codigo")) is not None:
             if not _CODE.match(code):
                 return _error(500, 10300, "Los parámetros no son válidos.")
             found = self.details.get(code)
-            return _listed([found] if found is not None else [])
-        day = said.get("fecha", "")
+            return _list_response([found] if found is not None else [])
+        day = body.get("fecha", "")
         if day and not re.fullmatch(r"\d{8}", day):
             return _error(500, 10300, "El formato del parametro fechas es incorrecto")
         rows = [
@@ -130,7 +130,7 @@ class ChileCompraSimulator(Simulator):
             for code, detail in self.details.items()
             if self.listed[code] and (not day or _day(detail) == day)
         ]
-        return _listed(rows)
+        return _list_response(rows)
 
     async def _site(self, request: web.Request) -> web.Response:
         if not self.site_up:
@@ -146,21 +146,21 @@ class ChileCompraSimulator(Simulator):
         return web.Response(text=page, content_type="text/html", charset="utf-8")
 
     async def _add(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        if isinstance(said, list):
-            said = {"details": said}
+        body = await request.json()
+        if isinstance(body, list):
+            body = {"details": body}
         start = len(self.details)
-        made = said.get("details") or [
-            invented(start + n, said["day"]) for n in range(said["count"])
+        made = body.get("details") or [
+            sample_tender(start + n, body["day"]) for n in range(body["count"])
         ]
-        self.add(*made, site=said.get("site", False), api=said.get("api", True))
+        self.add(*made, site=body.get("site", False), api=body.get("api", True))
         return web.json_response({"codes": [detail["CodigoExterno"] for detail in made]})
 
     async def _state(self, request: web.Request) -> web.Response:
         if request.method == "POST":
-            said = await request.json()
-            self.ticket, self.quota = said.get("ticket", self.ticket), said.get("quota", self.quota)
-            self.gap, self.site_up = said.get("gap", self.gap), said.get("site", self.site_up)
+            body = await request.json()
+            self.ticket, self.quota = body.get("ticket", self.ticket), body.get("quota", self.quota)
+            self.gap, self.site_up = body.get("gap", self.gap), body.get("site", self.site_up)
         return web.json_response(
             {"answered": self.answered, "too_fast": self.too_fast, "tenders": len(self.details)}
         )
@@ -171,7 +171,7 @@ def _day(detail: dict[str, Any]) -> str:
     return f"{day}{month}{year}"
 
 
-def _listed(rows: list[Any]) -> web.Response:
+def _list_response(rows: list[Any]) -> web.Response:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S.1234567Z", time.gmtime())
     return web.json_response(
         {"Cantidad": len(rows), "FechaCreacion": stamp, "Version": "v1", "Listado": rows}

@@ -23,16 +23,16 @@ BYTES = 20 << 20
 _CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
 
 
-class DocumentAi(Simulator):
+class DocumentAiSimulator(Simulator):
     name = "documentai"
 
     def __init__(self) -> None:
         super().__init__()
         self.delay = 0.0
         self.most = 0
-        self._now = 0
-        self.app.router.add_post("/_delay", self._slow)
-        self.app.router.add_get("/_most", self._tell_most)
+        self._running = 0
+        self.app.router.add_post("/_delay", self._set_delay)
+        self.app.router.add_get("/_most", self._most_calls)
         self.app.router.add_post(
             r"/v1/{name:projects/[^/]+/locations/[^/]+/processors/[^:]+}:process", self._process
         )
@@ -41,22 +41,22 @@ class DocumentAi(Simulator):
         super().reset()
         self.delay, self.most = 0.0, 0
 
-    async def _slow(self, request: web.Request) -> web.Response:
+    async def _set_delay(self, request: web.Request) -> web.Response:
         self.delay = float((await request.json())["seconds"])
         return web.json_response({"seconds": self.delay})
 
-    async def _tell_most(self, request: web.Request) -> web.Response:
+    async def _most_calls(self, request: web.Request) -> web.Response:
         """The most calls that were under way at once."""
         return web.json_response({"most": self.most})
 
     async def _process(self, request: web.Request) -> web.Response:
-        self._now += 1
-        self.most = max(self.most, self._now)
+        self._running += 1
+        self.most = max(self.most, self._running)
         try:
             await asyncio.sleep(self.delay)
-            said = json.loads(await request.text())
+            body = json.loads(await request.text())
             try:
-                content = base64.b64decode(said["rawDocument"]["content"], validate=True)
+                content = base64.b64decode(body["rawDocument"]["content"], validate=True)
             except (KeyError, TypeError, binascii.Error):
                 return _error(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
             if len(content) > BYTES:
@@ -66,14 +66,14 @@ class DocumentAi(Simulator):
                     f"Document size ({len(content)}) exceeds the limit: {BYTES}.",
                 )
             pages = (
-                said.get("processOptions", {}).get("individualPageSelector", {}).get("pages", [])
+                body.get("processOptions", {}).get("individualPageSelector", {}).get("pages", [])
             )
             classify = "classifier" in request.match_info["name"]
             return await asyncio.to_thread(
                 _answer, content, [int(p) for p in pages], classify=classify
             )
         finally:
-            self._now -= 1
+            self._running -= 1
 
 
 def _error(code: int, status: str, message: str) -> web.Response:

@@ -73,8 +73,8 @@ class ExpoSimulator(Simulator):
     async def _send(self, request: web.Request) -> web.Response:
         if (refused := self._refused(request)) is not None:
             return refused
-        said = await request.json()
-        messages = said if isinstance(said, list) else [said]
+        body = await request.json()
+        messages = body if isinstance(body, list) else [body]
         self.largest["send"] = max(self.largest["send"], len(messages))
         if len(messages) > 100:
             return _error(
@@ -105,7 +105,7 @@ class ExpoSimulator(Simulator):
             text = f"Exceeded {self.rate} notifications per second, please try again."
             return _error(429, "TOO_MANY_REQUESTS", text, headers={"Retry-After": "1"})
         tickets = [self._ticket(message) for message in messages]
-        return web.json_response({"data": tickets if isinstance(said, list) else tickets[0]})
+        return web.json_response({"data": tickets if isinstance(body, list) else tickets[0]})
 
     def _too_fast(self, count: int) -> bool:
         second = int(time.monotonic())
@@ -177,11 +177,11 @@ class ExpoSimulator(Simulator):
 
     async def _state(self, request: web.Request) -> web.Response:
         if request.method == "POST":
-            said = await request.json()
-            self.token = said.get("token", self.token)
+            body = await request.json()
+            self.token = body.get("token", self.token)
             self.receipt_after, self.rate = (
-                said.get("receipt_after", self.receipt_after),
-                said.get("rate", self.rate),
+                body.get("receipt_after", self.receipt_after),
+                body.get("rate", self.rate),
             )
         twice = sum(count - 1 for count in self.messages.values())
         return web.json_response(

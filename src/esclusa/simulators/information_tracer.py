@@ -44,7 +44,7 @@ RESULTS = (
 
 
 @dataclass
-class Behaviour:
+class PostBehaviour:
     """How a post's searches go."""
 
     submit: str = "ok"
@@ -61,7 +61,7 @@ class Behaviour:
 
 
 @dataclass
-class Search:
+class SimulatedSearch:
     """A job, as the provider knows it."""
 
     id: str
@@ -72,7 +72,7 @@ class Search:
     downloads: int = 0
 
 
-class InformationTracer(Simulator):
+class InformationTracerSimulator(Simulator):
     name = "information_tracer"
 
     def __init__(self) -> None:
@@ -89,8 +89,8 @@ class InformationTracer(Simulator):
 
     def reset(self) -> None:
         super().reset()
-        self.behaviours: dict[str, Behaviour] = {}
-        self.searches: dict[str, Search] = {}
+        self.behaviours: dict[str, PostBehaviour] = {}
+        self.searches: dict[str, SimulatedSearch] = {}
         self.submitted: Counter[str] = Counter()
         self.used, self.limit, self.refused = 0, 400, 0
         self.period_start: str | None = None
@@ -100,9 +100,9 @@ class InformationTracer(Simulator):
         self.seconds = 0.0
         self.at_once, self.most_at_once = 0, 0
 
-    def behave(self, post_id: str, **said: Any) -> None:
+    def behave(self, post_id: str, **body: Any) -> None:
         """Order a post's behaviour from the same process."""
-        behaviour = Behaviour(**said)
+        behaviour = PostBehaviour(**body)
         if (
             behaviour.submit not in SUBMITS
             or behaviour.end not in ENDS
@@ -113,17 +113,17 @@ class InformationTracer(Simulator):
             )
         self.behaviours[post_id] = behaviour
 
-    def _of(self, post_id: str) -> Behaviour:
-        return self.behaviours.get(post_id) or Behaviour()
+    def _of(self, post_id: str) -> PostBehaviour:
+        return self.behaviours.get(post_id) or PostBehaviour()
 
     # the provider's own routes
 
     async def _submit(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        fault = self._fault(said)
+        body = await request.json()
+        fault = self._fault(body)
         if fault is not None:
             return web.json_response({"error": fault[1]}, status=fault[0])
-        post_id, platform = said["query"].removeprefix("reply:"), said["platform_to_collect"][0]
+        post_id, platform = body["query"].removeprefix("reply:"), body["platform_to_collect"][0]
         behaviour = self._of(post_id)
         refused = await self._misbehave(behaviour)
         if refused is not None:
@@ -138,32 +138,32 @@ class InformationTracer(Simulator):
         self.submitted[post_id] += 1
         number = 1 if behaviour.same_id else self.submitted[post_id]
         id = hashlib.sha256(f"{platform} {post_id} {number}".encode()).hexdigest()
-        self.searches[id] = Search(id, post_id, platform, self.submitted[post_id])
+        self.searches[id] = SimulatedSearch(id, post_id, platform, self.submitted[post_id])
         return web.json_response({"id_hash256": id})
 
-    def _fault(self, said: Any) -> tuple[int, str] | None:
+    def _fault(self, body: Any) -> tuple[int, str] | None:
         if (
-            not isinstance(said, dict)
-            or not said.get("token")
-            or (self.token is not None and said["token"] != self.token)
+            not isinstance(body, dict)
+            or not body.get("token")
+            or (self.token is not None and body["token"] != self.token)
         ):
             return 401, "invalid token"
         lacks = [
             name
             for name in ("query", "start_date", "end_date", "platform_to_collect")
-            if not said.get(name)
+            if not body.get(name)
         ]
         if lacks:
             return 400, f"missing {', '.join(lacks)}"
         try:
             for name in ("start_date", "end_date"):
-                date.fromisoformat(said[name])
+                date.fromisoformat(body[name])
         except (TypeError, ValueError):
             return 400, "dates are YYYY-MM-DD"
-        unknown = [name for name in said["platform_to_collect"] if name not in PLATFORMS]
+        unknown = [name for name in body["platform_to_collect"] if name not in PLATFORMS]
         return (400, f"unsupported platform {unknown[0]}") if unknown else None
 
-    async def _misbehave(self, behaviour: Behaviour) -> web.Response | None:
+    async def _misbehave(self, behaviour: PostBehaviour) -> web.Response | None:
         order = behaviour.submit
         if order == "ok" or behaviour.submit_times <= 0:
             return None
@@ -185,17 +185,17 @@ class InformationTracer(Simulator):
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             await asyncio.sleep(self.seconds)
-            return self._standing(request)
+            return self._job_status(request)
         finally:
             self.at_once -= 1
 
-    def _search(self, id: str) -> Search | None:
+    def _search(self, id: str) -> SimulatedSearch | None:
         """The job of this id; where every job is known, one of twitter's for any id."""
         if self.every_job and id not in self.searches:
-            self.searches[id] = Search(id, id, "twitter")
+            self.searches[id] = SimulatedSearch(id, id, "twitter")
         return self.searches.get(id)
 
-    def _standing(self, request: web.Request) -> web.Response:
+    def _job_status(self, request: web.Request) -> web.Response:
         search = self._search(request.query.get("id_hash256", ""))
         if search is None:
             return web.json_response({"message": "we cannot locate this job"})
@@ -261,10 +261,10 @@ class InformationTracer(Simulator):
     # to order
 
     async def _behave(self, request: web.Request) -> web.Response:
-        said = await request.json()
+        body = await request.json()
         try:
-            for one in said if isinstance(said, list) else [said]:
-                self.behave(**one)
+            for item in body if isinstance(body, list) else [body]:
+                self.behave(**item)
         except (TypeError, ValueError) as error:
             return web.json_response({"error": str(error)}, status=400)
         return web.json_response({"posts": len(self.behaviours)})
@@ -299,7 +299,7 @@ class InformationTracer(Simulator):
         return web.json_response(state | ({"jobs": jobs} if request.query.get("jobs") else {}))
 
 
-def reply(search: Search, number: int) -> dict[str, Any]:
+def reply(search: SimulatedSearch, number: int) -> dict[str, Any]:
     """A reply, with the names that the platform's own records have."""
     if search.platform == "instagram":
         return {

@@ -75,7 +75,7 @@ def _body(kind: str, size: int, name: str) -> Iterator[bytes]:
         block = rest
 
 
-class MediaCdn(Simulator):
+class MediaCdnSimulator(Simulator):
     name = "media_cdn"
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ _ROOT = "/storage/v1"
 
 
 @dataclass
-class Thing:
+class StoredObject:
     """An object."""
 
     key: str
@@ -43,12 +43,12 @@ class Thing:
 
 
 @dataclass
-class Bucket:
+class SimulatedBucket:
     id: str
     public: bool = True
     file_size_limit: int | None = None
     allowed_mime_types: list[str] | None = None
-    things: dict[str, Thing] = field(default_factory=dict)
+    objects: dict[str, StoredObject] = field(default_factory=dict)
 
 
 class StorageRefusal(Exception):
@@ -66,15 +66,15 @@ class StorageRefusal(Exception):
         return web.json_response(self.body, status=status, headers={"Cache-Control": "no-store"})
 
 
-class Supabase(Simulator):
+class SupabaseSimulator(Simulator):
     name = "supabase"
 
     def __init__(self) -> None:
         super().__init__()
-        self.buckets = {"media": Bucket("media")}
+        self.buckets = {"media": SimulatedBucket("media")}
         route = self.app.router.add_route
         route("POST", f"{_ROOT}/bucket", self._wrapped(self._make_bucket))
-        route("GET", f"{_ROOT}/bucket/{{bucket}}", self._wrapped(self._tell_bucket))
+        route("GET", f"{_ROOT}/bucket/{{bucket}}", self._wrapped(self._get_bucket))
         route("POST", f"{_ROOT}/object/list-v2/{{bucket}}", self._wrapped(self._list))
         route(
             "GET",
@@ -92,7 +92,7 @@ class Supabase(Simulator):
 
     def reset(self) -> None:
         super().reset()
-        self.buckets = {"media": Bucket("media")}
+        self.buckets = {"media": SimulatedBucket("media")}
 
     def _wrapped(self, handler: Any, *, open: bool = False) -> Any:
         async def call(request: web.Request) -> web.StreamResponse:
@@ -106,7 +106,7 @@ class Supabase(Simulator):
 
         return call
 
-    def _bucket(self, request: web.Request) -> Bucket:
+    def _bucket(self, request: web.Request) -> SimulatedBucket:
         found = self.buckets.get(request.match_info["bucket"])
         if found is None:
             raise StorageRefusal(404, "NoSuchBucket", "Bucket not found", "Bucket not found")
@@ -117,41 +117,41 @@ class Supabase(Simulator):
         raw = request.raw_path.partition("?")[0].partition(f"/{bucket}/")[2]
         return unquote(raw)
 
-    def _thing(self, request: web.Request) -> Thing:
+    def _stored(self, request: web.Request) -> StoredObject:
         bucket = self._bucket(request)
-        found = bucket.things.get(self._key(request, bucket.id))
+        found = bucket.objects.get(self._key(request, bucket.id))
         if found is None:
             raise StorageRefusal(404, "NoSuchKey", "not_found", "Object not found")
         return found
 
     async def _make_bucket(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        name = str(said.get("id") or said["name"])
+        request_body = await request.json()
+        name = str(request_body.get("id") or request_body["name"])
         if name in self.buckets:
             raise StorageRefusal(409, "ResourceAlreadyExists", "Duplicate", "The resource already exists")
-        self.buckets[name] = Bucket(
+        self.buckets[name] = SimulatedBucket(
             name,
-            bool(said.get("public")),
-            said.get("file_size_limit"),
-            said.get("allowed_mime_types"),
+            bool(request_body.get("public")),
+            request_body.get("file_size_limit"),
+            request_body.get("allowed_mime_types"),
         )
         return web.json_response({"name": name})
 
-    async def _tell_bucket(self, request: web.Request) -> web.Response:
+    async def _get_bucket(self, request: web.Request) -> web.Response:
         bucket = self._bucket(request)
-        told = {
+        description = {
             "id": bucket.id,
             "name": bucket.id,
             "public": bucket.public,
             "file_size_limit": bucket.file_size_limit,
         }
-        return web.json_response(told | {"allowed_mime_types": bucket.allowed_mime_types})
+        return web.json_response(description | {"allowed_mime_types": bucket.allowed_mime_types})
 
     async def _post(self, request: web.Request) -> web.Response:
         return await self._upload(request, upsert=request.headers.get("x-upsert") == "true")
 
     async def _put(self, request: web.Request) -> web.Response:
-        self._thing(request)
+        self._stored(request)
         return await self._upload(request, upsert=True)
 
     async def _upload(self, request: web.Request, *, upsert: bool) -> web.Response:
@@ -159,7 +159,7 @@ class Supabase(Simulator):
         key = self._key(request, bucket.id)
         if not _KEY.match(key):
             raise StorageRefusal(400, "InvalidKey", "InvalidKey", f"Invalid key: {key}")
-        body, mime, cache = await _received(request)
+        body, mime, cache = await _uploaded(request)
         if bucket.file_size_limit is not None and len(body) > bucket.file_size_limit:
             raise StorageRefusal(
                 413,
@@ -173,37 +173,37 @@ class Supabase(Simulator):
             raise StorageRefusal(
                 415, "InvalidMimeType", "invalid_mime_type", f"mime type {mime} is not supported"
             )
-        known = bucket.things.get(key)
+        known = bucket.objects.get(key)
         if known is not None and not upsert:
             raise StorageRefusal(409, "KeyAlreadyExists", "Duplicate", "The resource already exists")
-        made = Thing(key, body, mime, cache)
+        made = StoredObject(key, body, mime, cache)
         if known is not None:
             made.id, made.created = known.id, known.created
-        bucket.things[key] = made
+        bucket.objects[key] = made
         return web.json_response({"Id": made.id, "Key": f"{bucket.id}/{key}"})
 
     async def _get(self, request: web.Request) -> web.Response:
-        return _sent(self._thing(request))
+        return _object_response(self._stored(request))
 
     async def _public(self, request: web.Request) -> web.Response:
         if not self._bucket(request).public:
             raise StorageRefusal(404, "NoSuchBucket", "Bucket not found", "Bucket not found")
-        return _sent(self._thing(request))
+        return _object_response(self._stored(request))
 
     async def _info(self, request: web.Request) -> web.Response:
-        thing = self._thing(request)
+        stored = self._stored(request)
         return web.json_response({
-            "id": thing.id, "name": thing.key, "version": thing.version, "bucket_id": self._bucket(request).id, "size": len(thing.body),
-            "content_type": thing.mime, "cache_control": thing.cache, "etag": thing.etag, "metadata": None,
-            "last_modified": thing.updated.isoformat(), "created_at": thing.created.isoformat(),
+            "id": stored.id, "name": stored.key, "version": stored.version, "bucket_id": self._bucket(request).id, "size": len(stored.body),
+            "content_type": stored.mime, "cache_control": stored.cache, "etag": stored.etag, "metadata": None,
+            "last_modified": stored.updated.isoformat(), "created_at": stored.created.isoformat(),
         })  # fmt: skip
 
     async def _list(self, request: web.Request) -> web.Response:
-        bucket, said = self._bucket(request), await request.json()
-        limit = min(int(said.get("limit") or 1000), 1000)
-        after, prefix = said.get("cursor") or "", said.get("prefix") or ""
-        keys = [key for key in sorted(bucket.things) if key.startswith(prefix) and key > after]
-        page = [bucket.things[key] for key in keys[:limit]]
+        bucket, request_body = self._bucket(request), await request.json()
+        limit = min(int(request_body.get("limit") or 1000), 1000)
+        after, prefix = request_body.get("cursor") or "", request_body.get("prefix") or ""
+        keys = [key for key in sorted(bucket.objects) if key.startswith(prefix) and key > after]
+        page = [bucket.objects[key] for key in keys[:limit]]
         more = len(keys) > limit
         objects = [
             {"id": t.id, "name": t.key, "updated_at": t.updated.isoformat(), "created_at": t.created.isoformat(),
@@ -216,14 +216,14 @@ class Supabase(Simulator):
         )
 
     async def _delete(self, request: web.Request) -> web.Response:
-        bucket, said = self._bucket(request), await request.json()
-        gone = [bucket.things.pop(key) for key in said["prefixes"][:1000] if key in bucket.things]
+        bucket, request_body = self._bucket(request), await request.json()
+        deleted = [bucket.objects.pop(key) for key in request_body["prefixes"][:1000] if key in bucket.objects]
         return web.json_response(
-            [{"name": t.key, "id": t.id, "bucket_id": bucket.id} for t in gone]
+            [{"name": t.key, "id": t.id, "bucket_id": bucket.id} for t in deleted]
         )
 
 
-async def _received(request: web.Request) -> tuple[bytes, str, str]:
+async def _uploaded(request: web.Request) -> tuple[bytes, str, str]:
     """The file of an upload, in either of its two forms."""
     if not (request.content_type or "").startswith("multipart/"):
         return (
@@ -247,11 +247,11 @@ def _fits(mime: str, allowed: str) -> bool:
     return mime == allowed or (allowed.endswith("/*") and mime.startswith(allowed[:-1]))
 
 
-def _sent(thing: Thing) -> web.Response:
+def _object_response(stored: StoredObject) -> web.Response:
     headers = {
-        "ETag": thing.etag,
-        "Cache-Control": thing.cache,
+        "ETag": stored.etag,
+        "Cache-Control": stored.cache,
         "X-Robots-Tag": "none",
-        "Content-Type": thing.mime,
+        "Content-Type": stored.mime,
     }
-    return web.Response(body=thing.body, headers=headers)
+    return web.Response(body=stored.body, headers=headers)

@@ -22,7 +22,7 @@ from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.pipelines.documents.signals import from_command
 from esclusa.runtime import Runtime
 from esclusa.settings import load
-from esclusa.simulators.documentai import DocumentAi
+from esclusa.simulators.documentai import DocumentAiSimulator
 from esclusa.web.server import Service, listen
 
 
@@ -60,7 +60,7 @@ class Office:
         self,
         runtime: Runtime,
         folder: Path,
-        simulator: DocumentAi,
+        simulator: DocumentAiSimulator,
         lines: Lines,
         url: str,
         environ: dict[str, str],
@@ -165,7 +165,7 @@ async def new_office(
     """``await new_office(max_attempts=3)`` opens one; several share the same data, as other processes would."""
     monkeypatch.setenv("NO_PROXY", "*")
     async with AsyncExitStack() as stack:
-        simulator = DocumentAi()
+        simulator = DocumentAiSimulator()
         address = await simulator.start()
         stack.push_async_callback(simulator.stop)
         lines = Lines()

@@ -24,7 +24,7 @@ from esclusa.app import open_runtime
 from esclusa.engine.runs import RunContext
 from esclusa.pipelines.media.records import Publication
 from esclusa.settings import load
-from esclusa.simulators.media_cdn import MediaCdn
+from esclusa.simulators.media_cdn import MediaCdnSimulator
 from esclusa.web.server import Service, listen
 
 TABLE = "meta_publicaciones_webhook"
@@ -55,7 +55,7 @@ class MediaService:
         self,
         runtime: Any,
         database: Any,
-        cdn: MediaCdn,
+        cdn: MediaCdnSimulator,
         cdn_url: str,
         url: str,
         web: aiohttp.ClientSession,
@@ -182,8 +182,8 @@ async def database(empty_database: Any) -> Any:
 
 
 @pytest.fixture
-async def cdn() -> AsyncIterator[tuple[MediaCdn, str]]:
-    made = MediaCdn()
+async def cdn() -> AsyncIterator[tuple[MediaCdnSimulator, str]]:
+    made = MediaCdnSimulator()
     yield made, await made.start()
     await made.stop()
 
@@ -207,7 +207,7 @@ def environ_of(database: Any, folder: Path, cdn_url: str, **settings: str) -> di
 
 @pytest.fixture
 async def new_service(
-    empty_database: Any, cdn: tuple[MediaCdn, str], tmp_path: Path
+    empty_database: Any, cdn: tuple[MediaCdnSimulator, str], tmp_path: Path
 ) -> AsyncIterator[NewService]:
     """``await new_service(database, MEDIA_TIMEOUT_SECONDS="1")`` serves the pipeline."""
     assert empty_database is not None  # open until the service is closed

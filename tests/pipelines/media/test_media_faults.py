@@ -19,7 +19,7 @@ from support.s3 import S3Server, moto_server
 from support.supabase import supabase_bucket
 
 from esclusa.pipelines.media.records import Publication
-from esclusa.simulators import Played
+from esclusa.simulators import SimulatorProcess
 from esclusa.simulators.media_cdn import content
 
 WORKER = Path(__file__).parent / "worker.py"
@@ -120,8 +120,8 @@ async def test_several_processes_share_by_claims(service: MediaService, tmp_path
 
 
 @pytest.fixture(scope="module")
-def supabase() -> Iterator[Played]:
-    with Played("supabase") as server:
+def supabase() -> Iterator[SimulatorProcess]:
+    with SimulatorProcess("supabase") as server:
         yield server
 
 
@@ -133,7 +133,7 @@ def moto() -> Iterator[S3Server]:
 
 
 async def test_files_in_supabase_and_its_errors(
-    new_service: NewService, database: Any, supabase: Played, monkeypatch: pytest.MonkeyPatch
+    new_service: NewService, database: Any, supabase: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Point 3; storage_error contains the store's message."""
     url, environ = supabase_bucket(supabase, allowed_mime_types=["image/*"])

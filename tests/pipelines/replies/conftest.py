@@ -14,15 +14,15 @@ from support.replies import Trial, environ
 
 from esclusa.app import open_runtime
 from esclusa.settings import load
-from esclusa.simulators.information_tracer import InformationTracer
+from esclusa.simulators.information_tracer import InformationTracerSimulator
 from esclusa.web.server import Service, listen
 
 NewTrial = Callable[..., Awaitable[Trial]]
 
 
 @pytest.fixture
-async def sim() -> AsyncIterator[InformationTracer]:
-    sim = InformationTracer()
+async def sim() -> AsyncIterator[InformationTracerSimulator]:
+    sim = InformationTracerSimulator()
     sim.url = await sim.start()
     yield sim
     await sim.stop()
@@ -30,7 +30,7 @@ async def sim() -> AsyncIterator[InformationTracer]:
 
 @pytest.fixture
 async def new_trial(
-    bare_place: PrefixMiddleware, sim: InformationTracer, tmp_path: Path
+    bare_place: PrefixMiddleware, sim: InformationTracerSimulator, tmp_path: Path
 ) -> AsyncIterator[NewTrial]:
     """``await new_trial(REPLIES_…=…)`` serves a house on the same store as the others; each as another process would."""
     async with AsyncExitStack() as stack:

@@ -466,9 +466,9 @@ async def test_a_crash_too_often_fails_the_job_and_frees_its_post(new_trial: Any
 
 
 def _search(id: str) -> Any:
-    from esclusa.simulators.information_tracer import Search
+    from esclusa.simulators.information_tracer import SimulatedSearch
 
-    return Search(id, "same", "twitter")
+    return SimulatedSearch(id, "same", "twitter")
 
 
 def _only(job: Job) -> Any:

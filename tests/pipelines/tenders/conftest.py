@@ -19,7 +19,7 @@ from esclusa.app import open_runtime
 from esclusa.engine.runs import RunContext
 from esclusa.pipelines.tenders.records import Delivery, DeviceInstallation, Licitacion
 from esclusa.settings import load
-from esclusa.simulators.chilecompra import ChileCompraSimulator, invented
+from esclusa.simulators.chilecompra import ChileCompraSimulator, sample_tender
 from esclusa.simulators.expo import ExpoSimulator
 from esclusa.web.server import Service, listen
 
@@ -62,7 +62,7 @@ class Yard:
     ) -> list[str]:
         """Tenders of today, as the API tells them."""
         details = [
-            invented(len(self.chile.details) + n, await self.today()) | changes
+            sample_tender(len(self.chile.details) + n, await self.today()) | changes
             for n in range(count)
         ]
         self.chile.add(*details, site=site, api=api)

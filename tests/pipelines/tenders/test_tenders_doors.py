@@ -16,7 +16,7 @@ from esclusa.engine.outlook import Outlook
 from esclusa.model.errors import SettingsError
 from esclusa.pipelines.tenders import app
 from esclusa.settings import load
-from esclusa.simulators import Played
+from esclusa.simulators import SimulatorProcess
 
 BODY = {
     "installation_id": "i-1",
@@ -235,7 +235,7 @@ async def test_runs_are_listed_by_short_or_full_name(yard: Yard) -> None:
 
 @pytest.fixture
 def cli(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    with Played("chilecompra") as chile, Played("expo") as expo:
+    with SimulatorProcess("chilecompra") as chile, SimulatorProcess("expo") as expo:
         for name, value in environ_of(place, tmp_path, chile.url, expo.url).items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(tmp_path)

@@ -16,7 +16,7 @@ from esclusa.pipelines.tenders.records import RegistryEntry
 from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
 from esclusa.pipelines.tenders.sources.chilecompra_site import parse_page
 from esclusa.pipelines.tenders.tender_fields import merge_fields, parse_time
-from esclusa.simulators.chilecompra import invented
+from esclusa.simulators.chilecompra import sample_tender
 
 API = "/servicios/v1/publico/licitaciones.json"
 
@@ -409,9 +409,9 @@ async def test_a_tender_that_was_closed_meanwhile_is_closed_whatever_the_site_st
     yard: Yard,
 ) -> None:
     await yard.device(regions=["Región Metropolitana"])
-    detail = invented(0, await yard.today())
+    detail = sample_tender(0, await yard.today())
     closed = detail | {"CodigoEstado": 6, "Estado": "Cerrada"}
-    opened = invented(1, await yard.today())
+    opened = sample_tender(1, await yard.today())
     opened["Comprador"] = opened["Comprador"] | {"RegionUnidad": "Región Metropolitana"}
     page = (
         detail,
@@ -433,7 +433,7 @@ async def test_a_tender_that_was_closed_meanwhile_is_closed_whatever_the_site_st
 async def test_what_a_detail_lacks_is_what_the_list_says(yard: Yard) -> None:
     """A detail without a state is announced if the list says that it is published."""
     await yard.device()
-    detail = invented(0, await yard.today()) | {"FechaCierre": "2026-12-24T15:30:00"}
+    detail = sample_tender(0, await yard.today()) | {"FechaCierre": "2026-12-24T15:30:00"}
     yard.chile.add(detail)
     lacks = {
         "CodigoExterno": detail["CodigoExterno"],
@@ -480,7 +480,7 @@ def test_odd_details_are_read_leniently() -> None:
         "", 5, Decimal("1.5"), None, [],
     )  # fmt: skip
     assert read["fecha_publicacion"] is None
-    assert fields_of(invented(1, "2026-01-02"))["fecha_publicacion"] > datetime(
+    assert fields_of(sample_tender(1, "2026-01-02"))["fecha_publicacion"] > datetime(
         2026, 1, 2, tzinfo=UTC
     ) + timedelta(hours=1)
 
@@ -494,7 +494,7 @@ async def test_the_day_of_publication_is_what_anybody_says_before_when_it_was_ma
         "FechaCreacion": "2025-01-02T03:00:00",
         "FechaPublicacion": f"{today}T10:00:00",
     }
-    said, unsaid, singleton = (invented(n, today) | {"Fechas": dates} for n in range(3))
+    said, unsaid, singleton = (sample_tender(n, today) | {"Fechas": dates} for n in range(3))
     yard.chile.add(said, unsaid, site=True)
     yard.chile.add(singleton)
     for detail in unsaid, singleton:

@@ -16,7 +16,7 @@ from esclusa.pipelines.tenders.records import Delivery
 from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
 from esclusa.pipelines.tenders.targeting import quiet_until
 from esclusa.pipelines.tenders.tender_fields import make_tender, parse_time
-from esclusa.simulators.chilecompra import invented
+from esclusa.simulators.chilecompra import sample_tender
 from esclusa.simulators.expo import RECEIPTS, SEND
 
 API = "/servicios/v1/publico/licitaciones.json"
@@ -99,7 +99,7 @@ async def test_every_answer_that_is_no_success_has_its_meaning(yard: Yard) -> No
 async def test_a_byte_order_mark_is_no_part_of_the_answer_and_a_code_is_the_lists(
     yard: Yard,
 ) -> None:
-    detail = invented(1, await yard.today())
+    detail = sample_tender(1, await yard.today())
     code = detail["CodigoExterno"]
     yard.chile.order(
         API, status=200, body="\ufeff" + json.dumps({"Listado": [{"CodigoExterno": code}]})
@@ -147,7 +147,7 @@ async def test_a_page_whose_encoding_is_not_named_is_read_as_any_other(
     yard: Yard, headers: dict[str, str]
 ) -> None:
     """A gateway's page is an outage that is tried again, not a fault of ours; and the site's page is read."""
-    detail = invented(0, await yard.today())
+    detail = sample_tender(0, await yard.today())
     yard.chile.add(detail, api=False)
     card = f'<div class="licitacion-publicada"><span class="id-licitacion">{detail["CodigoExterno"]}</span></div>'
     yard.chile.order(
