@@ -1,4 +1,7 @@
-"""The outside world, played on loopback: separate servers, true to the providers' wire, with faults to order."""
+"""Simulators of the providers: HTTP servers on loopback with the providers' protocols and faults.
+
+Demos and tests use them. ``SimulatorProcess`` runs one in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,12 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from esclusa.simulators.media_cdn import sign
+
 if TYPE_CHECKING:
     from esclusa.simulators.base import Simulator
+
+__all__ = ["SIMULATORS", "SimulatorProcess", "make_simulator", "sign"]
 
 SIMULATORS: dict[str, str] = {
     "chilecompra": "chilecompra:ChileCompraSimulator",
@@ -19,18 +26,18 @@ SIMULATORS: dict[str, str] = {
     "media_cdn": "media_cdn:MediaCdnSimulator",
     "supabase": "supabase:SupabaseSimulator",
 }
-"""Which simulators there are: name → ``module:Class`` below this package."""
+"""Every simulator: its name and its ``module:Class`` in this package."""
 
 
 def make_simulator(name: str) -> Simulator:
-    """A simulator, not yet started."""
+    """The simulator of this name, not yet started."""
     module, _, cls = SIMULATORS[name].partition(":")
-    made: Simulator = getattr(importlib.import_module(f"esclusa.simulators.{module}"), cls)()
-    return made
+    simulator: Simulator = getattr(importlib.import_module(f"esclusa.simulators.{module}"), cls)()
+    return simulator
 
 
 class SimulatorProcess:
-    """A simulator in a process of its own: ``with Played("expo") as sim: … sim.url``."""
+    """A simulator in a process of its own: ``with SimulatorProcess("expo") as sim: … sim.url``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,7 +46,9 @@ class SimulatorProcess:
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "esclusa.simulators", self.name]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own interpreter and module
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command, stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().strip()
         if not self.url:

@@ -1,4 +1,7 @@
-"""``python -m esclusa.simulators NAME [--port N]``: play one provider until stopped; the first line printed is its address."""
+"""``python -m esclusa.simulators NAME [--port N]``: run a simulator until it is stopped.
+
+The first line of output is its address.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from esclusa.simulators import SIMULATORS, make_simulator
 
 
 async def main() -> None:
+    """Start the simulator, print its address, and wait for SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="python -m esclusa.simulators", description=__doc__)
     parser.add_argument("name", choices=sorted(SIMULATORS))
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
     simulator = make_simulator(arguments.name)
-    print(await simulator.start(arguments.host, arguments.port), flush=True)  # noqa: T201 - whoever started it reads the address here
+    address = await simulator.start(arguments.host, arguments.port)
+    print(address, flush=True)  # noqa: T201 - the starting process reads it
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

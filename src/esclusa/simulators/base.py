@@ -1,13 +1,15 @@
-"""What every simulator is: a real HTTP server that plays a provider, with faults to order and a log of its calls.
+"""The base of all simulators: an HTTP server with injected faults and a log of its calls.
 
-Beside the provider's own routes each has three of its own:
+Besides the provider's own routes, each simulator has three control routes:
 
-- ``POST /_faults`` ``{"path": "/submit", "times": 2, "status": 429, "headers": {}, "body": "…"}``: the next ``times`` calls whose
-  path begins so (and in whose URL or body the text ``match`` occurs) answer that; ``headers`` may name the type. Instead of
-  ``status`` a ``fault``: ``hang`` (no answer for ``seconds``), ``slow`` (the right answer, after ``seconds``), ``cut`` (the
-  connection closes in the middle of the body), ``html`` (a gateway's error page), ``bad_json``.
+- ``POST /_faults`` ``{"path": "/submit", "times": 2, "status": 429, "headers": {}, "body": "…"}``:
+  the next ``times`` calls whose path begins with ``path`` get this answer. ``match`` is a text that
+  their URL or body must contain; ``headers`` may set the content type. Instead of ``status``, a
+  ``fault``: ``hang`` (no answer for ``seconds``), ``slow`` (the right answer after ``seconds``),
+  ``cut`` (the connection closes in the middle of the body), ``html`` (a gateway's error page),
+  ``bad_json``.
 - ``GET /_calls``: how often each route was called, and the last calls.
-- ``POST /_reset``: forget faults and calls.
+- ``POST /_reset``: remove faults and calls.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ FAULTS = ("hang", "slow", "cut", "html", "bad_json")
 
 @dataclass
 class InjectedFault:
-    """A fault to order."""
+    """A fault for the next calls that match."""
 
     path: str
     times: int = 1
@@ -38,7 +40,7 @@ class InjectedFault:
 
 
 class Simulator:
-    """A provider played on loopback. Subclasses add routes to ``self.app`` and keep the provider's state."""
+    """A simulated provider. Subclasses add routes to ``self.app`` and hold the provider's state."""
 
     name = "simulator"
 
@@ -53,25 +55,24 @@ class Simulator:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Serve; return the address."""
+        """Start to serve; return the address."""
         self._runner = web.AppRunner(self.app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()
-        assert site._server is not None  # noqa: SLF001 - the only way to learn the port that was given
-        number = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]  # noqa: SLF001
-        return f"http://{host}:{number}"
+        server: Any = site._server  # noqa: SLF001 - aiohttp has no other way to the chosen port
+        return f"http://{host}:{server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
 
     def order(self, path: str, **fault: Any) -> None:
-        """Order a fault from the same process."""
+        """Inject a fault from the same process."""
         self.faults.append(InjectedFault(path, **fault))
 
     def reset(self) -> None:
-        """Forget faults and calls; subclasses forget their own state too."""
+        """Remove faults and calls. Subclasses clear their own state too."""
         self.faults.clear()
         self.counts.clear()
         self.calls.clear()
@@ -81,14 +82,11 @@ class Simulator:
         if request.path.startswith("/_"):
             answer: web.StreamResponse = await handler(request)
             return answer
-        body = (
-            (await request.read()).decode("utf-8", "replace")
-            if request.can_read_body
-            and not (request.content_type or "").startswith(
-                ("image", "video", "application/octet", "multipart")
-            )
-            else ""
-        )
+        body = ""
+        if request.can_read_body and not (request.content_type or "").startswith(
+            ("image", "video", "application/octet", "multipart")
+        ):
+            body = (await request.read()).decode("utf-8", "replace")
         self.counts[f"{request.method} {request.path}"] += 1
         self.calls.append(
             {
@@ -113,15 +111,14 @@ class Simulator:
             self.faults.remove(found)
         return await self._respond_with(found, request, handler)
 
-    async def _respond_with(self, fault: InjectedFault, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _respond_with(
+        self, fault: InjectedFault, request: web.Request, handler: Any
+    ) -> web.StreamResponse:
         if fault.status is not None:
             text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
-            kind = f"{'text/plain' if isinstance(fault.body, str) else 'application/json'}; charset=utf-8"
-            return web.Response(
-                status=fault.status,
-                body=text.encode(),
-                headers={"Content-Type": kind} | fault.headers,
-            )
+            kind = "text/plain" if isinstance(fault.body, str) else "application/json"
+            headers = {"Content-Type": f"{kind}; charset=utf-8"} | fault.headers
+            return web.Response(status=fault.status, body=text.encode(), headers=headers)
         if fault.fault == "hang":
             await asyncio.sleep(fault.seconds)
             return web.Response(status=504)
@@ -162,7 +159,7 @@ async def _respond(handler: Any, request: web.Request) -> web.StreamResponse:
 
 
 async def _cut(whole: web.StreamResponse, request: web.Request) -> web.StreamResponse:
-    """Half of the right answer, then the connection closes."""
+    """Send half of the right answer, then close the connection."""
     body = (
         whole.body
         if isinstance(whole, web.Response) and isinstance(whole.body, bytes)

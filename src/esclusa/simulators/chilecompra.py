@@ -1,9 +1,12 @@
-"""ChileCompra played on loopback: the API with its odd success rule and errors, and the public site's list.
+"""ChileCompra: the API with its odd success rule and errors, and the public site's list.
 
-Orders of its own, beside those of every simulator: ``POST /_tenders`` (details, or ``{"count": n, "day": "2026-11-16"}`` to invent
-some; ``site`` says whether the site lists them, ``api`` whether the day's list does), ``POST /_state`` (``ticket``, ``quota``: calls a
-day, ``gap``: seconds below which two calls are too fast, ``site``: false takes the site down). ``GET /_state`` tells how many calls
-were answered, and how many came too fast or at once.
+Control routes besides those of every simulator:
+
+- ``POST /_tenders``: details, or ``{"count": n, "day": "2026-11-16"}`` for sample tenders. ``site``
+  says whether the site lists them, ``api`` whether the day's list does.
+- ``POST /_state``: ``ticket``, ``quota`` (calls a day), ``gap`` (seconds below which two calls are
+  too fast), ``site`` (false takes the site down).
+- ``GET /_state``: how many calls were answered, and how many came too fast or at once.
 """
 
 from __future__ import annotations
@@ -39,25 +42,48 @@ _CODE = re.compile(r"\d{1,9}-\d{1,6}-[A-Z][A-Z0-9]\d{2}\Z")
 
 
 def sample_tender(number: int, day: str) -> dict[str, Any]:
-    """A detail as the API tells it, varied by its number."""
+    """A detail in the format of the API, varied by its number."""
     buyer, name = BUYERS[number % len(BUYERS)]
     code, work = WORKS[number % len(WORKS)]
     return {
         "CodigoExterno": f"{1000 + number // 500}-{number % 500 + 1}-L{'EPQ'[number % 3]}26",
-        "Nombre": f"{work} N° {number}", "CodigoEstado": 5,
-        "Descripcion": f"Se requiere {work.lower()} para {name}.", "FechaCierre": None, "Estado": "Publicada",
+        "Nombre": f"{work} N° {number}",
+        "CodigoEstado": 5,
+        "Descripcion": f"Se requiere {work.lower()} para {name}.",
+        "FechaCierre": None,
+        "Estado": "Publicada",
         "Comprador": {
-            "CodigoOrganismo": buyer, "NombreOrganismo": name, "RegionUnidad": REGIONS[number % len(REGIONS)], "ComunaUnidad": "Concepción",
-            "NombreUnidad": "Abastecimiento", "RutUsuario": "",
+            "CodigoOrganismo": buyer,
+            "NombreOrganismo": name,
+            "RegionUnidad": REGIONS[number % len(REGIONS)],
+            "ComunaUnidad": "Concepción",
+            "NombreUnidad": "Abastecimiento",
+            "RutUsuario": "",
         },
-        "DiasCierreLicitacion": "20", "Tipo": "LE", "CodigoTipo": 1, "Moneda": "CLP", "Obras": "0",
-        "Fechas": {"FechaCreacion": f"{day}T07:43:50.77", "FechaPublicacion": f"{day}T10:56:06.9412345", "FechaCierre": f"{day}T15:30:00"},
+        "DiasCierreLicitacion": "20",
+        "Tipo": "LE",
+        "CodigoTipo": 1,
+        "Moneda": "CLP",
+        "Obras": "0",
+        "Fechas": {
+            "FechaCreacion": f"{day}T07:43:50.77",
+            "FechaPublicacion": f"{day}T10:56:06.9412345",
+            "FechaCierre": f"{day}T15:30:00",
+        },
         "MontoEstimado": None if number % 4 == 3 else float(1_000_000 * (number % 50 + 1)),
         "Items": {
             "Cantidad": 1,
-            "Listado": [{"Correlativo": 1, "CodigoProducto": int(code) + 1, "CodigoCategoria": code, "Categoria": work, "Cantidad": 1.0}],
+            "Listado": [
+                {
+                    "Correlativo": 1,
+                    "CodigoProducto": int(code) + 1,
+                    "CodigoCategoria": code,
+                    "Categoria": work,
+                    "Cantidad": 1.0,
+                }
+            ],
         },
-    }  # fmt: skip
+    }
 
 
 class ChileCompraSimulator(Simulator):
@@ -142,7 +168,10 @@ class ChileCompraSimulator(Simulator):
         cards = [
             _card(detail) for code, detail in reversed(self.details.items()) if self.on_site[code]
         ]
-        page = f"<!doctype html><html lang='es'><body><h1>Licitaciones</h1><main id='resultados'>{''.join(cards)}</main></body></html>"
+        page = (
+            "<!doctype html><html lang='es'><body><h1>Licitaciones</h1>"
+            f"<main id='resultados'>{''.join(cards)}</main></body></html>"
+        )
         return web.Response(text=page, content_type="text/html", charset="utf-8")
 
     async def _add(self, request: web.Request) -> web.Response:
@@ -183,21 +212,21 @@ def _error(status: int, code: int, message: str) -> web.Response:
 
 
 def _card(detail: dict[str, Any]) -> str:
-    """A tender in the site's list: fewer fields than the API, the buyer's name cut, the amount in Chile's writing."""
-    buyer, dates, amount = (
-        detail.get("Comprador", {}),
-        detail.get("Fechas", {}),
-        detail.get("MontoEstimado"),
-    )
-    money = f"$ {amount:,.0f}".replace(",", ".") if amount else "No disponible"
-    published = str(dates.get("FechaPublicacion", ""))
+    """A tender in the site's list: fewer fields than the API, and a shortened name of the buyer."""
+    buyer, amount = detail.get("Comprador", {}), detail.get("MontoEstimado")
+    published = str(detail.get("Fechas", {}).get("FechaPublicacion", ""))
     parts = {
-        "id-licitacion": detail["CodigoExterno"], "descripcion": detail.get("Descripcion") or "",
-        "nombre-organismo": str(buyer.get("NombreOrganismo", ""))[:20], "region": buyer.get("RegionUnidad", ""),
-        "estado": detail.get("Estado", ""), "monto": money, "fecha-publicacion": f"{published[8:10]}-{published[5:7]}-{published[:4]}",
-    }  # fmt: skip
+        "id-licitacion": detail["CodigoExterno"],
+        "descripcion": detail.get("Descripcion") or "",
+        "nombre-organismo": str(buyer.get("NombreOrganismo", ""))[:20],
+        "region": buyer.get("RegionUnidad", ""),
+        "estado": detail.get("Estado", ""),
+        "monto": f"$ {amount:,.0f}".replace(",", ".") if amount else "No disponible",
+        "fecha-publicacion": f"{published[8:10]}-{published[5:7]}-{published[:4]}",
+    }
     spans = "".join(
         f'<span class="{name}">{html.escape(str(value))}</span>' for name, value in parts.items()
     )
     link = f'<a href="/fichaLicitacion.html?idLicitacion={detail["CodigoExterno"]}">ver</a>'
-    return f'<div class="licitacion-publicada"><h2>{html.escape(str(detail.get("Nombre", "")))}</h2>{spans}{link}</div>'
+    title = html.escape(str(detail.get("Nombre", "")))
+    return f'<div class="licitacion-publicada"><h2>{title}</h2>{spans}{link}</div>'

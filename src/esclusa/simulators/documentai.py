@@ -1,8 +1,9 @@
-"""Document AI, played: online processing over REST with Google's own messages, its limits, and faults to order.
+"""Document AI: online processing over REST with Google's own messages and limits.
 
-A processor whose id contains ``classifier`` classifies, every other one extracts. Documents are read by the local processor, so
-that answers have real text and real boxes. A document that is no real PDF but says ``%class=NAME`` gets an answer made up for
-that class. ``POST /_delay`` ``{"seconds": 1}`` makes every call take that long.
+A processor whose id contains ``classifier`` classifies; every other processor extracts. The local
+processor reads the documents, so that answers have real text and real boxes. Content that contains
+``%class=NAME`` instead of a PDF gets a fixed answer for that class. ``POST /_delay``
+``{"seconds": 1}`` delays every call. ``GET /_most`` returns the most calls that ran at once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
 
 
 class DocumentAiSimulator(Simulator):
+    """Document AI's ``process`` call."""
+
     name = "documentai"
 
     def __init__(self) -> None:
@@ -46,7 +49,6 @@ class DocumentAiSimulator(Simulator):
         return web.json_response({"seconds": self.delay})
 
     async def _most_calls(self, request: web.Request) -> web.Response:
-        """The most calls that were under way at once."""
         return web.json_response({"most": self.most})
 
     async def _process(self, request: web.Request) -> web.Response:
@@ -83,11 +85,11 @@ def _error(code: int, status: str, message: str) -> web.Response:
 
 
 def _answer(content: bytes, pages: list[int], *, classify: bool) -> web.Response:
-    from google.cloud import documentai  # noqa: PLC0415 - heavy, and only here
+    from google.cloud import documentai  # noqa: PLC0415 - slow to import
 
     marked = re.search(rb"%class=(\w+)", content)
     if marked is not None:
-        document = _made_up(marked[1].decode(), classify=classify)
+        document = _fixed_answer(marked[1].decode(), classify=classify)
     else:
         read = _read(content, pages)
         if isinstance(read, web.Response):
@@ -122,14 +124,15 @@ def _classified(read: dict[str, Any]) -> Any:
     from google.cloud import documentai  # noqa: PLC0415
 
     rest = round((1 - read["confidence"]) / (len(_CLASSES) - 1), 4)
+    confidences = dict.fromkeys(_CLASSES, rest) | {read["doc_type"]: read["confidence"]}
     entities = [
-        documentai.Document.Entity(type_=name, confidence=read["confidence"] if name == read["doc_type"] else rest) for name in _CLASSES
-    ]  # fmt: skip
+        documentai.Document.Entity(type_=name, confidence=confidences[name]) for name in _CLASSES
+    ]
     return documentai.Document(mime_type="application/pdf", text=read["text"], entities=entities)
 
 
 def _extracted(read: dict[str, Any], pages: list[int]) -> Any:
-    """The values of the pages that were asked for, as a parent with properties each. Pages count from 0 in the answer."""
+    """The values of the requested pages, each as a parent with properties. Pages count from 0."""
     from google.cloud import documentai  # noqa: PLC0415
 
     chosen = pages or list(range(1, read["count"] + 1))
@@ -177,25 +180,31 @@ def _anchor(item: dict[str, Any], index: int) -> dict[str, Any]:
         page=index, bounding_poly=documentai.BoundingPoly(normalized_vertices=corners)
     )
     segments = [
-        documentai.Document.TextAnchor.TextSegment(start_index=s["start"], end_index=s["end"]) for s in item["text_spans"]
-    ]  # fmt: skip
+        documentai.Document.TextAnchor.TextSegment(start_index=s["start"], end_index=s["end"])
+        for s in item["text_spans"]
+    ]
     return {
         "page_anchor": documentai.Document.PageAnchor(page_refs=[ref]),
         "text_anchor": documentai.Document.TextAnchor(text_segments=segments),
     }
 
 
-def _made_up(name: str, *, classify: bool) -> Any:
-    """An answer without reading: for loads of documents."""
+def _fixed_answer(name: str, *, classify: bool) -> Any:
+    """A fixed answer that reads no document, for load tests."""
     if classify:
         return _classified({"doc_type": name, "confidence": 0.97, "text": ""})
     text = "Caja 1.234 2024"
     values = [("Caja", "1.234", 5, 10), ("Bancos", "(56)", 5, 10)]
     items = [
         {
-            "type": "LINE_ITEM_VALUE", "LINE_ITEM_NAME": label, "LINE_ITEM_VALUE": printed, "COLUMN_YEAR": "2024", "confidence": 0.97,
-            "page_refs": [{"page": 0, "boxes": [[0.5, 0.1 * n + 0.1, 0.6, 0.1 * n + 0.12]]}], "text_spans": [{"start": start, "end": end}],
+            "type": "LINE_ITEM_VALUE",
+            "LINE_ITEM_NAME": label,
+            "LINE_ITEM_VALUE": printed,
+            "COLUMN_YEAR": "2024",
+            "confidence": 0.97,
+            "page_refs": [{"page": 0, "boxes": [[0.5, 0.1 * n + 0.1, 0.6, 0.1 * n + 0.12]]}],
+            "text_spans": [{"start": start, "end": end}],
         }
         for n, (label, printed, start, end) in enumerate(values)
-    ]  # fmt: skip
+    ]
     return _extracted({"text": text, "count": 1, "items": items}, [])

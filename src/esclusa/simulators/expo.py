@@ -1,10 +1,13 @@
-"""Expo's push service played on loopback: tickets, receipts, its errors, and a count of every message per device and tender.
+"""Expo's push service: tickets, receipts, its errors, and a count of messages by device and tender.
 
-Orders of its own, beside those of every simulator: ``POST /_devices`` ``{"token": {…}}`` with, per token, ``project``, ``ticket`` (the
-error of its ticket), ``receipt`` (the error of its receipt), ``times`` (how often, then it goes well), ``silent`` (no receipt ever);
-``POST /_state`` with ``token`` (the access token that is wanted), ``receipt_after`` (seconds until a receipt is known), ``rate``
-(messages a second before it says 429). ``GET /_counts`` tells how often each ``token codigo_externo`` was accepted, ``GET /_state``
-the totals.
+Control routes besides those of every simulator:
+
+- ``POST /_devices`` ``{"token": {…}}``, for each token: ``project``, ``ticket`` (the error of its
+  ticket), ``receipt`` (the error of its receipt), ``times`` (how often, then it succeeds),
+  ``silent`` (never a receipt).
+- ``POST /_state``: ``token`` (the required access token), ``receipt_after`` (seconds until a
+  receipt exists), ``rate`` (messages a second before it answers 429).
+- ``GET /_counts``: how often each ``token codigo_externo`` was accepted. ``GET /_state``: totals.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _TOKEN = re.compile(r"Expo(nent)?PushToken\[.+\]\Z|\w{8}(-\w{4}){3}-\w{12}\Z")
 
 
 class ExpoSimulator(Simulator):
-    """Expo's two calls."""
+    """Expo's ``send`` and ``getReceipts`` calls."""
 
     name = "expo"
 
@@ -52,8 +55,8 @@ class ExpoSimulator(Simulator):
         super().reset()
         self._clear()
 
-    def _fault(self, token: str, kind: str) -> str | None:
-        """The error ordered for a device, if it still has some."""
+    def _device_error(self, token: str, kind: str) -> str | None:
+        """The error that this device shall give, if any is left."""
         device = self.devices.get(token, {})
         code = device.get(kind)
         if code is None or device.get("times") == 0:
@@ -120,7 +123,7 @@ class ExpoSimulator(Simulator):
 
     def _ticket(self, message: dict[str, Any]) -> dict[str, Any]:
         token = message["to"]
-        if (code := self._fault(token, "ticket")) is not None:
+        if (code := self._device_error(token, "ticket")) is not None:
             details = {"error": code} | (
                 {"expoPushToken": token} if code == "DeviceNotRegistered" else {}
             )
@@ -151,10 +154,10 @@ class ExpoSimulator(Simulator):
         return web.json_response({"data": found})
 
     def _receipt(self, token: str) -> dict[str, Any]:
-        code = self._fault(token, "receipt")
+        code = self._device_error(token, "receipt")
         if code is None:
             return {"status": "ok"}
-        if code.startswith("fcm:"):  # a provider's fault, told inside
+        if code.startswith("fcm:"):  # an error of the device's own service
             details: dict[str, Any] = {
                 "error": "ProviderError",
                 "fault": "fcm",
@@ -164,7 +167,7 @@ class ExpoSimulator(Simulator):
             details = {"error": code}
         return {
             "status": "error",
-            "message": f"the device's service said {code}",
+            "message": f"the device's service answered {code}",
             "details": details,
         }
 

@@ -1,15 +1,19 @@
-"""Information Tracer, played: submit, status, rawdata, account_stat, with a quota that really counts.
+"""Information Tracer: submit, status, rawdata and account_stat, with a real quota.
 
-Beside the faults that every simulator has, each post can be given a behaviour of its own:
+Control routes besides those of every simulator:
 
-- ``POST /_behave`` ``{"post_id": "42", "finish_after": 2, "result": "empty_list"}``, or a list of such. Members, all optional:
-  ``submit`` (one of SUBMITS), ``submit_times`` (how often, 1), ``seconds`` (for ``slow``), ``finish_after`` (the check at which it is
-  finished, 1), ``word`` (what a running job is called, ``started``), ``end`` (one of ENDS), ``end_times`` (so
-  many of its searches end so, the later ones finish), ``result`` (one of RESULTS), ``later``
-  (the result from the second download on), ``replies`` (how many, 3), ``same_id`` (a second search has the first one's id).
-- ``POST /_quota`` ``{"used": 390, "limit": 400, "period_start": "2026-01-01", "refusal": "generic" | "403", "token": "…", "seconds": 0.1,
-  "every_job": true}``: the seconds that a status question takes, and whether jobs that nobody submitted are known too.
-- ``GET /_state``: searches used, searches refused for want of quota, how often each post was submitted, its jobs.
+- ``POST /_behave`` ``{"post_id": "42", "finish_after": 2, "result": "empty_list"}``, or a list of
+  them: how the searches of a post go. All members but ``post_id`` are optional: ``submit`` (one of
+  SUBMITS), ``submit_times`` (how often, 1), ``seconds`` (for ``slow``), ``finish_after`` (the
+  number of the check that finds it finished, 1), ``word`` (the status of a running job,
+  ``started``), ``end`` (one of ENDS), ``end_times`` (how many searches end so; later ones finish),
+  ``result`` (one of RESULTS), ``later`` (the result from the second download on), ``replies`` (how
+  many, 3), ``same_id`` (a second search has the id of the first).
+- ``POST /_quota`` ``{"used": 390, "limit": 400, "period_start": "2026-01-01", "refusal": "generic"
+  | "403", "token": "…", "seconds": 0.1, "every_job": true}``: ``seconds`` is the duration of a
+  status call, and ``every_job`` accepts the ids of jobs that were never submitted.
+- ``GET /_state``: searches used, searches refused by the quota, how often each post was submitted,
+  its jobs.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ RESULTS = (
 
 @dataclass
 class PostBehaviour:
-    """How a post's searches go."""
+    """How the searches of a post go."""
 
     submit: str = "ok"
     submit_times: int = 1
@@ -62,7 +66,7 @@ class PostBehaviour:
 
 @dataclass
 class SimulatedSearch:
-    """A job, as the provider knows it."""
+    """A job in the provider's state."""
 
     id: str
     post_id: str
@@ -73,18 +77,20 @@ class SimulatedSearch:
 
 
 class InformationTracerSimulator(Simulator):
+    """Information Tracer's four calls."""
+
     name = "information_tracer"
 
     def __init__(self) -> None:
         super().__init__()
-        add = self.app.router
-        add.add_post("/submit", self._submit)
-        add.add_get("/status", self._status)
-        add.add_get("/rawdata", self._rawdata)
-        add.add_get("/account_stat", self._account)
-        add.add_post("/_behave", self._behave)
-        add.add_post("/_quota", self._set_quota)
-        add.add_get("/_state", self._state)
+        router = self.app.router
+        router.add_post("/submit", self._submit)
+        router.add_get("/status", self._status)
+        router.add_get("/rawdata", self._rawdata)
+        router.add_get("/account_stat", self._account)
+        router.add_post("/_behave", self._behave)
+        router.add_post("/_quota", self._set_quota)
+        router.add_get("/_state", self._state)
         self.reset()
 
     def reset(self) -> None:
@@ -100,9 +106,9 @@ class InformationTracerSimulator(Simulator):
         self.seconds = 0.0
         self.at_once, self.most_at_once = 0, 0
 
-    def behave(self, post_id: str, **body: Any) -> None:
-        """Order a post's behaviour from the same process."""
-        behaviour = PostBehaviour(**body)
+    def behave(self, post_id: str, **options: Any) -> None:
+        """Set the behaviour of a post from the same process."""
+        behaviour = PostBehaviour(**options)
         if (
             behaviour.submit not in SUBMITS
             or behaviour.end not in ENDS
@@ -116,7 +122,7 @@ class InformationTracerSimulator(Simulator):
     def _of(self, post_id: str) -> PostBehaviour:
         return self.behaviours.get(post_id) or PostBehaviour()
 
-    # the provider's own routes
+    # The provider's routes
 
     async def _submit(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -128,7 +134,7 @@ class InformationTracerSimulator(Simulator):
         refused = await self._misbehave(behaviour)
         if refused is not None:
             return refused
-        if self.used >= self.limit:  # exhaustion is not named: a submit just fails
+        if self.used >= self.limit:  # the provider does not name the reason
             self.refused += 1
             return web.json_response(
                 {"message": "Submission failed"}, status=403 if self.refusal == "403" else 200
@@ -190,7 +196,7 @@ class InformationTracerSimulator(Simulator):
             self.at_once -= 1
 
     def _search(self, id: str) -> SimulatedSearch | None:
-        """The job of this id; where every job is known, one of twitter's for any id."""
+        """The job of this id. With ``every_job``, an unknown id is a job of twitter."""
         if self.every_job and id not in self.searches:
             self.searches[id] = SimulatedSearch(id, id, "twitter")
         return self.searches.get(id)
@@ -237,10 +243,15 @@ class InformationTracerSimulator(Simulator):
             return web.json_response({"message": "we cannot locate this job"}, status=int(result))
         posts = [reply(search, number) for number in range(behaviour.replies)]
         bodies: dict[str, Any] = {
-            "data": posts, "dict": {"posts": posts, "next": None}, "empty_list": [], "empty_dict": {},
-            "blank_dict": {"posts": [], "note": "  ", "meta": {}, "next": None}, "null": None,
-            "error_object": {"message": "we cannot locate this job"}, "text": "nothing here",
-        }  # fmt: skip
+            "data": posts,
+            "dict": {"posts": posts, "next": None},
+            "empty_list": [],
+            "empty_dict": {},
+            "blank_dict": {"posts": [], "note": "  ", "meta": {}, "next": None},
+            "null": None,
+            "error_object": {"message": "we cannot locate this job"},
+            "text": "nothing here",
+        }
         return web.json_response(bodies[result])
 
     async def _account(self, request: web.Request) -> web.Response:
@@ -258,7 +269,7 @@ class InformationTracerSimulator(Simulator):
             }
         )
 
-    # to order
+    # Control routes
 
     async def _behave(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -300,7 +311,7 @@ class InformationTracerSimulator(Simulator):
 
 
 def reply(search: SimulatedSearch, number: int) -> dict[str, Any]:
-    """A reply, with the names that the platform's own records have."""
+    """A reply with the field names of its platform."""
     if search.platform == "instagram":
         return {
             "pk": f"{search.post_id}{number}",
@@ -309,7 +320,18 @@ def reply(search: SimulatedSearch, number: int) -> dict[str, Any]:
             "like_count": number,
         }
     return {
-        "id_str": f"{search.post_id}{number}", "created_at": "Mon Jan 05 12:00:00 +0000 2026", "full_text": f"respuesta número {number}",
-        "lang": "es", "user": {"id_str": str(number), "screen_name": f"user{number}", "followers_count": number, "verified": False},
-        "reply_count": 0, "retweet_count": 0, "favorite_count": number, "in_reply_to_status_id_str": search.post_id,
-    }  # fmt: skip
+        "id_str": f"{search.post_id}{number}",
+        "created_at": "Mon Jan 05 12:00:00 +0000 2026",
+        "full_text": f"respuesta número {number}",
+        "lang": "es",
+        "user": {
+            "id_str": str(number),
+            "screen_name": f"user{number}",
+            "followers_count": number,
+            "verified": False,
+        },
+        "reply_count": 0,
+        "retweet_count": 0,
+        "favorite_count": number,
+        "in_reply_to_status_id_str": search.post_id,
+    }

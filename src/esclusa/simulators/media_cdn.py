@@ -1,14 +1,17 @@
-"""A media CDN like Meta's: signed links that expire, pictures and films of any size made as they are sent, and every way in which
-a link can go wrong.
+"""A media CDN like Meta's: signed links that expire, files of any size, and links that fail.
 
-- ``GET /m/{type}/{bytes}/{name}``: a file of that type (``jpg``, ``png``, ``mp4`` …) and size, the same for the same name. With
-  ``oe`` (expiry, hex seconds) and ``oh`` (signature) in the query they are checked: 403 ``URL signature expired`` or ``URL
-  signature mismatch``, as plain text. ``sign(path)`` makes such a link.
-- ``GET /drip/{seconds}``: a picture that takes so long, byte by byte. ``GET /cut/{bytes}``: half of what was promised.
-- ``GET /chunked/{bytes}``: no length is told. ``GET /bomb/{bytes}``: so many zeros behind a small gzip.
-- ``GET /html``, ``/text``, ``/svg``, ``/json``, ``/empty``: 200, and no media; ``/gone/{status}``: that status.
-- ``GET /to?url=…``: a redirect there; ``GET /hops/{n}?url=…``: so many of our own first; ``GET /loop``.
-- ``GET /gzip/{bytes}``: a picture that comes compressed.
+- ``GET /m/{type}/{bytes}/{name}``: a file of that type (``jpg``, ``png``, ``mp4`` …) and size,
+  always the same for one name. ``oe`` (expiry, hex seconds) and ``oh`` (signature) in the query are
+  checked: 403 with ``URL signature expired`` or ``URL signature mismatch`` as plain text.
+  ``sign(path)`` returns a valid link.
+- ``GET /drip/{seconds}``: a picture that arrives byte by byte for that long. ``GET /cut/{bytes}``:
+  half of the promised length.
+- ``GET /chunked/{bytes}``: without a length. ``GET /bomb/{bytes}``: zeros in a small gzip.
+- ``GET /html``, ``/text``, ``/svg``, ``/json``, ``/empty``: 200, but not media. ``/gone/{status}``:
+  that status.
+- ``GET /to?url=…``: a redirect. ``GET /hops/{n}?url=…``: after so many redirects to itself. ``GET
+  /loop``: a redirect to itself for ever.
+- ``GET /gzip/{bytes}``: a compressed picture.
 """
 
 from __future__ import annotations
@@ -33,10 +36,10 @@ MAGIC: dict[str, tuple[str, bytes]] = {
     "mp4": ("video/mp4", b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"),
     "webm": (
         "video/webm",
-        b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\xf7\x81\x01\x42\xf2\x81\x04\x42\xf3\x81\x08\x42\x82\x84webm",
+        bytes.fromhex("1a45dfa39f4286810142f7810142f2810442f381084282") + b"\x84webm",
     ),
 }
-"""What files of each type begin with, and what the CDN calls them."""
+"""The content type and the first bytes of each type of file."""
 
 _SECRET = b"nobody outside knows it"
 _NOT_MEDIA = {
@@ -50,13 +53,13 @@ _BLOCK = 1 << 16
 
 
 def sign(path: str, lifetime: float = 3600.0) -> str:
-    """The path with an expiry and a signature, as the CDN gives it out."""
+    """The path with an expiry and a valid signature."""
     expiry = f"{int(time.time() + lifetime):x}"
     return f"{path}?oe={expiry}&oh={_signature(path, expiry)}&_nc_sid=a%2Fb%3D"
 
 
 def content(kind: str, size: int, name: str) -> bytes:
-    """The whole file: for those who want to compare."""
+    """The whole content of a file, to compare with a download."""
     return b"".join(_body(kind, size, name))
 
 
@@ -65,7 +68,7 @@ def _signature(path: str, expiry: str) -> str:
 
 
 def _body(kind: str, size: int, name: str) -> Iterator[bytes]:
-    """The file block by block, never whole."""
+    """The content of a file block by block."""
     block = MAGIC[kind][1] + hashlib.sha256(name.encode()).digest()
     block = block.ljust(_BLOCK, b"\x55")
     rest = b"\x55" * _BLOCK
@@ -76,6 +79,8 @@ def _body(kind: str, size: int, name: str) -> Iterator[bytes]:
 
 
 class MediaCdnSimulator(Simulator):
+    """The CDN's files and failures."""
+
     name = "media_cdn"
 
     def __init__(self) -> None:
@@ -87,11 +92,11 @@ class MediaCdnSimulator(Simulator):
         get("/chunked/{size}", self._chunked)
         get("/bomb/{size}", self._bomb)
         get("/gzip/{size}", self._gzip)
-        get("/gone/{status}", self._gone)
+        get("/gone/{status}", self._status)
         get("/to", self._redirect)
         get("/hops/{count}", self._hops)
         get("/loop", self._loop)
-        get("/{odd}", self._odd)
+        get("/{odd}", self._not_media)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         kind, size, name = (
@@ -108,7 +113,7 @@ class MediaCdnSimulator(Simulator):
         return await _send(request, kind, size, name, length=True)
 
     def _refuse(self, request: web.Request) -> str | None:
-        """The signature is over the link as it was given out: another spelling of it is another link."""
+        """Why a signed link is refused, or None. The exact spelling of the link is signed."""
         expiry = request.query["oe"]
         if request.query.get("oh") != _signature(
             request.rel_url.raw_path, expiry
@@ -122,7 +127,7 @@ class MediaCdnSimulator(Simulator):
         await response.prepare(request)
         await response.write(content("jpg", 2000, "drip"))
         end = time.monotonic() + seconds
-        with suppress(ConnectionResetError):  # who asked did not wait for the end
+        with suppress(ConnectionResetError):  # the client closed the connection
             while time.monotonic() < end:
                 await response.write(b"\x55")
                 await asyncio.sleep(0.02)
@@ -142,13 +147,13 @@ class MediaCdnSimulator(Simulator):
         return await _send(request, "jpg", int(request.match_info["size"]), "chunked", length=False)
 
     async def _bomb(self, request: web.Request) -> web.StreamResponse:
-        """Zeros behind a picture's first bytes, a thousand times smaller on the wire."""
+        """A picture's first bytes, then zeros: a thousand times smaller when compressed."""
         return await _packed(request, _zeros(int(request.match_info["size"])))
 
     async def _gzip(self, request: web.Request) -> web.StreamResponse:
         return await _packed(request, _body("jpg", int(request.match_info["size"]), "gzip"))
 
-    async def _gone(self, request: web.Request) -> web.Response:
+    async def _status(self, request: web.Request) -> web.Response:
         status = int(request.match_info["status"])
         return web.Response(
             status=status, text="" if status in (204, 304) else "gone", content_type="text/plain"
@@ -169,7 +174,7 @@ class MediaCdnSimulator(Simulator):
     async def _loop(self, request: web.Request) -> web.Response:
         return web.Response(status=301, headers={"Location": "/loop"})
 
-    async def _odd(self, request: web.Request) -> web.Response:
+    async def _not_media(self, request: web.Request) -> web.Response:
         if request.match_info["odd"] not in _NOT_MEDIA:
             return web.Response(status=404, text="Not Found")
         kind, body = _NOT_MEDIA[request.match_info["odd"]]

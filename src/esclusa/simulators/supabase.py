@@ -1,7 +1,7 @@
-"""Supabase Storage: buckets and objects below ``/storage/v1``, with its own habit of hiding the real status in the body.
+"""Supabase Storage: buckets and objects below ``/storage/v1``, with the real status in the body.
 
-The bucket ``media`` (public) is there; more are made by ``POST /storage/v1/bucket``. Every call but those to public objects needs
-the key ``SERVICE_KEY``.
+The public bucket ``media`` exists; ``POST /storage/v1/bucket`` creates more. Every call except
+those to public objects needs the key ``SERVICE_KEY``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROOT = "/storage/v1"
 
 @dataclass
 class StoredObject:
-    """An object."""
+    """An object of a bucket."""
 
     key: str
     body: bytes
@@ -44,6 +44,8 @@ class StoredObject:
 
 @dataclass
 class SimulatedBucket:
+    """A bucket with its objects."""
+
     id: str
     public: bool = True
     file_size_limit: int | None = None
@@ -52,7 +54,7 @@ class SimulatedBucket:
 
 
 class StorageRefusal(Exception):
-    """A domain error: 400 on the wire, whatever it is, but for a few."""
+    """An error of the service. Its HTTP status is 400, with few exceptions."""
 
     def __init__(self, status: int, code: str, error: str, message: str) -> None:
         self.status, self.body = (
@@ -67,6 +69,8 @@ class StorageRefusal(Exception):
 
 
 class SupabaseSimulator(Simulator):
+    """Supabase Storage's calls on buckets and objects."""
+
     name = "supabase"
 
     def __init__(self) -> None:
@@ -113,7 +117,7 @@ class SupabaseSimulator(Simulator):
         return found
 
     def _key(self, request: web.Request, bucket: str) -> str:
-        """The key as it was sent: decoded once, whatever a router would make of it."""
+        """The key as it was sent, decoded once. The router would decode it differently."""
         raw = request.raw_path.partition("?")[0].partition(f"/{bucket}/")[2]
         return unquote(raw)
 
@@ -128,7 +132,9 @@ class SupabaseSimulator(Simulator):
         request_body = await request.json()
         name = str(request_body.get("id") or request_body["name"])
         if name in self.buckets:
-            raise StorageRefusal(409, "ResourceAlreadyExists", "Duplicate", "The resource already exists")
+            raise StorageRefusal(
+                409, "ResourceAlreadyExists", "Duplicate", "The resource already exists"
+            )
         self.buckets[name] = SimulatedBucket(
             name,
             bool(request_body.get("public")),
@@ -175,7 +181,9 @@ class SupabaseSimulator(Simulator):
             )
         known = bucket.objects.get(key)
         if known is not None and not upsert:
-            raise StorageRefusal(409, "KeyAlreadyExists", "Duplicate", "The resource already exists")
+            raise StorageRefusal(
+                409, "KeyAlreadyExists", "Duplicate", "The resource already exists"
+            )
         made = StoredObject(key, body, mime, cache)
         if known is not None:
             made.id, made.created = known.id, known.created
@@ -192,11 +200,21 @@ class SupabaseSimulator(Simulator):
 
     async def _info(self, request: web.Request) -> web.Response:
         stored = self._stored(request)
-        return web.json_response({
-            "id": stored.id, "name": stored.key, "version": stored.version, "bucket_id": self._bucket(request).id, "size": len(stored.body),
-            "content_type": stored.mime, "cache_control": stored.cache, "etag": stored.etag, "metadata": None,
-            "last_modified": stored.updated.isoformat(), "created_at": stored.created.isoformat(),
-        })  # fmt: skip
+        return web.json_response(
+            {
+                "id": stored.id,
+                "name": stored.key,
+                "version": stored.version,
+                "bucket_id": self._bucket(request).id,
+                "size": len(stored.body),
+                "content_type": stored.mime,
+                "cache_control": stored.cache,
+                "etag": stored.etag,
+                "metadata": None,
+                "last_modified": stored.updated.isoformat(),
+                "created_at": stored.created.isoformat(),
+            }
+        )
 
     async def _list(self, request: web.Request) -> web.Response:
         bucket, request_body = self._bucket(request), await request.json()
@@ -206,10 +224,20 @@ class SupabaseSimulator(Simulator):
         page = [bucket.objects[key] for key in keys[:limit]]
         more = len(keys) > limit
         objects = [
-            {"id": t.id, "name": t.key, "updated_at": t.updated.isoformat(), "created_at": t.created.isoformat(),
-             "metadata": {"eTag": t.etag, "size": len(t.body), "mimetype": t.mime, "cacheControl": t.cache}}
+            {
+                "id": t.id,
+                "name": t.key,
+                "updated_at": t.updated.isoformat(),
+                "created_at": t.created.isoformat(),
+                "metadata": {
+                    "eTag": t.etag,
+                    "size": len(t.body),
+                    "mimetype": t.mime,
+                    "cacheControl": t.cache,
+                },
+            }
             for t in page
-        ]  # fmt: skip
+        ]
         return web.json_response(
             {"hasNext": more, "folders": [], "objects": objects}
             | ({"nextCursor": page[-1].key} if more and page else {})
@@ -217,14 +245,18 @@ class SupabaseSimulator(Simulator):
 
     async def _delete(self, request: web.Request) -> web.Response:
         bucket, request_body = self._bucket(request), await request.json()
-        deleted = [bucket.objects.pop(key) for key in request_body["prefixes"][:1000] if key in bucket.objects]
+        deleted = [
+            bucket.objects.pop(key)
+            for key in request_body["prefixes"][:1000]
+            if key in bucket.objects
+        ]
         return web.json_response(
             [{"name": t.key, "id": t.id, "bucket_id": bucket.id} for t in deleted]
         )
 
 
 async def _uploaded(request: web.Request) -> tuple[bytes, str, str]:
-    """The file of an upload, in either of its two forms."""
+    """The content, type and cache control of an upload, in either of its two forms."""
     if not (request.content_type or "").startswith("multipart/"):
         return (
             await request.read(),
