@@ -12,6 +12,7 @@ from typing import Any, Literal
 from esclusa.artifacts import open_artifacts
 from esclusa.model import duration
 from esclusa.model.errors import EsclusaError, SchemaBehind
+from esclusa.model.texts import text
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.publishers import publisher_for
@@ -69,11 +70,11 @@ def check_settings(settings: Settings) -> Iterator[Check]:
             "set a token, or host 127.0.0.1",
         )
     if settings.topics and publisher_for(settings.publish, settings.topics) is None:
-        text = f"messages for {', '.join(settings.topics)} will wait in esclusa_outbox: nothing publishes them"
+        waiting = f"messages for {', '.join(settings.topics)} will wait in esclusa_outbox: nothing publishes them"
         yield Check(
             "settings",
             "warn",
-            text,
+            waiting,
             "install esclusa[google] and set ESCLUSA_PUBLISH=pubsub://project",
         )
     if settings.clock_offset_seconds:
@@ -92,8 +93,8 @@ def check_pipelines(settings: Settings) -> Iterator[Check]:
         yield Check(
             "pipelines",
             "warn",
-            "none is listed",
-            "set ESCLUSA_PIPELINES, for example to examples/hello.py:app",
+            text("no_pipelines"),
+            text("set_pipelines"),
         )
     for plan in settings.plans:
         said: list[str | tuple[Verdict, str]] = (
@@ -108,7 +109,12 @@ def check_pipelines(settings: Settings) -> Iterator[Check]:
             Check(
                 plan.name,
                 "ok",
-                f"kinds {len(plan.kinds)}, stages {len(plan.stages)}, cycles {len(plan.cycles)}",
+                text(
+                    "pipeline_parts",
+                    kinds=len(plan.kinds),
+                    stages=len(plan.stages),
+                    cycles=len(plan.cycles),
+                ),
             )
         ]
 
@@ -129,19 +135,15 @@ async def check_schema(runtime: Runtime) -> Check:
     """Whether the schema is what this program needs."""
     try:
         await runtime.store.use(runtime.engine.all_kinds, runtime.engine.all_stages)
-        return Check("schema", "ok", "up to date")
+        return Check("schema", "ok", text("schema_current"))
     except SchemaBehind:
         pending = await runtime.pending()
     except EsclusaError as error:
-        return Check("schema", "fail", _one_line(error), "see docs/operations.md, Stores")
-    will = runtime.settings.auto_migrate
-    text = f"{len(pending)} statements behind"
-    return Check(
-        "schema",
-        "warn" if will else "fail",
-        text,
-        "run, worker and serve bring it up to date" if will else "run 'esclusa migrate'",
-    )
+        return Check("schema", "fail", _one_line(error), text("schema_docs"))
+    behind = text("schema_behind", n=len(pending))
+    if runtime.settings.auto_migrate:
+        return Check("schema", "warn", behind, text("schema_automatic"))
+    return Check("schema", "fail", behind, text("schema_migrate"))
 
 
 async def check_clock(runtime: Runtime) -> Check:
@@ -152,11 +154,11 @@ async def check_clock(runtime: Runtime) -> Check:
     skew = max(
         before - read, read - after, timedelta(0)
     )  # the round trip is not counted against it
-    text = f"the store's clock and this machine's differ by {duration.words(skew.total_seconds())}"
+    found = f"the store's clock and this machine's differ by {duration.words(skew.total_seconds())}"
     return (
-        Check("clock", "warn", text, "synchronise both with NTP")
+        Check("clock", "warn", found, "synchronise both with NTP")
         if skew > SKEW
-        else Check("clock", "ok", text)
+        else Check("clock", "ok", found)
     )
 
 

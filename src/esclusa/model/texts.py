@@ -104,6 +104,20 @@ TEXTS: Final[Mapping[str, str]] = {
     "store_not_open": "{store} is not open",
     "store_unavailable": "{store} does not answer: {why}",
     "store_locked": "{store}: another process has kept the database locked for {seconds} s",
+    # What a health check found, and what to do: `text` and `do` of a Check.
+    "check_answers": "it answers",
+    "check_no_answer": "it does not answer ({error})",
+    "check_timeout": "no answer within {seconds:g} s",
+    "check_failed": "the check failed ({error})",
+    "check_log": "see the server's log",
+    "schema_current": "up to date",
+    "schema_behind": "{n} statements behind",
+    "schema_automatic": "run, worker and serve bring it up to date",
+    "schema_migrate": "run 'esclusa migrate'",
+    "schema_docs": "see docs/operations.md, Stores",
+    "no_pipelines": "no pipeline is listed",
+    "set_pipelines": "set ESCLUSA_PIPELINES, for example to examples/hello.py:app",
+    "pipeline_parts": "kinds {kinds}, stages {stages}, cycles {cycles}",
 }
 """The English sentence of each code, with its values in braces."""
 

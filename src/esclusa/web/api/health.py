@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from esclusa import health
 from esclusa.health import Check
 from esclusa.model.errors import EsclusaError
+from esclusa.model.texts import text
 from esclusa.observability.metrics import Metrics
 from esclusa.runtime import Runtime
 from esclusa.web.auth.middleware import SELF_AUTHENTICATED
@@ -93,11 +94,11 @@ class Readiness:
     ) -> list[Check]:
         try:
             return await within(CHECK_TIMEOUT, check())
-        except TimeoutError as error:
-            return [Check(name, "fail", str(error))]
+        except TimeoutError:
+            return [Check(name, "fail", text("check_timeout", seconds=CHECK_TIMEOUT))]
         except EsclusaError as error:
             self._runtime.engine.telemetry.event("warning", f"not ready: {name}: {error}")
-            return [_failed(name, "it does not answer", error)]
+            return [_failed(name, "check_no_answer", error)]
 
     async def _store(self) -> list[Check]:
         await self._runtime.engine.clock.sync()
@@ -107,11 +108,11 @@ class Readiness:
             or self._schema[1].verdict == "fail"
         ):
             self._schema = (time.monotonic(), await health.check_schema(self._runtime))
-        return [Check("store", "ok", "it answers"), self._schema[1]]
+        return [Check("store", "ok", text("check_answers")), self._schema[1]]
 
     async def _artifacts(self) -> list[Check]:
         await self._runtime.artifacts.info("esclusa-readiness")
-        return [Check("artifacts", "ok", "they answer")]
+        return [Check("artifacts", "ok", text("check_answers"))]
 
     def _pipelines(self) -> list[Check]:
         try:
@@ -120,11 +121,11 @@ class Readiness:
             self._runtime.engine.telemetry.event(
                 "error", f"a pipeline's check failed: {error}", exc_info=error
             )
-            return [_failed("pipelines", "a check failed", error)]
+            return [_failed("pipelines", "check_failed", error)]
 
 
-def _failed(name: str, what: str, error: Exception) -> Check:
-    return Check(name, "fail", f"{what} ({type(error).__name__})", "see the server's log")
+def _failed(name: str, code: str, error: Exception) -> Check:
+    return Check(name, "fail", text(code, error=type(error).__name__), text("check_log"))
 
 
 class Gauges:
