@@ -8,14 +8,24 @@ from datetime import timedelta
 from typing import Any
 
 from esclusa.engine.engine import Engine
+from esclusa.engine.operations import retry_targets
 from esclusa.engine.rates import merge
 from esclusa.engine.why import Why, why
+from esclusa.model.pipeline import Plan
 from esclusa.model.query import Page, Where, at_least, query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, Step
-from esclusa.model.stage import Cycle, Stage, roles
-from esclusa.model.system_records import Alert, CycleRecord, DeadLetter, Rate, Run, WorkerRecord
+from esclusa.model.stage import Cycle, Role, Stage, roles
+from esclusa.model.system_records import (
+    Alert,
+    CycleRecord,
+    DeadLetter,
+    Export,
+    Rate,
+    Run,
+    WorkerRecord,
+)
 from esclusa.model.texts import load
 
 
@@ -263,6 +273,45 @@ class ReadModel:
             "cycles": await self.cycles(), "budgets": await self.budgets(), "workers": [w for w in await self.workers() if w["alive"]],
             "dead_letters": (await self._engine.store.count(query(DeadLetter, {"status": "open"})))[0],
         }  # fmt: skip
+
+    # declarations and counts, for pages
+
+    def pipelines(self) -> list[Plan]:
+        """The pipelines with their settings, without the system pipeline."""
+        return [plan for plan in self._engine.plans if plan.name != "esclusa"]
+
+    def lookup(self, table: str) -> Kind:
+        """The kind of this table; NotFound if there is none."""
+        return self._engine.kind(table)
+
+    def roles(self, kind: Kind) -> dict[str, Role]:
+        """The role of each state of the kind."""
+        return roles(kind, self._engine.all_stages)
+
+    def worked(self, kind: Kind) -> bool:
+        """Whether a stage takes records of this kind."""
+        return any(stage.kind == kind for stage in self._engine.all_stages)
+
+    def retry_targets(self, kind: Kind) -> dict[str, str]:
+        """For each exhausted state of the kind, the state to which a retry moves a record."""
+        return retry_targets(kind, self._engine.all_stages)
+
+    async def count(
+        self, table: str, where: Where, *, cap: int, archived: bool = False
+    ) -> tuple[int, bool]:
+        """How many records match, counted up to ``cap``, and whether that is all."""
+        return await self._engine.store.count(
+            query(self.lookup(table), where, archived=archived), cap
+        )
+
+    async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
+        """Records per state, each state counted up to ``cap``."""
+        return await self._engine.store.tally(kind, cap)
+
+    async def exports(self, *, limit: int = 50) -> list[Export]:
+        """Exports of archives, newest first."""
+        page = await self._engine.records.find(Export, order="-created_at", limit=limit)
+        return list(page.items)
 
     # how
 

@@ -82,6 +82,7 @@ class App:
     budgets: list[Budget | FromSettings[Budget]] = field(default_factory=list)
     lifespan_: Callable[[Any], AbstractAsyncContextManager[Any]] | None = None
     routes_: Callable[[Any], Any] | None = None
+    console_: Callable[[Any], None] | None = None
     commands_: Callable[[], Any] | None = None
     checks_: Callable[[Any], Any] | None = None
     needs_: Callable[[Any], Iterable[str]] | None = None
@@ -258,6 +259,14 @@ class App:
     def routes(self, build: F) -> F:
         """Declare a function that builds the pipeline's HTTP routes; only servers call it."""
         self.routes_ = build
+        return build
+
+    def console(self, build: F) -> F:
+        """Declare a function that adds pages and buttons to the console; called where it is served.
+
+        It takes an ``esclusa.web.ConsoleExtension``.
+        """
+        self.console_ = build
         return build
 
     def commands(self, build: F) -> F:
