@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from PIL import Image
 from playwright.async_api import async_playwright
-from web.console.browser import CHROMIUM, PAGES, ready
+from web.console.browser import CHROMIUM, pages, ready
 from web.console.world import served
 
 TARGET = Path(__file__).parents[2] / "docs" / "screens"
@@ -32,14 +32,14 @@ async def main(target: Path = TARGET, only: str = "") -> None:
                     viewport={"width": 1360, "height": 850}, color_scheme=theme, locale="en-GB"
                 )
                 page = await context.new_page()
-                for name, path in (await PAGES(world)).items():
+                for name, path in (await pages(world)).items():
                     if only and only not in name:
                         continue
                     await page.goto(world.url + path)
                     await ready(page)
                     await page.screenshot(path=target / f"{name}-{theme}.png", full_page=True)
                 await context.close()
-            for name, path in (await PAGES(world)).items():
+            for name, path in (await pages(world)).items():
                 if name in ("map", "record", "records") and (not only or only in name):
                     context = await browser.new_context(
                         viewport={"width": 390, "height": 844}, color_scheme="light", locale="es-CL"

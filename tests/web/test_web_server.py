@@ -232,7 +232,7 @@ async def test_a_store_that_hangs_is_not_awaited(
 
     with monkeypatch.context() as patch:
         patch.setattr(health, "CHECK_TIMEOUT", 0.05)
-        patch.setattr(context, "PATIENCE", 0.05)
+        patch.setattr(context, "PAGE_TIMEOUT", 0.05)
         for name in ("now", "find", "tally", "count", "backlog", "usage"):
             patch.setattr(shop.runtime.store, name, hangs, raising=False)
         ready = await shop.get("/readyz")

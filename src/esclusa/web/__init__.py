@@ -18,6 +18,8 @@ models. ``problem`` makes an RFC 9457 response; ``problem_responses`` documents 
 Authentication: a route with ``openapi_extra=SELF_AUTHENTICATED`` is open, and checks its caller
 itself. ``OidcVerifier`` checks OIDC tokens of Google's push services; ``bearer_secret`` reads the
 token from an ``Authorization`` header.
+
+Console pages: a pipeline's ``@app.console`` function gets a ``ConsoleExtension``.
 """
 
 from esclusa.web.api.filters import filter_from_query, strict_filter_from_query
@@ -36,6 +38,7 @@ from esclusa.web.api.serialize import mask_fields, page_json, record_json, run_j
 from esclusa.web.auth.middleware import SELF_AUTHENTICATED
 from esclusa.web.auth.oidc import OidcVerifier
 from esclusa.web.auth.tokens import bearer_secret
+from esclusa.web.console.extension import ConsoleExtension
 from esclusa.web.problems import problem, problem_responses
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "SELF_AUTHENTICATED",
     "ActionOut",
     "After",
+    "ConsoleExtension",
     "InsertOut",
     "Limit",
     "ListOut",

@@ -41,9 +41,8 @@ from esclusa.web.api import views as api_views
 from esclusa.web.auth.failed_attempts import FailedAttempts
 from esclusa.web.auth.middleware import AuthMiddleware, self_authenticated_routes
 from esclusa.web.auth.tokens import hash_tokens, require_tokens
-from esclusa.web.console import render, views
-from esclusa.web.console.context import Desk
-from esclusa.web.console.pages import console
+from esclusa.web.console import page_data, pages, render
+from esclusa.web.console.context import ConsoleContext
 from esclusa.web.idempotency import IdempotencyMiddleware
 from esclusa.web.protocol import HttpProtocol
 from esclusa.web.proxy import PrefixMiddleware, TrustedProxies
@@ -76,12 +75,12 @@ def create_app(
     )
     app.state.runtime = runtime
     tokens, failed_attempts = hash_tokens(runtime.settings.api_tokens), FailedAttempts()
-    desk = Desk(runtime, tokens, failed_attempts)
+    console = ConsoleContext(runtime, tokens, failed_attempts)
     routers = [
         health.health_router(runtime),
         *(module.router for module in _API),
         *_pipelines(runtime),
-        *console(desk),
+        *pages.routers(console),
     ]
     for router in routers:
         app.include_router(router)
@@ -94,7 +93,7 @@ def create_app(
             openapi.document(app) | ({"servers": [{"url": prefix}]} if prefix else {})
         )
 
-    app.state.prepare = functools.partial(_prepare, app, desk)
+    app.state.prepare = functools.partial(_prepare, app, console)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI documents this
     app.add_middleware(IdempotencyMiddleware, idempotency=Idempotency(runtime.engine))
     app.add_middleware(
@@ -102,7 +101,7 @@ def create_app(
         tokens=tokens,
         self_authenticated=[r for router in routers for r in self_authenticated_routes(router)],
         failed_attempts=failed_attempts,
-        sessions=desk,
+        sessions=console,
         oidc=tick.oidc_verifiers(runtime.settings),
     )
     app.add_middleware(
@@ -114,7 +113,7 @@ def create_app(
     return app
 
 
-async def _prepare(app: FastAPI, desk: Desk) -> None:
+async def _prepare(app: FastAPI, console: ConsoleContext) -> None:
     """Build routes, store connections, counts and templates before the first visitor needs them."""
     for route in app.routes:  # FastAPI builds the routes of a router at its first match
         route.matches(
@@ -122,8 +121,8 @@ async def _prepare(app: FastAPI, desk: Desk) -> None:
         )
         await asyncio.sleep(0)
     with contextlib.suppress(EsclusaError):  # store unavailable: the first page will say so
-        await asyncio.gather(views.board(desk), desk.badges())
-    await asyncio.to_thread(render.prepare)
+        await asyncio.gather(page_data.overview(console), console.badges())
+    await asyncio.to_thread(render.compile_templates, console.templates)
 
 
 def _pipelines(runtime: Runtime) -> Iterator[APIRouter]:

@@ -1,4 +1,4 @@
-"""The system's Chromium, and the console's pages by name."""
+"""The system's Chromium, and the pages of the console by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ CHROMIUM = (
 )
 
 
-async def PAGES(world: World) -> dict[str, str]:  # noqa: N802 - a table that needs the world's ids
+async def pages(world: World) -> dict[str, str]:
+    """The path of every page of the console by name, with ids of this world."""
     letters = (await world.runtime.read_model.dead_letters({"status": "open"}, limit=1)).items
     failed = (
         await world.runtime.read_model.records("pending_jobs", {"status": "failed"}, limit=1)
@@ -51,7 +52,7 @@ async def PAGES(world: World) -> dict[str, str]:  # noqa: N802 - a table that ne
 
 
 async def ready(page: Any) -> None:
-    """The page is drawn, its pictures are there, and, on the map, the first live counts came."""
+    """Wait until the page is loaded and, on the map, the first live counts have arrived."""
     await page.wait_for_load_state("load")
     if await page.locator("[data-live]").count():
         await page.locator("[data-live].on").wait_for(timeout=10_000)

@@ -1,4 +1,4 @@
-"""One browser and one world for all tests of the console; a test that changes the world takes a world of its own."""
+"""One browser and one world for all tests; a test that changes records uses ``own_world``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def own_world(tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 def new_page(browser: Browser) -> NewPage:
-    """A page in a context of its own; what the browser complains about fails the test."""
+    """Open a page in a new browser context. An error in the browser's console fails the test."""
 
     @asynccontextmanager
     async def open_page(**options: Any) -> AsyncIterator[Page]:
@@ -51,9 +51,9 @@ def new_page(browser: Browser) -> NewPage:
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on(
             "console",
-            lambda said: (
-                faults.append(said.text)
-                if said.type == "error" and "Failed to load resource" not in said.text
+            lambda message: (
+                faults.append(message.text)
+                if message.type == "error" and "Failed to load resource" not in message.text
                 else None
             ),
         )

@@ -1,4 +1,4 @@
-"""Every act, from the form to the audit."""
+"""Every action of the console, from the form to the audit log."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from urllib.parse import quote
 
 import pytest
 from playwright.async_api import Route
-from web.console.browser import PAGES
+from web.console.browser import pages
 from web.console.conftest import NewPage
 from web.console.world import Job, Post, World, served
 
 from esclusa.model.query import Query
 from esclusa.model.system_records import Audit, DeadLetter
 
-pytestmark = pytest.mark.asyncio(
-    loop_scope="session"
-)  # one loop for the browser, the server and the tests
+# The browser, the server and the tests share one event loop.
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def last_act(world: World) -> Audit:
+async def last_action(world: World) -> Audit:
     found = await world.runtime.engine.records.first(Audit, order="-done_at")
     assert found is not None
     return found
@@ -31,21 +30,19 @@ async def test_bulk_retry_with_preview_and_reason(own_world: World, new_page: Ne
         await page.goto(f"{own_world.url}/console/records/pending_jobs?status=failed")
         many = await page.locator("tbody tr").count()
         assert many > 3
-        await page.get_by_role("button", name="Try again…").click()
-        assert f"Try {many} records again?" in await page.locator("h1").inner_text()
+        await page.get_by_role("button", name="Retry…").click()
+        assert f"Retry {many} records?" in await page.locator("h1").inner_text()
         assert await own_world.runtime.engine.records.count(Job, {"status": "failed"}) == (
             many,
             True,
         )
-        await page.get_by_role(
-            "button", name="Try them again"
-        ).click()  # the browser asks for the reason first
+        await page.get_by_role("button", name="Retry").click()  # the browser requires a reason
         assert "act?" in page.url
-        await page.get_by_label("Why?").fill("the account is public again")
-        await page.get_by_role("button", name="Try them again").click()
-        assert f"{many} records were moved." in await page.locator(".flash").inner_text()
-        act = await last_act(own_world)
-        assert (act.verb, act.subject, act.affected, act.reason, act.who) == (
+        await page.get_by_label("Reason").fill("the account is public again")
+        await page.get_by_role("button", name="Retry").click()
+        assert f"{many} records moved." in await page.locator(".flash").inner_text()
+        audit = await last_action(own_world)
+        assert (audit.verb, audit.subject, audit.affected, audit.reason, audit.who) == (
             "retry",
             "pending_jobs",
             many,
@@ -56,30 +53,28 @@ async def test_bulk_retry_with_preview_and_reason(own_world: World, new_page: Ne
         assert "the account is public again" in await page.locator("tbody tr").first.inner_text()
 
 
-async def test_bulk_move_of_chosen_records_only(own_world: World, new_page: NewPage) -> None:
+async def test_bulk_move_of_selected_records_only(own_world: World, new_page: NewPage) -> None:
     async with new_page() as page:
         await page.goto(f"{own_world.url}/console/records/pending_jobs?status=empty_result")
         await page.locator("input[name=ids]").nth(0).check()
         await page.locator("input[name=ids]").nth(2).check()
-        assert await page.locator("[data-chosen]").inner_text() == "2 chosen"
+        assert await page.locator("[data-selected]").inner_text() == "2 selected"
         await page.get_by_label("State to move to").select_option("verified")
         await page.get_by_role("button", name="Move…").click()
         assert await page.locator("h1").inner_text() == "Move 2 records to verified?"
-        await page.get_by_label("Why?").fill("looked at by hand")
-        await page.get_by_role("button", name="Move them").click()
-        assert "2 records were moved." in await page.locator(".flash").inner_text()
+        await page.get_by_label("Reason").fill("checked by hand")
+        await page.get_by_role("button", name="Move").click()
+        assert "2 records moved." in await page.locator(".flash").inner_text()
 
 
-async def test_an_undeclared_bulk_move_is_refused_before_anything(
-    own_world: World, new_page: NewPage
-) -> None:
+async def test_an_undeclared_bulk_move_is_refused(own_world: World, new_page: NewPage) -> None:
     async with new_page() as page:
         answer = await page.goto(
             f"{own_world.url}/console/records/pending_jobs/act?verb=move&to=verified"
         )
         assert answer is not None
         assert answer.status == 409
-        assert "The lifecycle does not have this move" in await page.locator("h1").inner_text()
+        assert "Move not declared" in await page.locator("h1").inner_text()
 
 
 async def test_more_matches_than_previewed_are_previewed_again(
@@ -90,9 +85,9 @@ async def test_more_matches_than_previewed_are_previewed_again(
             f"{own_world.url}/console/records/pending_jobs/act?verb=retry&status=failed"
         )
         await page.locator("input[name=matched]").evaluate("field => { field.value = '1' }")
-        await page.get_by_label("Why?").fill("again")
-        await page.get_by_role("button", name="Try them again").click()
-        assert "look again" in await page.locator("[role=status]").inner_text()
+        await page.get_by_label("Reason").fill("again")
+        await page.get_by_role("button", name="Retry").click()
+        assert "Check the list again" in await page.locator("[role=status]").inner_text()
 
 
 async def test_more_dead_letters_than_previewed_are_previewed_again(
@@ -111,20 +106,20 @@ async def test_more_dead_letters_than_previewed_are_previewed_again(
             error_message="m",
         )
         await own_world.runtime.store.insert([more])
-        await page.get_by_label("Why?").fill("gone")
-        await page.get_by_role("button", name="Discard them").click()
-        assert "look again" in await page.locator("[role=status]").inner_text()
+        await page.get_by_label("Reason").fill("gone")
+        await page.get_by_role("button", name="Discard").click()
+        assert "Check the list again" in await page.locator("[role=status]").inner_text()
         after = await own_world.runtime.read_model.dead_letters({"status": "open"}, limit=100)
         assert len(after.items) == len(before.items) + 1
-        await page.get_by_label("Why?").fill("gone")
-        await page.get_by_role("button", name="Discard them").click()
-        assert "closed" in await page.locator(".flash").inner_text()
+        await page.get_by_label("Reason").fill("gone")
+        await page.get_by_role("button", name="Discard").click()
+        assert "discarded" in await page.locator(".flash").inner_text()
 
 
-async def test_the_language_switches_on_a_page_that_answered_a_form(
+async def test_switching_the_language_after_a_form_keeps_its_values(
     own_world: World, new_page: NewPage
 ) -> None:
-    """It leads to the preview again, with what was asked for and why."""
+    """The switch leads back to the preview, with the selection and the reason."""
     more = DeadLetter(
         table_name="pictures",
         record_id="p",
@@ -140,26 +135,24 @@ async def test_the_language_switches_on_a_page_that_answered_a_form(
             await page.goto(f"{own_world.url}/console/{path}")
             await own_world.runtime.store.insert([more])
             await page.locator("input[name=matched]").evaluate("field => { field.value = '0' }")
-            await page.get_by_label("Why?").fill("gone & forgotten")
+            await page.get_by_label("Reason").fill("gone & forgotten")
             async with page.expect_response(
                 lambda answer: answer.request.method == "POST"
             ) as answered:
                 await page.locator("form.confirm .acts button").click()
             assert (await answered.value).status == 409
-            assert await page.get_by_label("Why?").input_value() == "gone & forgotten"
+            assert await page.get_by_label("Reason").input_value() == "gone & forgotten"
             await page.get_by_role("button", name="Español").click()
             assert await page.title() == "Vista previa · Esclusa"
             assert chosen in await page.locator(".chips").inner_text()
-            assert await page.get_by_label("¿Por qué?").input_value() == "gone & forgotten"
+            assert await page.get_by_label("Motivo").input_value() == "gone & forgotten"
             await page.locator("form.confirm .acts button").click()
             await page.locator(".flash.good").wait_for()
             await page.get_by_role("button", name="English").click()
-            assert await page.locator(".wrong").count() == 0
+            assert await page.locator(".error-page").count() == 0
 
 
-async def test_what_was_not_done_leads_back_to_its_form(
-    own_world: World, new_page: NewPage
-) -> None:
+async def test_a_refused_form_leads_back_to_its_page(own_world: World, new_page: NewPage) -> None:
     job = (
         await own_world.runtime.read_model.records("pending_jobs", {"status": "failed"}, limit=1)
     ).items[0]
@@ -168,15 +161,15 @@ async def test_what_was_not_done_leads_back_to_its_form(
         for leave in ("button:text-is('ES')", "a:text-is('Back to the form')"):
             await page.goto(address)
             await page.locator("#reason-retry").fill(" ")
-            await page.get_by_role("button", name="Try again").click()
-            assert "Say why" in await page.locator(".wrong").inner_text()
+            await page.get_by_role("button", name="Retry").click()
+            assert "Enter a reason" in await page.locator(".error-page").inner_text()
             await page.locator(leave).click()
             assert page.url == address
             assert await page.locator("h1.id").inner_text() == job.id
             await page.get_by_role("button", name="English").click()
 
 
-async def test_a_click_on_a_group_counts_it_once(
+async def test_a_confirmed_bulk_action_counts_only_once(
     own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, counted = own_world.runtime.store, []
@@ -204,7 +197,7 @@ async def test_a_click_on_a_group_counts_it_once(
     assert counted == ["dead_letters", "pictures"]
 
 
-async def test_a_second_click_while_the_first_is_on_its_way_does_nothing(
+async def test_a_second_click_does_not_send_the_form_again(
     own_world: World, new_page: NewPage
 ) -> None:
     posts: list[str] = []
@@ -218,19 +211,21 @@ async def test_a_second_click_while_the_first_is_on_its_way_does_nothing(
         await page.goto(
             f"{own_world.url}/console/records/pending_jobs/act?verb=retry&status=failed"
         )
-        await page.get_by_label("Why?").fill("again")
+        await page.get_by_label("Reason").fill("again")
         await page.route("**/act", slowly)
-        box = await page.get_by_role("button", name="Try them again").bounding_box()
+        box = await page.get_by_role("button", name="Retry").bounding_box()
         assert box is not None
         for _ in range(2):
             await page.mouse.click(box["x"] + 9, box["y"] + 9)
             await asyncio.sleep(0.1)
         await page.wait_for_url("**/console/records/pending_jobs?status=failed")
-        assert "records were moved." in await page.locator(".flash").inner_text()
+        assert "records moved." in await page.locator(".flash").inner_text()
         assert len(posts) == 1
 
 
-async def test_edits_that_no_store_can_hold_are_told(own_world: World, new_page: NewPage) -> None:
+async def test_values_that_no_store_accepts_are_refused(
+    own_world: World, new_page: NewPage
+) -> None:
     job = (
         await own_world.runtime.read_model.records("pending_jobs", {"status": "failed"}, limit=1)
     ).items[0]
@@ -238,7 +233,7 @@ async def test_edits_that_no_store_can_hold_are_told(own_world: World, new_page:
     async with new_page() as page:
         await page.goto(address)
         token = await page.locator("input[name=form_token]").first.get_attribute("value") or ""
-        said = {"form_token": token, "verb": "move", "to": "pending", "reason": "x"}
+        form = {"form_token": token, "verb": "move", "to": "pending", "reason": "x"}
         for status, odd in (
             (422, {"field.retry_count": "9" * 30}),
             (422, {"field.options": "[" * 100_000}),
@@ -247,7 +242,7 @@ async def test_edits_that_no_store_can_hold_are_told(own_world: World, new_page:
             (400, {"field.platform": "x\0y"}),
             (400, {"reason": "x\0y"}),
         ):
-            assert (await page.request.post(address, form=said | odd)).status == status, odd
+            assert (await page.request.post(address, form=form | odd)).status == status, odd
         limits = {"form_token": token, "per": "day", "limit": "²", "reason": "x"}
         assert (
             await page.request.post(
@@ -261,8 +256,8 @@ async def test_redrive_after_editing(own_world: World, new_page: NewPage) -> Non
     async with new_page() as page:
         await page.goto(f"{own_world.url}/console/dead-letters")
         group = page.locator(".group").filter(has_text="invalid_media")
-        await group.get_by_role("link", name="Look").click()
-        gone_on = (
+        await group.get_by_role("link", name="View").click()
+        outdated = (
             (
                 await own_world.runtime.read_model.records(
                     "pictures", {"title": "Publicación 0"}, limit=1
@@ -271,19 +266,19 @@ async def test_redrive_after_editing(own_world: World, new_page: NewPage) -> Non
             .items[0]
             .id
         )
-        await page.locator("tbody th a").filter(has_not_text=gone_on).first.click()
-        await page.get_by_label("imagen_url").fill("https://cdn.example.org/mended.jpg")
+        await page.locator("tbody th a").filter(has_not_text=outdated).first.click()
+        await page.get_by_label("imagen_url").fill("https://cdn.example.org/fixed.jpg")
         await page.locator("#reason-redrive").fill("the link was wrong")
-        await page.get_by_role("button", name="Send back").click()
+        await page.get_by_role("button", name="Retry").click()
         await page.wait_for_url("**/console/records/pictures/**")
-        assert "1 dead letter was sent back to work." in await page.locator(".flash").inner_text()
+        assert "1 dead letter retried." in await page.locator(".flash").inner_text()
         assert (
-            "https://cdn.example.org/mended.jpg" in await page.locator(".fields").first.inner_text()
+            "https://cdn.example.org/fixed.jpg" in await page.locator(".fields").first.inner_text()
         )
         assert "the link was wrong" in await page.locator(".timeline").inner_text()
 
 
-async def test_a_bad_edit_is_told_and_nothing_is_done(own_world: World, new_page: NewPage) -> None:
+async def test_an_invalid_edit_is_refused(own_world: World, new_page: NewPage) -> None:
     letter = (
         await own_world.runtime.read_model.dead_letters(
             {"status": "open", "table_name": "pending_jobs"}, limit=1
@@ -293,13 +288,13 @@ async def test_a_bad_edit_is_told_and_nothing_is_done(own_world: World, new_page
         await page.goto(f"{own_world.url}/console/dead-letters/{letter.id}")
         await page.get_by_label("retry_count").fill("many")
         await page.locator("#reason-redrive").fill("x")
-        await page.get_by_role("button", name="Send back").click()
-        assert "retry_count" in await page.locator(".wrong").inner_text()
+        await page.get_by_role("button", name="Retry").click()
+        assert "retry_count" in await page.locator(".error-page").inner_text()
         await page.go_back()
         await page.get_by_label("options").fill("{no json")
         await page.locator("#reason-redrive").fill("x")
-        await page.get_by_role("button", name="Send back").click()
-        assert "options is not JSON" in await page.locator(".wrong").inner_text()
+        await page.get_by_role("button", name="Retry").click()
+        assert "options is not JSON" in await page.locator(".error-page").inner_text()
     assert (await own_world.runtime.read_model.record("dead_letters", letter.id)).status == "open"
 
 
@@ -309,21 +304,21 @@ async def test_discard_and_redrive_a_group(own_world: World, new_page: NewPage) 
         await (
             page.locator(".group")
             .filter(has_text="forbidden")
-            .get_by_role("link", name="Send back…")
+            .get_by_role("link", name="Retry…")
             .click()
         )
-        await page.get_by_label("Why?").fill("permission was given")
-        await page.get_by_role("button", name="Send them back").click()
-        assert "sent back to work" in await page.locator(".flash").inner_text()
+        await page.get_by_label("Reason").fill("permission was given")
+        await page.get_by_role("button", name="Retry").click()
+        assert "retried" in await page.locator(".flash").inner_text()
         await (
             page.locator(".group")
             .filter(has_text="invalid_media")
             .get_by_role("link", name="Discard…")
             .click()
         )
-        await page.get_by_label("Why?").fill("gone for good")
-        await page.get_by_role("button", name="Discard them").click()
-        assert "closed" in await page.locator(".flash").inner_text()
+        await page.get_by_label("Reason").fill("gone for good")
+        await page.get_by_role("button", name="Discard").click()
+        assert "discarded" in await page.locator(".flash").inner_text()
         assert await page.locator(".group").count() == 0
 
 
@@ -348,10 +343,10 @@ async def test_pause_resume_run_a_cycle(own_world: World, new_page: NewPage) -> 
         await page.goto(f"{own_world.url}/console/cycles")
         card = page.locator(".cycle").filter(has_text="media.download")
         await card.get_by_text("Pause…").click()
-        await card.get_by_label("Why?").fill("the CDN is down")
+        await card.get_by_label("Reason").fill("the CDN is down")
         await card.get_by_role("button", name="Pause", exact=True).click()
         assert "media.download is paused" in await page.locator(".flash").inner_text()
-        assert "when it is resumed" in await card.inner_text()
+        assert "when resumed" in await card.inner_text()
         assert own_world.runtime.engine.paused("media.download")
         pending = (
             await own_world.runtime.read_model.records("pictures", {"status": "pending"}, limit=1)
@@ -360,7 +355,7 @@ async def test_pause_resume_run_a_cycle(own_world: World, new_page: NewPage) -> 
         assert "is paused" in await page.locator(".why").inner_text()
         await page.goto(f"{own_world.url}/console/cycles")
         await card.get_by_role("button", name="Resume").click()
-        assert "goes on" in await page.locator(".flash").inner_text()
+        assert "is resumed" in await page.locator(".flash").inner_text()
         await (
             page.locator(".cycle")
             .filter(has_text="tenders.ingest")
@@ -375,21 +370,21 @@ async def test_change_a_limit(own_world: World, new_page: NewPage) -> None:
         await page.goto(f"{own_world.url}/console/budgets")
         card = page.locator(".budget").filter(has_text="information-tracer")
         assert "replies.process-posts" in await card.inner_text()
-        await card.get_by_text("Change the limit…").click()
+        await card.get_by_text("Change limit…").click()
         await card.get_by_label("Limit until the reset").fill("900")
-        await card.get_by_label("Why?").fill("the provider raised it")
+        await card.get_by_label("Reason").fill("the provider raised it")
         await card.get_by_role("button", name="Change", exact=True).click()
         assert (
-            "of 900 spent"
+            "of 900 used"
             in await page.locator(".budget").filter(has_text="information-tracer").inner_text()
         )
 
 
-async def test_alerts_are_seen(own_world: World, new_page: NewPage) -> None:
+async def test_alerts_are_marked_as_read(own_world: World, new_page: NewPage) -> None:
     async with new_page() as page:
         await page.goto(f"{own_world.url}/console/alerts")
-        await page.get_by_role("button", name="Mark all as seen").click()
-        assert "2 alerts were marked as seen." in await page.locator(".flash").inner_text()
+        await page.get_by_role("button", name="Mark all as read").click()
+        assert "2 alerts marked as read." in await page.locator(".flash").inner_text()
         assert await page.locator(".menu .badge.warn").count() == 0
 
 
@@ -403,13 +398,13 @@ async def test_sign_in_roles_and_sign_out(new_page: NewPage, tmp_path: Path) -> 
             await page.wait_for_url("**/console/sign-in?next=**")
             await page.get_by_label("Token").fill("wrong")
             await page.get_by_role("button", name="Sign in").click()
-            assert "not one of ours" in await page.get_by_role("alert").inner_text()
+            assert "Invalid token" in await page.get_by_role("alert").inner_text()
             await page.get_by_label("Token").fill("let-me-look")
             await page.get_by_role("button", name="Sign in").click()
             await page.wait_for_url("**/console/budgets")
-            assert await page.get_by_text("Change the limit…").count() == 0
+            assert await page.get_by_text("Change limit…").count() == 0
             await page.goto(f"{world.url}/console/dead-letters")
-            assert await page.get_by_role("link", name="Send back…").count() == 0
+            assert await page.get_by_role("link", name="Retry…").count() == 0
             cookie = next(c for c in await page.context.cookies() if c["name"] == "esclusa_session")
             assert cookie["httpOnly"]
             assert cookie["sameSite"] == "Lax"
@@ -420,7 +415,7 @@ async def test_sign_in_roles_and_sign_out(new_page: NewPage, tmp_path: Path) -> 
             assert (await page.request.get(f"{world.url}/api/kinds")).status == 200
             assert (
                 await page.request.post(f"{world.url}/api/cycles/media.download/run")
-            ).status == 401  # a cookie alone does not act there
+            ).status == 401  # a session alone may not act through the API
             await page.get_by_role("button", name="Sign out").click()
             await page.wait_for_url("**/console/sign-in")
             await page.goto(world.url)
@@ -438,10 +433,10 @@ async def test_sign_in_roles_and_sign_out(new_page: NewPage, tmp_path: Path) -> 
                 .click()
             )
             assert "ok" in await page.locator(".flash").inner_text()
-            assert (await last_act(world)).who == "console:maria"
+            assert (await last_action(world)).who == "console:maria"
 
 
-async def test_a_form_that_was_not_given_is_refused(own_world: World, new_page: NewPage) -> None:
+async def test_a_forged_form_is_refused(own_world: World, new_page: NewPage) -> None:
     async with new_page() as page:
         await page.goto(own_world.url)
         for form in ({}, {"form_token": "forged", "reason": "x"}):
@@ -449,11 +444,11 @@ async def test_a_form_that_was_not_given_is_refused(own_world: World, new_page: 
                 f"{own_world.url}/console/cycles/media.download/pause", form=form
             )
             assert answer.status == 403
-            assert "no longer valid" in await answer.text()
+            assert "has expired" in await answer.text()
         assert not own_world.runtime.engine.paused("media.download")
 
 
-async def test_guessing_tokens_is_slowed_down(new_page: NewPage, tmp_path: Path) -> None:
+async def test_guessing_tokens_is_throttled(new_page: NewPage, tmp_path: Path) -> None:
     async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
         statuses = [
             (
@@ -467,7 +462,7 @@ async def test_guessing_tokens_is_slowed_down(new_page: NewPage, tmp_path: Path)
         assert 429 in statuses[20:]
 
 
-async def test_who_was_let_in_is_not_shut_out_by_the_guesses_of_others(
+async def test_wrong_guesses_do_not_lock_out_a_known_token(
     new_page: NewPage, tmp_path: Path
 ) -> None:
     async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
@@ -477,11 +472,11 @@ async def test_who_was_let_in_is_not_shut_out_by_the_guesses_of_others(
             await page.request.post(sign_in, form={"token": f"guess {n}"})
         assert (
             await page.request.post(sign_in, form={"token": "let-me-look"})
-        ).status == 429  # never seen from there
+        ).status == 429  # not yet accepted from this address
         assert (await page.request.post(sign_in, form={"token": "let-me-operate"})).status == 200
 
 
-async def test_a_reader_is_refused_in_the_language_of_the_page(
+async def test_a_read_only_token_is_refused_in_the_language_of_the_page(
     new_page: NewPage, tmp_path: Path
 ) -> None:
     async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
@@ -491,7 +486,7 @@ async def test_a_reader_is_refused_in_the_language_of_the_page(
             run, form={"form_token": "x"}, headers={"Accept-Language": "es-CL"}
         )
         assert refused.status == 403
-        assert "Puedes mirar" in await refused.text()
+        assert "Acceso de solo lectura" in await refused.text()
 
 
 async def test_behind_a_proxy_on_a_sub_path(new_page: NewPage, tmp_path: Path) -> None:
@@ -514,20 +509,19 @@ async def test_behind_a_proxy_on_a_sub_path(new_page: NewPage, tmp_path: Path) -
         await page.locator("[data-live].on").wait_for()
 
 
-async def test_every_address_of_every_page_is_below_the_sub_path(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+async def test_every_link_is_below_the_sub_path(new_page: NewPage, tmp_path: Path) -> None:
     async with served(tmp_path, root_path="/lock") as world, new_page() as page:
         wrong: list[str] = []
         page.on(
             "response",
             lambda answer: wrong.append(answer.url) if "/lock/" not in answer.url else None,
         )
-        for name, path in (await PAGES(world)).items():
+        for name, path in (await pages(world)).items():
             await page.goto(f"{world.url}/lock{path}")
             found = await page.evaluate(
                 "[...document.querySelectorAll('[href], [action], [src], [data-live]')]"
-                ".flatMap(e => ['href', 'action', 'src', 'data-live'].map(n => e.getAttribute(n))).filter(Boolean)"
+                ".flatMap(e => ['href', 'action', 'src', 'data-live'].map(n => e.getAttribute(n)))"
+                ".filter(Boolean)"
             )
             wrong += [
                 f"{name}: {address}"
@@ -541,7 +535,7 @@ ODD = ["x/act", "50%/25", "%2F", "a b?c#d&e", "ñandú", ".."]
 
 
 async def test_records_with_odd_ids(new_page: NewPage, tmp_path: Path) -> None:
-    """An id may hold anything: its page opens, after signing in too, its forms act, and the way back leads to it."""
+    """An id may contain any character: its page opens, and its forms return to it."""
     async with served(tmp_path, tokens=TOKENS, empty=True) as world, new_page() as page:
         await world.runtime.engine.records.insert(
             [Post(platform="odd", post_id=id, status="done") for id in ODD]
@@ -556,7 +550,7 @@ async def test_records_with_odd_ids(new_page: NewPage, tmp_path: Path) -> None:
             assert await page.locator("h1.id").inner_text() == id
             await page.get_by_role("button", name="Dark").click()
             await page.wait_for_url(address)
-            await page.get_by_label("Why?").last.fill("odd")
+            await page.get_by_label("Reason").last.fill("odd")
             await page.get_by_role("button", name="Move").last.click()
             assert await page.locator("h1.id").inner_text() == id
             assert "moved" in await page.locator(".flash").inner_text()

@@ -1,4 +1,4 @@
-"""Counts per state on pages that must not wait: short at first, whole for whoever looks again."""
+"""Counts per state on pages that must not wait: partial at first, full on the next page."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import StateCount
 from esclusa.ports.telemetry import Silent
 from esclusa.web.console import counts
-from esclusa.web.console.counts import Counts
+from esclusa.web.console.counts import CountCache
 
-SHORT, WHOLE = (counts.SHORT, False), (900_000, True)
+PARTIAL, FULL = (counts.PARTIAL, False), (900_000, True)
 
 
 class Large(Record, table="large"):
     lifecycle = Lifecycle("pending -> done")
 
 
-class Store:
-    """A store that counts to the end when it is told to."""
+class SlowTally:
+    """A read model whose full count ends when ``release`` is set."""
 
     def __init__(self) -> None:
-        self.told = asyncio.Event()
-        self.whole = 0
+        self.release = asyncio.Event()
+        self.full_counts = 0
         self.fault: Exception | None = None
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
@@ -35,73 +35,73 @@ class Store:
             raise self.fault
         if cap is not None:
             return [StateCount("pending", 3, exact=True), StateCount("done", cap, exact=False)]
-        self.whole += 1
-        await self.told.wait()
+        self.full_counts += 1
+        await self.release.wait()
         return [StateCount("pending", 3, exact=True), StateCount("done", 900_000, exact=True)]
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def read_model() -> SlowTally:
+    return SlowTally()
 
 
 @pytest.fixture
-def counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counts:
-    monkeypatch.setattr(counts, "SOON", 0.001)
-    return Counts(cast(Any, store), Silent())
+def counted(read_model: SlowTally, monkeypatch: pytest.MonkeyPatch) -> CountCache:
+    monkeypatch.setattr(counts, "WAIT", 0.001)
+    return CountCache(cast(Any, read_model), Silent())
 
 
-async def done(counted: Counts) -> tuple[int, bool]:
-    found = (await counted.soon([Large.kind]))["large"]
+async def done(counted: CountCache) -> tuple[int, bool]:
+    found = (await counted.quick([Large.kind]))["large"]
     assert found[0] == StateCount("pending", 3, exact=True)
     return found[1].count, found[1].exact
 
 
-async def settled(counted: Counts) -> None:
-    await asyncio.gather(*counted._making.values())
+async def settled(counted: CountCache) -> None:
+    await asyncio.gather(*counted._counting.values())
 
 
-async def test_the_first_look_is_short_and_the_next_whole(store: Store, counted: Counts) -> None:
-    assert await done(counted) == SHORT
-    assert await done(counted) == SHORT
-    store.told.set()
+async def test_the_first_page_is_partial_and_the_next_full(
+    read_model: SlowTally, counted: CountCache
+) -> None:
+    assert await done(counted) == PARTIAL
+    assert await done(counted) == PARTIAL
+    read_model.release.set()
     await settled(counted)
-    assert await done(counted) == WHOLE
-    assert store.whole == 1  # for everybody who looked
+    assert await done(counted) == FULL
+    assert read_model.full_counts == 1  # one count for all pages
 
 
-async def test_a_small_table_is_told_whole_at_once(
-    store: Store, counted: Counts, monkeypatch: pytest.MonkeyPatch
+async def test_a_small_table_is_counted_to_the_end_at_once(
+    read_model: SlowTally, counted: CountCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counts, "SOON", 10)
-    store.told.set()
-    assert await done(counted) == WHOLE
+    monkeypatch.setattr(counts, "WAIT", 10)
+    read_model.release.set()
+    assert await done(counted) == FULL
 
 
-async def test_after_an_act_it_is_counted_anew_and_what_was_known_is_at_least_so_many(
-    store: Store, counted: Counts
+async def test_after_an_action_the_known_count_is_a_lower_bound(
+    read_model: SlowTally, counted: CountCache
 ) -> None:
-    store.told.set()
-    assert (await counted.whole([Large.kind]))["large"][1] == StateCount(
-        "done", 900_000, exact=True
-    )
-    counted.forget()
-    store.told.clear()
+    read_model.release.set()
+    assert (await counted.full([Large.kind]))["large"][1] == StateCount("done", 900_000, exact=True)
+    counted.clear()
+    read_model.release.clear()
     assert await done(counted) == (900_000, False)
-    counted.forget()  # a count that was under way then is not what is now
-    store.told.set()
-    assert await done(counted) in ((900_000, False), WHOLE)
-    assert store.whole == 3
+    counted.clear()  # the count that was running is outdated
+    read_model.release.set()
+    assert await done(counted) in ((900_000, False), FULL)
+    assert read_model.full_counts == 3
 
 
-async def test_a_store_that_does_not_answer_is_told(store: Store, counted: Counts) -> None:
-    store.fault = StoreUnavailable("away")
+async def test_an_unavailable_store_is_reported(read_model: SlowTally, counted: CountCache) -> None:
+    read_model.fault = StoreUnavailable("away")
     with pytest.raises(StoreUnavailable, match="away"):
         await done(counted)
     with pytest.raises(StoreUnavailable, match="away"):
-        await counted.whole([Large.kind])
-    store.fault = None
-    store.told.set()
+        await counted.full([Large.kind])
+    read_model.fault = None
+    read_model.release.set()
     await done(counted)
     await settled(counted)
-    assert await done(counted) == WHOLE
+    assert await done(counted) == FULL

@@ -1,4 +1,4 @@
-"""While the store is away: the console says so, in the visitor's language, and comes back by itself."""
+"""While the store is unavailable, the console reports it and recovers on its own."""
 
 from __future__ import annotations
 
@@ -6,46 +6,48 @@ import inspect
 from pathlib import Path
 
 import pytest
-from web.console.browser import PAGES
+from web.console.browser import pages
 from web.console.conftest import NewPage
 from web.console.world import World, served
 
 from esclusa.model.errors import StoreUnavailable
 from esclusa.ports.store import Store
 
-pytestmark = pytest.mark.asyncio(
-    loop_scope="session"
-)  # one loop for the browser, the server and the tests
+# The browser, the server and the tests share one event loop.
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SAID = "postgresql://esclusa:hunter2@db/esclusa does not answer (host=db user=esclusa password='hunter 3')"
+MESSAGE = (
+    "postgresql://esclusa:hunter2@db/esclusa does not answer"
+    " (host=db user=esclusa password='hunter 3')"
+)
 
 
-def goes_away(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked of the store from now on fails."""
+def make_unavailable(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Let every call of the store fail from now on."""
 
-    async def away(*_: object, **__: object) -> None:
-        raise StoreUnavailable(SAID)
+    async def unavailable(*_: object, **__: object) -> None:
+        raise StoreUnavailable(MESSAGE)
 
     for name, _ in inspect.getmembers(Store, inspect.iscoroutinefunction):
         if name != "close":
-            patch.setattr(world.runtime.store, name, away, raising=False)
+            patch.setattr(world.runtime.store, name, unavailable, raising=False)
 
 
-async def test_health_tells_which_part_is_away(
+async def test_health_shows_which_check_fails(
     own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with new_page(locale="es-CL") as page:
         await page.goto(f"{own_world.url}/console/health")
         assert await page.locator("table").count() == 2
-        goes_away(own_world, monkeypatch)
+        make_unavailable(own_world, monkeypatch)
         answer = await page.goto(f"{own_world.url}/console/health")
         assert answer is not None
         assert answer.status == 200
-        told = await page.locator("tr", has_text="store").inner_text()
-        assert "por arreglar" in told
-        assert "no responde" in told
-        assert "en orden" in await page.locator("tr", has_text="artifacts").inner_text()
-        assert await page.locator("table").count() == 1  # nothing is counted
+        row = await page.locator("tr", has_text="store").inner_text()
+        assert "Falla" in row
+        assert "no responde" in row
+        assert "OK" in await page.locator("tr", has_text="artifacts").inner_text()
+        assert await page.locator("table").count() == 1  # no table of counts
         assert "hunter" not in await page.content()
         monkeypatch.undo()
         await page.goto(f"{own_world.url}/console/health")
@@ -53,7 +55,7 @@ async def test_health_tells_which_part_is_away(
 
 
 @pytest.mark.parametrize("token", ["", "let-me-look"])
-async def test_every_page_says_that_the_store_is_away(
+async def test_every_page_reports_the_unavailable_store(
     new_page: NewPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     async with (
@@ -62,38 +64,34 @@ async def test_every_page_says_that_the_store_is_away(
     ):
         if token:
             await page.request.post(f"{world.url}/console/sign-in", form={"token": token})
-        pages = await PAGES(world)
-        goes_away(world, monkeypatch)
-        for name, path in pages.items():
-            if name in (
-                "health",
-                "kinds",
-                "views",
-            ):  # the first needs no store; what the others count is known for a while
+        paths = await pages(world)
+        make_unavailable(world, monkeypatch)
+        for name, path in paths.items():
+            if name in ("health", "kinds", "views"):  # they need no store, or use cached counts
                 continue
             answer = await page.goto(world.url + path)
             assert answer is not None
             assert answer.status == 503, name
-            assert await page.locator("h1").inner_text() == "El almacén no responde"
+            assert await page.locator("h1").inner_text() == "Base de datos no disponible"
             assert await page.locator(".menu a").count() > 10
             assert "hunter" not in await page.content(), name
         await page.get_by_role("button", name="English").click()
-        assert await page.locator("h1").inner_text() == "The store does not answer now"
-        await page.locator(".wrong").get_by_role("link", name="Health").click()
+        assert await page.locator("h1").inner_text() == "Store unavailable"
+        await page.locator(".error-page").get_by_role("link", name="Health").click()
         assert "it does not answer" in await page.locator("table").inner_text()
 
 
-async def test_an_open_page_tells_of_the_outage_and_of_its_end(
+async def test_an_open_page_shows_the_outage_and_its_end(
     own_world: World, new_page: NewPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with new_page() as page:
         await page.clock.install()
         await page.goto(f"{own_world.url}/console/cycles")
-        goes_away(own_world, monkeypatch)
+        make_unavailable(own_world, monkeypatch)
         await page.clock.run_for(6000)
-        await page.locator("main h1", has_text="The store does not answer now").wait_for()
+        await page.locator("main h1", has_text="Store unavailable").wait_for()
         await page.goto(f"{own_world.url}/console/budgets")
-        assert await page.locator("h1").inner_text() == "The store does not answer now"
+        assert await page.locator("h1").inner_text() == "Store unavailable"
         monkeypatch.undo()
         await page.clock.run_for(6000)
         await page.locator("h1", has_text="Budgets").wait_for()

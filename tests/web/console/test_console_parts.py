@@ -1,20 +1,25 @@
-"""The parts of the console that need no browser."""
+"""Parts of the console that need no browser."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from web.console.messages import holes, messages, sentences
+from web.console.messages import SOURCE, Messages, messages, messages_of
 
 from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.texts import TEXTS, text
 from esclusa.web.auth.tokens import Token, token_digest
 from esclusa.web.console import catalog, graph, render, translate
-from esclusa.web.console.context import LONGEST, _packed, _unpacked, local
-from esclusa.web.console.live import movement
+from esclusa.web.console.context import FLASH_LENGTH, pack_flash, unpack_flash
+from esclusa.web.console.forms import local
+from esclusa.web.console.live import net_moves
 from esclusa.web.console.session import Sessions
 
 JOBS = Lifecycle("""
@@ -22,57 +27,68 @@ JOBS = Lifecycle("""
     processing -> done | failed | pending
     failed -> pending
 """)
+TRACE_VIEW = SOURCE / "pipelines" / "documents" / "console"
+NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
 
-def test_every_text_is_in_the_spanish_catalogue() -> None:
-    said, spanish = messages(), catalog.catalogue("es")
-    assert set(said) - set(spanish) == set()
-    assert set(spanish) - set(said) == set()
-    for text, forms in spanish.items():
-        assert len(forms) == (2 if said[text] else 1)
-        for form in forms:
-            assert set(re.findall(r"{\w+", form)) <= set(re.findall(r"{\w+", text)), form
-
-
-def test_every_phrase_is_one_that_the_engine_says() -> None:
-    assert {holes(phrase) for phrase in translate.PHRASES} - sentences() == set()
+@pytest.fixture
+def spanish() -> Iterator[None]:
+    token = catalog.current.set(catalog.load("es"))
+    yield
+    catalog.current.reset(token)
 
 
 @pytest.mark.parametrize(
-    ("text", "spanish"),
+    ("used", "folder"),
+    [(messages(), catalog.FOLDER), (messages_of(TRACE_VIEW), TRACE_VIEW / "languages")],
+    ids=["console", "trace view"],
+)
+def test_every_text_has_a_spanish_translation(used: Messages, folder: Path) -> None:
+    translated = catalog.load("es", [folder]).messages
+    assert set(used) - set(translated) == set()
+    assert set(translated) - set(used) == set()
+    for english, forms in translated.items():
+        assert len(forms) == (2 if used[english] else 1)
+        for form in forms:
+            assert set(re.findall(r"{\w+", form)) <= set(re.findall(r"{\w+", english)), form
+
+
+def test_every_code_has_a_spanish_translation() -> None:
+    assert set(TEXTS.values()) <= set(catalog.load("es").messages)
+
+
+def test_a_code_with_values_becomes_a_sentence_in_the_language_of_the_page(spanish: None) -> None:
+    stored = text("budget_empty", budget="x", until=NOON).dump()
+    assert translate.stored(stored) == (
+        "el presupuesto x está agotado hasta 2026-11-17 12:00:00 UTC"
+    )
+    assert translate.stored(text("retrying_of", attempt=2, tries=5).dump()) == (
+        "intento 2/5, se reintentará"
+    )
+    nested = text("run_stopped", why=text("budget_empty", budget="x", until=NOON))
+    assert translate.sentence(nested) == (
+        "devuelto: el presupuesto x está agotado hasta 2026-11-17 12:00:00 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
     [
-        ("attempt 2/5, will retry", "intento 2/5, se reintentará"),
-        (
-            "given back: budget x is empty until 2026-11-17",
-            "devuelto: el presupuesto x está agotado hasta 2026-11-17",
-        ),
-        (
-            "crash: the worker that held it stopped without answering",
-            "crash: el trabajador que lo tenía se detuvo sin responder",
-        ),
-        (
-            "posts a: the move b -> c is not declared; from b it can go to d",
-            "posts a: el paso b -> c no está declarado; de b puede ir a d",
-        ),
-        (
-            "posts a: the move b -> c is not declared; from d it can go to e",
-            None,
-        ),  # not one of ours
-        ("no answer within {seconds} s of {x}", None),
-        ("no answer within {0} s", "sin respuesta en {0} s"),
-        ("the shop is closed: come again", None),
-        ("", None),
-        (": " * 9000, None),
+        "permanent error",
+        "the shop is closed: come again",
+        "{n} {0} {code}",
+        '{"code": "no such code"}',
+        '{"code": "exhausted"}',
+        "",
     ],
 )
-def test_what_the_engine_said_is_told_in_the_language_of_the_page(
-    text: str, spanish: str | None
-) -> None:
-    catalog.language.set("es")
-    told = translate.told(text)
-    catalog.language.set("en")
-    assert told == (spanish or text)
-    assert translate.told(text) == text
+def test_words_of_a_person_are_not_translated(spanish: None, words: str) -> None:
+    assert translate.stored(words) == words
+
+
+def test_secrets_in_values_are_masked(spanish: None) -> None:
+    sentence = translate.sentence(text("rejected", why="password=hunter2"))
+    assert "hunter2" not in sentence
 
 
 @pytest.mark.parametrize(
@@ -85,16 +101,14 @@ def test_what_the_engine_said_is_told_in_the_language_of_the_page(
         ("*", "en"),
     ],
 )
-def test_the_browsers_language(header: str, language: str) -> None:
+def test_the_language_follows_the_browser(header: str, language: str) -> None:
     assert catalog.preferred(header) == language
 
 
-def test_numbers_and_plurals() -> None:
-    catalog.language.set("es")
+def test_numbers_and_plurals(spanish: None) -> None:
     assert catalog.number(1234567) == "1.234.567"
     assert catalog.ngettext("{n} record", "{n} records", 1) == "1 registro"
     assert catalog.ngettext("{n} record", "{n} records", 2000) == "2.000 registros"
-    catalog.language.set("en")
 
 
 names = st.lists(
@@ -106,7 +120,7 @@ names = st.lists(
 
 
 @given(names, st.randoms())
-def test_drawings_have_no_overlap_and_every_arrow(states: list[str], rng: object) -> None:
+def test_a_drawing_has_every_arrow_and_no_overlap(states: list[str], rng: object) -> None:
     lines = [f"{a} -> {b}" for a, b in pairwise(states)]
     for a in states:
         b = rng.choice(states)  # type: ignore[attr-defined]
@@ -131,7 +145,7 @@ def test_drawings_have_no_overlap_and_every_arrow(states: list[str], rng: object
             )
 
 
-def test_movement_is_told_from_counts() -> None:
+def test_net_moves_follow_from_two_counts() -> None:
     before = {
         "pending": (10, True),
         "processing": (2, True),
@@ -139,13 +153,13 @@ def test_movement_is_told_from_counts() -> None:
         "failed": (1, True),
     }
     now = {"pending": (6, True), "processing": (2, True), "done": (4, True), "failed": (1, True)}
-    assert movement(JOBS, before, now) == [("pending", "processing", 4), ("processing", "done", 4)]
-    born = {**before, "pending": (13, True)}
-    assert movement(JOBS, before, born) == [("", "pending", 3)]
-    assert movement(JOBS, before, before) == []
+    assert net_moves(JOBS, before, now) == [("pending", "processing", 4), ("processing", "done", 4)]
+    inserted = {**before, "pending": (13, True)}
+    assert net_moves(JOBS, before, inserted) == [("", "pending", 3)]
+    assert net_moves(JOBS, before, before) == []
 
 
-def test_movement_into_a_state_that_is_not_counted_to_the_end() -> None:
+def test_net_moves_into_a_state_that_is_not_counted_to_the_end() -> None:
     before = {
         "pending": (10, True),
         "processing": (0, True),
@@ -153,7 +167,7 @@ def test_movement_into_a_state_that_is_not_counted_to_the_end() -> None:
         "failed": (0, True),
     }
     now = {**before, "pending": (4, True)}
-    assert ("processing", "done", 6) in movement(JOBS, before, now)
+    assert ("processing", "done", 6) in net_moves(JOBS, before, now)
 
 
 def test_sessions() -> None:
@@ -167,65 +181,52 @@ def test_sessions() -> None:
     assert sessions.genuine(visitor.nonce, sessions.form_token(visitor.nonce))
     assert not sessions.genuine("", sessions.form_token(""))
     assert not sessions.genuine(visitor.nonce, "x")
-    assert (
-        Sessions([maria], clock=lambda: now[0]).visitor(cookie) is not None
-    )  # another process, or a restart
-    assert (
-        Sessions([Token("maria", "operate", token_digest("new"))], clock=lambda: now[0]).visitor(
-            cookie
-        )
-        is None
-    )
+    after_restart = Sessions([maria], clock=lambda: now[0])
+    assert after_restart.visitor(cookie) is not None
+    new_secret = Token("maria", "operate", token_digest("new"))
+    assert Sessions([new_secret], clock=lambda: now[0]).visitor(cookie) is None
     assert sessions.visitor(cookie[:-2] + "xx") is None
     assert sessions.visitor("esclusa_session=a.b") is None
     now[0] += 13 * 3600
     assert sessions.visitor(cookie) is None
 
 
-def test_cookies_of_others_do_not_hide_a_session() -> None:
+def test_malformed_cookies_of_other_programs_do_not_hide_a_session() -> None:
     maria = Token("maria", "operate", token_digest("secret"))
     sessions = Sessions([maria])
-    ours = f"esclusa_session={sessions.open(maria)}"
+    session = f"esclusa_session={sessions.open(maria)}"
     for other in ('prefs={"a": 1}', "a b", "x[1]=2", "=", "é=ü"):
-        assert sessions.visitor(f"{other}; {ours}") is not None, other
-        assert sessions.visitor(f"{ours}; {other}") is not None, other
+        assert sessions.visitor(f"{other}; {session}") is not None, other
+        assert sessions.visitor(f"{session}; {other}") is not None, other
 
 
-def test_a_signature_of_odd_characters_is_a_wrong_one() -> None:
+def test_a_signature_with_odd_characters_is_invalid() -> None:
     sessions = Sessions([Token("ops", "operate", token_digest("secret"))])
     for odd in ("é", "\\351", "\ud800", '"'):
         assert sessions.visitor(f'esclusa_session="b3Bz.99999999999.x.{odd}"') is None
         assert sessions.visitor(f"esclusa_session=b3Bz.99999999999.x.{odd}") is None
 
 
-def test_what_the_next_page_tells_fits_its_cookie() -> None:
-    for said, details in (
+def test_the_message_for_the_next_page_fits_its_cookie() -> None:
+    for message, details in (
         ("done", ["ñ" * 5000] * 20),
         ("x" * 9000, []),
         ("🚢" * 9000, ["🚢" * 9000] * 8),
     ):
-        packed = _packed("good", said, details)
-        told = _unpacked(packed)
-        assert len(packed) <= LONGEST
-        assert told is not None
-        assert told["text"][:4] == said[:4]
-        assert bool(told["details"]) == bool(details)
+        packed = pack_flash("good", message, details)
+        unpacked = unpack_flash(packed)
+        assert len(packed) <= FLASH_LENGTH
+        assert unpacked is not None
+        assert unpacked["text"][:4] == message[:4]
+        assert bool(unpacked["details"]) == bool(details)
 
 
-def test_never_sent_to_another_site() -> None:
-    assert [
-        local(p) for p in ("/console/runs?x=1", "//evil", "https://evil", "/\\evil", "", "/a\nb")
-    ] == [
-        "/console/runs?x=1",
-        "/",
-        "/",
-        "/",
-        "/",
-        "/",
-    ]
+def test_a_form_never_leads_to_another_site() -> None:
+    paths = ("/console/runs?x=1", "//evil", "https://evil", "/\\evil", "", "/a\nb")
+    assert [local(path) for path in paths] == ["/console/runs?x=1", "/", "/", "/", "/", "/"]
 
 
-def test_ids_that_begin_alike_are_told_apart() -> None:
+def test_shortened_ids_keep_their_end() -> None:
     first, second = (render.short(f"{'folder-' * 8}{n:05}", 24) for n in (1, 2))
     assert first == "folder-folder-…der-00001"
     assert first != second
@@ -234,7 +235,7 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (0.35, "350 ms"),
         (2.98, "3 s"),
@@ -244,5 +245,5 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
         (12000, "3 h 20 min"),
     ],
 )
-def test_durations(seconds: float, said: str) -> None:
-    assert render.duration(seconds) == said
+def test_durations(seconds: float, text: str) -> None:
+    assert render.duration(seconds) == text

@@ -1,4 +1,4 @@
-"""A small world for the console: pipelines with every kind of trouble, and a server over them."""
+"""A server with four small pipelines whose records are in every state, for tests of the console."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import random
 import struct
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,6 +30,9 @@ from esclusa import (
 from esclusa.app import open_runtime
 from esclusa.engine.rates import BOUNDS
 from esclusa.model.system_records import Alert, Audit, Export, Rate, Run, WorkerRecord
+from esclusa.model.texts import text
+from esclusa.pipelines.documents.console import build as trace_view
+from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.web.server import Service, listen
@@ -101,60 +104,13 @@ class Delivery(Record, table="deliveries", archive=True):
     )
 
 
-class Folio(Record, table="folios"):
-    folio_id: str
-    lifecycle = Lifecycle("PENDING -> PROCESSING -> DONE")
-
-
-class Documento(
-    Record,
-    table="documentos",
-    key=("folio_id", "slug"),
-    within="folio_id",
-    parent=Folio,
-    index=[("folio_id", "status")],
-):
-    folio_id: str
-    slug: str
-    gcs_uri: str
-    doc_type: str | None = None
-    revision: int = 1
-    lifecycle = Lifecycle(
-        "NOT_STARTED -> IN_PROGRESS -> DONE | ERROR\nIN_PROGRESS -> NOT_STARTED\nERROR -> NOT_STARTED",
-        failed=["ERROR"],
-    )
-
-
-class Extraccion(
-    Record,
-    table="extracciones",
-    key=("documento_id", "slug"),
-    refs={"documento_id": Documento},
-    index=[("documento_id", "position")],
-    history=False,
-):
-    documento_id: str
-    slug: str
-    revision: int = 1
-    position: int = 0
-    type: str = "LINE_ITEM_VALUE"
-    LINE_ITEM_NAME: str | None = None
-    LINE_ITEM_VALUE: str | None = None
-    value: str | None = None
-    COLUMN_YEAR: str | None = None
-    SECTION_HEADER: str | None = None
-    page_refs: list[dict[str, Any]] = []
-    confidence: float | None = None
-    processor_version: str = "local-1"
-    lifecycle = Lifecycle("kept")
-
-
 TRACER = Budget("information-tracer", Window("day", 400))
 MARKET = Budget("chilecompra", Window("day", 10_000), Window("minute", 60))
 replies = App("replies", records=[Post, Job], budgets=[TRACER])
 media = App("media", records=[Picture])
 tenders = App("tenders", records=[Delivery], budgets=[MARKET])
 documents = App("documents", records=[Folio, Documento, Extraccion])
+documents.console(trace_view)
 
 
 @replies.stage(
@@ -187,7 +143,7 @@ async def process_posts(post: Post, at: Attempt) -> Outcome:
 )
 async def download(picture: Picture, at: Attempt) -> Outcome:
     if picture.imagen_url == "broken":
-        raise Permanent("what came is a web page, not a picture", type="invalid_media")
+        raise Permanent("the response is a web page, not a picture", type="invalid_media")
     if picture.imagen_url == "slow":
         raise TimeoutError("no answer within 30 s")
     if picture.imagen_url == "busy":
@@ -196,8 +152,8 @@ async def download(picture: Picture, at: Attempt) -> Outcome:
 
 
 @media.view(
-    "Pictures that could not be had",
-    es="Imágenes que no se pudieron obtener",
+    "Pictures that could not be downloaded",
+    es="Imágenes que no se pudieron descargar",
     of=Picture,
     where={"status": "error"},
 )
@@ -262,7 +218,7 @@ APPS = {app.name: app for app in (replies, media, tenders, documents)}
 
 
 def picture(width: int = 600, height: int = 850) -> bytes:
-    """A page with grey lines where text would be."""
+    """A PNG picture of a page: grey lines in place of text."""
     rows = []
     for y in range(height):
         row = bytearray(b"\xff" * width)
@@ -311,7 +267,7 @@ LABELS = (
 
 
 async def fill(runtime: Runtime) -> None:
-    """Records in every state, history, dead letters, budgets spent, rates, runs, alerts and audits."""
+    """Insert records in every state, dead letters, used budgets, rates, runs, alerts and audits."""
     engine, rng = runtime.engine, random.Random(7)
     now = engine.clock.now()
     places = ("CL", "MX", "AR", "PE", "CO")
@@ -404,50 +360,54 @@ async def fill(runtime: Runtime) -> None:
     await operator.retry(
         "pictures", reason="el CDN volvió", where={"status": "error", "title": "Publicación 0"}
     )
-    await _books(runtime, now, rng)
+    await _system(runtime, now, rng)
 
 
 async def _documents(runtime: Runtime) -> None:
-    await runtime.engine.records.insert(
-        [Folio(id="apolo-2024", folio_id="apolo-2024", status="DONE")]
-    )
-    documento = Documento(
-        folio_id="apolo-2024",
-        slug="balance",
-        gcs_uri="gs://apolo/2024/balance-consolidado.pdf",
-        doc_type="balance_sheet",
-        status="DONE",
-    )
-    waiting = [
-        Documento(
-            folio_id="apolo-2024",
-            slug=f"anexo-{n}",
-            gcs_uri=f"gs://apolo/2024/anexo-{n}.pdf",
-            status="NOT_STARTED",
+    records, source = runtime.engine.records, {"bucket": "apolo", "folder_prefix": "2024"}
+    await records.insert([Folio(id="apolo-2024", folio_id="apolo-2024", status="DONE", **source)])
+
+    def document(slug: str, name: str, **fields: Any) -> Documento:
+        uri = f"gs://apolo/2024/{name}.pdf"
+        return Documento(
+            folio_id="apolo-2024", slug=slug, gcs_uri=uri, generation="1", **source, **fields
         )
-        for n in range(3)
-    ]
-    await runtime.engine.records.insert([documento, *waiting])
+
+    balance = document(
+        "balance", "balance-consolidado", doc_type="balance_sheet", revision=1, status="DONE"
+    )
+    waiting = [document(f"anexo-{n}", f"anexo-{n}", status="NOT_STARTED") for n in range(3)]
+    await records.insert([balance, *waiting])
+
+    def extraction(position: int, label: str, amount: int, **fields: Any) -> Extraccion:
+        return Extraccion(
+            folio_id="apolo-2024",
+            documento_id="apolo-2024:balance",
+            slug=f"{position:03}",
+            revision=1,
+            position=position,
+            gcs_uri=balance.gcs_uri,
+            generation="1",
+            type="LINE_ITEM_VALUE",
+            LINE_ITEM_NAME=label,
+            LINE_ITEM_VALUE=f"{amount:,}".replace(",", "."),
+            value=str(amount),
+            processor_version="local-1",
+            **fields,
+        )
+
     rng, rows, position = random.Random(3), [], 0
     for section, labels in LABELS:
         for label in labels:
             y = (60 + 44 * (position // 2 + 1)) / 850
             for column, year in ((400, "2024"), (500, "2023")):
-                amount = rng.randrange(10_000, 9_000_000)
-                box = [
-                    (column - 4) / 600,
-                    y - 5 / 850,
-                    (column + 84) / 600 if column == 400 else 572 / 600,
-                    y + 14 / 850,
-                ]
+                right = (column + 84) / 600 if column == 400 else 572 / 600
+                box = [(column - 4) / 600, y - 5 / 850, right, y + 14 / 850]
                 rows.append(
-                    Extraccion(
-                        documento_id="apolo-2024:balance",
-                        slug=f"{position:03}",
-                        position=position,
-                        LINE_ITEM_NAME=label,
-                        LINE_ITEM_VALUE=f"{amount:,}".replace(",", "."),
-                        value=str(amount),
+                    extraction(
+                        position,
+                        label,
+                        rng.randrange(10_000, 9_000_000),
                         COLUMN_YEAR=year,
                         SECTION_HEADER=section,
                         page_refs=[{"page": 0, "boxes": [box]}],
@@ -455,22 +415,12 @@ async def _documents(runtime: Runtime) -> None:
                     )
                 )
                 position += 1
-    rows.append(
-        Extraccion(
-            documento_id="apolo-2024:balance",
-            slug="900",
-            position=900,
-            LINE_ITEM_NAME="Total pasivos",
-            LINE_ITEM_VALUE="1.204",
-            value="1204",
-            page_refs=[{"page": 1, "boxes": [[0.6, 0.2, 0.8, 0.23]]}],
-            confidence=0.8,
-        )
-    )
-    await runtime.engine.records.insert(rows)
+    refs = [{"page": 1, "boxes": [[0.6, 0.2, 0.8, 0.23]]}]
+    rows.append(extraction(900, "Total pasivos", 1204, page_refs=refs, confidence=0.8))
+    await records.insert(rows)
 
 
-async def _books(runtime: Runtime, now: datetime, rng: random.Random) -> None:
+async def _system(runtime: Runtime, now: datetime, rng: random.Random) -> None:
     engine = runtime.engine
     minute = now.replace(second=0, microsecond=0)
     rows: list[Record] = []
@@ -512,7 +462,7 @@ async def _books(runtime: Runtime, now: datetime, rng: random.Random) -> None:
             )
             message = {
                 "error": "the site did not answer: TimeoutError",
-                "blocked": "budget information-tracer is empty",
+                "blocked": text("budget_empty", budget="information-tracer", until=at).dump(),
             }.get(status)
             rows.append(
                 Run(
@@ -538,9 +488,9 @@ async def _books(runtime: Runtime, now: datetime, rng: random.Random) -> None:
     )
     rows.append(
         Alert(
-            name="cycle_broke",
+            name="cycle_failed",
             subject="tenders.ingest",
-            message="tenders.ingest broke: the site did not answer",
+            message="tenders.ingest failed: the site did not answer",
             raised_at=now - timedelta(hours=5),
             status="seen",
         )
@@ -599,6 +549,8 @@ async def _books(runtime: Runtime, now: datetime, rng: random.Random) -> None:
 
 
 class World:
+    """A running server, its address and its runtime."""
+
     def __init__(self, url: str, runtime: Runtime, service: Service) -> None:
         self.url, self.runtime, self.service = url, runtime, service
 
@@ -611,14 +563,20 @@ async def served(
     empty: bool = False,
     worker: bool = False,
     apps: str = "replies,media,tenders,documents",
+    declared: Mapping[str, App] = APPS,
     **options: Any,
 ) -> AsyncIterator[World]:
-    """The console over a new world, on a free port; stopped in order at the end."""
+    """A new world, served on a free port until the block ends."""
     environ = {
-        "ESCLUSA_STORE": f"sqlite:///{folder / 'world.db'}", "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_PIPELINES": apps,
-        "ESCLUSA_API_TOKENS": tokens, "ESCLUSA_LOG_LEVEL": "error", "ESCLUSA_GRACE_SECONDS": "1", "ESCLUSA_LEASE_SECONDS": "60",
-    }  # fmt: skip
-    async with open_runtime(load(environ=environ, apps=APPS.__getitem__)) as runtime:
+        "ESCLUSA_STORE": f"sqlite:///{folder / 'world.db'}",
+        "ESCLUSA_ARTIFACTS": str(folder / "artifacts"),
+        "ESCLUSA_PIPELINES": apps,
+        "ESCLUSA_API_TOKENS": tokens,
+        "ESCLUSA_LOG_LEVEL": "error",
+        "ESCLUSA_GRACE_SECONDS": "1",
+        "ESCLUSA_LEASE_SECONDS": "60",
+    }
+    async with open_runtime(load(environ=environ, apps=declared.__getitem__)) as runtime:
         if not empty:
             await fill(runtime)
         service = Service(runtime, worker=worker)

@@ -66,6 +66,13 @@ def routes(runtime: Runtime) -> Any:
     return build(runtime)
 
 
+@app.console
+def console(extension: Any) -> None:
+    from esclusa.pipelines.documents.console import build  # noqa: PLC0415 - only a server needs it
+
+    build(extension)
+
+
 @app.commands
 def commands() -> Any:
     from esclusa.pipelines.documents.commands import group  # noqa: PLC0415 - only the command line needs it

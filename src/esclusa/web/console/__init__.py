@@ -1,1 +1,4 @@
-"""The console: see everything, fix anything, safely. Pages are made on the server and read without scripts."""
+"""The web console: pages made on the server that show every record and let an operator act.
+
+Every page works without scripts; scripts add live counts.
+"""

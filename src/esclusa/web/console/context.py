@@ -1,18 +1,17 @@
-"""The console's desk: what every page needs — who looks, in which language, what calls for attention — and its porter."""
+"""What every page of the console needs: the visitor, the language, the menu, error pages."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import json
 import secrets
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, quote
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
@@ -22,8 +21,8 @@ from starlette.types import Scope
 
 from esclusa.engine.outlook import Outlook
 from esclusa.model.errors import EsclusaError, StoreUnavailable
-from esclusa.model.query import query
 from esclusa.model.system_records import Alert, DeadLetter
+from esclusa.model.texts import text
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
 from esclusa.settings import shown as without_password
@@ -32,61 +31,35 @@ from esclusa.web.api.health import Readiness
 from esclusa.web.auth.failed_attempts import FailedAttempts
 from esclusa.web.auth.tokens import Token, read_only
 from esclusa.web.console import catalog, render, translate
+from esclusa.web.console.cache import AnswerCache
 from esclusa.web.console.catalog import gettext as _
-from esclusa.web.console.counts import Counts
+from esclusa.web.console.counts import CountCache
+from esclusa.web.console.extension import ConsoleExtension
+from esclusa.web.console.forms import FormRefused, SubmittedForm, read_form
 from esclusa.web.console.session import VISIT, Sessions, Visitor
 from esclusa.web.deadline import within
 
-T = TypeVar("T")
 THEMES: Final = ("auto", "light", "dark")
-ALWAYS: Final = frozenset({"/console/preferences", "/console/sign-out"})
-"""What a visitor may post who may only read."""
+READER_POSTS: Final = frozenset({"/console/preferences", "/console/sign-out"})
+"""Paths to which a visitor with the role ``read`` may post."""
 FLASH: Final = "esclusa_flash"
-LONGEST: Final = 3500
-"""Letters of that cookie; a browser drops one that has more than 4,096."""
+"""The cookie with the message for the next page."""
+FLASH_LENGTH: Final = 3500
+"""Characters of that cookie; browsers drop a cookie of more than 4,096 bytes."""
 HEADERS: Final = {"Content-Security-Policy": render.POLICY, "Referrer-Policy": "same-origin"}
-"""Of every page. A page that sends no referrer would send its forms without their origin."""
-STALE: Final = 20.0
-"""Seconds past its time for which an answer is still better than waiting."""
-PATIENCE: Final = 20.0
-"""Seconds that a page has to be made."""
-MANY: Final = 1000
+"""Headers of every page. Without a referrer policy that sends the origin, forms would lack it."""
+BADGE_CAP: Final = 1000
+"""Numbers in the menu are counted up to here."""
+PAGE_TIMEOUT: Final = 20.0
+"""Seconds that a page which only reads may take."""
 _READING = frozenset({"GET", "HEAD"})
 
 
-class Refused(HTTPException):
-    """A form that is not answered, and why."""
+class ConsoleContext:
+    """The shared parts of the console; one per server.
 
-
-class Form:
-    """A form that came back, and is genuine."""
-
-    def __init__(self, items: list[tuple[str, str]]) -> None:
-        self.items = items
-
-    def get(self, name: str, default: str = "") -> str:
-        return next((value for key, value in self.items if key == name), default)
-
-    def all(self, name: str) -> list[str]:
-        return [value for key, value in self.items if key == name]
-
-    @property
-    def reason(self) -> str:
-        """Why the operator acts: it is kept, so it must be said."""
-        said = self.get("reason").strip()
-        if not said:
-            raise Refused(422, _("Say why: the reason is kept in the history and the audit."))
-        return said[:1000]
-
-    @property
-    def seen(self) -> int:
-        """How many the preview said there were; none of them if it does not say."""
-        said = self.get("matched")
-        return int(said) if said.isdecimal() and len(said) < 16 else 0
-
-
-class Desk:
-    """One per server."""
+    It is also the console's ``SessionAuth``: it lets visitors in and sends others to sign in.
+    """
 
     def __init__(
         self, runtime: Runtime, tokens: Sequence[Token], failed_attempts: FailedAttempts
@@ -98,343 +71,324 @@ class Desk:
         self.readiness = Readiness(runtime)
         self.sessions = Sessions(tokens)
         self.failed_attempts = failed_attempts
-        self.counts = Counts(runtime.store, runtime.engine.telemetry)
-        self._kept: dict[str, tuple[float, Any]] = {}
-        self._making: dict[str, asyncio.Task[Any]] = {}
-        self._acts = 0
+        self.counts = CountCache(runtime.read_model, runtime.engine.telemetry)
+        self.cache = AnswerCache(runtime.engine.telemetry)
+        self.extensions = [ConsoleExtension(self, plan.name) for plan in _extended(runtime)]
+        for plan, extension in zip(_extended(runtime), self.extensions, strict=True):
+            plan.app.console_(extension)
+        folders = [(e.pipeline, e.folder) for e in self.extensions if e.folder is not None]
+        self.templates = render.environment(tuple((p, f / "templates") for p, f in folders))
+        self.static_files = dict(_static_files([("", render.FOLDER), *folders]))
+        languages = [catalog.FOLDER, *(folder / "languages" for _, folder in folders)]
+        self._catalogs = {name: catalog.load(name, languages) for name in catalog.LANGUAGES}
 
-    # the porter
+    # sign-in
 
     def authenticate(self, scope: Scope, path: str) -> Response | bool:
-        headers = Headers(scope=scope)
-        ours = path in ("/", "/console") or path.startswith("/console/")
-        visitor = self.sessions.visitor(headers.get("cookie", ""))
-        if not ours and not self.sessions.needed:
+        """Whether this request comes from a visitor who may make it; see ``SessionAuth``."""
+        console = path in ("/", "/console") or path.startswith("/console/")
+        if not console and not self.sessions.needed:
             return False
+        visitor = self.sessions.visitor(Headers(scope=scope).get("cookie", ""))
         if visitor is None:
-            return self._stranger(scope, path) if ours else False
+            return self._signed_out(scope, path) if console else False
         reading = scope.get("method", "GET") in _READING
-        if not ours and not reading:
-            return False  # the API is called with a token; a cookie alone must not act there
+        if not console and not reading:
+            return False  # a cookie alone must not act through the API
         scope["state"] |= {"visitor": visitor, "who": visitor.who}
         read_only.set(visitor.role == "read")
-        if visitor.role == "read" and not reading and path not in ALWAYS:
-            self.settle_in(Request(scope))
-            detail = _("This token has the role read; sign in with one that may operate.")
-            return self._told_wrong(Request(scope), 403, _("You may look, not act."), detail)
+        if visitor.role == "read" and not reading and path not in READER_POSTS:
+            request = Request(scope)
+            self.prepare(request)
+            detail = _("This token is read-only. Sign in with a token that may operate.")
+            return self._error_page(request, 403, _("Read-only access"), detail)
         return True
 
-    def _stranger(self, scope: Scope, path: str) -> Response | bool:
+    def _signed_out(self, scope: Scope, path: str) -> Response | bool:
+        """The answer to a request without a session: static files and the sign-in page are open."""
         if path.startswith("/console/static/") or path == "/console/sign-in":
             return True
         if path == "/console/live":
             return Response("signed out", 401)
-        place = scope.get("root_path", "")
-        back = quote(
-            asked(scope)
-            + (
-                f"?{scope['query_string'].decode('ascii', 'replace')}"
-                if scope.get("query_string")
-                else ""
-            ),
-            safe="",
-        )
-        return RedirectResponse(
-            f"{place}/console/sign-in?next={back if scope.get('method') in _READING else ''}", 303
-        )
-
-    # pages
-
-    def answer(
-        self, request: Request, template: str, http: int = 200, **values: Any
-    ) -> HTMLResponse:
-        """A page, in the visitor's language and theme."""
-        visitor = self.visitor(request)
-        nonce = visitor.nonce if visitor else ""
-        fresh = (
-            "" if nonce or (visitor is None and self.sessions.needed) else secrets.token_urlsafe(12)
-        )
-        theme = request.cookies.get("esclusa_theme", "auto")
-        self.settle_in(request)
-        flash = _unpacked(request.cookies.get(FLASH, ""))
-        values = {
-            "visitor": visitor, "may_act": visitor is not None and visitor.role == "operate", "language": catalog.language.get(),
-            "theme": theme if theme in THEMES else "auto", "form_token": self.sessions.form_token(nonce or fresh), "flash": flash,
-            "again": page_of(request), "query": request.url.query, "sessions": self.sessions.needed,
-            "store": _place(self.runtime.store.url), "badges": {}, "now": render.moment.get(), "here": "", **values,
-        }  # fmt: skip
-        response = HTMLResponse(render.page(template, **values), http, HEADERS)
-        if fresh:
-            self.set_cookie(request, response, VISIT, fresh)
-        if flash:
-            response.delete_cookie(FLASH, path=render.place.get() or "/")
-        return response
-
-    def settle_in(self, request: Request) -> None:
-        """Where the page is, when, and in which language."""
-        render.place.set(request.scope.get("root_path", ""))
-        render.moment.set(self.runtime.engine.clock.now())
-        chosen = request.cookies.get("esclusa_language", "")
-        catalog.language.set(
-            chosen
-            if chosen in catalog.LANGUAGES
-            else catalog.preferred(request.headers.get("accept-language", ""))
-        )
-
-    async def page(
-        self, request: Request, template: str, *, here: str, http: int = 200, **values: Any
-    ) -> HTMLResponse:
-        """A page with its frame: what calls for attention is told in the menu."""
-        return self.answer(request, template, http, here=here, badges=await self.badges(), **values)
-
-    async def badges(self) -> dict[str, Any]:
-        """How much of what calls for attention there is."""
-        return await self.kept("badges", 2.0, self._badges)
-
-    def badges_known(self) -> dict[str, Any]:
-        """The same as far as it is known, for a page that does without the store."""
-        known: dict[str, Any] = self._kept.get("badges", (0.0, {}))[1]
-        return known
-
-    async def _badges(self) -> dict[str, Any]:
-        letters = await self.runtime.store.count(query(DeadLetter, {"status": "open"}), 1000)
-        alerts = await self.runtime.store.count(query(Alert, {"status": "raised"}), 1000)
-        workers = [w for w in await self.read_model.workers() if w["alive"]]
-        return {"dead_letters": letters, "alerts": alerts, "workers": len(workers)}
-
-    async def kept(self, name: str, seconds: float, make: Callable[[], Awaitable[T]]) -> T:
-        """What was made lately, or made anew. A dear answer is kept longer, and for a while the old one is given while the new
-        one is being made."""
-        until, value = self._kept.get(name, (0.0, None))
-        late = time.monotonic() - until
-        if late < 0:
-            return value  # type: ignore[no-any-return]
-        if until and late < STALE:
-            if name not in self._making:
-                self._making[name] = asyncio.create_task(self._make(name, seconds, make))
-                self._making[name].add_done_callback(lambda done: self._made(name, done))
-            return value  # type: ignore[no-any-return]
-        return await self._make(name, seconds, make)
-
-    async def _make(self, name: str, seconds: float, make: Callable[[], Awaitable[T]]) -> T:
-        begun, acts = time.monotonic(), self._acts
-        made = await make()
-        if acts == self._acts:  # nobody acted meanwhile
-            if len(self._kept) > MANY:
-                self._kept.clear()
-            self._kept[name] = (
-                time.monotonic() + max(seconds, (time.monotonic() - begun) * 20),
-                made,
-            )
-        return made
-
-    def _made(self, name: str, done: asyncio.Task[Any]) -> None:
-        self._making.pop(name, None)
-        if not done.cancelled() and (error := done.exception()) is not None:
-            self._kept.pop(name, None)  # whoever asks next is told
-            self.runtime.engine.telemetry.event(
-                "warning", f"console: {name}: {type(error).__name__}: {error}"
-            )
-
-    def forget(self) -> None:
-        """After an act, pages show what is, not what was."""
-        self._acts += 1
-        self._kept.clear()
-        self.counts.forget()
+        target = ""
+        if scope.get("method") in _READING:
+            query = scope.get("query_string", b"").decode("ascii", "replace")
+            target = quote(requested_path(scope) + (f"?{query}" if query else ""), safe="")
+        prefix = scope.get("root_path", "")
+        return RedirectResponse(f"{prefix}/console/sign-in?next={target}", 303)
 
     def visitor(self, request: Request) -> Visitor | None:
         found = getattr(request.state, "visitor", None)
         return found if isinstance(found, Visitor) else None
 
-    def go(
+    # pages
+
+    def prepare(self, request: Request) -> None:
+        """Set the prefix, the time and the language of the page that is made for this request."""
+        render.prefix.set(request.scope.get("root_path", ""))
+        render.now.set(self.runtime.engine.clock.now())
+        language = request.cookies.get("esclusa_language", "")
+        if language not in self._catalogs:
+            language = catalog.preferred(request.headers.get("accept-language", ""))
+        catalog.current.set(self._catalogs[language])
+
+    def render(
+        self, request: Request, template: str, http_status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """A page in the visitor's language and theme. It does not ask the store."""
+        visitor = self.visitor(request)
+        nonce = visitor.nonce if visitor else ""
+        # A visitor without a session gets a nonce of their own, for the forms of this page.
+        new_nonce = (
+            "" if nonce or (visitor is None and self.sessions.needed) else secrets.token_urlsafe(12)
+        )
+        theme = request.cookies.get("esclusa_theme", "auto")
+        self.prepare(request)
+        flash = unpack_flash(request.cookies.get(FLASH, ""))
+        values = {
+            "visitor": visitor,
+            "may_act": visitor is not None and visitor.role == "operate",
+            "sessions": self.sessions.needed,
+            "form_token": self.sessions.form_token(nonce or new_nonce),
+            "language": catalog.current.get().language,
+            "theme": theme if theme in THEMES else "auto",
+            "now": render.now.get(),
+            "store": _store_name(self.runtime.store.url),
+            "static": self.static_url,
+            "flash": flash,
+            "query": request.url.query,
+            "return_to": return_path(request),
+            "badges": {},
+            "here": "",
+            **values,
+        }
+        page = self.templates.get_template(template).render(**values)
+        response = HTMLResponse(page, http_status, HEADERS)
+        if new_nonce:
+            self.set_cookie(request, response, VISIT, new_nonce)
+        if flash:
+            response.delete_cookie(FLASH, path=render.prefix.get() or "/")
+        return response
+
+    async def page(
+        self, request: Request, template: str, *, here: str, http_status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """A page with the numbers of its menu; ``here`` is the menu entry of the page."""
+        badges = await self.badges()
+        return self.render(request, template, http_status, here=here, badges=badges, **values)
+
+    def static_url(self, name: str) -> str:
+        """The address of a static file: ``console.css``, or ``pipeline/name``."""
+        version = render.file_version(self.static_files[name])
+        return f"{render.prefix.get()}/console/static/{name}?v={version}"
+
+    async def badges(self) -> dict[str, Any]:
+        """How many dead letters, alerts and workers there are."""
+        return await self.cache.get("badges", 2.0, self._badges)
+
+    def cached_badges(self) -> dict[str, Any]:
+        """The last known badges, for pages that must not ask the store."""
+        return self.cache.peek("badges", {})
+
+    async def _badges(self) -> dict[str, Any]:
+        count = self.read_model.count
+        return {
+            "dead_letters": await count(DeadLetter.kind.table, {"status": "open"}, cap=BADGE_CAP),
+            "alerts": await count(Alert.kind.table, {"status": "raised"}, cap=BADGE_CAP),
+            "workers": sum(w["alive"] for w in await self.read_model.workers()),
+        }
+
+    # forms
+
+    async def form(self, request: Request) -> SubmittedForm:
+        """The form that was sent; FormRefused if it was not made for this visitor."""
+        form = await read_form(request)
+        visitor = self.visitor(request)
+        if visitor is None or not self.sessions.genuine(visitor.nonce, form.get("form_token")):
+            raise FormRefused(
+                403, _("This form has expired and nothing was changed. Reload the page and retry.")
+            )
+        return form
+
+    def redirect(
         self,
         request: Request,
         to: str,
-        said: str = "",
+        message: str = "",
         *,
         kind: str = "good",
         details: Sequence[str] = (),
     ) -> Response:
-        """On to another page, with something to tell there."""
+        """Lead to another page after an action; the message is shown there."""
         response = RedirectResponse(to, 303)
-        if said:
-            self.set_cookie(request, response, FLASH, _packed(kind, said, details), lasts=60)
-        self.forget()
+        if message:
+            self.set_cookie(request, response, FLASH, pack_flash(kind, message, details), 60)
+        self.cache.clear()
+        self.counts.clear()
         return response
 
     def set_cookie(
-        self, request: Request, response: Response, name: str, value: str, lasts: int | None = None
+        self, request: Request, response: Response, name: str, value: str, age: int | None = None
     ) -> None:
-        place = request.scope.get("root_path", "") or "/"
-        secure = request.url.scheme == "https"
         response.set_cookie(
-            name, value, max_age=lasts, path=place, httponly=True, samesite="lax", secure=secure
+            name,
+            value,
+            max_age=age,
+            path=request.scope.get("root_path", "") or "/",
+            httponly=True,
+            samesite="lax",
+            secure=request.url.scheme == "https",
         )
 
-    async def form(self, request: Request) -> Form:
-        """The form that was sent; Refused if it is not one that this visitor was given."""
-        form = await read_form(request)
-        visitor = self.visitor(request)
-        if visitor is None or not self.sessions.genuine(visitor.nonce, form.get("form_token")):
-            raise Refused(
-                403,
-                _(
-                    "This form is no longer valid. Go back, load the page again and send it once more; nothing was done."
-                ),
-            )
-        return form
+    # routes
 
-    def route(self) -> type[APIRoute]:
-        """The route class of the console: what goes wrong is told on a page."""
-        desk = self
+    def router(self, prefix: str = "") -> APIRouter:
+        """A router whose errors become pages."""
+        return APIRouter(prefix=prefix, include_in_schema=False, route_class=self._route_class())
+
+    def _route_class(self) -> type[APIRoute]:
+        console = self
 
         class PageRoute(APIRoute):
             def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
                 handle = super().get_route_handler()
 
-                async def guarded(request: Request) -> Response:
-                    desk.settle_in(request)
+                async def answer(request: Request) -> Response:
+                    console.prepare(request)
                     try:
-                        return await (
-                            desk.in_time(handle(request))
-                            if request.method in _READING
-                            else handle(request)
-                        )
+                        if request.method in _READING:
+                            return await console._in_time(handle(request))
+                        return await handle(request)
                     except (EsclusaError, RequestValidationError, HTTPException) as error:
-                        return desk.wrong(request, error)
-                    except Exception as error:  # noqa: BLE001 - told in the log, and on a page
-                        telemetry = desk.runtime.engine.telemetry
-                        telemetry.event(
+                        return console.error_page(request, error)
+                    except Exception as error:  # noqa: BLE001 - logged, and shown as a page
+                        console.runtime.engine.telemetry.event(
                             "error",
                             f"console: {type(error).__name__}: {error}",
                             path=request.url.path,
                             exc_info=error,
                         )
-                        return desk.wrong(request, error)
+                        return console.error_page(request, error)
 
-                return guarded
+                return answer
 
         return PageRoute
 
-    async def in_time(self, page: Coroutine[Any, Any, Response]) -> Response:
-        """A page that only reads; StoreUnavailable if the store neither answers nor refuses."""
+    async def _in_time(self, page: Coroutine[Any, Any, Response]) -> Response:
+        """The page; StoreUnavailable if the store neither answers nor refuses in time."""
         try:
-            return await within(PATIENCE, page)
-        except TimeoutError as error:
-            raise StoreUnavailable(f"{without_password(self.runtime.store.url)}: {error}") from None
+            return await within(PAGE_TIMEOUT, page)
+        except TimeoutError:
+            store = without_password(self.runtime.store.url)
+            why = text("check_timeout", seconds=PAGE_TIMEOUT)
+            raise StoreUnavailable(text("store_unavailable", store=store, why=why)) from None
 
-    def wrong(self, request: Request, error: Exception) -> Response:
-        """The page that an error is."""
-        said = problems.error_response(error, request.url.path)
-        body = json.loads(bytes(said.body))
-        title = body["title"] if not isinstance(error, Refused) else _("This was not done")
-        reading, again = request.method in _READING, said.headers.get("retry-after", "")
-        bare = reading and request.url.query and said.status_code in (400, 422)
-        more: dict[str, Any] = {
-            "away": isinstance(error, StoreUnavailable), "wait": int(again) if again.isdigit() else None,
-            "bare": render.place.get() + asked(request.scope).removesuffix("/act") if bare else None,
-        }  # fmt: skip
-        return self._told_wrong(
-            request, said.status_code, _(title), translate.told(body["detail"]), **more
+    def error_page(self, request: Request, error: Exception) -> Response:
+        """The page for an error: the same problem that the API would answer, in words."""
+        problem = problems.error_response(error, request.url.path)
+        body = json.loads(bytes(problem.body))
+        title = _("Not done") if isinstance(error, FormRefused) else _(body["title"])
+        refusal = getattr(error, "text", None)
+        detail = _(body["detail"]) if refusal is None else translate.sentence(refusal)
+        retry_after = problem.headers.get("retry-after", "")
+        filtered = request.method in _READING and request.url.query
+        unfiltered = None
+        if filtered and problem.status_code in (400, 422):
+            unfiltered = render.prefix.get() + requested_path(request.scope).removesuffix("/act")
+        return self._error_page(
+            request,
+            problem.status_code,
+            title,
+            detail,
+            store_away=isinstance(error, StoreUnavailable),
+            retry_after=int(retry_after) if retry_after.isdigit() else None,
+            unfiltered=unfiltered,
         )
 
-    def _told_wrong(
+    def _error_page(
         self,
         request: Request,
         status: int,
         title: str,
         detail: str,
         *,
-        away: bool = False,
-        wait: int | None = None,
-        bare: str | None = None,
+        store_away: bool = False,
+        retry_after: int | None = None,
+        unfiltered: str | None = None,
     ) -> Response:
-        """``away``: the store does not answer. ``wait``: seconds after which it is worth trying again. ``bare``: the same without
-        what was asked too much."""
-        values: dict[str, Any] = {
-            "code": status, "title": title, "detail": detail, "away": away, "wait": wait, "bare": bare,
-            "form": None if request.method in _READING else render.place.get() + page_of(request), "badges": self.badges_known(),
-        }  # fmt: skip
-        return self.answer(request, "error.html", status, **values)
-
-
-async def read_form(request: Request) -> Form:
-    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise Refused(415, _("A form comes as application/x-www-form-urlencoded."))
-    try:
-        items = parse_qsl(
-            (await request.body()).decode(), keep_blank_values=True, max_num_fields=5000
+        """``unfiltered`` is the address of the same page without its filter."""
+        reading = request.method in _READING
+        return self.render(
+            request,
+            "error.html",
+            status,
+            code=status,
+            title=title,
+            detail=detail,
+            store_away=store_away,
+            retry_after=retry_after,
+            unfiltered=unfiltered,
+            form=None if reading else render.prefix.get() + return_path(request),
+            badges=self.cached_badges(),
         )
-    except ValueError:
-        raise Refused(400, _("This form cannot be read.")) from None
-    form = Form(items)
-    request.state.page = local(form.get("next"))
-    if any("\0" in part for item in items for part in item):
-        raise Refused(400, _("This form cannot be read."))  # no store keeps a null character
-    return form
 
 
-def _place(url: str) -> str:
-    """The store in a few words: a file's name is enough."""
-    return (
-        f"sqlite · {url.rsplit('/', 1)[-1]}" if url.startswith("sqlite") else without_password(url)
-    )
+def _extended(runtime: Runtime) -> list[Any]:
+    return [plan for plan in runtime.engine.plans if plan.app.console_ is not None]
 
 
-def _packed(kind: str, said: str, details: Sequence[str]) -> str:
-    """What the next page tells, as a cookie: as many of the details as it has room for."""
-    told = {
-        "kind": kind,
-        "text": render.short(said, 400),
-        "details": [render.short(detail, 200) for detail in details[:8]],
-    }
+def _static_files(folders: Sequence[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    """Each static file by its name; those of a pipeline as ``pipeline/name``."""
+    for pipeline, folder in folders:
+        for file in folder.glob("static/*"):
+            if file.suffix in render.MEDIA_TYPES:
+                yield f"{pipeline}/{file.name}" if pipeline else file.name, file
+
+
+def _store_name(url: str) -> str:
+    """The store as the menu shows it: for SQLite, the file's name is enough."""
+    name = url.rsplit("/", 1)[-1]
+    return f"sqlite · {name}" if url.startswith("sqlite") else without_password(url)
+
+
+def pack_flash(kind: str, message: str, details: Sequence[str]) -> str:
+    """The message for the next page as a cookie, with as many details as fit."""
+    texts = [render.short(detail, 200) for detail in details[:8]]
     while True:
-        packed = base64.urlsafe_b64encode(
-            json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
-        ).decode()
-        if len(packed) <= LONGEST or not told["details"]:
-            return packed
-        told["details"] = told["details"][:-1]
+        content = {"kind": kind, "text": render.short(message, 400), "details": texts}
+        packed = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+        cookie = base64.urlsafe_b64encode(packed).decode()
+        if len(cookie) <= FLASH_LENGTH or not texts:
+            return cookie
+        texts.pop()
 
 
-def _unpacked(text: str) -> dict[str, Any] | None:
-    if not text:
-        return None
+def unpack_flash(cookie: str) -> dict[str, Any] | None:
+    """What ``pack_flash`` packed; None if the cookie is empty or malformed."""
     try:
-        said = json.loads(base64.urlsafe_b64decode(text))
+        content = json.loads(base64.urlsafe_b64decode(cookie))
         return {
-            "kind": str(said["kind"]),
-            "text": str(said["text"]),
-            "details": [str(d) for d in said["details"]],
+            "kind": str(content["kind"]),
+            "text": str(content["text"]),
+            "details": [str(detail) for detail in content["details"]],
         }
     except (ValueError, KeyError, TypeError, binascii.Error):
         return None
 
 
-def asked(scope: Scope) -> str:
-    """The path that was asked for, escaped as it came: an id may hold a slash or a percent sign."""
+def requested_path(scope: Scope) -> str:
+    """The requested path, still escaped: an id may contain a slash or a percent sign."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return (
-        raw.partition(b"?")[0].decode("ascii", "replace").removeprefix(scope.get("root_path", ""))
-        or "/"
-    )
+    path = raw.partition(b"?")[0].decode("ascii", "replace")
+    return path.removeprefix(scope.get("root_path", "")) or "/"
 
 
-def page_of(request: Request) -> str:
-    """The page to come back to after a switch of language or theme: the one that was asked for; where a form was sent, the page
-    that has it, for what a form is sent to cannot be asked for."""
+def return_path(request: Request) -> str:
+    """The page to return to after a switch of language or theme.
+
+    For a sent form it is the page that holds the form, because its target takes only POST.
+    """
     if request.method in _READING:
-        return asked(request.scope) + (f"?{request.url.query}" if request.url.query else "")
+        query = request.url.query
+        return requested_path(request.scope) + (f"?{query}" if query else "")
     return getattr(request.state, "page", "/")
-
-
-def local(path: str) -> str:
-    """A path of ours to go back to, or the map: never another site."""
-    return (
-        path
-        if path.startswith("/")
-        and not path.startswith(("//", "/\\"))
-        and "\n" not in path
-        and "\r" not in path
-        else "/"
-    )

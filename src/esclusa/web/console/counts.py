@@ -1,4 +1,4 @@
-"""Records per state, for pages that must not wait for a large table to be counted."""
+"""Records per state, for pages that must not wait until a large table is counted."""
 
 from __future__ import annotations
 
@@ -8,97 +8,100 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from esclusa.engine.read_model import ReadModel
 from esclusa.model.record import Kind
 from esclusa.model.settlement import StateCount
-from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
 
 FRESH: Final = 1.0
-"""Seconds for which a count is told again."""
-DEAR: Final = 20
-"""What took long to count is told again for so many times as long."""
+"""Seconds for which a count is used again."""
+COST_FACTOR: Final = 20
+"""A slow count is used again for this many times as long as it took."""
 STALE: Final = 20.0
-"""Seconds past that for which an old count is still better than a short one."""
-SOON: Final = 0.03
-"""Seconds that a page waits for tables to be counted to the end."""
-SHORT: Final = 1000
-"""How far each state is counted where that was not soon enough."""
+"""Seconds past that for which an old count is better than a partial one."""
+WAIT: Final = 0.03
+"""Seconds that a page waits for a full count."""
+PARTIAL: Final = 1000
+"""The cap of each state in a partial count."""
 
 Tally = list[StateCount]
 
 
-class Counts:
-    """Each table is counted once for everybody who looks, and only while somebody does."""
+class CountCache:
+    """Counts each table once for all visitors, and only while somebody looks."""
 
-    def __init__(self, store: Store, telemetry: Telemetry) -> None:
-        self._store = store
+    def __init__(self, read_model: ReadModel, telemetry: Telemetry) -> None:
+        self._read_model = read_model
         self._telemetry = telemetry
         self._known: dict[str, Tally] = {}
-        self._until: dict[str, float] = {}
-        self._making: dict[str, asyncio.Task[Tally]] = {}
+        self._expires: dict[str, float] = {}
+        self._counting: dict[str, asyncio.Task[Tally]] = {}
 
-    async def soon(self, kinds: Iterable[Kind]) -> dict[str, Tally]:
-        """The counts of these kinds by table, at once. A table that is not counted to its end so soon tells at least so many, and
-        the whole to whoever looks again."""
+    async def quick(self, kinds: Iterable[Kind]) -> dict[str, Tally]:
+        """The counts by table, at once.
+
+        A table that cannot be counted that fast gives lower bounds, and is counted to the end in
+        the background for the next page.
+        """
         kinds = list(kinds)
-        making = {kind: self._make(kind) for kind in kinds if self._late(kind) > 0}
-        wanted = [task for kind, task in making.items() if self._late(kind) > STALE]
-        if wanted:
-            await asyncio.wait(wanted, timeout=SOON)
+        tasks = {kind: self._count(kind) for kind in kinds if self._late(kind) > 0}
+        missing = [task for kind, task in tasks.items() if self._late(kind) > STALE]
+        if missing:
+            await asyncio.wait(missing, timeout=WAIT)
         return {
-            kind.table: await self._short(kind)
+            kind.table: await self._partial(kind)
             if self._late(kind) > STALE
             else self._known[kind.table]
             for kind in kinds
         }
 
-    async def whole(self, kinds: Iterable[Kind]) -> dict[str, Tally]:
-        """The counts of these kinds to their end, however long it takes."""
+    async def full(self, kinds: Iterable[Kind]) -> dict[str, Tally]:
+        """The full counts by table, however long it takes."""
         return {
-            kind.table: await asyncio.shield(self._make(kind))
+            kind.table: await asyncio.shield(self._count(kind))
             if self._late(kind) > 0
             else self._known[kind.table]
             for kind in list(kinds)
         }
 
-    def forget(self) -> None:
-        """Somebody acted: what was counted before is not so any more."""
-        self._until.clear()
-        self._making.clear()
+    def clear(self) -> None:
+        """Count again: an operator moved records. Known counts remain as lower bounds."""
+        self._expires.clear()
+        self._counting.clear()
 
     def _late(self, kind: Kind) -> float:
-        """Seconds past the time until which the last count holds."""
-        return time.monotonic() - self._until.get(kind.table, -math.inf)
+        """Seconds since the last count expired."""
+        return time.monotonic() - self._expires.get(kind.table, -math.inf)
 
-    def _make(self, kind: Kind) -> asyncio.Task[Tally]:
-        """The count that is under way, or a new one."""
-        if kind.table not in self._making:
-            begun, task = (
-                time.monotonic(),
-                asyncio.create_task(self._store.tally(kind), name=f"count {kind.table}"),
-            )
-            self._making[kind.table] = task
-            task.add_done_callback(lambda done: self._made(kind, done, time.monotonic() - begun))
-        return self._making[kind.table]
+    def _count(self, kind: Kind) -> asyncio.Task[Tally]:
+        """The count that is running, or a new one."""
+        if kind.table not in self._counting:
+            started = time.monotonic()
+            task = asyncio.create_task(self._read_model.tally(kind), name=f"count {kind.table}")
+            self._counting[kind.table] = task
+            task.add_done_callback(lambda done: self._counted(kind, done, started))
+        return self._counting[kind.table]
 
-    def _made(self, kind: Kind, done: asyncio.Task[Tally], seconds: float) -> None:
+    def _counted(self, kind: Kind, done: asyncio.Task[Tally], started: float) -> None:
         error = None if done.cancelled() else done.exception()
         if error is not None:
             self._telemetry.event(
-                "warning", f"console: {kind.table} was not counted: {type(error).__name__}: {error}"
+                "warning",
+                f"console: {kind.table} was not counted: {type(error).__name__}: {error}",
             )
-        if self._making.get(kind.table) is not done:
-            return  # somebody acted meanwhile
-        del self._making[kind.table]
+        if self._counting.get(kind.table) is not done:
+            return  # the counts were cleared meanwhile
+        del self._counting[kind.table]
         if not done.cancelled() and error is None:
+            now = time.monotonic()
             self._known[kind.table] = done.result()
-            self._until[kind.table] = time.monotonic() + max(FRESH, seconds * DEAR)
+            self._expires[kind.table] = now + max(FRESH, (now - started) * COST_FACTOR)
 
-    async def _short(self, kind: Kind) -> Tally:
-        """As far as states are counted at once; what is beyond is told as it was known last."""
+    async def _partial(self, kind: Kind) -> Tally:
+        """Capped counts. A state at its cap shows its last known count if that is higher."""
         known = {c.state: c.count for c in self._known.get(kind.table, ())}
-        short = await self._store.tally(kind, SHORT)
+        capped = await self._read_model.tally(kind, PARTIAL)
         return [
             c if c.exact else StateCount(c.state, max(c.count, known.get(c.state, 0)), exact=False)
-            for c in short
+            for c in capped
         ]

@@ -1,4 +1,4 @@
-"""The pulse: counts and movement, read once for everybody who looks, and sent as they change."""
+"""Live counts for the map: read once for all visitors and sent as server-sent events."""
 
 from __future__ import annotations
 
@@ -12,137 +12,129 @@ from typing import Any
 from esclusa.model.errors import EsclusaError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.runtime import Runtime
-from esclusa.web.console.counts import Counts
+from esclusa.web.console.counts import CountCache
 
-EVERY = 1.0
-"""Seconds between two looks, while somebody watches and looking is cheap."""
+INTERVAL = 1.0
+"""Seconds between two readings; more where reading is slow."""
+KEEP_ALIVE = 15
+"""Seconds of silence after which a comment keeps the connection open."""
+STAGE_FIELDS = (
+    "stage",
+    "table",
+    "take",
+    "due",
+    "due_exact",
+    "oldest_due_seconds",
+    "per_minute",
+    "error_share",
+)
 
-Seen = Mapping[str, tuple[int, bool]]
+Counts = Mapping[str, tuple[int, bool]]
+"""Records by state, and whether the number is exact."""
 
 
-class Pulse:
-    """Looks at the store while somebody listens, and not otherwise."""
+class LiveCounts:
+    """Reads the counts while at least one visitor listens."""
 
-    def __init__(self, runtime: Runtime, counts: Counts) -> None:
+    def __init__(self, runtime: Runtime, counts: CountCache) -> None:
         self._runtime = runtime
         self._counts = counts
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
-        self._beat = asyncio.Event()
-        self._last: dict[str, Any] = {}
-        self._before: dict[str, Seen] = {}
+        self._changed = asyncio.Event()
+        self._latest: dict[str, Any] = {}
+        self._before: dict[str, Counts] = {}
 
     async def listen(self) -> AsyncIterator[str]:
-        """Server-sent events until the listener goes away or the house stops."""
+        """Server-sent events until the listener leaves or the server stops."""
         self._listeners += 1
         try:
             if self._task is None or self._task.done():
                 self._before = {}
-                self._task = asyncio.create_task(self._look(), name="pulse")
+                self._task = asyncio.create_task(self._read_forever(), name="live counts")
             yield "retry: 3000\n\n"
             while not self._runtime.engine.stopping:
                 try:
-                    async with asyncio.timeout(15):
-                        await self._beat.wait()
+                    async with asyncio.timeout(KEEP_ALIVE):
+                        await self._changed.wait()
                 except TimeoutError:
-                    yield ": still here\n\n"
+                    yield ": keep-alive\n\n"
                     continue
-                yield f"data: {json.dumps(self._last, default=str)}\n\n"
+                yield f"data: {json.dumps(self._latest, default=str)}\n\n"
         finally:
             self._listeners -= 1
             if self._listeners == 0 and self._task is not None:
                 self._task.cancel()
                 self._task = None
 
-    async def _look(self) -> None:
+    async def _read_forever(self) -> None:
         while self._listeners and not self._runtime.engine.stopping:
-            begun = time.monotonic()
+            started = time.monotonic()
             try:
-                self._last = await self._read()
+                self._latest = await self._read()
             except EsclusaError:
-                self._last = {
-                    "trouble": True
-                }  # why is told on the pages, to each in their language
-            beat, self._beat = self._beat, asyncio.Event()
-            beat.set()
-            await asyncio.sleep(max(EVERY, (time.monotonic() - begun) * 4))
-        self._beat.set()
+                self._latest = {"unavailable": True}  # pages show the cause in their language
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+            await asyncio.sleep(max(INTERVAL, (time.monotonic() - started) * 4))
+        self._changed.set()
 
     async def _read(self) -> dict[str, Any]:
-        engine, read_model = self._runtime.engine, self._runtime.read_model
-        kinds: dict[str, Any] = {}
+        read_model = self._runtime.read_model
+        kinds: dict[str, Counts] = {}
         moves: dict[str, Any] = {}
         declared = read_model.declared()
-        tallies = await self._counts.whole(declared)
+        tallies = await self._counts.full(declared)
         for kind in declared:
             counts = {c.state: (c.count, c.exact) for c in tallies[kind.table]}
-            kinds[kind.table] = counts
-            moves[kind.table] = movement(
-                kind.lifecycle, self._before.get(kind.table, counts), counts
-            )
-            self._before[kind.table] = counts
+            before = self._before.get(kind.table, counts)
+            kinds[kind.table] = self._before[kind.table] = counts
+            moves[kind.table] = net_moves(kind.lifecycle, before, counts)
         stages = [
-            {
-                k: s[k]
-                for k in (
-                    "stage",
-                    "table",
-                    "take",
-                    "due",
-                    "due_exact",
-                    "oldest_due_seconds",
-                    "per_minute",
-                    "error_share",
-                )
-            }
-            for s in await read_model.stages()
+            {name: stage[name] for name in STAGE_FIELDS} for stage in await read_model.stages()
         ]
-        return {
-            "at": engine.clock.now().isoformat(),
-            "kinds": kinds,
-            "moves": moves,
-            "stages": stages,
-        }
+        at = self._runtime.engine.clock.now().isoformat()
+        return {"at": at, "kinds": kinds, "moves": moves, "stages": stages}
 
 
-def movement(life: Lifecycle, before: Seen, now: Seen) -> list[tuple[str, str, int]]:
-    """Which arrows records went along, told from the counts before and now: the shortest declared ways from the states that
-    lost records to those that gained them. New records come in at the initial state (from ``""``). It is the net movement:
-    records that went to and fro in between are not seen."""
+def net_moves(life: Lifecycle, before: Counts, now: Counts) -> list[tuple[str, str, int]]:
+    """The declared moves that explain how the counts changed, as (from, to, number).
+
+    They are the shortest ways from the states that lost records to those that gained them. New
+    records enter the initial state from ``""``. Records that moved and came back are not visible.
+    """
     change = {s: now[s][0] - before.get(s, (0, True))[0] for s in now if s in life.states}
     capped = {s for s in change if not now[s][1]}
-    born = sum(change.values()) if not capped else 0
-    flows: dict[tuple[str, str], int] = {}
-    if born > 0:
-        flows["", life.initial] = born
-        change[life.initial] -= born
-    sources = {s: -n for s, n in change.items() if n < 0}
-    sinks: dict[str, float] = {s: n for s, n in change.items() if n > 0} | dict.fromkeys(
-        capped, float("inf")
-    )
-    for source, amount in sources.items():
-        left = amount
-        for path in _ways(life, source):
-            sink = path[-1]
-            taken = int(min(left, sinks.get(sink, 0)))
-            if taken > 0:
-                sinks[sink] -= taken
-                left -= taken
+    created = sum(change.values()) if not capped else 0
+    moves: dict[tuple[str, str], int] = {}
+    if created > 0:
+        moves["", life.initial] = created
+        change[life.initial] -= created
+    losses = {s: -n for s, n in change.items() if n < 0}
+    gains: dict[str, float] = {s: n for s, n in change.items() if n > 0}
+    gains |= dict.fromkeys(capped, float("inf"))
+    for source, lost in losses.items():
+        left = lost
+        for path in _paths(life, source):
+            moved = int(min(left, gains.get(path[-1], 0)))
+            if moved > 0:
+                gains[path[-1]] -= moved
+                left -= moved
                 for step in pairwise(path):
-                    flows[step] = flows.get(step, 0) + taken
+                    moves[step] = moves.get(step, 0) + moved
             if not left:
                 break
-    return [(a, b, n) for (a, b), n in flows.items()]
+    return [(a, b, n) for (a, b), n in moves.items()]
 
 
-def _ways(life: Lifecycle, source: str) -> list[list[str]]:
-    """The shortest way from a state to every other, the nearest first."""
-    ways, todo, seen = [], [[source]], {source}
-    while todo:
-        path = todo.pop(0)
+def _paths(life: Lifecycle, source: str) -> list[list[str]]:
+    """The shortest path from a state to each other state, shortest first."""
+    paths, queue, seen = [], [[source]], {source}
+    while queue:
+        path = queue.pop(0)
         for target in life.targets(path[-1]):
             if target not in seen:
                 seen.add(target)
-                ways.append([*path, target])
-                todo.append([*path, target])
-    return ways
+                paths.append([*path, target])
+                queue.append([*path, target])
+    return paths

@@ -1,77 +1,73 @@
-"""From views to pages: the templates, and the words and shapes that they use."""
+"""Templates, and the functions and filters that they use: addresses, times, numbers, charts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from esclusa.observability import redact
 from esclusa.web.console import catalog
 from esclusa.web.console.catalog import gettext
 
-HERE: Final = Path(__file__).parent
-STATIC: Final = {
-    "console.css": "text/css",
-    "console.js": "text/javascript",
-    "icon.svg": "image/svg+xml",
+FOLDER: Final = Path(__file__).parent
+MEDIA_TYPES: Final = {
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
 }
+"""Static files of these types are served."""
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
-    " base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+"""The Content-Security-Policy of every page."""
+BARS: Final = 120
+"""The most bars in the trend of a stage."""
 
-place: ContextVar[str] = ContextVar("place", default="")
-"""The sub-path that the page being made is served under."""
-moment: ContextVar[datetime] = ContextVar("moment")
+prefix: ContextVar[str] = ContextVar("prefix", default="")
+"""The sub-path under which the page is served."""
+now: ContextVar[datetime] = ContextVar("now")
 """The time at which the page is made, by the store's clock."""
 
 
 def url(*parts: str, **params: Any) -> str:
-    """An address of ours: parts are escaped one by one, parameters left out where they say nothing."""
-    return place.get() + path(*parts, **params)
+    """An address of this server. Parts are escaped; empty parameters are left out."""
+    return prefix.get() + path(*parts, **params)
 
 
 def path(*parts: str, **params: Any) -> str:
-    """The same below the place that the page is served under."""
+    """As ``url``, without the sub-path under which the page is served."""
     whole = "/" + "/".join(quote(part, safe="~:@!$'()*,;=-._") for part in parts)
-    said = [
-        (name.rstrip("_"), v)
+    pairs = [
+        (name.rstrip("_"), each)
         for name, value in params.items()
-        for v in (value if isinstance(value, list | tuple) else [value])
+        for each in (value if isinstance(value, list | tuple) else [value])
     ]
-    asked = urlencode([(name, value) for name, value in said if value not in (None, "")])
-    return f"{whole}?{asked}" if asked else whole
-
-
-def _version(name: str) -> str:
-    return hashlib.sha256((HERE / "static" / name).read_bytes()).hexdigest()[:10]
-
-
-def static(name: str) -> str:
-    return f"{place.get()}/console/static/{name}?v={_VERSIONS[name]}"
-
-
-_VERSIONS = {name: _version(name) for name in STATIC}
+    query = urlencode([(name, value) for name, value in pairs if value not in (None, "")])
+    return f"{whole}?{query}" if query else whole
 
 
 def duration(seconds: float | None) -> str:
-    """How long, in one or two units: 350 ms, 42 s, 5 min, 3 h 20 min, 4 d."""
+    """A duration in one or two units: 350 ms, 42 s, 5 min, 3 h 20 min, 4 d."""
     if seconds is None:
         return "—"
     seconds = abs(seconds)
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     if seconds < 90:
-        return f"{catalog.number(round(seconds, 1)) if seconds < 9.95 and round(seconds, 1) % 1 else round(seconds)} s"
+        tenths = round(seconds, 1)
+        return f"{catalog.number(tenths) if tenths < 10 and tenths % 1 else round(seconds)} s"
     if seconds < 5400:
         return f"{round(seconds / 60)} min"
     if seconds < 48 * 3600:
@@ -81,60 +77,67 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(when: datetime) -> str:
-    """How long ago, or in how long."""
-    seconds = (when - moment.get()).total_seconds()
+    """A time relative to now: "5 min ago" or "in 5 min"."""
+    seconds = (when - now.get()).total_seconds()
     if abs(seconds) < 1.5:
         return gettext("now")
-    return (
-        gettext("in {time}", time=duration(seconds))
-        if seconds > 0
-        else gettext("{time} ago", time=duration(seconds))
-    )
+    return gettext("in {time}" if seconds > 0 else "{time} ago", time=duration(seconds))
 
 
 def full(when: datetime) -> str:
+    """Date and time in UTC."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def when(value: Any) -> Markup:
-    """A moment, told relatively, with the full time beside it for machines and for whoever points at it."""
+    """A relative time; the full time is in its title."""
     if value is None:
         return Markup('<span class="none">—</span>')
-    value = as_moment(value)
+    value = as_time(value)
     return Markup(  # noqa: S704 - escaped
         f'<time datetime="{value.isoformat()}" title="{full(value)}">{escape(ago(value))}</time>'
     )
 
 
 def clock(value: Any) -> Markup:
-    """A moment as date and time."""
+    """Date and time; the relative time is in its title."""
     if value is None:
         return Markup('<span class="none">—</span>')
-    value = as_moment(value)
-    said = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    value = as_time(value)
+    text = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
     return Markup(  # noqa: S704 - escaped
-        f'<time class="clock" datetime="{value.isoformat()}" title="{escape(ago(value))}">{said}</time>'
+        f'<time class="clock" datetime="{value.isoformat()}" title="{escape(ago(value))}">'
+        f"{text}</time>"
     )
 
 
-def as_moment(value: Any) -> datetime:
+def as_time(value: Any) -> datetime:
     return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
+def parsed_time(text: Any) -> datetime | None:
+    """The time that a text is, as ``str(time)`` writes it; None if it is something else."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return moment if str(moment) == text and moment.tzinfo is not None else None
+
+
 def count(value: int, exact: bool = True) -> str:
-    """A number; one that was not counted to its end says so."""
+    """A number; ``+`` marks an estimate or a lower bound."""
     return catalog.number(value) if exact else f"{catalog.number(value)}+"
 
 
 def percent(share: float | None) -> str:
-    return (
-        "—"
-        if share is None
-        else f"{catalog.number(round(share * 100, 1)) if share < 0.1 and share else round(share * 100)} %"
-    )
+    if share is None:
+        return "—"
+    small = 0 < share < 0.1
+    return f"{catalog.number(round(share * 100, 1)) if small else round(share * 100)} %"
 
 
 def size(value: int) -> str:
+    """A number of bytes in the largest fitting unit."""
     number, units = float(value), ["B", "kB", "MB", "GB", "TB"]
     while number >= 1000 and len(units) > 1:
         number, units = number / 1000, units[1:]
@@ -142,118 +145,138 @@ def size(value: int) -> str:
 
 
 def short(text: str, length: int) -> str:
-    """A text that fits: what is left out is in the middle, for ids that begin alike are told apart by their end."""
+    """The text with its middle left out if it is longer: ids often differ only at the end."""
     tail = length * 2 // 5
     return text if len(text) <= length else f"{text[: length - tail - 1]}…{text[-tail:]}"
 
 
 def breakable(name: str) -> Markup:
-    """A name that a narrow page may break behind its underscores."""
+    """A name that may wrap after its underscores."""
     return Markup("_<wbr>").join(name.split("_"))
 
 
 def schedule(text: str) -> str:
-    """A schedule in the page's language."""
-    return (
-        gettext("every {time}", time=text.removeprefix("every "))
-        if text.startswith("every ")
-        else gettext(text)
-    )
+    """A schedule in the language of the page."""
+    interval = text.removeprefix("every ")
+    return gettext(text) if interval == text else gettext("every {time}", time=interval)
 
 
 def pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
-def masked(values: dict[str, Any]) -> dict[str, Any]:
+def masked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with secrets masked."""
     return redact.fields(values)
 
 
-def state(name: str, role: str = "") -> Markup:
-    """A state as a badge: its role is told by a mark, not by colour alone."""
-    role = str(escape(role or "rest"))
+def state(name: str, role: str = "resting") -> Markup:
+    """A state as a badge. A mark shows its role, so that color is not needed to read it."""
+    role = str(escape(role))
     return Markup(  # noqa: S704 - escaped
-        f'<span class="state {role}"><svg class="mark" aria-hidden="true"><use href="#mark-{role}"/></svg>{escape(name)}</span>'
+        f'<span class="state {role}"><svg class="mark" aria-hidden="true">'
+        f'<use href="#mark-{role}"/></svg>{escape(name)}</span>'
     )
 
 
-def sparkline(
-    values: Sequence[float], bad: Sequence[float] = (), width: int = 140, height: int = 28
-) -> Markup:
-    """Bars, one a minute; what failed is the hatched lower part."""
-    if not values:
+def sparkline(good: Sequence[float], bad: Sequence[float], width: int, height: int) -> Markup:
+    """One bar for each pair of numbers; the hatched lower part is ``bad``."""
+    if not good:
         return Markup("")
-    top = max([*(v + (bad[i] if bad else 0) for i, v in enumerate(values)), 1])
-    step = width / len(values)
+    scale = (height - 2) / max(1, *(a + b for a, b in zip(good, bad, strict=True)))
+    step = width / len(good)
     bars = []
-    for index, value in enumerate(values):
-        worse = bad[index] if bad else 0
-        for amount, base, kind in ((value, worse, "good"), (worse, 0, "bad")):
+    for index, (upper, lower) in enumerate(zip(good, bad, strict=True)):
+        for amount, base, kind in ((upper, lower, "good"), (lower, 0, "bad")):
             if amount:
-                tall = max(1.2, amount / top * (height - 2))
-                y = height - tall - (base / top * (height - 2) if base else 0)
+                tall = max(1.2, amount * scale)
                 bars.append(
-                    f'<rect class="{kind}" x="{index * step:.1f}" y="{y:.1f}" width="{max(0.8, step - 0.7):.1f}" height="{tall:.1f}"/>'
+                    f'<rect class="{kind}" x="{index * step:.1f}"'
+                    f' y="{height - tall - base * scale:.1f}"'
+                    f' width="{max(0.8, step - 0.7):.1f}" height="{tall:.1f}"/>'
                 )
     floor = f'<line x1="0" y1="{height - 0.5}" x2="{width}" y2="{height - 0.5}"/>'
     return Markup(  # noqa: S704 - numbers only
-        f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}" preserveAspectRatio="none"'
-        f' aria-hidden="true">{floor}{"".join(bars)}</svg>'
+        f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        f' preserveAspectRatio="none" aria-hidden="true">{floor}{"".join(bars)}</svg>'
     )
 
 
 def spark(series: dict[str, Any]) -> Markup:
-    """The trend of a stage, at most 120 bars."""
-    step = max(1, series["minutes"] // 120)
-    good = [sum(series["moved"][i : i + step]) for i in range(0, series["minutes"], step)]
+    """The trend of a stage: attempts, with the failed ones hatched."""
+    step = max(1, series["minutes"] // BARS)
     failed = [a + b for a, b in zip(series["retried"], series["exhausted"], strict=True)]
-    bad = [sum(failed[i : i + step]) for i in range(0, series["minutes"], step)]
+    good, bad = (
+        [sum(values[i : i + step]) for i in range(0, series["minutes"], step)]
+        for values in (series["moved"], failed)
+    )
     return sparkline(good, bad, 480, 56)
 
 
-def bar(share: float, mark: float | None = None, role: str = "") -> Markup:
-    """How full: a bar, and where it is headed."""
-    full_width = max(0.0, min(1.0, share)) * 100
-    target = (
-        f'<line class="headed" x1="{min(mark, 1) * 100:.2f}" x2="{min(mark, 1) * 100:.2f}" y1="0" y2="10"/>'
-        if mark is not None
-        else ""
-    )
+def bar(share: float, projected: float | None = None, role: str = "") -> Markup:
+    """How full something is; a line marks the projected share."""
+    filled = max(0.0, min(1.0, share)) * 100
+    line = ""
+    if projected is not None:
+        x = f"{min(projected, 1) * 100:.2f}"
+        line = f'<line class="projected" x1="{x}" x2="{x}" y1="0" y2="10"/>'
     return Markup(  # noqa: S704 - numbers only
-        f'<svg class="bar {escape(role)}" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="track" width="100" height="10"/><rect class="fill" width="{full_width:.2f}" height="10"/>{target}</svg>'
+        f'<svg class="bar {escape(role)}" viewBox="0 0 100 10" preserveAspectRatio="none"'
+        f' aria-hidden="true"><rect class="track" width="100" height="10"/>'
+        f'<rect class="fill" width="{filled:.2f}" height="10"/>{line}</svg>'
     )
 
 
-def _environment() -> Environment:
+@lru_cache(maxsize=8)
+def environment(folders: tuple[tuple[str, Path], ...] = ()) -> Environment:
+    """The templates of the console, and those of each pipeline's folder as ``pipeline/name``.
+
+    They are cached: servers of one process share the compiled templates.
+    """
+    own = PrefixLoader({pipeline: FileSystemLoader(folder) for pipeline, folder in folders})
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
+        loader=ChoiceLoader([FileSystemLoader(FOLDER / "templates"), own]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.globals |= {
-        "_": gettext, "ngettext": catalog.ngettext, "url": url, "static": static, "state": state, "spark": spark, "bar": bar,
-        "place": place.get, "own": catalog.own,
+        "_": gettext,
+        "ngettext": catalog.ngettext,
+        "in_language": catalog.in_language,
         "languages": catalog.LANGUAGES,
-    }  # fmt: skip
+        "url": url,
+        "prefix": prefix.get,
+        "state": state,
+        "spark": spark,
+        "bar": bar,
+    }
     made.filters |= {
-        "when": when, "clock": clock, "duration": duration, "num": catalog.number, "count": count, "percent": percent, "size": size,
-        "pretty": pretty, "schedule": schedule, "short": short, "breakable": breakable,
-        "ago": lambda v: ago(as_moment(v)), "full": lambda v: full(as_moment(v)),
-    }  # fmt: skip
+        "when": when,
+        "clock": clock,
+        "duration": duration,
+        "num": catalog.number,
+        "count": count,
+        "percent": percent,
+        "size": size,
+        "pretty": pretty,
+        "schedule": schedule,
+        "short": short,
+        "breakable": breakable,
+        "ago": lambda value: ago(as_time(value)),
+        "full": lambda value: full(as_time(value)),
+    }
     return made
 
 
-_ENVIRONMENT = _environment()
+def compile_templates(templates: Environment) -> None:
+    """Compile every template, so that the first page does not wait for it."""
+    for name in templates.list_templates():
+        templates.get_template(name)
 
 
-def prepare() -> None:
-    """Compile every template, so that no page has to wait for it."""
-    for name in _ENVIRONMENT.list_templates():
-        _ENVIRONMENT.get_template(name)
-
-
-def page(template: str, **values: Any) -> str:
-    return _ENVIRONMENT.get_template(template).render(**values)
+@lru_cache(maxsize=64)
+def file_version(file: Path) -> str:
+    """A short hash of a static file: its address changes when the file does."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:10]

@@ -1,4 +1,4 @@
-"""Who is at the console: sessions in a signed cookie, and the tokens that forms carry against forgery."""
+"""Console sessions in a signed cookie, and the tokens that protect forms against forgery."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from esclusa.web.auth.tokens import Role, Token
 
 COOKIE: Final = "esclusa_session"
 VISIT: Final = "esclusa_visit"
-LASTS: Final = 12 * 3600
+"""The cookie with the nonce of a visitor where no session is needed."""
+LIFETIME: Final = 12 * 3600
 """Seconds that a session lasts."""
 
 
 @value
 class Visitor:
-    """Somebody who looks at the console, what they may do, and the nonce that their forms answer to."""
+    """A person at the console: their role, and the nonce that binds forms to them."""
 
     name: str
     role: Role
@@ -31,70 +32,69 @@ class Visitor:
 
     @property
     def who(self) -> str:
+        """The name in the history and the audit."""
         return f"console:{self.name}" if self.name else "console"
 
 
 class Sessions:
-    """Sessions live in the visitor's cookie alone, signed with the hash of their token: every process knows them, a restart
-    does not end them, and taking a token away ends its sessions."""
+    """Opens and checks sessions.
+
+    A session is a cookie signed with the hash of its token; the server stores nothing. So every
+    process knows every session, a restart ends none, and removing a token ends its sessions.
+    """
 
     def __init__(self, tokens: Sequence[Token], clock: Callable[[], float] = time.time) -> None:
         self._tokens = {token.name: token for token in tokens}
         self._clock = clock
-        self._key = secrets.token_bytes(32)
         self.needed = bool(tokens)
+        digests = b"".join(token.digest for token in tokens)
+        self._form_key = hashlib.sha256(digests).digest() if tokens else secrets.token_bytes(32)
 
     def open(self, token: Token) -> str:
         """The cookie of a new session."""
-        said = f"{_packed(token.name)}.{int(self._clock()) + LASTS}.{secrets.token_urlsafe(12)}"
-        return f"{said}.{_sign(token.digest, said)}"
+        expires = int(self._clock()) + LIFETIME
+        content = f"{_encode(token.name.encode())}.{expires}.{secrets.token_urlsafe(12)}"
+        return f"{content}.{_sign(token.digest, content)}"
 
     def visitor(self, cookie: str) -> Visitor | None:
-        """The one whose session this is, in the cookies of a request; None if there is none that holds."""
-        cookies = cookie_parser(
-            cookie
-        )  # forgiving: another program of this host may set cookies of its own
+        """The visitor whose valid session is among these cookies; None if there is none."""
+        # A strict parser would drop the session when another program sets a malformed cookie.
+        cookies = cookie_parser(cookie)
         if not self.needed:
             return Visitor("", "operate", cookies.get(VISIT, ""))
-        said, _, signature = cookies.get(COOKIE, "").rpartition(".")
-        parts = said.split(".")
+        content, _, signature = cookies.get(COOKIE, "").rpartition(".")
+        parts = content.split(".")
         if len(parts) != 3 or not parts[1].isdigit():
             return None
-        token = self._tokens.get(_unpacked(parts[0]))
-        if token is None or not hmac.compare_digest(
-            _sign(token.digest, said).encode(), signature.encode("utf-8", "surrogatepass")
-        ):
+        token = self._tokens.get(_decode(parts[0]))
+        if token is None or not _same(_sign(token.digest, content), signature):
             return None
         if int(parts[1]) < self._clock():
             return None
         return Visitor(token.name, token.role, parts[2])
 
     def form_token(self, nonce: str) -> str:
-        """What a form of this visitor must carry."""
-        key = (
-            hashlib.sha256(b"".join(t.digest for t in self._tokens.values())).digest()
-            if self.needed
-            else self._key
-        )
-        return _sign(key, f"form.{nonce}")
+        """The token that every form of this visitor carries."""
+        return _sign(self._form_key, f"form.{nonce}")
 
     def genuine(self, nonce: str, given: str) -> bool:
-        """Whether a form that came back is one that this visitor was given."""
-        return bool(nonce) and hmac.compare_digest(
-            self.form_token(nonce).encode(), given.encode("utf-8", "surrogatepass")
-        )
+        """Whether the form was made for this visitor."""
+        return bool(nonce) and _same(self.form_token(nonce), given)
 
 
-def _sign(key: bytes, said: str) -> str:
-    made = hmac.new(key, f"esclusa.{said}".encode(), hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(made).decode().rstrip("=")
+def _same(expected: str, given: str) -> bool:
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogatepass"))
 
 
-def _packed(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+def _sign(key: bytes, content: str) -> str:
+    return _encode(hmac.new(key, f"esclusa.{content}".encode(), hashlib.sha256).digest())
 
 
-def _unpacked(text: str) -> str:
+def _encode(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def _decode(text: str) -> str:
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
     except ValueError:

@@ -1,0 +1,114 @@
+"""The trace view: a page of a document as a picture, with the box of every extracted value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request, Response
+
+from esclusa import NotFound, Record
+from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
+from esclusa.web import ConsoleExtension
+
+MAX_VALUES = 5000
+"""The most values of a document that the page shows."""
+UNREADABLE = ("bad_pdf", "encrypted_pdf")
+"""Error types of documents whose pages cannot be drawn."""
+DETAILS = (
+    "SECTION_HEADER",
+    "TOTAL_LABEL",
+    "COLUMN_YEAR",
+    "REPORTING_PERIOD",
+    "CURRENCY",
+    "UNITS_SCALE",
+    "TABLE_COLUMN_HEADER",
+)
+
+
+def build(extension: ConsoleExtension) -> None:
+    """Add the trace view, and a button for it on the page of a document."""
+    extension.files(Path(__file__).parent)
+    read_model = extension.runtime.read_model
+
+    @extension.button(Documento, "Open trace view")
+    def address(document: Documento) -> str:
+        return extension.url("console", "documents", document.folio_id, document.id)
+
+    @extension.router.get("/{folio}/{id}")
+    async def trace(request: Request, folio: str, id: str, page: int = 0) -> Response:
+        document = await read_model.record(Documento.kind.table, id)
+        if not isinstance(document, Documento) or document.folio_id != folio:
+            raise NotFound(f"there is no document {id!r} in folder {folio!r}")
+        where: dict[str, Any] = {"documento_id": document.id}
+        if document.revision is not None:
+            where["revision"] = document.revision
+        found = await read_model.records(
+            Extraccion.kind.table, where, order="position", limit=MAX_VALUES
+        )
+        values = [_value(record) for record in found.items]
+        pages = max(_page_count(document), *(v["last_page"] + 1 for v in values), 1)
+        page = min(max(0, page), pages - 1)
+        return await extension.page(
+            request,
+            "trace.html",
+            document=document,
+            role=extension.role(document),
+            error=extension.last_error(document),
+            name=document.gcs_uri.rsplit("/", 1)[-1],
+            folder=Folio.kind.table,
+            table=Documento.kind.table,
+            page=page,
+            pages=pages,
+            per_page=_values_per_page(values, pages),
+            picture=extension.url("documents", folio, document.id, "pages", f"{page}.png"),
+            drawable=bool(values) or (document.last_error or {}).get("type") not in UNREADABLE,
+            values=values,
+            page_values=[v for v in values if any(b["page"] == page for b in v["boxes"])],
+        )
+
+
+def _value(record: Record) -> dict[str, Any]:
+    """One extracted value with its boxes, as fractions of the page."""
+    assert isinstance(record, Extraccion)
+    boxes = [
+        {
+            "page": int(ref["page"]),
+            "x": box[0],
+            "y": box[1],
+            "width": max(0.0, box[2] - box[0]),
+            "height": max(0.0, box[3] - box[1]),
+        }
+        for ref in record.page_refs
+        for box in ref.get("boxes", [])
+        if len(box) == 4
+    ]
+    details = {name: getattr(record, name) for name in DETAILS}
+    printed = record.LINE_ITEM_VALUE or record.value or getattr(record, record.type, None)
+    return {
+        "id": record.id,
+        "label": record.LINE_ITEM_NAME or record.type,
+        "printed": printed or "",
+        "value": record.value,
+        "section": record.SECTION_HEADER,
+        "year": record.COLUMN_YEAR,
+        "details": [(name, value) for name, value in details.items() if value not in (None, "")],
+        "confidence": record.confidence,
+        "processor": record.processor_version,
+        "boxes": boxes,
+        "last_page": max((box["page"] for box in boxes), default=0),
+    }
+
+
+def _page_count(document: Documento) -> int:
+    """The number of pages that the extractor reported; 0 if it did not."""
+    pages = (document.extractor_output_summary or {}).get("pages")
+    return pages if isinstance(pages, int) else 0
+
+
+def _values_per_page(values: list[dict[str, Any]], pages: int) -> list[int]:
+    counts = [0] * pages
+    for value in values:
+        for page in {box["page"] for box in value["boxes"]}:
+            counts[page] += 1
+    return counts

@@ -1,0 +1,90 @@
+"""Console pages of a pipeline's own: the interface between ``@app.console`` and the console."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+
+from esclusa.model.record import Record
+from esclusa.runtime import Runtime
+from esclusa.web.console import page_data, render
+
+if TYPE_CHECKING:
+    from esclusa.web.console.context import ConsoleContext
+
+Address = Callable[[Any], str | None]
+"""Where a button leads for a record; None leaves the button out."""
+
+
+class ConsoleExtension:
+    """What a pipeline adds to the console: pages, and buttons on the pages of its records.
+
+    The function that ``@app.console`` declares gets one and fills it in::
+
+        @app.console
+        def console(extension: ConsoleExtension) -> None:
+            extension.files(Path(__file__).parent / "console")
+
+            @extension.router.get("/orders/{id}/label")
+            async def label(request: Request, id: str) -> Response:
+                order = await extension.runtime.read_model.record("orders", id)
+                return await extension.page(request, "label.html", order=order)
+
+            @extension.button(Order, "Print label")
+            def print_label(order: Order) -> str:
+                return extension.url("console", "shop", "orders", order.id, "label")
+    """
+
+    def __init__(self, console: ConsoleContext, pipeline: str) -> None:
+        self._console = console
+        self.pipeline = pipeline
+        self.runtime: Runtime = console.runtime
+        self.router: APIRouter = console.router(prefix=f"/console/{pipeline}")
+        """Its routes lie below ``/console/{pipeline}``. They need a visitor of the console, and an
+        error that they raise becomes a page."""
+        self.folder: Path | None = None
+        self._buttons: list[tuple[str, str, Address]] = []
+
+    def files(self, folder: Path) -> None:
+        """Name the folder of its files, all optional: templates/, static/ and languages/.
+
+        A template extends ``base.html``; ``static('pipeline/name')`` is the address of a static
+        file. Translations are ``languages/es.po``.
+        """
+        self.folder = folder
+
+    async def page(self, request: Request, template: str, **values: Any) -> Response:
+        """A page of the console, made from a template of its own."""
+        name = f"{self.pipeline}/{template}"
+        return await self._console.page(request, name, here="records", **values)
+
+    def button(self, record: type[Record], label: str) -> Callable[[Address], Address]:
+        """Put a button on the record page; the decorated function gives its address."""
+
+        def add(address: Address) -> Address:
+            self._buttons.append((record.kind.table, label, address))
+            return address
+
+        return add
+
+    def buttons_of(self, record: Record) -> list[tuple[str, str]]:
+        """Label and address of each button for this record."""
+        made = [
+            (text, to(record)) for table, text, to in self._buttons if table == record.kind.table
+        ]
+        return [(label, address) for label, address in made if address is not None]
+
+    def url(self, *parts: str, **params: Any) -> str:
+        """An address of this server: parts are escaped, and a proxy's sub-path is put before."""
+        return render.url(*parts, **params)
+
+    def role(self, record: Record) -> str:
+        """The role of the record's state, for ``state(record.status, role)`` in a template."""
+        return page_data.roles(self._console, record.kind).get(record.status, "failed")
+
+    def last_error(self, record: Record) -> dict[str, Any] | None:
+        """The record's last error in the language of the page, with secrets masked."""
+        return page_data.error(record.last_error)
