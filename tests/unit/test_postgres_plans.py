@@ -16,7 +16,7 @@ from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import Settlement
-from esclusa.stores.postgres import PostgresStore, keep, settle, statements
+from esclusa.stores.postgres import PostgresStore, claims, moves, queries, statements
 
 STATES = """
     pending -> working -> done | failed
@@ -126,7 +126,9 @@ async def test_a_claim_reads_its_partial_index_in_order(
     store: PostgresStore, work: Any, purpose: str, limit: int | None
 ) -> None:
     name = work.kind.table
-    claim = statements.claim(store._table(work.kind), ask(work, limit=limit or 1), store._offset)
+    claim = claims.claim_statement(
+        store._table(work.kind), ask(work, limit=limit or 1), store._offset
+    )
     plan = await nodes(store, *claim, once=limit is None)
     used = scans(plan, name)
     assert len(used) == 2, used
@@ -156,7 +158,7 @@ async def test_backlog_reads_the_claims_index(store: PostgresStore, once: bool) 
         name = work.kind.table
         plan = await nodes(
             store,
-            *statements.backlog(store._table(work.kind), ask(work), 10_000, store._offset),
+            *queries.backlog_statement(store._table(work.kind), ask(work), 10_000, store._offset),
             once=once,
         )
         assert all(u.startswith(f"{name}_claim_") for u in scans(plan, name)), scans(plan, name)
@@ -168,7 +170,9 @@ async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(
 ) -> None:
     leases = await store.claim(ask(OWN, limit=500))
     rows = [
-        settle.Row(n, Settlement(x.ref, "done", ("working",), x.fence if alike else n, who="w"))
+        moves.SettlementRow(
+            n, Settlement(x.ref, "done", ("working",), x.fence if alike else n, who="w")
+        )
         for n, x in enumerate(leases)
     ]
     seen: list[set[str]] = []
@@ -183,8 +187,8 @@ async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(
         )  # all that is settled, again for each record
         return [(0, None)]
 
-    for key, group in settle.grouped(rows).items():
-        await settle.move(explain, store._table, key, group, store._offset, notify=False)
+    for key, group in moves.grouped(rows).items():
+        await moves.move(store._context(explain), key, group, wake=False)
     assert seen == [{"own_pkey"}]
     assert looped == []
 
@@ -203,7 +207,7 @@ async def test_counts_and_lists_by_state_read_the_state_index(store: PostgresSto
 async def test_a_tally_beyond_the_cap_is_an_estimate_and_says_so(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keep, "TALLY_CAP", 10_000)
+    monkeypatch.setattr(queries, "TALLY_CAP", 10_000)
     for kind in (Own.kind, Guest.kind):
         counts = {c.state: c for c in await store.tally(kind)}
         assert not counts["done"].exact

@@ -21,7 +21,7 @@ from esclusa.model.query import at_least, query
 from esclusa.model.record import Record, Ref
 from esclusa.model.settlement import Duplicate, Inserted, Lost, Rejected, Settled
 from esclusa.stores.postgres import PostgresStore
-from esclusa.stores.postgres.connection import Connection
+from esclusa.stores.postgres.client import PooledConnection
 
 numbers = count()
 
@@ -179,13 +179,13 @@ async def test_many_settlements_on_one_target_fold_into_few_statements(
     )
     leases = await store.claim(ask(WORK, limit=200))
     calls = count()
-    fetch = Connection.fetch
+    fetch = PooledConnection.fetch
 
     async def counted(self: Any, *args: Any, **options: Any) -> Any:
         next(calls)
         return await fetch(self, *args, **options)
 
-    monkeypatch.setattr(Connection, "fetch", counted)
+    monkeypatch.setattr(PooledConnection, "fetch", counted)
     effects = (
         Add(Post, "x:1", jobs=1),
         Move(Post, "x:1", "collecting", frm="waiting"),

@@ -1,4 +1,7 @@
-"""Budgets: one row per budget, window length and window start; reserved under a row lock, so never overspent."""
+"""Budgets: one row per budget, window length and window start.
+
+Units are reserved under a row lock, which keeps budgets from being overspent.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,32 @@ from esclusa.model.budget import (
     give_back,
     reserve,
 )
-from esclusa.stores.postgres.table import json_text
+from esclusa.stores.postgres.codec import json_text
 
-_KEEP = {
+_KEPT_FOR = {
     "second": timedelta(hours=1),
     "minute": timedelta(days=1),
     "hour": timedelta(days=35),
     "day": timedelta(days=400),
 }
-"""How long rows of windows that are over are kept, for those who look back."""
+"""How long the rows of closed windows are kept; of other windows, for ever."""
 
-_LOCK = """SELECT per, used, limit_seen, spenders FROM esclusa_budgets
-WHERE budget = $1 AND (per, starts_at) IN (SELECT * FROM unnest($2::text[], $3::timestamptz[])) ORDER BY per FOR UPDATE"""
-_READ = _LOCK.removesuffix(" FOR UPDATE")
+_READ = """SELECT per, used, limit_seen, spenders FROM esclusa_budgets
+WHERE budget = $1
+    AND (per, starts_at) IN (SELECT * FROM unnest($2::text[], $3::timestamptz[]))
+ORDER BY per"""
+_LOCK = f"{_READ} FOR UPDATE"
 _OPEN = """INSERT INTO esclusa_budgets (budget, per, starts_at)
 SELECT $1, * FROM unnest($2::text[], $3::timestamptz[]) ON CONFLICT DO NOTHING RETURNING per"""
-_WRITE = """UPDATE esclusa_budgets b SET used = u.used, limit_seen = u.limit_seen, spenders = u.spenders
-FROM unnest($2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::jsonb[]) AS u(per, starts_at, used, limit_seen, spenders)
+_WRITE = """UPDATE esclusa_budgets b
+SET used = u.used, limit_seen = u.limit_seen, spenders = u.spenders
+FROM unnest($2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::jsonb[])
+    AS u(per, starts_at, used, limit_seen, spenders)
 WHERE b.budget = $1 AND b.per = u.per AND b.starts_at = u.starts_at"""
-_BAR = "UPDATE esclusa_budgets SET until = $4 WHERE budget = $1 AND per = $2 AND starts_at = $3"
-_BARRED = "SELECT max(until) FROM esclusa_budgets WHERE budget = $1"
-_FORGET = "DELETE FROM esclusa_budgets WHERE budget = $1 AND per = $2 AND starts_at < $3 AND (until IS NULL OR until < $4)"
+_BLOCK = "UPDATE esclusa_budgets SET until = $4 WHERE budget = $1 AND per = $2 AND starts_at = $3"
+_BLOCKED_UNTIL = "SELECT max(until) FROM esclusa_budgets WHERE budget = $1"
+_DELETE_OLD = """DELETE FROM esclusa_budgets
+WHERE budget = $1 AND per = $2 AND starts_at < $3 AND (until IS NULL OR until < $4)"""
 
 
 async def now(connection: Any, offset: timedelta) -> datetime:
@@ -49,13 +57,14 @@ async def now(connection: Any, offset: timedelta) -> datetime:
 async def _locked(
     connection: Any, budget: Budget, windows: Sequence[Window], moment: datetime
 ) -> list[OpenWindow]:
-    """The open windows, made if they are new, their rows locked."""
+    """Return the open windows with their rows locked; rows are created for new windows."""
     pers, starts = [w.per for w in windows], [w.start(moment) for w in windows]
     rows = await connection.fetch(_LOCK, budget.name, pers, starts)
     if len(rows) < len(windows):
         for (per,) in await connection.fetch(_OPEN, budget.name, pers, starts):
-            if per in _KEEP:
-                await connection.execute(_FORGET, budget.name, per, moment - _KEEP[per], moment)
+            if per in _KEPT_FOR:
+                old = moment - _KEPT_FOR[per]
+                await connection.execute(_DELETE_OLD, budget.name, per, old, moment)
         rows = await connection.fetch(_LOCK, budget.name, pers, starts)
     return _opened(windows, moment, rows)
 
@@ -81,7 +90,7 @@ async def spend(
 ) -> Granted | Denied:
     moment = await now(connection, offset)
     windows = await _locked(connection, budget, budget.windows, moment)
-    barred = await connection.fetchval(_BARRED, budget.name)
+    barred = await connection.fetchval(_BLOCKED_UNTIL, budget.name)
     answer = reserve(windows, units, spender, least, now=moment, barred=barred)
     if isinstance(answer, Granted):
         await _write(connection, budget, windows)
@@ -117,7 +126,7 @@ async def observe(
     open.learn(used, limit)
     await _write(connection, budget, [open])
     if until is not None:
-        await connection.execute(_BAR, budget.name, per, open.start, until)
+        await connection.execute(_BLOCK, budget.name, per, open.start, until)
 
 
 async def usage(connection: Any, offset: timedelta, budget: Budget) -> list[WindowUse]:
@@ -128,5 +137,5 @@ async def usage(connection: Any, offset: timedelta, budget: Budget) -> list[Wind
         [w.per for w in budget.windows],
         [w.start(moment) for w in budget.windows],
     )
-    barred = await connection.fetchval(_BARRED, budget.name)
+    barred = await connection.fetchval(_BLOCKED_UNTIL, budget.name)
     return [w.use(budget.name, moment, barred) for w in _opened(budget.windows, moment, rows)]

@@ -1,27 +1,54 @@
-# ruff: noqa: S608 - statements are composed from declared names alone, quoted; values are bound
-"""Reading and claiming, composed from declared names alone. Values are bound, but for states and a stage's constants.
+"""Parts of SQL text: conditions, order, and the statements that select the rows of a query.
 
-Time: ``NOW`` is stable, so an index can serve a comparison with it; ``STAMP`` is what is written, read after any wait
-for a lock, so that the history of a record never goes back; ``ONCE`` is the same read once, for statements that never
-wait: equal times keep indexes small. All take the clock's offset as parameter 1.
+Names are declared and quoted. Values are bound, except states and the constant conditions of a
+stage: PostgreSQL uses a partial index only for a query that repeats its predicate.
 """
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from esclusa.model.query import Cond, Order, Query, decode_cursor
-from esclusa.model.settlement import ClaimRequest
-from esclusa.stores.postgres.table import PLAIN_TIME, Column, Table, literal, literals
+from esclusa.model.record import Kind
+from esclusa.stores.postgres.client import Fetch
+from esclusa.stores.postgres.codec import (
+    INTEGER_LIMITS,
+    TIME_WITHOUT_ZONE,
+    Table,
+    TableColumn,
+    literal,
+    literals,
+)
 
 NOW = "(now() + $1::interval)"
+"""The store's time, stable in a transaction, so that an index can serve a comparison with it."""
 STAMP = "(clock_timestamp() + $1::interval)"
-ONCE = "(SELECT clock_timestamp() + $1::interval)"
+"""The time to write, read after any wait for a lock: a record's history never goes back."""
+STAMP_ONCE = "(SELECT clock_timestamp() + $1::interval)"
+"""The time to write, read once, for statements that never wait: equal times keep indexes small."""
 CHANNEL = "esclusa"
+"""The channel of NOTIFY."""
 
-_SIGN = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+Statement: TypeAlias = tuple[str, list[Any]]
+"""SQL text and the values that it binds."""
+
+_OPERATORS = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_NEVER_NULL = frozenset({"status", "attempts", "due_at", "fence", "created_at", "updated_at"})
+
+
+@dataclass(frozen=True)
+class WriteContext:
+    """What a write works with. ``offset``, the clock's offset, is parameter 1 of its statements."""
+
+    fetch: Fetch
+    table: Callable[[Kind], Table]
+    offset: timedelta
+    new_id: Callable[[], str]
 
 
 class Binder:
@@ -34,292 +61,172 @@ class Binder:
         self.values.append(value)
         return f"${len(self.values)}::{type}"
 
-    def column(self, column: Column, value: Any) -> str:
-        """A value to compare a column with."""
-        return column.compare(self.add(column.encode([value])[0], column.wire))
+    def compared(self, column: TableColumn, value: Any) -> str:
+        """Bind a value to compare a column with."""
+        return column.compare(self.add(column.encode([value])[0], column.parameter_type))
 
     def ids(self, table: Table, ids: Sequence[str]) -> str:
-        """Ids as an array of the id column's own type: the column itself is never cast, for its index."""
-        return id_array(table, self.add(list(ids), "text[]"))
+        """Bind ids as an array of the id column's type, without those that no record can have."""
+        return table.id_array(self.add(table.possible_ids(ids), "text[]"))
 
 
-def id_array(table: Table, source: str) -> str:
-    return source if table.id.sql == "text" else f"{source}::{table.id.sql}[]"
+def notify_call(table: Table) -> str:
+    return f"(SELECT pg_notify('{CHANNEL}', {literal(table.name)}))"
 
 
-def moment(column: Column, source: str) -> str:
-    """A time with zone as the column holds it."""
-    return f"(({source}) AT TIME ZONE 'UTC')" if column.sql == PLAIN_TIME else source
+# conditions
 
 
 def in_states(table: Table, states: Sequence[str], alias: str = "t") -> str:
-    """The same text in an index and in the claim that it serves."""
+    """Return the test of the state, the same text in an index and in the claims that it serves."""
     return f"{table.status.expr(alias)} IN ({literals(sorted(states))})"
 
 
-def fixed(table: Table, name: str, cond: Cond, alias: str = "t") -> str:
-    """A condition with its values as literals: for indexes and the claims that they serve."""
-    column = table.asked(name)
+def constant_condition(table: Table, name: str, cond: Cond, alias: str = "t") -> str:
+    """Return a condition with literals, for an index and the claims that it serves."""
+    column = table.queried(name)
     if cond.op in ("null", "not_null"):
-        return f"{alias + '.' if alias else ''}{column.ident} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
-    if cond.op == "in":
-        return (
-            f"{column.expr(alias)} IN ({', '.join(column.constant(v) for v in cond.value)})"
-            if cond.value
-            else "false"
-        )
-    return f"{column.expr(alias)} {_SIGN[cond.op]} {column.constant(cond.value)}"
+        prefix = f"{alias}." if alias else ""
+        return f"{prefix}{column.ident} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
+    if cond.op != "in":
+        return f"{column.expr(alias)} {_OPERATORS[cond.op]} {column.constant(cond.value)}"
+    if not cond.value:
+        return "false"
+    return f"{column.expr(alias)} IN ({', '.join(column.constant(v) for v in cond.value)})"
 
 
-def bound(table: Table, name: str, cond: Cond, binder: Binder, alias: str = "t") -> str:
-    """A condition with its values bound; states stay literals, for partial indexes."""
-    column = table.asked(name)
+def condition(table: Table, name: str, cond: Cond, binder: Binder) -> str:
+    """Return a condition with bound values; states stay literals, for partial indexes."""
+    column = table.queried(name)
     if cond.op in ("null", "not_null"):
-        return fixed(table, name, cond, alias)
-    if name == "status" and cond.op in ("eq", "in"):
-        values = cond.value if cond.op == "in" else (cond.value,)
-        known = [v for v in values if v in table.kind.lifecycle.states]
-        if len(known) == len(values) and values:
-            return (
-                in_states(table, known, alias)
-                if len(known) > 1
-                else f"{column.expr(alias)} = {literal(known[0])}"
-            )
-        if column.sql not in ("text", "character varying"):
-            return f"{column.expr(alias)}::text = ANY({binder.add(list(values), 'text[]')})"
-    if name == "id" and cond.op in ("eq", "in"):
-        return f"{column.expr(alias)} = ANY({binder.ids(table, table.ids(cond.value if cond.op == 'in' else [cond.value]))})"
-    if cond.op == "in":
-        array = binder.add(column.encode(list(cond.value)), f"{column.wire}[]")
-        return f"{column.expr(alias)} = ANY({_array(column, array)})"
-    return f"{column.expr(alias)} {_SIGN[cond.op]} {binder.column(column, cond.value)}"
+        return constant_condition(table, name, cond)
+    if cond.op in ("eq", "in"):
+        values = list(cond.value) if cond.op == "in" else [cond.value]
+        if name == "status":
+            if values and all(v in table.kind.lifecycle.states for v in values):
+                if len(values) > 1:
+                    return in_states(table, values)
+                return f"{column.expr()} = {literal(values[0])}"
+            if column.sql_type not in ("text", "character varying"):
+                return f"{column.expr()}::text = ANY({binder.add(values, 'text[]')})"
+        if name == "id":
+            return f"{column.expr()} = ANY({binder.ids(table, values)})"
+        if cond.op == "in":
+            bound = binder.add(column.encode(values), f"{column.parameter_type}[]")
+            return f"{column.expr()} = ANY({_array(column, bound)})"
+    return f"{column.expr()} {_OPERATORS[cond.op]} {binder.compared(column, cond.value)}"
 
 
-def _array(column: Column, source: str) -> str:
-    if (
-        column.sql == column.wire
-        or (column.type == "int" and column.sql.endswith("int"))
-        or column.sql == "integer"
-    ):
+def _array(column: TableColumn, source: str) -> str:
+    """Return a bound array as an array of the column's type."""
+    wide = column.type == "int" and column.sql_type in INTEGER_LIMITS
+    if wide or column.sql_type in (column.parameter_type, "integer"):
         return source
-    if column.type == "time" and column.sql == PLAIN_TIME:
+    if column.type == "time" and column.sql_type == TIME_WITHOUT_ZONE:
         return f"(ARRAY(SELECT v AT TIME ZONE 'UTC' FROM unnest({source}) v))"
-    return f"{source}::{column.sql}[]"
+    return f"{source}::{column.sql_type}[]"
 
 
-def filtered(
-    table: Table, where: tuple[tuple[str, Cond], ...], binder: Binder, alias: str = "t"
-) -> list[str]:
-    return [bound(table, name, cond, binder, alias) for name, cond in where]
+def conditions(table: Table, where: Sequence[tuple[str, Cond]], binder: Binder) -> list[str]:
+    return [condition(table, name, cond, binder) for name, cond in where]
 
 
-def sure(table: Table, name: str) -> bool:
-    """Whether the value to order by is never null, so that plain order is the declared order and any index serves."""
-    column = table.columns[name]
-    return (
-        column.fallback is not None
-        or name == "id"
-        or (not table.kind.attached and name in _NEVER_NULL)
-    )
+def where_clause(tests: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(tests)}" if tests else ""
 
 
-_NEVER_NULL = frozenset({"status", "attempts", "due_at", "fence", "created_at", "updated_at"})
+# order
 
 
-def ordering(table: Table, name: str, descending: bool, alias: str = "t") -> str:
-    """Nulls come first in ascending order and last in descending order, here and in our indexes."""
-    text = table.columns[name].expr(alias) + (" DESC" if descending else "")
-    return text if sure(table, name) else text + (" NULLS LAST" if descending else " NULLS FIRST")
+def _never_null(table: Table, name: str) -> bool:
+    """Whether a value is never null, so that any index serves its order."""
+    if table.columns[name].default is not None or name == "id":
+        return True
+    return not table.kind.attached and name in _NEVER_NULL
+
+
+def direction(table: Table, order: Order) -> str:
+    """Return the words after an order's expression.
+
+    Nulls come first in ascending order and last in descending order, in queries and in indexes.
+    """
+    if _never_null(table, order.field):
+        return " DESC" if order.descending else ""
+    return " DESC NULLS LAST" if order.descending else " NULLS FIRST"
 
 
 def order_by(table: Table, order: Sequence[Order], alias: str = "t") -> str:
-    parts = [ordering(table, o.field, o.descending, alias) for o in order]
+    parts = [table.columns[o.field].expr(alias) + direction(table, o) for o in order]
     if all(o.field != "id" for o in order):
         parts.append(table.id.expr(alias))
     return ", ".join(parts)
 
 
-def after(table: Table, query: Query, binder: Binder) -> list[str]:
-    """What comes behind the cursor in this order, as conditions."""
+def _after_cursor(table: Table, query: Query, binder: Binder) -> list[str]:
+    """Return the tests for rows behind the cursor in the query's order."""
     if query.after is None:
         return []
     values = decode_cursor(query)
-    names = [(o.field, o.descending) for o in query.order]
-    if all(name != "id" for name, _ in names):
-        names.append(("id", False))
-    condition = "false"
-    for (name, descending), value in reversed(list(zip(names, values, strict=False))):
-        beyond, same = _beyond(table, name, descending, value, binder)
-        condition = f"({beyond} OR ({same} AND {condition}))" if condition != "false" else beyond
-    conditions = [condition]
-    (first, descending), value = names[0], values[0]
-    if (
-        len(names) > 1 and value is not None and sure(table, first)
-    ):  # said again so that an index can start there
-        conditions.append(
-            f"{table.columns[first].expr()} {'<=' if descending else '>='} {binder.column(table.columns[first], value)}"
-        )
-    return conditions
+    order = list(query.order)
+    if all(o.field != "id" for o in order):
+        order.append(Order("id"))
+    test = ""
+    for o, value in reversed(list(zip(order, values, strict=False))):
+        beyond, equal = _beyond(table, o, value, binder)
+        test = f"({beyond} OR ({equal} AND {test}))" if test else beyond
+    tests = [test]
+    if len(order) > 1 and values[0] is not None and _never_null(table, order[0].field):
+        # redundant, but an index can start there
+        column, sign = table.columns[order[0].field], "<=" if order[0].descending else ">="
+        tests.append(f"{column.expr()} {sign} {binder.compared(column, values[0])}")
+    return tests
 
 
-def _beyond(
-    table: Table, name: str, descending: bool, value: Any, binder: Binder
-) -> tuple[str, str]:
-    column = table.columns[name]
-    expr = column.expr()
-    if value is None and column.fallback is not None:
-        return (
-            f"{expr} {'<' if descending else '>'} {column.fallback}",
-            f"{expr} = {column.fallback}",
-        )
-    if value is None:
-        return "false" if descending else f"{expr} IS NOT NULL", f"{expr} IS NULL"
-    given = binder.column(column, value)
-    if descending and not sure(table, name):
-        return f"({expr} < {given} OR {expr} IS NULL)", f"{expr} = {given}"
-    return f"{expr} {'<' if descending else '>'} {given}", f"{expr} = {given}"
+def _beyond(table: Table, order: Order, value: Any, binder: Binder) -> tuple[str, str]:
+    """Return the tests for values behind this one, and for values equal to it."""
+    column = table.columns[order.field]
+    expr, sign = column.expr(), "<" if order.descending else ">"
+    if value is None and column.default is None:
+        return "false" if order.descending else f"{expr} IS NOT NULL", f"{expr} IS NULL"
+    given = column.default if value is None else binder.compared(column, value)
+    beyond = f"{expr} {sign} {given}"
+    if order.descending and not _never_null(table, order.field):
+        beyond = f"({beyond} OR {expr} IS NULL)"
+    return beyond, f"{expr} = {given}"
 
 
-def find(
-    table: Table, query: Query, limit: int | None, *, ordered: bool = True
-) -> tuple[str, list[Any]]:
+# statements
+
+
+def find(table: Table, query: Query, limit: int | None, *, ordered: bool = True) -> Statement:
+    """Select the rows of a query; without ``limit`` all of them, whatever its cursor."""
     binder = Binder()
-    conditions = [
-        *filtered(table, query.where, binder),
-        *(after(table, query, binder) if limit is not None else []),
-    ]
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    source = table.archive if query.archived else table.ident
-    cut = f" LIMIT {binder.add(limit, 'bigint')}" if limit is not None else ""
-    order = f" ORDER BY {order_by(table, query.order)}" if ordered else ""
-    return f"SELECT {table.selection} FROM {source} t{where}{order}{cut}", binder.values
+    tests = conditions(table, query.where, binder)
+    if limit is not None:
+        tests += _after_cursor(table, query, binder)
+    source = f"{table.source(query.archived)} t{where_clause(tests)}"
+    statement = f"SELECT {table.selection} FROM {source}"
+    if ordered:
+        statement += f" ORDER BY {order_by(table, query.order)}"
+    if limit is not None:
+        statement += f" LIMIT {binder.add(limit, 'bigint')}"
+    return statement, binder.values
 
 
-def count(table: Table, query: Query, cap: int) -> tuple[str, list[Any]]:
+def count(table: Table, query: Query, cap: int) -> Statement:
+    """Count the rows of a query, up to one more than the cap."""
     binder = Binder()
-    conditions = filtered(table, query.where, binder)
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    source = table.archive if query.archived else table.ident
-    return (
-        f"SELECT count(*) FROM (SELECT 1 FROM {source} t{where} LIMIT {binder.add(cap + 1, 'bigint')}) q",
-        binder.values,
-    )
-
-
-def picked_ids(table: Table, query: Query, binder: Binder, *also: str) -> str:
-    """The ids that match, locked, up to the query's limit; for purge, archive and assign."""
-    conditions = [*filtered(table, query.where, binder), *also]
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    source = table.archive if query.archived else table.ident
-    limit = binder.add(query.limit, "bigint")
-    return f"SELECT t.{table.id.ident} FROM {source} t{where} ORDER BY {order_by(table, query.order)} LIMIT {limit} FOR UPDATE"
-
-
-def candidates(table: Table, ask: ClaimRequest, binder: Binder, due: bool = True) -> list[str]:
-    """The conditions of a claim; parameter 1 is the clock's offset."""
-    states = ask.take if ask.hold is None else (*ask.take, ask.hold)
-    conditions = [in_states(table, states)]
-    conditions += [
-        fixed(table, name, cond) if table.constant(name, cond) else bound(table, name, cond, binder)
-        for name, cond in ask.where
-    ]
-    if ask.ids:
-        conditions.append(f"t.{table.id.ident} = ANY({binder.ids(table, table.ids(ask.ids))})")
-    if table.kind.attached:  # a row that cannot be told from others is no record
-        conditions.append(f"t.{table.id.ident} IS NOT NULL")
-    if due:
-        conditions.append(_due(table, ask, binder))
-    return conditions
-
-
-def _due(table: Table, ask: ClaimRequest, binder: Binder) -> str:
-    due, updated = table.columns["due_at"], table.columns["updated_at"]
-    if ask.before is None:
-        return f"{due.expr()} <= {moment(due, NOW)}"
-    before = binder.add(ask.before, "timestamptz")
-    limit = moment(due, f"LEAST({NOW}, {before})")
-    if not ask.eager:
-        return f"{due.expr()} <= {limit}"
-    free = f"t.{table.columns['leased_by'].ident} IS NULL AND {updated.expr()} <= {moment(updated, before)}"
-    return f"({due.expr()} <= {limit} OR ({in_states(table, ask.take)} AND {free}))"
-
-
-def claim(table: Table, ask: ClaimRequest, offset: timedelta) -> tuple[str, list[Any]]:
-    """Pick, hold and note in one statement. The update finds its rows where they were picked: they are locked, so none can
-    have gone elsewhere. One that somebody changed in just that moment is not found there, and is still due at the next claim."""
-    c = table.columns
-    binder = Binder(offset, ask.worker, timedelta(seconds=ask.lease), ask.limit)
-    conditions = candidates(table, ask, binder)
-    over = "false" if ask.tries is None else f"p.tried >= {binder.add(ask.tries, 'bigint')}"
-    order = ask.order or (Order("due_at"),)
-    keys = [f"{c[o.field].expr()} AS o{n}" for n, o in enumerate(order)]
-    directions = [
-        f"o{n}"
-        + (" DESC" if o.descending else "")
-        + ("" if sure(table, o.field) else " NULLS LAST" if o.descending else " NULLS FIRST")
-        for n, o in enumerate(order)
-    ]
-    sets = [
-        f"{c['fence'].ident} = {c['fence'].expr()} + 1",
-        f"{c['attempts'].ident} = p.tried + CASE WHEN {over} THEN 0 ELSE 1 END",
-        f"{c['leased_by'].ident} = $2::text",
-        f"{c['due_at'].ident} = {moment(c['due_at'], f'{ONCE} + $3::interval')}",
-        f"{c['updated_at'].ident} = {moment(c['updated_at'], ONCE)}",
-    ]
-    if ask.hold is not None:
-        sets.append(f"{c['status'].ident} = {literal(ask.hold)}")
-    if "leased_at" in table.extras:
-        leased_at = table.extras["leased_at"]
-        sets.append(f"{leased_at.ident} = {moment(leased_at, ONCE)}")
-    answer = {name: f"c{n}" for n, name in enumerate(c)}
-    noted = ""
-    if table.kind.history:
-        hold = "was" if ask.hold is None else literal(ask.hold)
-        changed = (
-            "holder IS NOT NULL" if ask.hold is None else f"(was <> {hold} OR holder IS NOT NULL)"
-        )
-        run = binder.add(ask.run, "text")
-        noted = f""",
-        noted AS (
-            INSERT INTO esclusa_history (table_name, record_id, from_state, to_state, at, who, run, attempt, reason)
-            SELECT {literal(table.name)}, {answer["id"]}, was, {hold}, {answer["updated_at"]}, $2::text, {run}, {answer["attempts"]},
-                '{{"code": "lease_expired", "worker": ' || to_json(holder)::text || '}}'
-            FROM taken WHERE {changed}
-        )"""
-    reads = ", ".join(f"{column.read()} AS {answer[name]}" for name, column in c.items())
-    sorted_by = ", ".join(f"p.o{n}" for n in range(len(order)))
-    # The parts of a table each have places of their own.
-    part, same_part = (
-        (", t.tableoid AS part", " AND t.tableoid = p.part") if table.kind.attached else ("", "")
-    )
-    return (
-        f"""WITH picked AS MATERIALIZED (
-            SELECT t.ctid AS place{part}, t.{table.id.ident} AS id, {table.status.read()} AS was,
-                t.{c["leased_by"].ident} AS holder, {c["attempts"].expr()} AS tried, {", ".join(keys)}
-            FROM {table.ident} t WHERE {" AND ".join(conditions)}
-            ORDER BY {order_by(table, order)} LIMIT $4::bigint FOR UPDATE SKIP LOCKED
-        ),
-        taken AS (
-            UPDATE {table.ident} t SET {", ".join(sets)} FROM picked p WHERE t.ctid = p.place{same_part}
-            RETURNING {reads}, {over} AS over, p.was, p.holder, p.id, {sorted_by}
-        ){noted}
-        SELECT {", ".join(answer.values())}, over, was FROM taken ORDER BY {", ".join(directions)}, id""",
-        binder.values,
-    )
-
-
-def backlog(table: Table, ask: ClaimRequest, cap: int, offset: timedelta) -> tuple[str, list[Any]]:
-    """How many are due up to a cap, since when the oldest, and when the next one will be."""
-    binder = Binder(offset)
-    due = table.columns["due_at"]
-    now_due = " AND ".join(candidates(table, ask, binder))
-    later = " AND ".join(
-        [*candidates(table, ask, binder, due=False), f"{due.expr()} > {moment(due, NOW)}"]
-    )
+    where = where_clause(conditions(table, query.where, binder))
     limit = binder.add(cap + 1, "bigint")
-    oldest = f"(SELECT {due.read('t')} FROM {table.ident} t WHERE {now_due} ORDER BY {due.expr()} LIMIT 1)"
-    following = (
-        f"(SELECT {due.read('t')} FROM {table.ident} t WHERE {later} ORDER BY {due.expr()} LIMIT 1)"
+    rows = f"SELECT 1 FROM {table.source(query.archived)} t{where} LIMIT {limit}"
+    return f"SELECT count(*) FROM ({rows}) q", binder.values
+
+
+def locked_ids(table: Table, query: Query, binder: Binder) -> str:
+    """Select and lock the ids of a query's rows, up to its limit."""
+    where = where_clause(conditions(table, query.where, binder))
+    return (
+        f"SELECT t.{table.id.ident} FROM {table.source(query.archived)} t{where}"
+        f" ORDER BY {order_by(table, query.order)}"
+        f" LIMIT {binder.add(query.limit, 'bigint')} FOR UPDATE"
     )
-    capped = f"SELECT 1 FROM {table.ident} t WHERE {now_due} ORDER BY {due.expr()} LIMIT {limit}"
-    return f"SELECT (SELECT count(*) FROM ({capped}) q), {oldest}, {following}", binder.values

@@ -1,4 +1,4 @@
-"""Connections: the pool, the mapping of PostgreSQL's errors to ours, and the retry of conflicts."""
+"""Connection pools, PostgreSQL's errors as Esclusa's, and the retry of conflicts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import asyncpg
 from asyncpg import exceptions as pg
 
 from esclusa.model.errors import SchemaError, StoreConflict, StoreUnavailable
-from esclusa.model.texts import text
-from esclusa.stores.postgres import times
+from esclusa.stores.postgres.codec import use_time_codec
 
 T = TypeVar("T")
+Fetch: TypeAlias = Callable[..., Awaitable[list[Any]]]
+"""Runs a statement with its values and returns the rows."""
 Purpose: TypeAlias = Literal["work", "claims", "reads"]
 
 UNAVAILABLE = (
@@ -37,43 +38,51 @@ CONFLICT = (
     pg.InvalidCachedStatementError,
     pg.OutdatedSchemaCacheError,
 )
-UNFIT = (
+VALUE_ERRORS = (
     pg.DataError,
     pg.IntegrityConstraintViolationError,
     pg.ProgramLimitExceededError,
     ValueError,
     TypeError,
 )
-"""What PostgreSQL (or asyncpg, before it sends them: ValueError) says of values that a column or its index cannot hold."""
+"""Raised for a value that a column or its index cannot hold; by asyncpg before it is sent."""
 
-REFUSED = (*UNFIT, pg.RaiseError)
-"""The same, and what a trigger says."""
+TABLE_ERRORS = (*VALUE_ERRORS, pg.RaiseError)
+"""``VALUE_ERRORS``, and what a trigger raises."""
 
-_BY_INDEX = dict.fromkeys(("enable_sort", "enable_bitmapscan", "enable_seqscan", "jit"), "off")
-_PLANNING = {"plan_cache_mode": "force_custom_plan", **_BY_INDEX}
-"""How the engine's own statements are planned. A settlement's best plan depends on how many it settles, so plans are made for the
-values at hand; and statistics are always behind a queue (they saw none in the state that now has them all), so that the planner would
-rather sort all that is due, or read a whole table for a batch of ids, than follow the index. What has to be is still done; before
-PostgreSQL 18 it then looks so dear that the statement would be compiled for longer than it runs (``jit``)."""
-_CLAIMING = {**_PLANNING, "plan_cache_mode": "force_generic_plan"}
-"""Claims are planned once: their index is the only way there is, whatever the limit, and a record that has just come waits for it."""
+_USE_INDEXES = dict.fromkeys(("enable_sort", "enable_bitmapscan", "enable_seqscan", "jit"), "off")
+"""Plan by index where one exists.
 
-_TRIES = 6
-_CREATE_POOL: Any = asyncpg.create_pool
+Statistics lag behind a queue: they saw no row in the state that now has them all. The planner
+would then sort everything that is due, or read a whole table for a batch of ids. Where no index
+serves, it still sorts. Before PostgreSQL 18 such a plan looks so expensive that it is compiled,
+which takes longer than running it; hence ``jit``.
+"""
+_WORK_SETTINGS = {"plan_cache_mode": "force_custom_plan", **_USE_INDEXES}
+"""The best plan of a settlement depends on the number of records, so it is made for each call."""
+_CLAIM_SETTINGS = {"plan_cache_mode": "force_generic_plan", **_USE_INDEXES}
+"""A claim always reads its index, whatever its limit, so it is planned once: this saves latency."""
+
+_CONFLICT_ATTEMPTS = 6
+_CREATE_POOL: Any = asyncpg.create_pool  # asyncpg has no types
 _CONNECT: Any = asyncpg.connect
-"""asyncpg is not typed; its edge is here."""
 
 
-class Connection(asyncpg.Connection):
-    """A connection without the reset on release: the store leaves no session state behind, and it costs a round trip."""
+class PooledConnection(asyncpg.Connection):
+    """A connection that is not reset on release: the store leaves no session state behind.
+
+    It saves a round trip.
+    """
 
     def get_reset_query(self) -> str:
         return ""
 
 
-class Connections:
-    """The store's pools: one for claims, one for the rest of the engine's work, planned for it, and one for readers with questions of
-    their own. Everything they raise is ours, or a fault in values (``UNFIT``)."""
+class ConnectionPools:
+    """One pool for claims, one for the engine's other work, one for queries of readers.
+
+    Raises Esclusa's errors, or one of ``VALUE_ERRORS``.
+    """
 
     def __init__(self, dsn: str, pool_size: int, statement_cache_size: int) -> None:
         self.dsn = dsn
@@ -86,55 +95,59 @@ class Connections:
         if self._pools:
             return
         reads, claims = max(1, self._size // 3), self._size // 4
-        with mapped(self.url):
-            work = await self._pool(1, max(1, self._size - reads - claims), _PLANNING)
+        with mapped_errors(self.url):
+            work = await self._pool(1, max(1, self._size - reads - claims), _WORK_SETTINGS)
             self._pools = {
                 "work": work,
-                "claims": await self._pool(0, claims, _CLAIMING) if claims else work,
+                "claims": await self._pool(0, claims, _CLAIM_SETTINGS) if claims else work,
                 "reads": await self._pool(0, reads, {}),
             }
 
     async def _pool(self, least: int, most: int, settings: dict[str, str]) -> Any:
-        settings = settings if self._cache else {}  # a pooler in between refuses them
+        settings = settings if self._cache else {}  # a pooler such as PgBouncer refuses them
         return await _CREATE_POOL(
-            self.dsn, min_size=least, max_size=most, statement_cache_size=self._cache, max_cached_statement_lifetime=0, timeout=10,
-            command_timeout=120, connection_class=Connection, server_settings={"application_name": "esclusa", **settings}, init=times.use,
-        )  # fmt: skip
+            self.dsn,
+            min_size=least,
+            max_size=most,
+            statement_cache_size=self._cache,
+            max_cached_statement_lifetime=0,
+            timeout=10,
+            command_timeout=120,
+            connection_class=PooledConnection,
+            server_settings={"application_name": "esclusa", **settings},
+            init=use_time_codec,
+        )
 
     async def close(self) -> None:
         pools, self._pools = set(self._pools.values()), {}
         try:
             await asyncio.wait_for(asyncio.gather(*(pool.close() for pool in pools)), 30)
-        except (
-            UNAVAILABLE
-        ):  # the server is gone, or a call does not end: nothing is left to wait for
+        except (*UNAVAILABLE, asyncio.CancelledError) as error:
             for pool in pools:
                 pool.terminate()
-        except asyncio.CancelledError:
-            for pool in pools:
-                pool.terminate()
-            raise
+            if isinstance(error, asyncio.CancelledError):
+                raise
 
     async def dedicated(self) -> Any:
-        """A connection of one's own, outside the pool and without a time limit on statements."""
-        with mapped(self.url):
+        """Return a connection outside the pools, without a time limit on statements."""
+        with mapped_errors(self.url):
             return await _CONNECT(self.dsn, statement_cache_size=self._cache, timeout=10)
 
     @asynccontextmanager
     async def connection(self, purpose: Purpose = "work") -> AsyncIterator[Any]:
         pool = self._pools.get(purpose)
         if pool is None:
-            raise StoreUnavailable(text("store_not_open", store=self.url))
-        with mapped(self.url):
+            raise StoreUnavailable(f"{self.url} is not open")
+        with mapped_errors(self.url):
             async with pool.acquire(timeout=60) as connection:
                 yield connection
 
     async def fetch(self, statement: str, *values: Any) -> list[Any]:
-        """One statement of the engine's, its own transaction."""
+        """Run one statement of the engine, in its own transaction."""
         return await self._fetch("work", statement, values)
 
     async def read(self, statement: str, *values: Any) -> list[Any]:
-        """A reader's question, planned as PostgreSQL thinks best."""
+        """Run a reader's query, planned as PostgreSQL thinks best."""
         return await self._fetch("reads", statement, values)
 
     async def _fetch(self, purpose: Purpose, statement: str, values: tuple[Any, ...]) -> list[Any]:
@@ -143,16 +156,16 @@ class Connections:
                 rows: list[Any] = await connection.fetch(statement, *values)
                 return rows
 
-        return await self._again(run)
+        return await self._retry_conflicts(run)
 
     async def claim(self, statement: str, *values: Any) -> list[Any]:
-        """One statement that must read an index in its order, even where the connection could not be told so."""
+        """Run one statement that must read an index in its order, behind a pooler too."""
         if self._cache:
             return await self._fetch("claims", statement, values)
 
         async def run(connection: Any) -> list[Any]:
             await connection.execute(
-                ";".join(f"SET LOCAL {name} = {value}" for name, value in _BY_INDEX.items())
+                ";".join(f"SET LOCAL {name} = {value}" for name, value in _USE_INDEXES.items())
             )
             rows: list[Any] = await connection.fetch(statement, *values)
             return rows
@@ -162,29 +175,29 @@ class Connections:
     async def transaction(
         self, body: Callable[[Any], Awaitable[T]], *, snapshot: bool = False
     ) -> T:
-        """``body(connection)`` in one transaction, made again from its start when another transaction got in its way. With
-        ``snapshot`` all its statements see the same moment."""
+        """Run ``body(connection)`` in one transaction, again from its start after a conflict.
+
+        ``snapshot``: all its statements see the same state of the database.
+        """
         isolation = "repeatable_read" if snapshot else None
 
         async def run() -> T:
             async with self.connection() as connection, connection.transaction(isolation=isolation):
                 return await body(connection)
 
-        return await self._again(run)
+        return await self._retry_conflicts(run)
 
-    async def _again(self, run: Callable[[], Awaitable[T]]) -> T:
-        for attempt in range(1, _TRIES + 1):
+    async def _retry_conflicts(self, run: Callable[[], Awaitable[T]]) -> T:
+        for attempt in range(1, _CONFLICT_ATTEMPTS):
             try:
                 return await run()
             except StoreConflict:
-                if attempt == _TRIES:
-                    raise
                 await asyncio.sleep(0.01 * 2**attempt * random.random())
-        raise AssertionError("unreachable")
+        return await run()
 
 
-class mapped:  # noqa: N801 - used like a function
-    """Turn PostgreSQL's errors into ours."""
+class mapped_errors:  # noqa: N801 - used like a function
+    """Raise Esclusa's errors for PostgreSQL's."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -204,16 +217,18 @@ class mapped:  # noqa: N801 - used like a function
         if isinstance(error, UNAVAILABLE) and not (
             isinstance(error, pg.InterfaceError) and isinstance(error, ValueError)
         ):
-            why = str(error) or type(error).__name__
-            raise StoreUnavailable(text("store_unavailable", store=self.url, why=why)) from error
+            raise StoreUnavailable(
+                f"{self.url} does not answer: {str(error) or type(error).__name__}"
+            ) from error
 
 
-def said(error: Exception) -> str:
-    """What PostgreSQL says, without its detail: that shows the whole row, and a row may hold what is nobody's business."""
+def error_message(error: Exception) -> str:
+    """Return PostgreSQL's message without its detail, which shows the whole row."""
     return str(error.args[0]) if isinstance(error, pg.PostgresError) and error.args else str(error)
 
 
 def without_password(dsn: str) -> str:
+    """Return a DSN as messages may show it."""
     parts = urlsplit(dsn)
     if parts.password is None:
         return dsn

@@ -1,0 +1,194 @@
+"""Claim and renew, each one statement."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from esclusa.model.errors import BadRecord
+from esclusa.model.query import Order
+from esclusa.model.settlement import ClaimRequest, Leased, Renewal
+from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_message
+from esclusa.stores.postgres.codec import Table, literal
+from esclusa.stores.postgres.statements import (
+    NOW,
+    STAMP,
+    STAMP_ONCE,
+    Binder,
+    Statement,
+    WriteContext,
+    condition,
+    constant_condition,
+    direction,
+    in_states,
+    order_by,
+)
+
+IS_LEASED = "num_nulls(t.{leased_by}) <> 1"
+"""The same as IS NOT NULL, without statistics.
+
+When nearly all rows are free, IS NOT NULL looks like no row at all, and the plan becomes a nested
+loop.
+"""
+
+
+async def claim(
+    connections: ConnectionPools, table: Table, request: ClaimRequest, offset: timedelta
+) -> list[Leased]:
+    statement, values = claim_statement(table, request, offset)
+    try:
+        rows = await connections.claim(statement, *values)
+    except TABLE_ERRORS as error:  # a constraint or trigger of another program's table
+        raise BadRecord(
+            f"table {table.name} does not let its records be claimed: {error_message(error)}"
+        ) from None
+    leases = []
+    for row in rows:
+        record, fault = table.build(row)
+        over, before = row[-2], row[-1]
+        assert record.due_at is not None
+        taken = request.take[0] if before == request.hold else before
+        leases.append(Leased(record, taken, record.due_at, fault, over))
+    return leases
+
+
+def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> Statement:
+    """Select, lease and add to the history in one statement.
+
+    The update finds the selected rows by ctid: they are locked, so none has moved. A row that was
+    changed just before it was locked is not found there; the next claim takes it.
+    """
+    c = table.columns
+    binder = Binder(offset, request.worker, timedelta(seconds=request.lease), request.limit)
+    tests = candidates(table, request, binder)
+    over = "false" if request.tries is None else f"p.tried >= {binder.add(request.tries, 'bigint')}"
+    order = request.order or (Order("due_at"),)
+    keys = [f"{c[o.field].expr()} AS o{n}" for n, o in enumerate(order)]
+    sets = [
+        f"{c['fence'].ident} = {c['fence'].expr()} + 1",
+        f"{c['attempts'].ident} = p.tried + CASE WHEN {over} THEN 0 ELSE 1 END",
+        f"{c['leased_by'].ident} = $2::text",
+        f"{c['due_at'].ident} = {c['due_at'].write_time(f'{STAMP_ONCE} + $3::interval')}",
+        f"{c['updated_at'].ident} = {c['updated_at'].write_time(STAMP_ONCE)}",
+    ]
+    if request.hold is not None:
+        sets.append(f"{c['status'].ident} = {literal(request.hold)}")
+    if "leased_at" in table.extras:
+        leased_at = table.extras["leased_at"]
+        sets.append(f"{leased_at.ident} = {leased_at.write_time(STAMP_ONCE)}")
+    alias = {name: f"c{n}" for n, name in enumerate(c)}
+    history = ""
+    if table.kind.history:
+        run = binder.add(request.run, "text")
+        history = f""",
+        history AS (
+            INSERT INTO esclusa_history
+                (table_name, record_id, from_state, to_state, at, who, run, attempt, reason)
+            {_history_rows(table, request, alias, run)}
+        )"""
+    reads = ", ".join(f"{column.read()} AS {alias[name]}" for name, column in c.items())
+    # each partition has ctids of its own
+    part, same_part = "", ""
+    if table.kind.attached:
+        part, same_part = ", t.tableoid AS part", " AND t.tableoid = p.part"
+    directions = ", ".join(f"o{n}{direction(table, o)}" for n, o in enumerate(order))
+    return (
+        f"""WITH picked AS MATERIALIZED (
+            SELECT t.ctid AS place{part}, t.{table.id.ident} AS id, {table.status.read()} AS was,
+                t.{c["leased_by"].ident} AS holder, {c["attempts"].expr()} AS tried,
+                {", ".join(keys)}
+            FROM {table.ident} t WHERE {" AND ".join(tests)}
+            ORDER BY {order_by(table, order)} LIMIT $4::bigint FOR UPDATE SKIP LOCKED
+        ),
+        taken AS (
+            UPDATE {table.ident} t SET {", ".join(sets)}
+            FROM picked p WHERE t.ctid = p.place{same_part}
+            RETURNING {reads}, {over} AS over, p.was, p.holder, p.id,
+                {", ".join(f"p.o{n}" for n in range(len(order)))}
+        ){history}
+        SELECT {", ".join(alias.values())}, over, was FROM taken ORDER BY {directions}, id""",
+        binder.values,
+    )
+
+
+def _history_rows(table: Table, request: ClaimRequest, alias: dict[str, str], run: str) -> str:
+    """Select the history of the rows in ``taken`` that changed their state or their holder."""
+    to, changed = "was", "holder IS NOT NULL"
+    if request.hold is not None:
+        to = literal(request.hold)
+        changed = f"(was <> {to} OR holder IS NOT NULL)"
+    reason = """'{"code": "lease_expired", "worker": ' || to_json(holder)::text || '}'"""
+    return f"""SELECT {literal(table.name)}, {alias["id"]}, was, {to}, {alias["updated_at"]},
+                $2::text, {run}, {alias["attempts"]}, {reason}
+            FROM taken WHERE {changed}"""
+
+
+def candidates(
+    table: Table, request: ClaimRequest, binder: Binder, *, due: bool = True
+) -> list[str]:
+    """Return the tests for rows that a claim may take; without ``due``, whatever the time."""
+    states = request.take if request.hold is None else (*request.take, request.hold)
+    tests = [in_states(table, states)]
+    for name, cond in request.where:
+        if table.is_stage_condition(name, cond):
+            tests.append(constant_condition(table, name, cond))
+        else:
+            tests.append(condition(table, name, cond, binder))
+    if request.ids:
+        tests.append(f"t.{table.id.ident} = ANY({binder.ids(table, request.ids)})")
+    if table.kind.attached:  # a row without an id cannot be addressed
+        tests.append(f"t.{table.id.ident} IS NOT NULL")
+    if due:
+        tests.append(_is_due(table, request, binder))
+    return tests
+
+
+def _is_due(table: Table, request: ClaimRequest, binder: Binder) -> str:
+    due, updated = table.columns["due_at"], table.columns["updated_at"]
+    if request.before is None:
+        return f"{due.expr()} <= {due.write_time(NOW)}"
+    before = binder.add(request.before, "timestamptz")
+    is_due = f"{due.expr()} <= {due.write_time(f'LEAST({NOW}, {before})')}"
+    if not request.eager:
+        return is_due
+    free = f"t.{table.columns['leased_by'].ident} IS NULL"
+    older = f"{updated.expr()} <= {updated.write_time(before)}"
+    return f"({is_due} OR ({in_states(table, request.take)} AND {free} AND {older}))"
+
+
+async def renew(
+    context: WriteContext, table: Table, names: tuple[str, ...], renewals: Sequence[Renewal]
+) -> set[str]:
+    """Extend leases of one kind that write the same fields; return the ids still held."""
+    renewals = [r for r in renewals if table.is_possible_id(r.ref.id)]
+    statement = table.statement(("renew", names), lambda: _renew_statement(table, names))
+    fields = [table.columns[name].encode([r.fields[name] for r in renewals]) for name in names]
+    rows = await context.fetch(
+        statement,
+        context.offset,
+        [r.ref.id for r in renewals],
+        [r.fence for r in renewals],
+        [r.seconds for r in renewals],
+        *fields,
+    )
+    return {row[0] for row in rows}
+
+
+def _renew_statement(table: Table, names: Sequence[str]) -> str:
+    c = table.columns
+    until = f"{STAMP} + u.seconds * interval '1 second'"
+    sets = {c["due_at"].ident: c["due_at"].write_time(until)}
+    sets |= {c[name].ident: c[name].write(f"u.f_{name}") for name in names}
+    if names:
+        sets[c["updated_at"].ident] = c["updated_at"].write_time(STAMP)
+    params = {"id": "text", "fence": "bigint", "seconds": "double precision"}
+    params |= {f"f_{name}": c[name].parameter_type for name in names}
+    arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(params.values(), 2))
+    key = table.id.ident
+    return f"""UPDATE {table.ident} t SET {", ".join(f"{k} = {v}" for k, v in sets.items())}
+        FROM unnest({arrays}) AS u({", ".join(params)})
+        WHERE t.{key} = {table.id.write("u.id")} AND t.{key} = ANY({table.id_array("$2::text[]")})
+            AND {c["fence"].expr()} = u.fence AND {IS_LEASED.format(leased_by=c["leased_by"].ident)}
+        RETURNING u.id"""

@@ -1,0 +1,367 @@
+"""Conversion between Python values and PostgreSQL values, and the actual columns of a kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
+from functools import cached_property, lru_cache
+from typing import Any
+from uuid import UUID
+
+from pydantic_core import from_json, to_json
+
+from esclusa.model.columns import EXTRAS, TRACKING, ColumnType
+from esclusa.model.errors import BadRecord
+from esclusa.model.query import ARCHIVE_COLUMNS, Cond
+from esclusa.model.record import Kind, Record
+from esclusa.model.retyped import retyped
+from esclusa.model.stage import Stage
+from esclusa.model.storable import fit_decimal, fit_float, fits
+
+PARAMETER_TYPES: dict[ColumnType, str] = {
+    "text": "text",
+    "int": "bigint",
+    "float": "double precision",
+    "bool": "boolean",
+    "time": "timestamp with time zone",
+    "date": "date",
+    "decimal": "numeric",
+    "json": "jsonb",
+    "bytes": "bytea",
+}
+"""The types of bound values, and of the columns that Esclusa creates."""
+
+TEXT_TYPES = frozenset({"text", "character varying", "name", "citext"})
+CHAR_TYPE = "bpchar"
+"""``char(n)``: blanks at the end are not part of the value."""
+INTEGER_LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
+NUMBER_TYPES = frozenset({*INTEGER_LIMITS, "numeric", "double precision", "real"})
+TIME_WITHOUT_ZONE = "timestamp without time zone"
+OLDEST_IF_NULL = {"due_at", "updated_at"}
+"""On an attached table, null in these is older than every time."""
+
+
+def quote(name: str) -> str:
+    """Return a declared name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return text as an SQL literal: for states, constants of a stage and defaults, never data."""
+    body = text.replace("'", "''")
+    return f"'{body}'" if "\\" not in body else " E'" + body.replace("\\", "\\\\") + "'"
+
+
+def literals(values: Iterable[str]) -> str:
+    return ", ".join(literal(v) for v in values)
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """One column: its field name and declared type, its name and actual type in the database."""
+
+    name: str
+    column: str
+    type: ColumnType
+    sql_type: str
+    default: str | None = None
+    """What null means on an attached table, as SQL of the column's type."""
+
+    @property
+    def ident(self) -> str:
+        return quote(self.column)
+
+    @property
+    def parameter_type(self) -> str:
+        """The type that a value for this column is bound as."""
+        if self.type == "json" and self.sql_type in TEXT_TYPES:
+            return "text"
+        return PARAMETER_TYPES[self.type]
+
+    def expr(self, alias: str = "t") -> str:
+        """Return the value to compare and sort by, in the column's own type, for its index."""
+        bare = f"{alias}.{self.ident}" if alias else self.ident
+        return bare if self.default is None else f"COALESCE({bare}, {self.default})"
+
+    def read(self, alias: str = "t") -> str:
+        """Return the value as a record has it."""
+        value = f"{alias}.{self.ident}" if self.name in OLDEST_IF_NULL else self.expr(alias)
+        if self.type == "time" and self.sql_type == TIME_WITHOUT_ZONE:
+            return f"({value} AT TIME ZONE 'UTC')"
+        if self.type == "text" and self.sql_type not in TEXT_TYPES:
+            return f"{value}::text"
+        if self.type == "int" and self.sql_type not in INTEGER_LIMITS:
+            return f"{value}::bigint"
+        if self.type == "json" and self.sql_type not in (*TEXT_TYPES, "json", "jsonb"):
+            return f"to_jsonb({value})"
+        return value
+
+    def write(self, source: str) -> str:
+        """Return a bound value, of type ``parameter_type``, as the column's own type."""
+        if self.sql_type == self.parameter_type:
+            return source
+        if self.type == "time" and self.sql_type == TIME_WITHOUT_ZONE:
+            return f"(({source}) AT TIME ZONE 'UTC')"
+        if self.type == "json" and self.sql_type.endswith("[]"):
+            items = f"ARRAY(SELECT jsonb_array_elements_text({source}))::{self.sql_type}"
+            return f"CASE WHEN {source} IS NOT NULL THEN {items} END"
+        return f"{source}::{self.sql_type}"
+
+    def write_time(self, source: str) -> str:
+        """Return a time with zone as the column's own type."""
+        return f"(({source}) AT TIME ZONE 'UTC')" if self.sql_type == TIME_WITHOUT_ZONE else source
+
+    def compare(self, source: str) -> str:
+        """Return a bound value to compare the column with.
+
+        Integers stay wide, so that a comparison does not overflow.
+        """
+        if self.type == "int" and self.sql_type in INTEGER_LIMITS:
+            return source
+        return self.write(source)
+
+    def constant(self, value: Any) -> str:
+        """Return a value as a literal of the column's type."""
+        if value is None:
+            return "NULL"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if self.type == "int":
+            return str(int(value))
+        text = literal(_as_text(self.encode([value])[0]))
+        if self.type == "text" and self.sql_type == "text":
+            return text
+        return self.write(f"{text}::{self.parameter_type}")
+
+    def encode(self, values: list[Any]) -> list[Any]:
+        """Return values as asyncpg takes them for a parameter of type ``parameter_type``."""
+        encoder = _ENCODERS.get(self.type)
+        return values if encoder is None else [None if v is None else encoder(v) for v in values]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return "\\x" + value.hex()
+    return str(value)
+
+
+def json_text(value: Any) -> str:
+    return to_json(value, inf_nan_mode="null").decode()
+
+
+def _encode_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+def _encode_time(value: datetime) -> datetime:
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+_ENCODERS: dict[str, Callable[[Any], Any]] = {
+    "text": _encode_text,
+    "time": _encode_time,
+    "json": json_text,
+    "float": lambda v: fit_float(float(v)),
+    "decimal": fit_decimal,
+}
+
+
+class Table:
+    """A kind's table: its columns with their actual types, and the statements composed for it.
+
+    ``actual``: the types of the columns of an existing table. ``returns_old``: PostgreSQL 18 and
+    later return the row as it was before an update. ``makes_ids``: the table fills its id column.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        stages: Sequence[Stage] = (),
+        actual: Mapping[str, str] | None = None,
+        returns_old: bool = False,
+        makes_ids: bool | None = None,
+    ) -> None:
+        self.kind = kind
+        self.makes_ids = kind.database_id if makes_ids is None else makes_ids
+        self.returns_old = returns_old
+        self.name = kind.table
+        self.ident = quote(kind.table)
+        self.archive = f'"archive".{quote(kind.table)}'
+        self.stages = tuple(stages)
+        actual = actual or {}
+        self.columns = {
+            name: self._column(name, column, kind.types[name], actual)
+            for name, column in kind.columns.items()
+        }
+        self.extras = {
+            name: self._column(name, column, EXTRAS[name], actual)
+            for name, column in kind.extras.items()
+        }
+        self.archive_columns = {
+            name: TableColumn(name, name, type, PARAMETER_TYPES[type])
+            for name, type in ARCHIVE_COLUMNS.items()
+        }
+        self.id = self.columns["id"]
+        self.status = self.columns["status"]
+        self.names = tuple(self.columns)
+        self.stage_states = frozenset(state for stage in self.stages for state in stage.states)
+        self._stage_conditions = frozenset(pair for stage in self.stages for pair in stage.where)
+        self._json = tuple(
+            (i, name) for i, name in enumerate(self.names) if self.columns[name].type == "json"
+        )
+        self._statements: dict[Any, str] = {}
+        self._retyped = [] if kind.attached else retyped(kind)
+
+    def _column(
+        self, name: str, column: str, type: ColumnType, actual: Mapping[str, str]
+    ) -> TableColumn:
+        made = "bigint" if name == "id" and self.kind.database_id else PARAMETER_TYPES[type]
+        sql_type = actual.get(column) or made
+        default = None
+        if self.kind.attached and name in TRACKING:
+            if name == "status":
+                cast = "" if sql_type in TEXT_TYPES else f"::{sql_type}"
+                default = literal(self.kind.initial) + cast
+            elif name in ("attempts", "fence"):
+                default = "0"
+            elif name in OLDEST_IF_NULL:
+                default = f"'-infinity'::{sql_type}"
+        return TableColumn(name, column, type, sql_type, default)
+
+    def source(self, archived: bool) -> str:
+        return self.archive if archived else self.ident
+
+    def statement(self, key: Any, compose: Callable[[], str]) -> str:
+        """Return the statement of this key; it is composed once."""
+        found = self._statements.get(key)
+        if found is None:
+            if len(self._statements) > 2000:
+                self._statements.clear()
+            found = self._statements[key] = compose()
+        return found
+
+    @cached_property
+    def selection(self) -> str:
+        """The columns of a record, as it is read, from the table aliased ``t``."""
+        return ", ".join(column.read() for column in self.columns.values())
+
+    @property
+    def finished_states(self) -> tuple[str, ...]:
+        """The states that no stage takes or holds."""
+        return tuple(s for s in self.kind.lifecycle.states if s not in self.stage_states)
+
+    def wakes(self, state: str) -> bool:
+        """Whether listeners are notified of a record that is due in this state."""
+        if self.stage_states:
+            return state in self.stage_states
+        return state not in self.kind.lifecycle.terminal
+
+    def queried(self, name: str) -> TableColumn:
+        """Return the column of a condition: a field's, or one that only the archive has."""
+        return self.columns.get(name) or self.archive_columns[name]
+
+    def is_stage_condition(self, name: str, cond: Cond) -> bool:
+        """Whether a condition is declared by a stage, and so is part of its index."""
+        try:
+            return (name, cond) in self._stage_conditions
+        except TypeError:
+            return False
+
+    def possible_ids(self, ids: Iterable[str]) -> list[str]:
+        """Return the ids that this table can have; no record has the others."""
+        return [i for i in ids if self.is_possible_id(i)]
+
+    @cached_property
+    def is_possible_id(self) -> Callable[[str], bool]:
+        """Whether the id column can hold an id."""
+        if self.id.sql_type in INTEGER_LIMITS:
+            end = INTEGER_LIMITS[self.id.sql_type]
+            return lambda text: (
+                re.fullmatch(r"-?(0|[1-9]\d{0,18})", text) is not None and -end <= int(text) < end
+            )
+        return _is_uuid if self.id.sql_type == "uuid" else fits
+
+    def id_array(self, source: str) -> str:
+        """Return an array of ids as the id column's type; the column is not cast, for its index."""
+        return source if self.id.sql_type == "text" else f"{source}::{self.id.sql_type}[]"
+
+    def values(self, row: Sequence[Any]) -> dict[str, Any]:
+        """Return a row of ``selection`` as plain values by field name."""
+        values = dict(zip(self.names, row))  # noqa: B905 - a row may have more; strict= costs as much again
+        for i, name in self._json:
+            if row[i] is not None:
+                values[name] = _decode_json(row[i], name)
+        return values
+
+    def build(self, row: Sequence[Any]) -> tuple[Record, str | None]:
+        """Return the record, and why its row does not fit its declaration (None if it does)."""
+        values = self.values(row)
+        for name, convert in self._retyped:
+            values[name] = convert(values[name])
+        try:
+            return self.kind.build(values), None
+        except BadRecord as error:
+            return self.kind.model.model_construct(None, **values), str(error)
+
+
+def _is_uuid(id: str) -> bool:
+    try:
+        return str(UUID(id)) == id
+    except ValueError:
+        return False
+
+
+def _decode_json(text: Any, name: str) -> Any:
+    if not isinstance(text, str | bytes):
+        return text
+    try:
+        value = from_json(text)
+    except ValueError:  # another program's text in a column that is read as JSON
+        value = text
+    if name == "last_error" and not isinstance(value, dict):
+        return {"message": str(value)}
+    return value
+
+
+# times
+
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+_LAST, _FIRST = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
+_INFINITY = 2**63 - 1
+
+
+async def use_time_codec(connection: Any) -> None:
+    """Let a connection read and write times with zone by the functions below.
+
+    The rows of a batch share most of their times. Caching them saves much of a claim's cost.
+    """
+    await connection.set_type_codec(
+        "timestamptz",
+        schema="pg_catalog",
+        encoder=_encode_ticks,
+        decoder=_decode_ticks,
+        format="binary",
+    )
+
+
+@lru_cache(maxsize=4096)
+def _decode_ticks(data: bytes) -> datetime:
+    """Return a time; PostgreSQL's infinities are Python's first and last time."""
+    ticks = int.from_bytes(data, "big", signed=True)
+    if abs(ticks) >= _INFINITY:
+        return _LAST if ticks > 0 else _FIRST
+    return _EPOCH + timedelta(microseconds=ticks)
+
+
+def _encode_ticks(time: datetime) -> bytes:
+    ticks = (time.astimezone(UTC) - _EPOCH) // _TICK
+    return ticks.to_bytes(8, "big", signed=True)

@@ -1,0 +1,324 @@
+"""Insert many drafts by one statement of arrays; a record with an existing key is left as it is."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from esclusa.model.errors import BadRecord
+from esclusa.model.keys import key_ids
+from esclusa.model.record import Record
+from esclusa.model.settlement import Duplicate, FanOut, Inserted, RecordWithChildren
+from esclusa.model.storable import misfit
+from esclusa.stores.postgres.client import error_message
+from esclusa.stores.postgres.codec import Table, TableColumn, literal, quote
+from esclusa.stores.postgres.statements import NOW, WriteContext, notify_call
+
+T = TypeVar("T")
+
+BATCH = 5000
+FAN_OUT_BATCH = 20_000
+
+_DRAFT_TRACKING = ("status", "attempts", "due_at", "leased_by", "created_at")
+"""Tracking that a draft may bring."""
+
+
+def bad_record(drafts: Iterable[Record], error: Exception) -> BadRecord:
+    """Return which draft was refused, or PostgreSQL's message if that does not show."""
+    drafts = list(drafts)
+    found = next((fault for d in drafts if (fault := misfit(d.kind, d.__dict__))), None)
+    tables = ", ".join(sorted({draft.kind.table for draft in drafts}))
+    message = f"{tables}: the table cannot hold a value of a draft: {error_message(error)}"
+    return found or BadRecord(message)
+
+
+async def insert_all(context: WriteContext, drafts: Sequence[Record]) -> list[Inserted | Duplicate]:
+    """Insert drafts of any kinds, answers in order."""
+    return await _by_table(context, drafts, insert)
+
+
+async def insert_if_new(
+    context: WriteContext, groups: Sequence[RecordWithChildren]
+) -> list[int | None]:
+    """Insert each first record and, if it is new, its children; return how many of them are new."""
+    is_new = await _by_table(context, [group.first for group in groups], _insert_flags)
+    new_children: Counter[int] = Counter()
+    drafts: list[tuple[int, Record]] = []
+    for n, group in enumerate(groups):
+        for child in group.rest if is_new[n] else ():
+            if isinstance(child, FanOut):
+                new_children[n] += await _fan_out(context, child)
+            else:
+                drafts.append((n, child))
+    added = await _by_table(context, [draft for _, draft in drafts], _insert_flags)
+    new_children.update(n for (n, _), new in zip(drafts, added, strict=True) if new)
+    return [new_children[n] if new else None for n, new in enumerate(is_new)]
+
+
+async def _by_table(
+    context: WriteContext,
+    drafts: Sequence[Record],
+    insert: Callable[[WriteContext, Table, Sequence[Record]], Awaitable[list[T]]],
+) -> list[T]:
+    """Insert table by table, in the same order in every transaction: this prevents deadlocks."""
+    indexes: dict[str, list[int]] = defaultdict(list)
+    for n, draft in enumerate(drafts):
+        indexes[draft.kind.table].append(n)
+    if len(indexes) == 1:
+        return await insert(context, context.table(drafts[0].kind), drafts)
+    answers: dict[int, T] = {}
+    for name in sorted(indexes):
+        group = [drafts[n] for n in indexes[name]]
+        answered = await insert(context, context.table(group[0].kind), group)
+        answers |= zip(indexes[name], answered, strict=True)
+    return [answers[n] for n in range(len(drafts))]
+
+
+def wakes(table: Table, drafts: Sequence[Record]) -> bool:
+    return any(table.wakes(draft.status or table.kind.initial) for draft in drafts)
+
+
+async def insert(
+    context: WriteContext, table: Table, drafts: Sequence[Record]
+) -> list[Inserted | Duplicate]:
+    """Insert drafts of one kind, answers in order."""
+    _check_states(table, drafts)
+    answers: list[Inserted | Duplicate] = []
+    for start in range(0, len(drafts), BATCH):
+        batch = drafts[start : start + BATCH]
+        if table.makes_ids and not all(draft.id for draft in batch):
+            answers += await _insert_without_ids(context, table, batch)
+        else:
+            answers += await _insert_with_ids(context, table, batch)
+    return answers
+
+
+async def _insert_flags(
+    context: WriteContext, table: Table, drafts: Sequence[Record]
+) -> list[bool]:
+    """Insert drafts of one kind; return whether each is new.
+
+    Where the table makes ids, PostgreSQL does not say which draft got which: one statement inserts
+    many drafts only if nobody needs their ids.
+    """
+    if table.kind.key or not table.makes_ids or any(draft.id for draft in drafts):
+        answers = await insert(context, table, drafts)
+        return [isinstance(answer, Inserted) for answer in answers]
+    _check_states(table, drafts)
+    for start in range(0, len(drafts), BATCH):
+        batch = drafts[start : start + BATCH]
+        if len(await _run(context, table, batch, None)) < len(batch):
+            raise _unexpected_duplicate(table)
+    return [True] * len(drafts)
+
+
+def _check_states(table: Table, drafts: Sequence[Record]) -> None:
+    states = table.kind.lifecycle.states
+    for draft in drafts:
+        if draft.status and draft.status not in states:
+            raise BadRecord(
+                f"{table.name}: {draft.status!r} is not one of its states ({', '.join(states)})"
+            )
+
+
+def _unexpected_duplicate(table: Table) -> BadRecord:
+    return BadRecord(
+        f"{table.name}: a record without id or key violates a unique index of the table;"
+        " declare its key"
+    )
+
+
+async def _fan_out(context: WriteContext, fan_out: FanOut) -> int:
+    """Insert records that differ in one field; return how many are new.
+
+    Only that field and the ids are sent for each record.
+    """
+    kind, draft = fan_out.record.kind, fan_out.record.__dict__
+    table = context.table(kind)
+    if (
+        fan_out.field not in kind.key
+        or kind.attached
+        or kind.database_id
+        or draft["id"]
+        or any(draft[name] for name in _DRAFT_TRACKING)
+    ):
+        answers = await insert(context, table, list(fan_out))
+        return sum(isinstance(answer, Inserted) for answer in answers)
+    parts, place = [draft[name] for name in kind.key], kind.key.index(fan_out.field)
+    values = list(dict.fromkeys(fan_out.values))
+    by_id = sorted(zip(key_ids(parts, place, values), values, strict=True))  # against deadlocks
+    shared = [c for c in _columns(table, plain=True) if c.name != fan_out.field]
+    shared_values = [column.encode([draft[column.name]])[0] for column in shared]
+    statement = table.statement(
+        ("fan out", fan_out.field), lambda: _fan_out_statement(table, fan_out.field, shared)
+    )
+    new = 0
+    for start in range(0, len(by_id), FAN_OUT_BATCH):
+        batch = by_id[start : start + FAN_OUT_BATCH]
+        encoded = table.columns[fan_out.field].encode([value for _, value in batch])
+        ids = [id for id, _ in batch]
+        rows = await context.fetch(statement, context.offset, ids, encoded, *shared_values)
+        new += rows[0][0]
+    return new
+
+
+async def _insert_with_ids(
+    context: WriteContext, table: Table, drafts: Sequence[Record]
+) -> list[Inserted | Duplicate]:
+    kind = table.kind
+    ids = [kind.identify(draft, context.new_id) for draft in drafts]
+    first = dict(zip(reversed(ids), reversed(drafts), strict=True))
+    ordered = sorted(first)  # the same order in every transaction prevents deadlocks
+    [(count, some, _)] = await _run(context, table, [first[id] for id in ordered], ordered)
+    if count == len(ids):
+        return [Inserted(id) for id in ids]
+    new = set(ordered if count == len(ordered) else some or ())
+    existing: dict[str, str] = {}
+    if len(new) < len(first) and kind.key and kind.attached:
+        missing = [id for id in ordered if id not in new]
+        found = await _ids_by_key(context, table, [first[id] for id in missing])
+        existing = {id: found.get(_key(table, first[id]), id) for id in missing}
+    answers: list[Inserted | Duplicate] = []
+    for id in ids:
+        if id in new:
+            new.discard(id)
+            answers.append(Inserted(id))
+        else:
+            answers.append(Duplicate(existing.get(id, id)))
+    return answers
+
+
+async def _insert_without_ids(
+    context: WriteContext, table: Table, drafts: Sequence[Record]
+) -> list[Inserted | Duplicate]:
+    """Insert drafts whose ids the table makes."""
+    if not table.kind.key:
+        rows = [await _run(context, table, [draft], None) for draft in drafts]
+        if not all(rows):
+            raise _unexpected_duplicate(table)
+        return [Inserted(row[0][0]) for row in rows]
+    keys = [_key(table, draft) for draft in drafts]
+    first = dict(zip(reversed(keys), reversed(drafts), strict=True))
+    rows = await _run(context, table, list(first.values()), None)
+    new = {tuple(row[1:-1]): row[0] for row in rows}
+    ids: dict[tuple[Any, ...], str] = {}
+    if len(new) < len(first):
+        missing = [draft for key, draft in first.items() if key not in new]
+        ids = await _ids_by_key(context, table, missing)
+    answers: list[Inserted | Duplicate] = []
+    for key in keys:
+        if key in new:
+            ids[key] = new.pop(key)
+            answers.append(Inserted(ids[key]))
+        else:
+            answers.append(Duplicate(ids.get(key, "")))
+    return answers
+
+
+def _key(table: Table, draft: Record) -> tuple[Any, ...]:
+    return tuple(table.columns[name].encode([getattr(draft, name)])[0] for name in table.kind.key)
+
+
+async def _ids_by_key(
+    context: WriteContext, table: Table, drafts: Sequence[Record]
+) -> dict[tuple[Any, ...], str]:
+    """Return the ids of the existing records with the keys of these drafts."""
+    columns = [table.columns[name] for name in table.kind.key]
+    arrays = ", ".join(f"${n}::{column.parameter_type}[]" for n, column in enumerate(columns, 1))
+    names = ", ".join(f"k{n}" for n in range(len(columns)))
+    same = " AND ".join(
+        f"(t.{c.ident} = {c.compare(f'u.k{n}')} OR (t.{c.ident} IS NULL AND u.k{n} IS NULL))"
+        for n, c in enumerate(columns)
+    )
+    rows = await context.fetch(
+        f"""SELECT {table.id.read()}, {names}
+        FROM unnest({arrays}) AS u({names}) JOIN {table.ident} t ON {same}""",
+        *(column.encode([getattr(d, column.name) for d in drafts]) for column in columns),
+    )
+    return {tuple(row[1:]): row[0] for row in rows}
+
+
+async def _run(
+    context: WriteContext, table: Table, drafts: Sequence[Record], ids: list[str] | None
+) -> list[Any]:
+    """Run one statement. Drafts that bring no tracking, as nearly all do, send none."""
+    given = [draft.__dict__ for draft in drafts]
+    plain = not any(
+        v["status"] or v["attempts"] or v["due_at"] or v["leased_by"] or v["created_at"]
+        for v in given
+    )
+    wake = wakes(table, drafts)
+    statement = table.statement(
+        ("insert", plain, wake, ids is None),
+        lambda: _insert_statement(table, plain, wake, ids is None),
+    )
+    values: list[Any] = [] if ids is None else [ids]
+    values += [column.encode([v[column.name] for v in given]) for column in _columns(table, plain)]
+    return await context.fetch(statement, context.offset, *values)
+
+
+def _columns(table: Table, plain: bool) -> list[TableColumn]:
+    names = [] if plain else [name for name in _DRAFT_TRACKING if name in table.columns]
+    return [table.columns[name] for name in (*names, *table.kind.by_name)]
+
+
+def _new_tracking(table: Table) -> dict[str, str]:
+    """Return column and value of a new record's tracking."""
+    c = table.columns
+    times = [c[name] for name in ("due_at", "created_at", "updated_at") if name in c]
+    values = {column.column: column.write_time(NOW) for column in times}
+    values[c["status"].column] = literal(table.kind.initial)
+    return values | {c["attempts"].column: "0", c["fence"].column: "0"}
+
+
+def _fan_out_statement(table: Table, field: str, shared: Sequence[TableColumn]) -> str:
+    c = table.columns
+    values = {c["id"].column: c["id"].write("u.id"), **_new_tracking(table)}
+    values[c[field].column] = c[field].write("u.v")
+    for n, column in enumerate(shared, 4):
+        values[column.column] = column.write(f"${n}::{column.parameter_type}")
+    notified = f", {notify_call(table)}" if table.wakes(table.kind.initial) else ""
+    return f"""WITH new AS (
+        INSERT INTO {table.ident} AS t ({", ".join(map(quote, values))})
+        SELECT {", ".join(values.values())}
+        FROM unnest($2::text[], $3::{c[field].parameter_type}[]) AS u(id, v)
+        ON CONFLICT DO NOTHING RETURNING 1
+    ) SELECT count(*){notified} FROM new"""
+
+
+def _insert_statement(table: Table, plain: bool, wake: bool, makes_ids: bool) -> str:
+    kind, c = table.kind, table.columns
+    values = _new_tracking(table)
+    params: dict[str, str] = {}
+    if not makes_ids:
+        values[c["id"].column] = c["id"].write("u.id")
+        params["id"] = "text"
+    for column in _columns(table, plain):
+        label = f"v_{column.name}"
+        params[label] = column.parameter_type
+        source = column.write(f"u.{label}")
+        if column.name == "status":
+            source = column.write(f"COALESCE(NULLIF(u.{label}, ''), {literal(kind.initial)})")
+        elif column.name in ("due_at", "created_at") and not plain:
+            source = f"COALESCE({source}, {values[column.column]})"
+        values[column.column] = source
+    arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(params.values(), 2))
+    source = f"unnest({arrays}) AS u({', '.join(params)})" if params else "(SELECT 1) u"
+    notified = notify_call(table) if wake else "NULL"
+    if makes_ids:
+        returned = ["id", *(f"k{n}" for n in range(len(kind.key)))]
+        keys = "".join(f", {c[name].read()}" for name in kind.key)
+        answer = f"{', '.join(returned)}, {notified}"
+    else:  # the ids of the new records are returned only if some are not new
+        returned, keys = ["id"], ""
+        answer = f"""count(*),
+        CASE WHEN count(*) < cardinality($2::text[]) THEN (SELECT array_agg(id) FROM new) END,
+        CASE WHEN count(*) > 0 THEN {notified} END"""
+    return f"""WITH new({", ".join(returned)}) AS (
+        INSERT INTO {table.ident} AS t ({", ".join(map(quote, values))})
+        SELECT {", ".join(values.values())} FROM {source}
+        ON CONFLICT DO NOTHING RETURNING {table.id.read()}{keys}
+    ) SELECT {answer} FROM new"""

@@ -1,0 +1,154 @@
+"""History, and what deletes or archives records: purge, remove, archive, assign."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from pydantic_core import from_json
+
+from esclusa.model.query import Query
+from esclusa.model.record import Kind, Ref
+from esclusa.model.settlement import Step
+from esclusa.model.storable import fits
+from esclusa.model.system_records import Export
+from esclusa.stores.postgres import introspection
+from esclusa.stores.postgres.client import ConnectionPools
+from esclusa.stores.postgres.codec import Table, quote
+from esclusa.stores.postgres.statements import NOW, Binder, conditions, locked_ids
+
+_HISTORY = """SELECT from_state, to_state, at, who, run, attempt, reason, error
+FROM esclusa_history WHERE table_name = $1 AND record_id = $2 ORDER BY seq {direction} LIMIT $3"""
+
+_DELETE_WITH_HISTORY = """WITH deleted AS (
+    DELETE FROM {source} t WHERE t.{key} = ANY({ids}) RETURNING {id} AS id
+), history AS (
+    DELETE FROM esclusa_history h
+    WHERE h.table_name = {name} AND h.record_id = ANY(ARRAY(SELECT id FROM deleted))
+) SELECT {answer} FROM deleted"""
+
+
+async def history(connections: ConnectionPools, ref: Ref, limit: int, newest: bool) -> list[Step]:
+    if not fits(ref.id):
+        return []
+    statement = _HISTORY.format(direction="DESC" if newest else "ASC")
+    rows = await connections.fetch(statement, ref.kind.table, ref.id, limit)
+    steps = [
+        Step(frm, to, at, who, run, attempt, reason, error and from_json(error))
+        for frm, to, at, who, run, attempt, reason, error in rows
+    ]
+    return steps[::-1] if newest else steps
+
+
+async def purge(connections: ConnectionPools, table: Table, query: Query) -> int:
+    binder = Binder()
+    statement = _DELETE_WITH_HISTORY.format(
+        source=table.source(query.archived),
+        key=table.id.ident,
+        ids=f"ARRAY({locked_ids(table, query, binder)})",
+        id=table.id.read(),
+        name=binder.add(table.name, "text"),
+        answer="count(*)",
+    )
+    rows = await connections.fetch(statement, *binder.values)
+    return int(rows[0][0])
+
+
+async def remove(
+    connections: ConnectionPools, table_of: Callable[[Kind], Table], refs: Sequence[Ref]
+) -> list[bool]:
+    """Delete records with their history; return whether each existed, all at the same moment."""
+
+    async def run(connection: Any) -> set[tuple[str, str]]:
+        deleted = set()
+        for name, kind in sorted({ref.kind.table: ref.kind for ref in refs}.items()):
+            table = table_of(kind)
+            statement = _DELETE_WITH_HISTORY.format(
+                source=table.ident,
+                key=table.id.ident,
+                ids=table.id_array("$1::text[]"),
+                id=table.id.read(),
+                name="$2",
+                answer="id",
+            )
+            ids = table.possible_ids(ref.id for ref in refs if ref.kind.table == name)
+            deleted |= {(name, row[0]) for row in await connection.fetch(statement, ids, name)}
+        return deleted
+
+    deleted = await connections.transaction(run, snapshot=True)
+    return [(ref.kind.table, ref.id) in deleted for ref in refs]
+
+
+async def archive(
+    connections: ConnectionPools,
+    table: Table,
+    query: Query,
+    offset: timedelta,
+    export: str | None,
+) -> int:
+    """Move records to the archive.
+
+    A record that is archived again replaces the earlier one and leaves its export. The row of
+    ``export`` is locked, so that it cannot stop filling before the commit.
+    """
+
+    async def run(connection: Any) -> int:
+        columns = [quote(c) for c in await introspection.archived_columns(connection, table)]
+        binder = Binder(offset)
+        picked = locked_ids(table, query, binder)
+        given = binder.add(export, "text")
+        filling, guard = "", ""
+        if export is not None:
+            filling = f"""filling AS (
+                SELECT 1 FROM {quote(Export.kind.table)}
+                WHERE id = {given} AND status = 'filling' FOR SHARE
+            ), """
+            guard = " AND EXISTS (SELECT 1 FROM filling)"
+        names = ", ".join(columns)
+        replaced = (*columns, "archived_at", "export_id")
+        sets = ", ".join(f"{c} = EXCLUDED.{c}" for c in replaced if c != table.id.ident)
+        rows = await connection.fetch(
+            f"""WITH {filling}deleted AS (
+                DELETE FROM {table.ident} t WHERE t.{table.id.ident} = ANY(ARRAY({picked})){guard}
+                RETURNING t.*
+            ), archived AS (
+                INSERT INTO {table.archive} ({names}, archived_at, export_id)
+                SELECT {names}, {NOW}, {given} FROM deleted
+                ON CONFLICT ({table.id.ident}) DO UPDATE SET {sets} RETURNING 1
+            ) SELECT count(*) FROM archived""",
+            *binder.values,
+        )
+        return int(rows[0][0])
+
+    return await connections.transaction(run)
+
+
+async def assign(connections: ConnectionPools, table: Table, query: Query, export: str) -> int:
+    """Assign archived rows without an export to this one, in the order of their index."""
+    binder = Binder(export)
+    where = " AND ".join(["t.export_id IS NULL", *conditions(table, query.where, binder)])
+    limit = binder.add(query.limit, "bigint")
+    rows = await connections.fetch(
+        f"""WITH assigned AS (
+            UPDATE {table.archive} t SET export_id = $1::text WHERE t.ctid = ANY(ARRAY(
+                SELECT t.ctid FROM {table.archive} t WHERE {where}
+                ORDER BY t.archived_at LIMIT {limit} FOR UPDATE
+            )) RETURNING 1
+        ) SELECT count(*) FROM assigned""",
+        *binder.values,
+    )
+    return int(rows[0][0])
+
+
+async def undeclared(connections: ConnectionPools, table: Table) -> list[str]:
+    """Return the archive's columns that are neither a field of the kind nor the archive's own."""
+    rows = await connections.fetch(
+        """SELECT attname FROM pg_attribute
+        WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum""",
+        table.archive,
+    )
+    declared = {*table.kind.columns.values(), *table.archive_columns}
+    return [name for (name,) in rows if name not in declared]

@@ -1,0 +1,286 @@
+"""Moves of records as array statements: many records of one kind in one statement.
+
+One form of statement serves the end of a lease, an operator's move and the effect ``Move``: it
+matches rows by id and fence (or state), moves them, and adds to the history.
+"""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from esclusa.model.effects import Exists
+from esclusa.model.settlement import Settlement
+from esclusa.model.value import value
+from esclusa.stores.postgres.claims import IS_LEASED
+from esclusa.stores.postgres.codec import Table, TableColumn, json_text, literal, literals
+from esclusa.stores.postgres.statements import (
+    STAMP,
+    STAMP_ONCE,
+    WriteContext,
+    constant_condition,
+    in_states,
+    notify_call,
+)
+
+_HISTORY_VALUES = {
+    "to_state": "target",
+    "error": "error",
+    "who": "who",
+    "run": "run",
+    "attempt": "attempt",
+    "reason": "reason",
+}
+"""Columns of the history, and the parameters that are written there."""
+
+
+@value
+class SettlementRow:
+    """One move: its number in the call, the settlement, and a guard that must be false."""
+
+    number: int
+    settlement: Settlement
+    guard: Exists | None = None
+
+
+def grouped(rows: Iterable[SettlementRow]) -> dict[tuple[Any, ...], list[SettlementRow]]:
+    """Group rows by the statement that they need."""
+    groups: dict[tuple[Any, ...], list[SettlementRow]] = {}
+    for row in rows:
+        s = row.settlement
+        fields = tuple(sorted(s.fields)) if s.fields else ()
+        guard = None if row.guard is None else _guard_shape(row.guard)
+        key = (s.ref.kind.table, s.fence is not None, fields, guard)
+        found = groups.get(key)
+        if found is None:
+            groups[key] = [row]
+        else:
+            found.append(row)
+    return groups
+
+
+async def move(
+    context: WriteContext, key: tuple[Any, ...], rows: list[SettlementRow], *, wake: bool
+) -> set[int]:
+    """Move the rows of one group; return the numbers of those that moved."""
+    _, fenced, names, shape = key
+    table = context.table(rows[0].settlement.ref.kind)
+    rows = [row for row in rows if table.is_possible_id(row.settlement.ref.id)]
+    if not rows:
+        return set()
+    params = _params(context, table, fenced, names, rows)
+    shared = tuple(param.shared for param in params)
+    statement = table.statement(
+        ("move", fenced, names, shape, wake, shared),
+        lambda: _move_statement(context, table, fenced, names, rows[0].guard, wake, params),
+    )
+    values = (param.values[0] if param.shared else param.values for param in params)
+    [answer] = await context.fetch(statement, context.offset, *values)
+    if answer[0] < len(rows):
+        rows = [rows[n - 1] for n in answer[1] or ()]
+    return {row.number for row in rows}
+
+
+@value
+class MoveParam:
+    """A parameter of a move: one value for each row, or one that all rows share.
+
+    Most settlements of a call differ in little, and arrays cost.
+    """
+
+    label: str
+    type: str
+    values: list[Any]
+    shared: bool
+
+
+def _param(label: str, type: str, values: list[Any], may_share: bool = True) -> MoveParam:
+    return MoveParam(label, type, values, may_share and values.count(values[0]) == len(values))
+
+
+def _params(
+    context: WriteContext,
+    table: Table,
+    fenced: bool,
+    names: Sequence[str],
+    rows: list[SettlementRow],
+) -> list[MoveParam]:
+    each = [row.settlement for row in rows]
+    match = [s.fence if fenced else ",".join(s.frm) for s in each]
+    params = [
+        _param("id", "text", [s.ref.id for s in each], may_share=False),
+        # not shared, though fences often are equal: the planner would guess how many rows have it
+        _param("match", "bigint" if fenced else "text", match, may_share=False),
+        _param("target", "text", [s.to for s in each]),
+        _param("attempts", "bigint", [s.attempts for s in each]),
+        _param("until", "timestamptz", [s.until for s in each]),
+        _param("delay", "double precision", [s.delay for s in each]),
+        _param("error", "jsonb", [None if s.error is None else json_text(s.error) for s in each]),
+        _param("clear", "boolean", [s.clear_error for s in each]),
+    ]
+    if table.kind.history:
+        params += [
+            _param("who", "text", [s.who for s in each]),
+            _param("run", "text", [s.run for s in each]),
+            _param("attempt", "bigint", [s.attempt for s in each]),
+            _param("reason", "text", [s.reason for s in each]),
+        ]
+    bound = [(f"f_{name}", table.columns[name], [s.fields[name] for s in each]) for name in names]
+    if rows[0].guard is not None:
+        guards = [_guard_values(row.guard) for row in rows if row.guard is not None]
+        columns = _guard_columns(context.table(rows[0].guard.kind), rows[0].guard)
+        bound += [
+            (f"g{n}", column, [values[n] for values in guards]) for n, column in enumerate(columns)
+        ]
+    params += [
+        _param(label, column.parameter_type, column.encode(values), may_share=False)
+        for label, column, values in bound
+    ]
+    return params
+
+
+def _move_statement(
+    context: WriteContext,
+    table: Table,
+    fenced: bool,
+    names: Sequence[str],
+    guard: Exists | None,
+    wake: bool,
+    params: list[MoveParam],
+) -> str:
+    c, key = table.columns, table.id.ident
+    arrays, labels, refer = [], [], {}
+    for n, param in enumerate(params, 2):
+        refer[param.label] = f"${n}::{param.type}" if param.shared else f"u.{param.label}"
+        if not param.shared:
+            arrays.append(f"${n}::{param.type}[]")
+            labels.append(param.label)
+    sets = _sets(table, fenced, names, refer)
+    if fenced:
+        leased = IS_LEASED.format(leased_by=c["leased_by"].ident)
+        match = f"{c['fence'].expr()} = u.match AND {leased}"
+    else:
+        match = f"{table.status.read()} = ANY(string_to_array(u.match, ','))"
+    if guard is not None:
+        match += f" AND NOT {_exists(context.table(guard.kind), guard)}"
+    history = returned = ""
+    if table.kind.history:
+        returned = "".join(f", u.{label}" for label in _HISTORY_VALUES.values() if label in labels)
+        values = [label if label in labels else refer[label] for label in _HISTORY_VALUES.values()]
+        history = f""",
+        history AS (
+            INSERT INTO esclusa_history
+                (table_name, record_id, from_state, at, {", ".join(_HISTORY_VALUES)})
+            SELECT {literal(table.name)}, id, was, at, {", ".join(values)} FROM moved
+        )"""
+    notified = f", CASE WHEN count(*) > 0 THEN {notify_call(table)} END" if wake else ""
+    id = table.id.write("u.id")
+    # the row as it was, for the history: before PostgreSQL 18 the record is joined once more
+    old, join, matched = "WITH (OLD AS o) ", "", id
+    if not table.returns_old:
+        old, join, matched = "", f" JOIN {table.ident} o ON o.{key} = {id}", f"o.{key}"
+    return f"""WITH moved AS (
+        UPDATE {table.ident} t SET {", ".join(f"{column} = {v}" for column, v in sets.items())}
+        FROM unnest({", ".join(arrays)}) WITH ORDINALITY AS u({", ".join(labels)}, n){join}
+        WHERE t.{key} = {matched} AND t.{key} = ANY({table.id_array("$2::text[]")}) AND {match}
+        RETURNING {old}u.n AS n, u.id AS id,
+            {table.status.read("o")} AS was, {c["updated_at"].read()} AS at{returned}
+    ){history}
+    SELECT count(*),
+        CASE WHEN count(*) < cardinality($2::text[]) THEN (SELECT array_agg(n) FROM moved) END
+        {notified}
+    FROM moved"""
+
+
+def _sets(
+    table: Table, fenced: bool, names: Sequence[str], refer: dict[str, str]
+) -> dict[str, str]:
+    """Return column and value of what changes. A field wins over an extra of the same column."""
+    c, x = table.columns, table.extras
+    stamp = STAMP_ONCE if fenced else STAMP
+    target, error = refer["target"], refer["error"]
+    delayed = f"{stamp} + {refer['delay']} * interval '1 second'"
+    sets = {
+        c["status"].ident: c["status"].write(target),
+        c["attempts"].ident: f"COALESCE({refer['attempts']}, {c['attempts'].expr()})",
+        c["due_at"].ident: c["due_at"].write_time(f"COALESCE({refer['until']}, {delayed})"),
+        c["leased_by"].ident: "NULL",
+        c["updated_at"].ident: c["updated_at"].write_time(stamp),
+    }
+    if not fenced:
+        sets[c["fence"].ident] = f"{c['fence'].expr()} + 1"
+    errors: list[tuple[TableColumn | None, str]] = [
+        (c.get("last_error"), error),
+        (x.get("error_type"), f"({error} ->> 'type')"),
+        (x.get("error_message"), f"({error} ->> 'message')"),
+    ]
+    for column, part in errors:
+        if column is not None:
+            other_json = column.type == "json" and column.sql_type != "jsonb"
+            source = f"{error}::{column.sql_type}" if other_json else part
+            keep = f"WHEN NOT {refer['clear']} THEN t.{column.ident}"
+            sets[column.ident] = f"CASE WHEN {error} IS NOT NULL THEN {source} {keep} END"
+    if "leased_at" in x:
+        sets[x["leased_at"].ident] = "NULL"
+    if "finished_at" in x:
+        states = table.finished_states
+        finished = f"{target} IN ({literals(states)})" if states else "false"
+        time = x["finished_at"].write_time(stamp)
+        sets[x["finished_at"].ident] = f"CASE WHEN {finished} THEN {time} END"
+    return sets | {c[name].ident: c[name].write(f"u.f_{name}") for name in names}
+
+
+# guards
+
+
+def _guard_shape(guard: Exists) -> Any:
+    """Return the part of a guard that is in the text of its statement; the rest is bound."""
+    shape: list[Any] = [guard.kind]
+    for name, cond in guard.where:
+        if _is_literal(name, cond.op):
+            shape.append((name, cond.op, cond.value))
+        else:
+            shape.append((name, cond.op, len(cond.value) if cond.op == "in" else 1))
+    return tuple(shape)
+
+
+def _is_literal(name: str, op: str) -> bool:
+    return op in ("null", "not_null") or (name == "status" and op in ("eq", "in"))
+
+
+def _guard_values(guard: Exists) -> list[Any]:
+    values: list[Any] = []
+    for name, cond in guard.where:
+        if not _is_literal(name, cond.op):
+            values += cond.value if cond.op == "in" else [cond.value]
+    return values
+
+
+def _guard_columns(table: Table, guard: Exists) -> list[TableColumn]:
+    columns: list[TableColumn] = []
+    for name, cond in guard.where:
+        if not _is_literal(name, cond.op):
+            columns += [table.columns[name]] * (len(cond.value) if cond.op == "in" else 1)
+    return columns
+
+
+def _exists(table: Table, guard: Exists) -> str:
+    """Return the guard's test for the row ``u`` of the statement."""
+    tests, n = [], 0
+    signs = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+    for name, cond in guard.where:
+        column = table.columns[name]
+        if name == "status" and cond.op == "in" and cond.value:
+            tests.append(in_states(table, cond.value, "g"))
+        elif _is_literal(name, cond.op):
+            tests.append(constant_condition(table, name, cond, "g"))
+        elif cond.op == "in":
+            given = ", ".join(column.compare(f"u.g{n + i}") for i in range(len(cond.value)))
+            tests.append(f"{column.expr('g')} IN ({given})" if cond.value else "false")
+            n += len(cond.value)
+        else:
+            tests.append(f"{column.expr('g')} {signs[cond.op]} {column.compare(f'u.g{n}')}")
+            n += 1
+    return f"EXISTS (SELECT 1 FROM {table.ident} g WHERE {' AND '.join(tests) or 'true'})"

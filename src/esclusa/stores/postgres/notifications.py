@@ -1,0 +1,103 @@
+"""Wake listeners by NOTIFY, received on a connection that is opened again when it is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from esclusa.model.errors import StoreUnavailable
+from esclusa.stores.postgres.client import UNAVAILABLE, ConnectionPools, Fetch
+from esclusa.stores.postgres.statements import CHANNEL
+
+Callback = Callable[[str], Awaitable[None] | None]
+
+ANY_TABLE = "*"
+"""Passed to callbacks after the connection was cut: anything may have become due."""
+
+_PROBE_SECONDS = 30.0
+"""How often a silent connection is tested."""
+
+
+async def notify(fetch: Fetch, tables: Sequence[str]) -> None:
+    await fetch("SELECT pg_notify($1, name) FROM unnest($2::text[]) AS name", CHANNEL, list(tables))
+
+
+class NotificationListener:
+    """Passes notifications to callbacks. The connection lives while there is a callback."""
+
+    def __init__(self, connections: ConnectionPools) -> None:
+        self._connections = connections
+        self._callbacks: dict[object, Callback] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Future[None]] = set()
+        self._connected = asyncio.Event()
+
+    async def add(self, callback: Callback) -> Callable[[], Awaitable[None]]:
+        """Add a callback; return a function that removes it."""
+        key = object()
+        self._callbacks[key] = callback
+        if self._task is None:
+            self._connected = asyncio.Event()
+            self._task = asyncio.create_task(self._run(self._connected), name="esclusa-listen")
+        with suppress(TimeoutError):  # best effort: the task goes on trying to connect
+            await asyncio.wait_for(self._connected.wait(), 10)
+
+        async def stop() -> None:
+            self._callbacks.pop(key, None)
+            if not self._callbacks:
+                await self.close()
+
+        return stop
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        self._callbacks.clear()
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        for call in list(self._calls):
+            call.cancel()
+
+    async def _run(self, connected: asyncio.Event) -> None:
+        delay = 0.05
+        while True:
+            connection = None
+            try:
+                connection = await self._connections.dedicated()
+                cut = asyncio.Event()
+                connection.add_termination_listener(lambda _, cut=cut: cut.set())
+                await connection.add_listener(CHANNEL, self._received)
+                if connected.is_set():
+                    self._notify(ANY_TABLE)
+                connected.set()
+                delay = 0.05
+                await self._wait_until_cut(connection, cut)
+            except (StoreUnavailable, *UNAVAILABLE):
+                pass
+            finally:
+                if connection is not None:
+                    connection.terminate()
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, 5.0)
+
+    async def _wait_until_cut(self, connection: Any, cut: asyncio.Event) -> None:
+        while not cut.is_set():
+            try:
+                await asyncio.wait_for(cut.wait(), _PROBE_SECONDS)
+            except TimeoutError:
+                await connection.execute("SELECT 1", timeout=10)
+
+    def _received(self, connection: Any, pid: int, channel: str, payload: str) -> None:
+        self._notify(payload)
+
+    def _notify(self, table: str) -> None:
+        for callback in list(self._callbacks.values()):
+            answer = callback(table)
+            if inspect.isawaitable(answer):
+                call = asyncio.ensure_future(answer)
+                self._calls.add(call)
+                call.add_done_callback(self._calls.discard)
