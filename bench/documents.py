@@ -29,7 +29,7 @@ def _pages(report: Report, scale: Scale) -> None:
     import pypdfium2 as pdfium
 
     from esclusa.pipelines.documents.local.work import work
-    from esclusa.pipelines.documents.sample import statement
+    from esclusa.pipelines.documents.sample_statements import statement
 
     rng = Random(1)
     made = [
@@ -88,7 +88,7 @@ async def _folder(driver: Driver, report: Report) -> None:
 
 
 async def _many(driver: Driver, report: Report, scale: Scale) -> None:
-    from esclusa.pipelines.documents.sample import statement
+    from esclusa.pipelines.documents.sample_statements import statement
 
     count, rng = scale.of(MANY), Random(2)
     with tempfile.TemporaryDirectory(dir=driver.folder) as folder:
@@ -122,7 +122,7 @@ def _runtime(folder: str, environ: dict[str, str]) -> Any:
     from esclusa.settings import load
 
     @asynccontextmanager
-    async def opened() -> Any:
+    async def open_pdf() -> Any:
         said = {
             "ESCLUSA_STORE": f"sqlite:///{folder}/d.db", "ESCLUSA_ARTIFACTS": f"{folder}/artifacts", "ESCLUSA_PIPELINES": "documents",
             "ESCLUSA_LOG_LEVEL": "error", "DOCUMENTS_LOCAL_BUCKETS": f"bkt={folder}/bkt", **environ,
@@ -130,12 +130,12 @@ def _runtime(folder: str, environ: dict[str, str]) -> Any:
         async with open_runtime(load(environ=said)) as runtime, runtime.engine.running():
             yield runtime
 
-    return opened()
+    return open_pdf()
 
 
 async def _process(runtime: Any, uri: str) -> float:
     """Process a folder to its end; the seconds it took."""
-    from esclusa.pipelines.documents.signals import from_command
+    from esclusa.pipelines.documents.folder_signals import from_command
 
     signal = from_command(uri)
     start = time.perf_counter()

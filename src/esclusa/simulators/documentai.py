@@ -103,10 +103,10 @@ def _answer(content: bytes, pages: list[int], *, classify: bool) -> web.Response
 
 
 def _read(content: bytes, pages: list[int]) -> dict[str, Any] | web.Response:
-    from esclusa.pipelines.documents.local.words import ALONE, Unreadable, read  # noqa: PLC0415
+    from esclusa.pipelines.documents.local.pdf_words import PDFIUM_LOCK, Unreadable, read  # noqa: PLC0415
     from esclusa.pipelines.documents.local.work import work  # noqa: PLC0415
 
-    with ALONE:
+    with PDFIUM_LOCK:
         try:
             text = read(content)
         except Unreadable as error:

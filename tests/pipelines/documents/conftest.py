@@ -19,7 +19,7 @@ from esclusa.model.system_records import DeadLetter, Message
 from esclusa.observability import log
 from esclusa.pipelines.documents.events import FINALIZED
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
-from esclusa.pipelines.documents.signals import from_command
+from esclusa.pipelines.documents.folder_signals import from_command
 from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.simulators.documentai import DocumentAiSimulator

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from esclusa.pipelines.documents.local.work import work
-from esclusa.pipelines.documents.sample import pdf, right_aligned
+from esclusa.pipelines.documents.sample_statements import pdf, right_aligned
 
 ORG = "Kestrel plc"
 ROWS = [

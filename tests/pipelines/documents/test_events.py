@@ -14,7 +14,7 @@ from support.loopback import serving
 
 from esclusa import Failure
 from esclusa.pipelines.documents.buckets import BadUri, Blob, parse_uri
-from esclusa.pipelines.documents.cloud import CloudBucket
+from esclusa.pipelines.documents.cloud_storage import CloudBucket
 from esclusa.pipelines.documents.events import PUBLISHED, BadEvent, Passed, Ready, read_event
 from esclusa.pipelines.documents.records import Signal
 

@@ -18,7 +18,7 @@ from esclusa.engine.operations import Operations
 from esclusa.model.record import Ref
 from esclusa.pipelines.documents.buckets import BadUri, Blob, LocalBucket, parse_uri
 from esclusa.pipelines.documents.records import Folio, Signal
-from esclusa.pipelines.documents.signals import from_command, from_flags
+from esclusa.pipelines.documents.folder_signals import from_command, from_flags
 
 ONE_STORE = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
 """For what never reaches the store."""

@@ -14,7 +14,7 @@ from reportlab.pdfgen import canvas
 
 from esclusa.pipelines.documents.entities import Part, items_of
 from esclusa.pipelines.documents.local.numbers import Convention, is_amount, value_of
-from esclusa.pipelines.documents.local.picture import render
+from esclusa.pipelines.documents.local.page_image import render
 from esclusa.pipelines.documents.local.work import work
 
 ENGLISH = ["Kestrel plc", "Balance sheet", "As of December 31, 2024"]
@@ -201,9 +201,9 @@ def test_the_same_forms_in_an_answer_of_document_ai(
     children = [
         documentai.Document.Entity(type_=name, mention_text=text) for name, text in names.items()
     ]
-    convention = documentai.Document.Entity(type_="line_item_value", mention_text="1.234.567,5")
+    convention_of = documentai.Document.Entity(type_="line_item_value", mention_text="1.234.567,5")
     answer = documentai.Document(
-        entities=[documentai.Document.Entity(type_="line_item", properties=children), convention]
+        entities=[documentai.Document.Entity(type_="line_item", properties=children), convention_of]
     )
     item = items_of([Part(answer, [0], 0)])[0]
     assert (item["value"], item.get("UNITS_SCALE")) == (value, scale)

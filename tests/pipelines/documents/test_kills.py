@@ -14,7 +14,7 @@ from pipelines.documents.conftest import NewOffice, until
 
 from esclusa.pipelines.documents.progress import Progress
 from esclusa.pipelines.documents.records import Folio
-from esclusa.pipelines.documents.signals import from_command
+from esclusa.pipelines.documents.folder_signals import from_command
 
 TESTS = Path(__file__).parents[2]
 POINTS = [

@@ -11,9 +11,9 @@ import pytest
 from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen import canvas
 
-from esclusa.pipelines.documents.local.words import read
+from esclusa.pipelines.documents.local.pdf_words import read_pdf
 from esclusa.pipelines.documents.local.work import work
-from esclusa.pipelines.documents.sample import pdf
+from esclusa.pipelines.documents.sample_statements import pdf
 
 
 def said(
@@ -310,7 +310,7 @@ def test_the_raised_mark_of_a_footnote_is_no_part_of_what_it_stands_behind(mark:
                 (x + stringWidth(text, "Helvetica", 10), 718.5 - 15 * number, 6, mark),
             ]
     content = pdf(drawn)
-    answer, text = work(content), read(content).text
+    answer, text = work(content), read_pdf(content).text
     assert labels(answer) == {
         "Revenue": ["5410", "4970"],
         "Cost of sales": ["-3122", "-2905"],

@@ -17,22 +17,22 @@ from pipelines.documents.unseen import unseen
 
 from esclusa import Failure
 from esclusa.pipelines.documents.documentai import parts
-from esclusa.pipelines.documents.local import LocalProcessor, Viewer, words
-from esclusa.pipelines.documents.local.classes import title_class
-from esclusa.pipelines.documents.local.money import currency_by_votes, currency_of, scale_of
+from esclusa.pipelines.documents.local import LocalProcessor, DocumentViewer, words
+from esclusa.pipelines.documents.local.classifier import title_class
+from esclusa.pipelines.documents.local.money import document_currency, currency_of, scale_of
 from esclusa.pipelines.documents.local.numbers import (
     Convention,
-    convention,
+    convention_of,
     is_amount,
     is_dash,
     is_note,
     value_of,
 )
 from esclusa.pipelines.documents.local.periods import periods
-from esclusa.pipelines.documents.local.readers import Readers
+from esclusa.pipelines.documents.local.reader_pool import ReaderPool
 from esclusa.pipelines.documents.local.work import work
-from esclusa.pipelines.documents.processors import Source
-from esclusa.pipelines.documents.sample import pdf, statement
+from esclusa.pipelines.documents.processor import Source
+from esclusa.pipelines.documents.sample_statements import pdf, statement
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_values_with_commas_for_thousands(text: str, value: str) -> None:
     ],
 )
 def test_the_convention_is_what_is_unmistakable(texts: list[str], decimal: str) -> None:
-    assert convention(texts).decimal == decimal
+    assert convention_of(texts).decimal == decimal
 
 
 def test_what_is_a_number_and_what_is_not() -> None:
@@ -198,7 +198,7 @@ async def test_what_somebody_else_classified_is_read_as_that() -> None:
 
 
 def test_a_reader_has_so_much_memory_and_no_more() -> None:
-    program = "from esclusa.pipelines.documents.local.child import MEMORY, bound; bound(); bytearray(MEMORY)"
+    program = "from esclusa.pipelines.documents.local.worker_process import MEMORY, bound; bound(); bytearray(MEMORY)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
@@ -206,7 +206,7 @@ def test_a_reader_has_so_much_memory_and_no_more() -> None:
 
 
 async def test_what_takes_too_long_to_draw_is_given_up_with_its_process() -> None:
-    viewer, page = Viewer(), pdf([(72, 700, 10, "Hola")])
+    viewer, page = DocumentViewer(), pdf([(72, 700, 10, "Hola")])
     assert (await viewer.text(page)).startswith(b"Hola")
     viewer._seconds = 0.0
     with pytest.raises(Failure, match="within 0 s"):
@@ -217,7 +217,7 @@ async def test_what_takes_too_long_to_draw_is_given_up_with_its_process() -> Non
 async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    readers = Readers(1)
+    readers = ReaderPool(1)
     good = pdf([(72, 700, 10, "Hola")])
     assert (await readers.read(good))["doc_type"] == "other"
     reader = readers._free._queue[0]  # type: ignore[attr-defined]
@@ -315,7 +315,7 @@ def test_parts_of_years(text: str, year: int, ends: str) -> None:
     ],
 )  # fmt: skip
 def test_which_pesos_the_rest_of_the_document_says(unit: str, org: str, currency: str) -> None:
-    assert currency_by_votes([org, unit, "Caja 1.234"], spanish="pesos" in unit) == currency
+    assert document_currency([org, unit, "Caja 1.234"], spanish="pesos" in unit) == currency
 
 
 def test_parentheses_at_the_edge_of_a_column_and_marks_behind_a_number() -> None:

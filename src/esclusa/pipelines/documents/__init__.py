@@ -1,4 +1,4 @@
-"""Pipeline ``documents``: a ready folder of financial PDFs becomes traceable numbers."""
+"""Turn a ready folder of financial PDFs into traceable numbers. See README.md."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from esclusa import App, Backoff, RunContext
-from esclusa.pipelines.documents import folders, reading, running
-from esclusa.pipelines.documents.records import Documento, Extraccion, Folio, Signal, letter
+from esclusa import Always, App, Backoff
+from esclusa.pipelines.documents import folders, process_cycle, reading
+from esclusa.pipelines.documents.records import (
+    Documento,
+    Extraccion,
+    FolderSignal,
+    Folio,
+    dead_letter,
+)
 from esclusa.pipelines.documents.settings import DocumentsSettings, check
 
 if TYPE_CHECKING:
-    from esclusa.runtime import Runtime
+    from esclusa import Runtime
 
 app = App("documents", settings=DocumentsSettings, records=[Extraccion])
 app.checks(check)
@@ -25,45 +31,52 @@ def _retry(settings: DocumentsSettings) -> Backoff:
     )
 
 
-_always = Backoff(tries=None, base=1, cap=60)
-_letters: dict[str, Any] = {"dead_letter": letter, "dead_letter_topic": lambda s: s.dlq_topic}
+_unlimited = Backoff(tries=None, base=1, cap=60)
+_dead_letters: dict[str, Any] = {
+    "dead_letter": dead_letter,
+    "dead_letter_topic": lambda s: s.dlq_topic,
+}
 
-app.stage(Signal, take="received", retry=_always, cycle=False)(folders.hear)
-app.stage(Folio, take="PENDING", retry=_always, cycle=False)(folders.begin)
-app.stage(Folio, take="PROCESSING", exhausted="ERROR", retry=_retry, cycle=False, **_letters)(
-    folders.tend
+app.stage(FolderSignal, take="received", retry=_unlimited, cycle=False)(folders.on_event)
+app.stage(Folio, take="PENDING", retry=_unlimited, cycle=False)(folders.begin)
+app.stage(Folio, take="PROCESSING", exhausted="ERROR", retry=_retry, cycle=False, **_dead_letters)(
+    folders.supervise
 )
 app.stage(
-    Documento, take="NOT_STARTED", hold="IN_PROGRESS", exhausted="ERROR", retry=_retry, cycle=False,
-    concurrency=lambda s: s.max_concurrent_docs, **_letters,
-)(reading.read)  # fmt: skip
-for _stage in ("hear", "begin", "tend", "read"):
+    Documento,
+    take="NOT_STARTED",
+    hold="IN_PROGRESS",
+    exhausted="ERROR",
+    retry=_retry,
+    cycle=False,
+    concurrency=lambda s: s.max_concurrent_docs,
+    **_dead_letters,
+)(reading.read)
+for _stage in process_cycle.STAGES:
     app.parts(_stage, {"folio_id": "one of them alone"})
 app.declare_query(Extraccion, {"documento_id": "one", "revision": 0}, order="position")
-
-
-@app.cycle(every=running.always(), stages=("hear", "begin", "tend", "read"))
-async def process(run: RunContext) -> None:
-    await running.process(run)
+app.cycle(every=Always(), stages=process_cycle.STAGES)(process_cycle.process)
 
 
 @app.lifespan
 @asynccontextmanager
-async def desk(settings: DocumentsSettings) -> AsyncIterator[Any]:
-    from esclusa.pipelines.documents.desk import Desk  # noqa: PLC0415 - only who works needs it
+async def open_processors(settings: DocumentsSettings) -> AsyncIterator[Any]:
+    """Open the buckets and processors of a worker or server."""
+    from esclusa.pipelines.documents.processors import Processors  # noqa: PLC0415 - only then
 
-    opened = Desk(settings)
+    processors = Processors(settings)
     try:
-        yield opened
+        yield processors
     finally:
-        await asyncio.shield(opened.close())
+        await asyncio.shield(processors.close())
 
 
 @app.routes
 def routes(runtime: Runtime) -> Any:
-    from esclusa.pipelines.documents.routes import build  # noqa: PLC0415 - only a server needs it
+    """Return the HTTP routes; a worker does not import them."""
+    from esclusa.pipelines.documents.routes import router  # noqa: PLC0415 - only a server needs it
 
-    return build(runtime)
+    return router(runtime)
 
 
 @app.console
@@ -75,7 +88,8 @@ def console(extension: Any) -> None:
 
 @app.commands
 def commands() -> Any:
-    from esclusa.pipelines.documents.commands import group  # noqa: PLC0415 - only the command line needs it
+    """Return the group ``esclusa documents``."""
+    from esclusa.pipelines.documents.commands import group  # noqa: PLC0415 - only the CLI needs it
 
     return group
 

@@ -1,4 +1,4 @@
-"""``esclusa documents``: process a folder, watch local ones, read progress from a log."""
+"""The group ``esclusa documents``: process a folder, watch a directory, read progress from logs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa import one_of
-from esclusa.cli.root import Group
-from esclusa.cli.session import Session
+from esclusa.cli import Group, Session, as_json
 
 if TYPE_CHECKING:
-    from esclusa.runtime import Runtime
+    from esclusa import Runtime
 
 _CODES = {"ok": 0, "partial": 5}
 CYCLE = "documents.process"
@@ -23,7 +22,7 @@ CYCLE = "documents.process"
 
 @click.group(cls=Group)
 def group() -> None:
-    """Ready folders of financial PDFs become traceable numbers."""
+    """Ready folders of financial PDFs, turned into traceable numbers."""
 
 
 @group.command()
@@ -31,30 +30,32 @@ def group() -> None:
 @click.option(
     "--reprocess",
     is_flag=True,
-    help="Also if the folder is done: new and failed documents are processed.",
+    help="Also process a finished folder: its new and failed documents.",
 )
-@click.option("--force", is_flag=True, help="Reprocess, and do unchanged documents again too.")
+@click.option("--force", is_flag=True, help="Reprocess unchanged documents too.")
 @click.pass_obj
 def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
-    """Process the folder URI (gs://bucket/folder or file:///parent/folder) to its end. Exit code 5 if documents ended in error."""
-    from esclusa.pipelines.documents.buckets import BadUri  # noqa: PLC0415 - the command starts fast
-    from esclusa.pipelines.documents.signals import from_command  # noqa: PLC0415
+    """Process the folder URI to its end.
+
+    URI is gs://bucket/folder or file:///parent/folder. Exit code 5 if documents ended in error.
+    """
+    from esclusa.pipelines.documents.buckets import BadUri  # noqa: PLC0415
+    from esclusa.pipelines.documents.folder_signals import from_command  # noqa: PLC0415
 
     try:
-        said = from_command(uri, reprocess=reprocess, force=force)
+        folder_signal = from_command(uri, reprocess=reprocess, force=force)
     except BadUri as error:
         raise click.UsageError(str(error)) from None
 
     async def do(runtime: Runtime) -> dict[str, Any]:
         async with runtime.engine.running() as engine:
             _stop_on_signals(runtime)
-            inserted = await engine.records.insert([said])
-            params = {"folio_id": said.folio_id, "signal": inserted[0].id}
+            inserted = await engine.records.insert([folder_signal])
+            params = {"folio_id": folder_signal.folio_id, "signal": inserted[0].id}
             return (await runtime.operations(session.who).run(CYCLE, params=params)).answer()
 
-    if (
-        sys.stderr.isatty() and "log_level" not in session.settings.sources
-    ):  # the answer says it better
+    # A person at a terminal reads the answer instead of the log.
+    if sys.stderr.isatty() and "log_level" not in session.settings.sources:
         session.settings = session.settings.model_copy(update={"log_level": "warning"})
     answer = session.work(do)
     counted = ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items())
@@ -73,20 +74,24 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
     type=click.FloatRange(min=0.05),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between checks.",
 )
-@click.option("--once", is_flag=True, help="Process what is ready now, then end.")
+@click.option("--once", is_flag=True, help="Process the folders that are ready now, then exit.")
 @click.pass_obj
 def watch(session: Session, folder: Path, every: float, once: bool) -> int:
-    """Process every folder below DIR that holds an empty file is_ready, now and as they come. Ctrl-C ends it."""
-    from esclusa.pipelines.documents.records import FOLDER_ENDED, Folio, Signal  # noqa: PLC0415
-    from esclusa.pipelines.documents.signals import from_flags  # noqa: PLC0415
+    """Process every folder below DIR with an empty file is_ready, until Ctrl-C."""
+    from esclusa.pipelines.documents.folder_signals import from_flags  # noqa: PLC0415
+    from esclusa.pipelines.documents.records import (  # noqa: PLC0415
+        FOLDER_ENDED,
+        FolderSignal,
+        Folio,
+    )
 
     async def unfinished(runtime: Runtime) -> bool:
         records = runtime.engine.records
         open_states = one_of(*(s for s in Folio.lifecycle.states if s not in FOLDER_ENDED))
         return bool(
-            await records.first(Signal, {"status": "received"})
+            await records.first(FolderSignal, {"status": "received"})
             or await records.first(Folio, {"status": open_states})
         )
 
@@ -102,7 +107,7 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
                     outcomes.add((await engine.run_cycle(CYCLE)).outcome)
                 elif once:
                     break
-                await _rest(stopping, every)
+                await _wait(stopping, every)
             return max((_CODES.get(outcome, 1) for outcome in outcomes), default=0) if once else 0
 
     session.note(f"watching {folder}")
@@ -114,13 +119,15 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
 @click.option("--follow", "-f", is_flag=True, help="Print each change as it is read.")
 @click.pass_obj
 def progress(session: Session, log: Any, follow: bool) -> int:
-    """How far each folder is, from log lines alone (stdin, or the file LOG)."""
-    from esclusa.cli.output import as_json  # noqa: PLC0415
+    """Show the progress of each folder from log lines alone (stdin, or the file LOG)."""
     from esclusa.pipelines.documents.progress import Progress  # noqa: PLC0415
 
     def show(folder: dict[str, Any]) -> None:
         total = "?" if folder["total_docs"] is None else folder["total_docs"]
-        plain = f"{folder['progress_pct']:3d} %  {folder['processed_docs']} of {total}  {folder['folio_id']}  {folder['closed'] or ''}"
+        plain = (
+            f"{folder['progress_pct']:3d} %  {folder['processed_docs']} of {total}  "
+            f"{folder['folio_id']}  {folder['closed'] or ''}"
+        )
         click.echo(as_json(folder) if session.json else plain.rstrip())
         sys.stdout.flush()
 
@@ -136,7 +143,7 @@ def progress(session: Session, log: Any, follow: bool) -> int:
 
 
 def _stop_on_signals(runtime: Runtime) -> asyncio.Event:
-    """First signal: what is under work comes to its end. Second: it goes back at once."""
+    """Finish current work on the first signal; give it back at once on the second."""
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def stop() -> None:
@@ -150,7 +157,7 @@ def _stop_on_signals(runtime: Runtime) -> asyncio.Event:
     return stopping
 
 
-async def _rest(stopping: asyncio.Event, seconds: float) -> None:
+async def _wait(stopping: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await stopping.wait()

@@ -1,4 +1,4 @@
-"""The processor ``documentai``: Google's client, one processor for each class, limits kept by calling more than once."""
+"""The processor ``documentai``: Google's client; long or large documents take several calls."""
 
 from __future__ import annotations
 
@@ -8,40 +8,54 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from esclusa import Failure, Permanent
-from esclusa.pipelines.documents.entities import Part, items_of, sure
-from esclusa.pipelines.documents.processors import Classified, Extracted, Source
+from esclusa.pipelines.documents.entities import AnswerPart, finite_confidence, items_of
+from esclusa.pipelines.documents.processor import Classified, Extracted, Source
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
 MEGABYTE = 1 << 20
 _PERMANENT = {
-    "INVALID_ARGUMENT": "invalid_argument", "FAILED_PRECONDITION": "failed_precondition", "PERMISSION_DENIED": "permission_denied",
-    "UNAUTHENTICATED": "unauthenticated", "NOT_FOUND": "not_found", "OUT_OF_RANGE": "invalid_argument", "UNIMPLEMENTED": "unimplemented",
-}  # fmt: skip
+    "INVALID_ARGUMENT": "invalid_argument",
+    "FAILED_PRECONDITION": "failed_precondition",
+    "PERMISSION_DENIED": "permission_denied",
+    "UNAUTHENTICATED": "unauthenticated",
+    "NOT_FOUND": "not_found",
+    "OUT_OF_RANGE": "invalid_argument",
+    "UNIMPLEMENTED": "unimplemented",
+}
 _TRANSIENT = {
-    "RESOURCE_EXHAUSTED": "resource_exhausted", "UNAVAILABLE": "service_unavailable", "DEADLINE_EXCEEDED": "timeout",
-    "ABORTED": "aborted", "INTERNAL": "internal", "CANCELLED": "cancelled", "UNKNOWN": "unknown",
-}  # fmt: skip
+    "RESOURCE_EXHAUSTED": "resource_exhausted",
+    "UNAVAILABLE": "service_unavailable",
+    "DEADLINE_EXCEEDED": "timeout",
+    "ABORTED": "aborted",
+    "INTERNAL": "internal",
+    "CANCELLED": "cancelled",
+    "UNKNOWN": "unknown",
+}
 
 
-class DocumentAi:
-    """One Document AI processor (``name``), or the classifier that is set. Calls are made without the client's own retries: an
-    attempt that failed is counted, seen and tried again by the engine."""
+class DocumentAiProcessor:
+    """A Document AI processor by name, or the configured classifier.
+
+    The client's retries are off, because the engine repeats and counts attempts.
+    """
 
     def __init__(self, settings: DocumentsSettings, name: str | None) -> None:
-        said = name or settings.documentai_classifier
-        if not said:
+        given_name = name or settings.documentai_classifier
+        if not given_name:
             raise Permanent("DOCUMENTAI_CLASSIFIER is not set", type="configuration")
         self._settings = settings
-        self.name = said if said.startswith("projects/") else _full_name(settings, said)
+        self.name = (
+            given_name if given_name.startswith("projects/") else _full_name(settings, given_name)
+        )
         self._client: Any = None
         self._threads = ThreadPoolExecutor(settings.max_concurrent_docs, "documentai")
 
     async def classify(self, source: Source) -> Classified:
-        """By the first pages: as many as one call may have."""
+        """Classify by the first pages, as many as one call may have."""
         parts = await self._parts(source)
         answer = await self._process(source, *parts[0])
         classes = [
-            {"class": e.type_.split("/")[-1], "confidence": sure(e.confidence)}
+            {"class": e.type_.split("/")[-1], "confidence": finite_confidence(e.confidence)}
             for e in answer.entities
         ]
         if not classes:
@@ -52,14 +66,14 @@ class DocumentAi:
         )
 
     async def extract(self, source: Source, doc_type: str) -> Extracted:
-        answers: list[Part] = []
+        answers: list[AnswerPart] = []
         offset, calls = 0, await self._parts(source)
         for content, pages, first in calls:
             answer = await self._process(source, content, pages, first)
             numbers = [number - 1 for number in pages] or list(
                 range(first, first + max(1, len(answer.pages)))
             )
-            answers.append(Part(answer, numbers, offset))
+            answers.append(AnswerPart(answer, numbers, offset))
             offset += len(answer.text)
         version = self.name.rsplit("/", 1)[-1]
         items = [item | {"processor_version": version} for item in items_of(answers)]
@@ -78,7 +92,7 @@ class DocumentAi:
             await asyncio.to_thread(self._client.transport.close)
 
     async def _parts(self, source: Source) -> list[tuple[bytes, list[int], int]]:
-        """What to send, call by call: the content, the pages of it that are asked for (1-based; none: all), and where it begins."""
+        """Return content, requested pages (1-based; none: all) and first page of each call."""
         return await asyncio.get_running_loop().run_in_executor(
             self._threads,
             parts,
@@ -98,7 +112,7 @@ class DocumentAi:
                 f"Document AI: {answer.error.message}",
                 type="invalid_argument" if kind is Permanent else "document_error",
             )
-        if not (answer.text or answer.pages or answer.entities):  # JSON, but of something else
+        if not (answer.text or answer.pages or answer.entities):  # JSON, but not a document
             raise Failure("Document AI: its answer has no document", type="bad_answer")
         return answer
 
@@ -119,7 +133,7 @@ class DocumentAi:
             request.process_options = documentai.ProcessOptions(individual_page_selector=selector)
         try:
             return (
-                self._connected()
+                self._connect()
                 .process_document(
                     request=request, retry=None, timeout=self._settings.timeout_seconds
                 )
@@ -131,24 +145,19 @@ class DocumentAi:
             raise Failure(f"Document AI: {error}", type="unauthenticated") from None
         except exceptions.RetryError as error:
             raise Failure(f"Document AI: {error}", type="timeout") from None
-        except (
-            OSError
-        ) as error:  # requests' errors are: no connection, cut in the middle, no answer in time
+        except OSError as error:  # of requests: no connection, a cut connection, a timeout
             timed = "timeout" in type(error).__name__.lower()
             raise Failure(
                 f"Document AI: {type(error).__name__}: {error}",
                 type="timeout" if timed else "connection_error",
             ) from None
-        except (
-            json_format.Error,
-            ValueError,
-            KeyError,
-        ) as error:  # an answer that is no message of theirs: a gateway's page, half a body
+        except (json_format.Error, ValueError, KeyError) as error:
+            # Not a message of the API: a gateway's page, or half a body.
             raise Failure(
                 f"Document AI: its answer cannot be read: {type(error).__name__}", type="bad_answer"
             ) from None
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._client is None:
             from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415
             from google.cloud import documentai  # noqa: PLC0415
@@ -158,22 +167,24 @@ class DocumentAi:
                 "api_endpoint": endpoint
                 or f"{self._settings.documentai_location}-documentai.googleapis.com"
             }
-            credentials = AnonymousCredentials() if endpoint else None  # type: ignore[no-untyped-call]
+            anonymous: Any = AnonymousCredentials
+            credentials = anonymous() if endpoint else None
             self._client = documentai.DocumentProcessorServiceClient(
                 transport="rest", client_options=options, credentials=credentials
-            )  # fmt: skip
+            )
         return self._client
 
 
 def _full_name(settings: DocumentsSettings, id: str) -> str:
     if not settings.documentai_project:
         raise Permanent("DOCUMENTAI_PROJECT is not set", type="configuration")
-    return f"projects/{settings.documentai_project}/locations/{settings.documentai_location}/processors/{id}"
+    location = f"projects/{settings.documentai_project}/locations/{settings.documentai_location}"
+    return f"{location}/processors/{id}"
 
 
 def _failure(error: Any) -> Failure:
-    """Their error as ours: what no later attempt can mend is permanent."""
-    status = getattr(getattr(error, "grpc_status_code", None), "name", None) or _BY_CODE.get(
+    """Translate an API error; errors that another attempt cannot fix are permanent."""
+    status = getattr(getattr(error, "grpc_status_code", None), "name", None) or _STATUS_OF_CODE.get(
         int(error.code or 0), "UNKNOWN"
     )
     details = "; ".join(
@@ -185,18 +196,31 @@ def _failure(error: Any) -> Failure:
     return Failure(message, type=_TRANSIENT.get(status, "unknown"))
 
 
-_BY_CODE = {
-    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED", 500: "INTERNAL", 502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
-}  # fmt: skip
+_STATUS_OF_CODE = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
 
 
 def parts(content: bytes, max_pages: int, max_bytes: int) -> list[tuple[bytes, list[int], int]]:
-    """A document in calls that the API takes. Too many pages: the same content with a page selector. Too many bytes: documents of
-    its pages. A single page that is too large is Permanent; a document whose pages cannot be counted goes as it is."""
-    from esclusa.pipelines.documents.local.words import ALONE  # noqa: PLC0415 - the PDF library loads with the first call
+    """Split a document into calls that the API accepts.
 
-    with ALONE:
+    With too many pages, each call sends the same content with a page selector. With too many bytes,
+    each call sends a document of some pages. A page that is too large is Permanent. A document
+    whose pages cannot be counted is sent whole.
+    """
+    from esclusa.pipelines.documents.local.pdf_words import PDFIUM_LOCK  # noqa: PLC0415
+
+    with PDFIUM_LOCK:
         return _parts(content, max_pages, max_bytes)
 
 
@@ -220,16 +244,18 @@ def _parts(content: bytes, max_pages: int, max_bytes: int) -> list[tuple[bytes, 
                 (content, list(range(first + 1, min(count, first + max_pages) + 1)), 0)
                 for first in range(0, count, max_pages)
             ]
-        made = [
-            _cut(document, first, min(count, first + max_pages), max_bytes)
+        groups = [
+            _split_pages(document, first, min(count, first + max_pages), max_bytes)
             for first in range(0, count, max_pages)
         ]
-        return [part for group in made for part in group]
+        return [part for group in groups for part in group]
     finally:
         document.close()
 
 
-def _cut(document: Any, first: int, end: int, max_bytes: int) -> list[tuple[bytes, list[int], int]]:
+def _split_pages(
+    document: Any, first: int, end: int, max_bytes: int
+) -> list[tuple[bytes, list[int], int]]:
     import pypdfium2 as pdfium  # noqa: PLC0415
 
     out = io.BytesIO()
@@ -244,4 +270,6 @@ def _cut(document: Any, first: int, end: int, max_bytes: int) -> list[tuple[byte
             f"page {first} alone has {out.tell():,} bytes, too many for one call", type="too_large"
         )
     middle = (first + end) // 2
-    return _cut(document, first, middle, max_bytes) + _cut(document, middle, end, max_bytes)
+    return _split_pages(document, first, middle, max_bytes) + _split_pages(
+        document, middle, end, max_bytes
+    )

@@ -1,4 +1,4 @@
-"""Folders: a signal is heard, the folder is listed, looked after while its documents are read, and closed once."""
+"""Stages of a folder: handle a signal, list the folder, supervise its documents, close it once."""
 
 from __future__ import annotations
 
@@ -9,56 +9,68 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from esclusa import Add, Attempt, Create, Failure, Move, Outcome, Retry, To, Wait, Wake, one_of
-from esclusa.pipelines.documents import tell
-from esclusa.pipelines.documents.buckets import FLAG, Blob, Bucket, is_text
-from esclusa.pipelines.documents.records import UNFINISHED, Documento, Folio, Signal, document_slug
+from esclusa.pipelines.documents.buckets import FLAG, Blob, DocumentBucket, is_text
+from esclusa.pipelines.documents.progress_log import error_type, log_folder
+from esclusa.pipelines.documents.records import (
+    UNFINISHED,
+    Documento,
+    FolderSignal,
+    Folio,
+    document_slug,
+)
 
-PAGE = 500
-EFFECTS = 300
-"""Other records that one settlement of a folder changes at most; a longer listing takes several."""
-TOLD = 200
-"""Ignored objects that a folder names; the rest is only counted."""
-HEAD = 1024
-"""Where a PDF's magic bytes may stand."""
-READERS = 16
+PAGE_SIZE = 500
+MAX_EFFECTS = 300
+"""Most other records that one settlement of a folder changes; a longer listing takes several."""
+MAX_IGNORED = 200
+"""Ignored objects that a folder lists; the rest are only counted."""
+HEAD_BYTES = 1024
+"""Bytes in which a PDF's signature may stand."""
+CONCURRENT_HEADS = 16
 
 
-async def hear(signal: Signal, at: Attempt) -> Outcome:
-    """What a signal means for its folder, by the folder's present state."""
+async def on_event(signal: FolderSignal, at: Attempt) -> Outcome:
+    """Apply a signal to its folder, by the folder's present state."""
     id = signal.folio_id
     folio = await at.records.get(Folio, id)
-    again: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "execution_id": secrets.token_hex(8),
         "eventarc_event_id": signal.eventarc_event_id,
         "started_at": at.now,
     }
     if folio is None:
-        draft = Folio(
-            id=id, folio_id=id, bucket=signal.bucket, folder_prefix=signal.folder_prefix, execution_id=secrets.token_hex(8),
+        new = Folio(
+            id=id,
+            folio_id=id,
+            bucket=signal.bucket,
+            folder_prefix=signal.folder_prefix,
+            execution_id=secrets.token_hex(8),
             eventarc_event_id=signal.eventarc_event_id,
-        )  # fmt: skip
-        return To("heard", answer="new", also=[Create(draft)])
-    more: dict[str, Any] = {
+        )
+        return To("handled", answer="new", also=[Create(new)])
+    reopened: dict[str, Any] = {
         "wanted": folio.wanted + 1,
         "redo_from": folio.wanted + 1 if signal.force else folio.redo_from,
-        **again,
+        **fields,
     }
     match folio.status:
-        case "PROCESSING":  # what is not done goes on, what failed is tried again; a listing under way may have passed what is new
-            return To("heard", answer="goes on", also=[Add(Folio, id, wanted=1), Wake(Folio, id)])
+        case "PROCESSING":  # list it again: a listing under way may have missed new documents
+            return To(
+                "handled", answer="continued", also=[Add(Folio, id, wanted=1), Wake(Folio, id)]
+            )
         case "ERROR" if signal.reprocess or at.settings.on_error == "retry":
             reason = "reprocess" if signal.reprocess else "a new event after an error"
             return To(
-                "heard",
+                "handled",
                 answer=reason,
-                also=[Move(Folio, id, "PROCESSING", frm="ERROR", reason=reason, **more)],
+                also=[Move(Folio, id, "PROCESSING", frm="ERROR", reason=reason, **reopened)],
             )
         case "DONE" | "DONE_WITH_ERRORS" if signal.reprocess:
             frm = ("DONE", "DONE_WITH_ERRORS")
             return To(
-                "heard",
+                "handled",
                 answer="reprocess",
-                also=[Move(Folio, id, "PROCESSING", frm=frm, reason="reprocess", **more)],
+                also=[Move(Folio, id, "PROCESSING", frm=frm, reason="reprocess", **reopened)],
             )
         case state:
             at.log(
@@ -66,28 +78,35 @@ async def hear(signal: Signal, at: Attempt) -> Outcome:
                 folio_id=id,
                 eventarc_event_id=signal.eventarc_event_id,
             )
-            return To("heard", answer=f"ignored: {state}")
+            return To("handled", answer=f"ignored: {state}")
 
 
 async def begin(folio: Folio, at: Attempt) -> Outcome:
+    """Start processing; the folder is listed by ``supervise``."""
     return To("PROCESSING", started_at=at.now)
 
 
-async def tend(folio: Folio, at: Attempt) -> Outcome:
-    """List the folder if that is wanted; else see how far its documents are, and close it when all have ended."""
+async def supervise(folio: Folio, at: Attempt) -> Outcome:
+    """List the folder if that is wanted, else log its progress; close it when all have ended."""
     try:
         if folio.listed < folio.wanted:
-            return await _list(folio, at)
-        return await _look_after(folio, at)
+            return await _list_folder(folio, at)
+        return await _check_documents(folio, at)
     except Exception as error:
         final = getattr(error, "permanent", False) or (
             at.tries is not None and at.number >= at.tries
         )
-        kind, message = tell.kind_of(error), str(error) or type(error).__name__
-        tell.folder(
-            at, folio, "ERROR" if final else None, f"folder {folio.folio_id}: {message}", level="error" if final else "warning",
-            error_type=kind, error_message=message, attempts=at.number,
-        )  # fmt: skip
+        kind, message = error_type(error), str(error) or type(error).__name__
+        log_folder(
+            at,
+            folio,
+            "ERROR" if final else None,
+            f"folder {folio.folio_id}: {message}",
+            level="error" if final else "warning",
+            error_type=kind,
+            error_message=message,
+            attempts=at.number,
+        )
         raise
 
 
@@ -95,8 +114,8 @@ async def tend(folio: Folio, at: Attempt) -> Outcome:
 
 
 @dataclass
-class _Plan:
-    """What a listing found, and what it means for the documents that are known already."""
+class _ListingPlan:
+    """The result of a listing, and its effects on known documents."""
 
     total: int = 0
     ended: int = 0
@@ -107,29 +126,29 @@ class _Plan:
 
     def ignore(self, blob: Blob, reason: str) -> None:
         self.ignored_count += 1
-        if len(self.ignored) < TOLD:
+        if len(self.ignored) < MAX_IGNORED:
             self.ignored.append({"uri": blob.uri, "reason": reason})
 
 
-async def _list(folio: Folio, at: Attempt) -> Outcome:
+async def _list_folder(folio: Folio, at: Attempt) -> Outcome:
     started = folio.announced != folio.execution_id
     if started:
-        tell.folder(at, folio, "INIT", f"folder {folio.folio_id}: begins")
-    tell.folder(
+        log_folder(at, folio, "INIT", f"folder {folio.folio_id}: started")
+    log_folder(
         at,
         folio,
         "LISTING",
         f"folder {folio.folio_id}: listing {folio.bucket}/{folio.folder_prefix}",
     )
-    plan = await _planned(folio, at)
-    for one in plan.ignored:
-        tell.folder(
+    plan = await _plan_listing(folio, at)
+    for ignored in plan.ignored:
+        log_folder(
             at,
             folio,
             None,
-            f"ignored {one['uri']}: {one['reason']}",
-            uri=one["uri"],
-            reason=one["reason"],
+            f"ignored {ignored['uri']}: {ignored['reason']}",
+            uri=ignored["uri"],
+            reason=ignored["reason"],
         )
     found = {
         "total_docs": plan.total,
@@ -139,13 +158,16 @@ async def _list(folio: Folio, at: Attempt) -> Outcome:
     }
     await at.save(announced=folio.execution_id, **found)
     if started:
-        said = "is empty: 0 documents" if plan.total == 0 else f"{plan.total} documents"
-        tell.folder(at, folio, "PROCESSING_START", f"folder {folio.folio_id}: {said}")
-    for page in _pages(plan.fresh, PAGE):
-        await at.records.insert([_draft(folio, blob) for blob in page])
-    if len(plan.effects) > EFFECTS:  # the rest is found again by the next listing
+        outcome = "is empty: 0 documents" if plan.total == 0 else f"{plan.total} documents"
+        log_folder(at, folio, "PROCESSING_START", f"folder {folio.folio_id}: {outcome}")
+    for page in _batches(plan.fresh, PAGE_SIZE):
+        await at.records.insert([_new_document(folio, blob) for blob in page])
+    if len(plan.effects) > MAX_EFFECTS:  # the next listing finds the rest
         return To(
-            "PROCESSING", also=plan.effects[:EFFECTS], attempts=0, reason="a long listing goes on"
+            "PROCESSING",
+            also=plan.effects[:MAX_EFFECTS],
+            attempts=0,
+            reason="a long listing continues",
         )
     return To(
         "PROCESSING",
@@ -156,39 +178,37 @@ async def _list(folio: Folio, at: Attempt) -> Outcome:
     )
 
 
-async def _planned(folio: Folio, at: Attempt) -> _Plan:
-    plan = _Plan()
-    bucket: Bucket = at.context.buckets[folio.bucket]
-    again = folio.listed > 0 or folio.wanted > 1
-    here: set[str] = set()
-    async for page in _blobs(bucket, folio.folder_prefix):
-        drafts = [_draft(folio, blob) for blob in page]
+async def _plan_listing(folio: Folio, at: Attempt) -> _ListingPlan:
+    plan = _ListingPlan()
+    bucket: DocumentBucket = at.context.buckets[folio.bucket]
+    relisting = folio.listed > 0 or folio.wanted > 1
+    listed_ids: set[str] = set()
+    async for page in _blob_pages(bucket, folio.folder_prefix):
+        drafts = [_new_document(folio, blob) for blob in page]
         known = await at.records.get_many(Documento, [draft.id for draft in drafts])
         unknown = [blob for blob, doc in zip(page, known, strict=True) if doc is None]
-        fresh = {
-            blob.uri: why
-            for blob, why in zip(unknown, await _not_pdf(bucket, unknown), strict=True)
-        }
+        uris = [blob.uri for blob in unknown]
+        faults = dict(zip(uris, await _pdf_faults(bucket, unknown), strict=True))
         for blob, draft, doc in zip(page, drafts, known, strict=True):
-            if doc is None and fresh[blob.uri]:
-                plan.ignore(blob, fresh[blob.uri])
+            if doc is None and faults[blob.uri]:
+                plan.ignore(blob, faults[blob.uri])
                 continue
             plan.total += 1
-            if again:
-                here.add(draft.id)
+            if relisting:
+                listed_ids.add(draft.id)
             if doc is None:
                 plan.fresh.append(blob)
             else:
-                _again(plan, folio, doc)
-    if again:
+                _plan_known(plan, folio, doc)
+    if relisting:
         async for doc in at.records.each(Documento, {"folio_id": folio.folio_id, "superseded": 0}):
-            if doc.id not in here:
+            if doc.id not in listed_ids:
                 plan.effects.append(Add(Documento, doc.id, superseded=1))
     return plan
 
 
-def _again(plan: _Plan, folio: Folio, doc: Documento) -> None:
-    """A document that was known before this listing: what becomes of it."""
+def _plan_known(plan: _ListingPlan, folio: Folio, doc: Documento) -> None:
+    """Add the effects of a listing on a known document."""
     if doc.superseded:
         plan.effects.append(Add(Documento, doc.id, superseded=-doc.superseded))
     context: dict[str, Any] = {
@@ -213,59 +233,67 @@ def _reason(folio: Folio) -> str:
     return "reprocess" if folio.redo_from == folio.wanted else "re-entry"
 
 
-def _draft(folio: Folio, blob: Blob) -> Documento:
+def _new_document(folio: Folio, blob: Blob) -> Documento:
     slug = document_slug(blob.uri, blob.generation)
     return Documento(
-        id=Documento.kind.id_of(folio.folio_id, slug), folio_id=folio.folio_id, slug=slug, gcs_uri=blob.uri, generation=blob.generation,
-        bucket=folio.bucket, folder_prefix=folio.folder_prefix, size=blob.size, eventarc_event_id=folio.eventarc_event_id,
-        execution_id=folio.execution_id, listing=folio.wanted,
-    )  # fmt: skip
+        id=Documento.kind.id_of(folio.folio_id, slug),
+        folio_id=folio.folio_id,
+        slug=slug,
+        gcs_uri=blob.uri,
+        generation=blob.generation,
+        bucket=folio.bucket,
+        folder_prefix=folio.folder_prefix,
+        size=blob.size,
+        eventarc_event_id=folio.eventarc_event_id,
+        execution_id=folio.execution_id,
+        listing=folio.wanted,
+    )
 
 
-async def _blobs(bucket: Bucket, prefix: str) -> AsyncIterator[list[Blob]]:
+async def _blob_pages(bucket: DocumentBucket, prefix: str) -> AsyncIterator[list[Blob]]:
     page: list[Blob] = []
     async for blob in bucket.list(prefix):
         if blob.name == f"{prefix}/{FLAG}":
             continue
         page.append(blob)
-        if len(page) == PAGE:
+        if len(page) == PAGE_SIZE:
             yield page
             page = []
     if page:
         yield page
 
 
-async def _not_pdf(bucket: Bucket, blobs: Sequence[Blob]) -> list[str]:
-    """For each object why it is no PDF; empty if it is one. The first bytes decide, not the name."""
-    gate = asyncio.Semaphore(READERS)
+async def _pdf_faults(bucket: DocumentBucket, blobs: Sequence[Blob]) -> list[str]:
+    """Return for each object why it is not a PDF, or an empty text; the first bytes decide."""
+    limit = asyncio.Semaphore(CONCURRENT_HEADS)
 
-    async def look(blob: Blob) -> str:
+    async def fault_of(blob: Blob) -> str:
         if blob.name.endswith("/"):
-            return "a folder's own mark"
+            return "a placeholder of a folder"
         if blob.size == 0:
-            return "the flag of a folder inside" if blob.name.endswith(f"/{FLAG}") else "empty"
+            return "the flag of a subfolder" if blob.name.endswith(f"/{FLAG}") else "empty"
         if not is_text(blob.name):
             return "its name is not UTF-8"
-        async with gate:
+        async with limit:
             try:
-                head = await bucket.head(blob, HEAD)
+                head = await bucket.head(blob, HEAD_BYTES)
             except Failure as error:
                 if error.permanent:
-                    return str(error)  # it went away between the listing and now
+                    return str(error)  # deleted after the listing
                 raise
         return "" if b"%PDF-" in head else "not a PDF"
 
-    return list(await asyncio.gather(*(look(blob) for blob in blobs)))
+    return list(await asyncio.gather(*(fault_of(blob) for blob in blobs)))
 
 
-def _pages(items: list[Any], size: int) -> list[list[Any]]:
+def _batches(items: list[Any], size: int) -> list[list[Any]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-# looking after, closing
+# supervising and closing
 
 
-async def _look_after(folio: Folio, at: Attempt) -> Outcome:
+async def _check_documents(folio: Folio, at: Attempt) -> Outcome:
     name = folio.folio_id
     pending = await _count(at, name, one_of(*UNFINISHED))
     failed = await _count(at, name, "ERROR")
@@ -273,7 +301,7 @@ async def _look_after(folio: Folio, at: Attempt) -> Outcome:
     folio.processed_docs, before = done + failed, folio.processed_docs
     if pending:
         if folio.processed_docs != before:
-            tell.folder(
+            log_folder(
                 at,
                 folio,
                 "PROCESSING_IN_PROGRESS",
@@ -291,24 +319,24 @@ async def _look_after(folio: Folio, at: Attempt) -> Outcome:
         "total_docs": folio.total_docs,
         "processed_docs": folio.processed_docs,
     }
-    tell.folder(at, folio, "FINALIZING", f"folder {name}: closing")
+    log_folder(at, folio, "FINALIZING", f"folder {name}: closing")
     if failed == 0:
-        tell.folder(at, folio, "DONE", f"folder {name}: done, {done} documents")
-        return To("DONE", reason=f"{done} documents are done", **counts)
-    said = f"{failed} of {done + failed} documents ended in error"
+        log_folder(at, folio, "DONE", f"folder {name}: done, {done} documents")
+        return To("DONE", reason=f"{done} documents done", **counts)
+    outcome = f"{failed} of {done + failed} documents ended in error"
     if failed >= at.settings.error_threshold * (done + failed):
-        tell.folder(
+        log_folder(
             at,
             folio,
             "ERROR",
-            f"folder {name}: {said}",
+            f"folder {name}: {outcome}",
             level="error",
             error_type="too_many_errors",
-            error_message=said,
+            error_message=outcome,
         )
-        return Retry(said, type="too_many_errors", permanent=True, **counts)
-    tell.folder(at, folio, "DONE_WITH_ERRORS", f"folder {name}: {said}", level="warning")
-    return To("DONE_WITH_ERRORS", reason=said, **counts)
+        return Retry(outcome, type="too_many_errors", permanent=True, **counts)
+    log_folder(at, folio, "DONE_WITH_ERRORS", f"folder {name}: {outcome}", level="warning")
+    return To("DONE_WITH_ERRORS", reason=outcome, **counts)
 
 
 async def _count(at: Attempt, folio_id: str, status: Any) -> int:

@@ -1,53 +1,78 @@
-"""What reads documents: a processor classifies one and extracts from it, and says where each value came from."""
+"""The context of the pipeline's handlers: the buckets and the configured processors."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Protocol
+import time
+from typing import TYPE_CHECKING, Any
 
-from esclusa.model.value import value
+from esclusa.pipelines.documents.buckets import Buckets
+from esclusa.pipelines.documents.processor import Processor
+from esclusa.pipelines.documents.records import FOLDER_ENDED, Folio
+from esclusa.pipelines.documents.settings import DocumentsSettings
 
+if TYPE_CHECKING:
+    from esclusa.pipelines.documents.local import DocumentViewer
 
-@dataclass(frozen=True)
-class Source:
-    """A document to read."""
-
-    uri: str
-    generation: str
-    content: bytes = field(repr=False)
-
-    @cached_property
-    def digest(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+CACHE_SECONDS = 1.0
+"""How long the state of a folder is used without asking the store again."""
+MAX_CACHED = 1000
 
 
-@value
-class Classified:
-    """The class of a document, and the processor's whole answer."""
+class Processors:
+    """Opens buckets and processors on first use and keeps them until the process ends.
 
-    doc_type: str
-    confidence: float
-    raw: dict[str, Any]
+    ``busy`` counts the documents that this process is reading.
+    """
 
+    def __init__(self, settings: DocumentsSettings) -> None:
+        self._settings = settings
+        self._processors: dict[str, Processor] = {}
+        self._viewer: DocumentViewer | None = None
+        self.buckets = Buckets(settings.bucket_paths)
+        self.busy = 0
+        self._ended: dict[str, tuple[float, bool]] = {}
 
-@value
-class Extracted:
-    """What was read: one mapping of an extraction's own fields each, in reading order, and a summary. ``text`` is where the spans count,
-    unless that is the document's own."""
+    @property
+    def classifier(self) -> Processor:
+        return self.extractor("local" if self._settings.processor == "local" else "documentai")
 
-    items: list[dict[str, Any]]
-    summary: dict[str, Any]
-    text: str | None = None
+    def extractor(self, name: str) -> Processor:
+        """Return the processor ``local``, or a Document AI processor by its id or full name."""
+        if name not in self._processors:
+            self._processors[name] = self._open(name)
+        return self._processors[name]
 
+    def _open(self, name: str) -> Processor:
+        if name == "local":
+            from esclusa.pipelines.documents.local import LocalProcessor  # noqa: PLC0415 - heavy
 
-class Processor(Protocol):
-    """Reads documents. Raises Permanent for what no later attempt can mend (bad_pdf, encrypted_pdf, no_text_layer,
-    invalid_argument), Failure for what may pass, Throttled when it is asked to slow down."""
+            return LocalProcessor(self._settings.local_processes)
+        from esclusa.pipelines.documents.documentai import (  # noqa: PLC0415 - an extra
+            DocumentAiProcessor,
+        )
 
-    async def classify(self, source: Source) -> Classified: ...
+        return DocumentAiProcessor(self._settings, None if name == "documentai" else name)
 
-    async def extract(self, source: Source, doc_type: str) -> Extracted: ...
+    @property
+    def viewer(self) -> DocumentViewer:
+        if self._viewer is None:
+            from esclusa.pipelines.documents.local import DocumentViewer  # noqa: PLC0415 - heavy
 
-    async def close(self) -> None: ...
+            self._viewer = DocumentViewer()
+        return self._viewer
+
+    async def has_ended(self, folio_id: str, records: Any) -> bool:
+        """Return whether a folder has ended; the answer may be CACHE_SECONDS old."""
+        asked_at, answer = self._ended.get(folio_id, (0.0, False))
+        if time.monotonic() - asked_at > CACHE_SECONDS:
+            folio = await records.get(Folio, folio_id)
+            answer = folio is not None and folio.status in FOLDER_ENDED
+            if len(self._ended) > MAX_CACHED:
+                self._ended.clear()
+            self._ended[folio_id] = (time.monotonic(), answer)
+        return answer
+
+    async def close(self) -> None:
+        for opened in (*self._processors.values(), self._viewer):
+            if opened is not None:
+                await opened.close()

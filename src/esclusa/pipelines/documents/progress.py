@@ -1,4 +1,4 @@
-"""Progress from the log stream alone: how far each folder is, whatever order, copies or scraps the lines come in."""
+"""Progress of each folder from log lines alone, in any order, with duplicate or broken lines."""
 
 from __future__ import annotations
 
@@ -9,92 +9,100 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CLOSED = frozenset({"DONE", "DONE_WITH_ERRORS", "ERROR"})
-_ENDED = {"DOC_EXTRACTION_DONE": "DONE", "DOC_ERROR": "ERROR"}
-_FOLDER = CLOSED | {"INIT", "LISTING", "PROCESSING_START", "PROCESSING_IN_PROGRESS", "FINALIZING"}
-_WHOLE = re.compile(r"[0-9]{1,18}")
+_FINAL_STATUS = {"DOC_EXTRACTION_DONE": "DONE", "DOC_ERROR": "ERROR"}
+_FOLDER_STAGES = CLOSED | {
+    "INIT",
+    "LISTING",
+    "PROCESSING_START",
+    "PROCESSING_IN_PROGRESS",
+    "FINALIZING",
+}
+_DIGITS = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass
 class Execution:
-    """What the lines of one execution of one folder said so far. It only ever moves forward."""
+    """What the log lines of one execution of a folder state so far; it only moves forward."""
 
     id: str
     since: str
     total: int | None = None
     base: int = 0
-    told: int = 0
+    reported: int = 0
     documents: set[tuple[str, str]] = field(default_factory=set)
     closed: str | None = None
-    shown: int = 0
+    highest: int = 0
 
     @property
     def processed(self) -> int:
-        seen = max(self.told, self.base + len(self.documents))
+        seen = max(self.reported, self.base + len(self.documents))
         return seen if self.total is None else min(seen, self.total)
 
     @property
     def percent(self) -> int:
-        """0 to 99 while it goes on, 100 once it is closed; never less than it was."""
+        """0 to 99 while the folder is open, 100 once it is closed; never decreases."""
         if self.closed is not None:
             return 100
         if self.total:
-            self.shown = max(self.shown, min(99, 100 * self.processed // self.total))
-        return self.shown
+            self.highest = max(self.highest, min(99, 100 * self.processed // self.total))
+        return self.highest
 
 
 class Progress:
-    """Reads log lines; ``folders`` is what they say."""
+    """Reads log lines; ``folders`` is the progress they state."""
 
     def __init__(self) -> None:
-        self._now: dict[str, Execution] = {}
-        self._past: set[tuple[str, str]] = set()
+        self._current: dict[str, Execution] = {}
+        self._earlier: set[tuple[str, str]] = set()
 
     def read(self, line: str) -> dict[str, Any] | None:
-        """Take one line in. What changed, as ``folders`` would show it; None if nothing did, or if it is no line of ours."""
-        said = _parsed(line)
-        if said is None:
+        """Read one line and return the folder's progress if it changed, else None."""
+        line_fields = _parsed(line)
+        if line_fields is None:
             return None
-        execution = self._execution(said)
+        execution = self._execution(line_fields)
         if execution is None:
             return None
-        before = self._shown(said["folio_id"])
-        self._take(execution, said)
-        after = self._shown(said["folio_id"])
+        before = self._summary(line_fields["folio_id"])
+        self._apply(execution, line_fields)
+        after = self._summary(line_fields["folio_id"])
         return after if after != before else None
 
     @property
     def folders(self) -> list[dict[str, Any]]:
-        return [self._shown(folio_id) for folio_id in self._now]
+        return [self._summary(folio_id) for folio_id in self._current]
 
-    def _execution(self, said: dict[str, Any]) -> Execution | None:
+    def _execution(self, line_fields: dict[str, Any]) -> Execution | None:
         folio_id, id, time = (
-            said["folio_id"],
-            str(said.get("execution_id") or ""),
-            str(said.get("time") or ""),
+            line_fields["folio_id"],
+            str(line_fields.get("execution_id") or ""),
+            str(line_fields.get("time") or ""),
         )
-        now = self._now.get(folio_id)
-        if now is not None and now.id == id:
-            return now
-        if (folio_id, id) in self._past:
-            return None  # a late line of an execution that another one followed
-        if now is not None:
-            if time and now.since and time < now.since:
-                self._past.add((folio_id, id))
+        current = self._current.get(folio_id)
+        if current is not None and current.id == id:
+            return current
+        if (folio_id, id) in self._earlier:
+            return None  # a late line of an earlier execution
+        if current is not None:
+            if time and current.since and time < current.since:
+                self._earlier.add((folio_id, id))
                 return None
-            self._past.add((folio_id, now.id))
-        self._now[folio_id] = Execution(id, time)
-        return self._now[folio_id]
+            self._earlier.add((folio_id, current.id))
+        self._current[folio_id] = Execution(id, time)
+        return self._current[folio_id]
 
     @staticmethod
-    def _take(execution: Execution, said: dict[str, Any]) -> None:
+    def _apply(execution: Execution, line_fields: dict[str, Any]) -> None:
         stage, total, processed = (
-            said["stage"],
-            _number(said.get("total_docs")),
-            _number(said.get("processed_docs")),
+            line_fields["stage"],
+            _number(line_fields.get("total_docs")),
+            _number(line_fields.get("processed_docs")),
         )
-        if stage in _ENDED:
-            if said.get("doc_status", _ENDED[stage]) == _ENDED[stage]:
-                execution.documents.add((str(said.get("gcs_uri")), str(said.get("generation"))))
+        if stage in _FINAL_STATUS:
+            if line_fields.get("doc_status", _FINAL_STATUS[stage]) == _FINAL_STATUS[stage]:
+                execution.documents.add(
+                    (str(line_fields.get("gcs_uri")), str(line_fields.get("generation")))
+                )
             return
         if stage.startswith("DOC_"):
             return
@@ -104,20 +112,24 @@ class Progress:
             if stage == "PROCESSING_START" and processed is not None:
                 execution.base = max(execution.base, processed)
             if processed is not None and stage not in ("INIT", "LISTING"):
-                execution.told = max(execution.told, processed)
+                execution.reported = max(execution.reported, processed)
         if stage in CLOSED:
             execution.closed = stage
 
-    def _shown(self, folio_id: str) -> dict[str, Any]:
-        now = self._now[folio_id]
+    def _summary(self, folio_id: str) -> dict[str, Any]:
+        current = self._current[folio_id]
         return {
-            "folio_id": folio_id, "progress_pct": now.percent, "total_docs": now.total, "processed_docs": now.processed,
-            "execution_id": now.id, "closed": now.closed,
-        }  # fmt: skip
+            "folio_id": folio_id,
+            "progress_pct": current.percent,
+            "total_docs": current.total,
+            "processed_docs": current.processed,
+            "execution_id": current.id,
+            "closed": current.closed,
+        }
 
 
 def follow(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Each change as it is read."""
+    """Yield each change as it is read."""
     progress = Progress()
     for line in lines:
         changed = progress.read(line)
@@ -127,20 +139,23 @@ def follow(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 def _parsed(line: str) -> dict[str, Any] | None:
     try:
-        said = json.loads(line)
+        line_fields = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if isinstance(said, dict) and isinstance(
-        said.get("jsonPayload"), dict
-    ):  # a line as Cloud Logging exports it
-        said = {"time": said.get("timestamp"), **said["jsonPayload"]}
+    # A line as exported by Cloud Logging.
+    if isinstance(line_fields, dict) and isinstance(line_fields.get("jsonPayload"), dict):
+        line_fields = {"time": line_fields.get("timestamp"), **line_fields["jsonPayload"]}
     if (
-        not isinstance(said, dict)
-        or not isinstance(said.get("folio_id"), str)
-        or not isinstance(said.get("stage"), str)
+        not isinstance(line_fields, dict)
+        or not isinstance(line_fields.get("folio_id"), str)
+        or not isinstance(line_fields.get("stage"), str)
     ):
         return None
-    return said if said["stage"] in _FOLDER or said["stage"].startswith("DOC_") else None
+    return (
+        line_fields
+        if line_fields["stage"] in _FOLDER_STAGES or line_fields["stage"].startswith("DOC_")
+        else None
+    )
 
 
 def _number(value: Any) -> int | None:
@@ -148,4 +163,4 @@ def _number(value: Any) -> int | None:
         return None
     if isinstance(value, int):
         return value if value >= 0 else None
-    return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else None
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else None

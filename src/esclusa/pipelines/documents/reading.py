@@ -1,4 +1,4 @@
-"""Documents: one is read, classified, extracted from, and settled with everything that was found."""
+"""The stage of a document: classify it, extract from it, and store the extractions."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ from esclusa import (
     below,
     one_of,
 )
-from esclusa.pipelines.documents import tell
 from esclusa.pipelines.documents.buckets import object_name
-from esclusa.pipelines.documents.processors import Extracted, Source
+from esclusa.pipelines.documents.processor import Extracted, Source
+from esclusa.pipelines.documents.progress_log import error_type, log_document
 from esclusa.pipelines.documents.records import UNFINISHED, Documento, Extraccion, Folio
 
 INLINE = 300
-"""Extractions that are written by the settlement itself. Of a document with more, the first ones are written before it, under
-this claim's number: should the claim be lost, the next one clears them away."""
+"""Extractions written in the settlement itself.
+
+Of a document with more, the first ones are written earlier under this claim's fence; if the claim
+is lost, the next one deletes them.
+"""
 
 
 async def read(doc: Documento, at: Attempt) -> Outcome:
-    """One attempt at one document. Whatever goes wrong is told in the log and settled under the same type."""
+    """Process a document; errors are logged and settled with the same type."""
     if doc.superseded:
-        gone = Permanent(
-            "the folder holds another version of this object, or none", type="superseded"
+        superseded = Permanent(
+            "the folder holds another generation of this object, or none", type="superseded"
         )
-        return To("ERROR", fault=gone, also=await _last(doc, at))
+        return To("ERROR", fault=superseded, also=await _wake_folder(doc, at))
     at.context.busy += 1
     try:
         async with asyncio.timeout(at.settings.timeout_seconds):
@@ -49,50 +52,64 @@ async def read(doc: Documento, at: Attempt) -> Outcome:
             gcs_uri=doc.gcs_uri,
         )
         raise
-    except Exception as error:  # noqa: BLE001 - an error is an outcome: told, typed, counted
+    except Exception as error:  # noqa: BLE001 - an error is logged and settled with its type
         final = getattr(error, "permanent", False) or (
             at.tries is not None and at.number >= at.tries
         )
-        kind, message = tell.kind_of(error), str(error) or type(error).__name__
-        tell.document(
-            at, doc, "DOC_ERROR", status="ERROR" if final else "NOT_STARTED", level="error" if final else "warning",
-            error_type=kind, error_message=message,
-        )  # fmt: skip
-        return Retry(error, type=kind, also=await _last(doc, at) if final else ())
+        kind, message = error_type(error), str(error) or type(error).__name__
+        log_document(
+            at,
+            doc,
+            "DOC_ERROR",
+            status="ERROR" if final else "NOT_STARTED",
+            level="error" if final else "warning",
+            error_type=kind,
+            error_message=message,
+        )
+        return Retry(error, type=kind, also=await _wake_folder(doc, at) if final else ())
     finally:
         at.context.busy -= 1
 
 
 async def _read(doc: Documento, at: Attempt) -> Outcome:
-    if doc.fence > 1:  # it was at work before: what an earlier claim found does not count any more
+    if doc.fence > 1:  # extractions of an earlier claim do not count
         await at.records.purge(Extraccion, {"documento_id": doc.id, "revision": below(doc.fence)})
-    source = await _source(doc, at)
-    found = await _reused(doc, at, source) if at.settings.dedup == "content" else None
-    if found is None:
+    source = await _load(doc, at)
+    results = await _reuse(doc, at, source) if at.settings.dedup == "content" else None
+    if results is None:
         await _classify(doc, at, source)
-        found = await _extract(doc, at, source)
-        doc.text_path = await _kept(found.text, at)
-    drafts = [_draft(doc, n, item) for n, item in enumerate(found.items)]
-    early = len(drafts) - INLINE if len(drafts) > INLINE else 0
-    for start in range(0, early, INLINE):
+        results = await _extract(doc, at, source)
+        doc.text_path = await _store_text(results.text, at)
+    extractions = [_new_extraction(doc, n, item) for n, item in enumerate(results.items)]
+    before_settlement = len(extractions) - INLINE if len(extractions) > INLINE else 0
+    for start in range(0, before_settlement, INLINE):
         await at.save()  # raises if this claim is lost
-        await at.records.insert(drafts[start : min(early, start + INLINE)])
-    tell.document(
+        await at.records.insert(extractions[start : min(before_settlement, start + INLINE)])
+    log_document(
         at,
         doc,
         "DOC_EXTRACTION_DONE",
         status="DONE",
-        extractions=len(drafts),
+        extractions=len(extractions),
         reused_from=doc.reused_from,
     )
     return To(
-        "DONE", doc_type=doc.doc_type, classifier_output_raw=doc.classifier_output_raw, extractor_output_summary=found.summary,
-        content_hash=source.digest, text_path=doc.text_path, reused_from=doc.reused_from, revision=doc.fence,
-        also=[*(Create(draft) for draft in drafts[early:]), *await _last(doc, at)],
-    )  # fmt: skip
+        "DONE",
+        doc_type=doc.doc_type,
+        classifier_output_raw=doc.classifier_output_raw,
+        extractor_output_summary=results.summary,
+        content_hash=source.digest,
+        text_path=doc.text_path,
+        reused_from=doc.reused_from,
+        revision=doc.fence,
+        also=[
+            *(Create(draft) for draft in extractions[before_settlement:]),
+            *await _wake_folder(doc, at),
+        ],
+    )
 
 
-async def _source(doc: Documento, at: Attempt) -> Source:
+async def _load(doc: Documento, at: Attempt) -> Source:
     if doc.size > at.settings.max_document_mb * 1_000_000:
         raise Permanent(
             f"{doc.size:,} bytes are more than DOCUMENTS_MAX_DOCUMENT_MB allows", type="too_large"
@@ -103,31 +120,34 @@ async def _source(doc: Documento, at: Attempt) -> Source:
 
 
 async def _classify(doc: Documento, at: Attempt, source: Source) -> None:
-    """Classify it unless an earlier attempt did; the answer is kept before extraction begins."""
+    """Classify the document unless an earlier attempt did; save the answer at once."""
     if doc.doc_type is not None:
         return
-    tell.document(at, doc, "DOC_CLASSIFICATION_START")
+    log_document(at, doc, "DOC_CLASSIFICATION_START")
     answer = await at.context.classifier.classify(source)
     await at.save(doc_type=answer.doc_type, classifier_output_raw=answer.raw)
-    tell.document(at, doc, "DOC_CLASSIFICATION_DONE", confidence=answer.confidence)
+    log_document(at, doc, "DOC_CLASSIFICATION_DONE", confidence=answer.confidence)
 
 
 async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
     assert doc.doc_type is not None
     name = at.settings.extractor_of.get(doc.doc_type)
-    tell.document(at, doc, "DOC_EXTRACTION_START", processor=name)
+    log_document(at, doc, "DOC_EXTRACTION_START", processor=name)
     if name is None and doc.doc_type == "other":
         return Extracted([], {"line_items": 0, "processor": None})
     if name is None:
         raise Permanent(
-            f"no extractor is set for the class {doc.doc_type}; name one in DOCUMENTS_EXTRACTORS",
+            f"no extractor for the class {doc.doc_type}; set one in DOCUMENTS_EXTRACTORS",
             type="no_extractor",
         )
     extracted: Extracted = await at.context.extractor(name).extract(source, doc.doc_type)
     if unread := extracted.summary.get("unread_pages"):
-        said = f"{doc.gcs_uri}: {len(unread)} of its pages have pictures and no text, and were not read: {unread[:20]}"
+        message = (
+            f"{doc.gcs_uri}: {len(unread)} pages have pictures and no text, and were not read: "
+            f"{unread[:20]}"
+        )
         at.log(
-            said,
+            message,
             level="warning",
             folio_id=doc.folio_id,
             gcs_uri=doc.gcs_uri,
@@ -136,9 +156,11 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
     return extracted
 
 
-async def _kept(text: str | None, at: Attempt) -> str | None:
-    """Where a text is kept that is not the document's own. Its name is its content: the same text again is the same file, and no
-    attempt that is lost changes what another one's spans count in."""
+async def _store_text(text: str | None, at: Attempt) -> str | None:
+    """Store a text that is not the document's own and return its path.
+
+    The path is a hash of the text, so that an attempt that is lost cannot change another's text.
+    """
     if text is None:
         return None
     body = text.encode()
@@ -147,15 +169,15 @@ async def _kept(text: str | None, at: Attempt) -> str | None:
     return path
 
 
-async def _reused(doc: Documento, at: Attempt, source: Source) -> Extracted | None:
-    """The results of a document with the same content, if there is one that is done."""
+async def _reuse(doc: Documento, at: Attempt, source: Source) -> Extracted | None:
+    """Return the results of a finished document with the same content, if there is one."""
     page = await at.records.find(
         Documento, {"content_hash": source.digest, "status": "DONE"}, limit=2
     )
     twin = next((other for other in page.items if other.id != doc.id), None)
     if twin is None:
         return None
-    names = [f.name for f in Extraccion.kind.fields if f.name not in _OWN]
+    names = [f.name for f in Extraccion.kind.fields if f.name not in _OWN_FIELDS]
     found = at.records.each(Extraccion, {"documento_id": twin.id}, order="position")
     items = [
         {name: getattr(e, name) for name in names}
@@ -171,24 +193,33 @@ async def _reused(doc: Documento, at: Attempt, source: Source) -> Extracted | No
     return Extracted(items, {**(twin.extractor_output_summary or {}), "reused_from": twin.id})
 
 
-_OWN = frozenset(
+_OWN_FIELDS = frozenset(
     {"folio_id", "documento_id", "slug", "revision", "position", "gcs_uri", "generation"}
 )
 
 
-def _draft(doc: Documento, number: int, item: dict[str, Any]) -> Extraccion:
+def _new_extraction(doc: Documento, number: int, item: dict[str, Any]) -> Extraccion:
     return Extraccion(
-        folio_id=doc.folio_id, documento_id=doc.id, slug=f"{doc.fence}-{number:05d}", revision=doc.fence, position=number,
-        gcs_uri=doc.gcs_uri, generation=doc.generation, **item,
-    )  # fmt: skip
+        folio_id=doc.folio_id,
+        documento_id=doc.id,
+        slug=f"{doc.fence}-{number:05d}",
+        revision=doc.fence,
+        position=number,
+        gcs_uri=doc.gcs_uri,
+        generation=doc.generation,
+        **item,
+    )
 
 
-async def _last(doc: Documento, at: Attempt) -> list[Wake | Move]:
-    """Wake the folder if this looks like its last document. Only a hint, so it is asked only where work runs out: the folder
-    looks after itself every few seconds anyway. A folder that was closed before (an operator sent this document back) is opened
-    again, and closed by what its documents are now."""
-    if await at.context.is_closed(doc.folio_id, at.records):
-        reason = "a document was tried again"
+async def _wake_folder(doc: Documento, at: Attempt) -> list[Wake | Move]:
+    """Wake the folder if this is probably its last document; reopen it if it has ended.
+
+    The wake is only a hint, so it is skipped while other documents are being read: the folder is
+    supervised every few seconds anyway. An ended folder is reopened when an operator retries a
+    document, and closed again by the states of its documents.
+    """
+    if await at.context.has_ended(doc.folio_id, at.records):
+        reason = "a document was retried"
         return [
             Move(
                 Folio,

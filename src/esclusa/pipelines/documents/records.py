@@ -1,4 +1,4 @@
-"""What the pipeline keeps: folders, their documents, what was read in them, and the signals that started it."""
+"""Records of the pipeline: folders, documents, extractions, and signals that a folder is ready."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ FOLDER_ENDED = ("DONE", "DONE_WITH_ERRORS", "ERROR")
 UNFINISHED = ("NOT_STARTED", "IN_PROGRESS")
 
 
-class Signal(Record, table="folio_signals", key="signal_key"):
-    """Somebody says that a folder is ready: an event, a command, a watcher. The same event again is the same signal."""
+class FolderSignal(Record, table="folio_signals", key="signal_key"):
+    """A signal that a folder is ready, from an event, a command or a watched directory.
+
+    A repeated event has the same key, and so is the same signal.
+    """
 
     signal_key: str
     folio_id: str
@@ -25,7 +28,7 @@ class Signal(Record, table="folio_signals", key="signal_key"):
     force: bool = False
     answer: str | None = None
 
-    lifecycle = Lifecycle("received -> heard")
+    lifecycle = Lifecycle("received -> handled")
 
 
 class Folio(
@@ -40,8 +43,12 @@ class Folio(
     ),
     index=[("status", "created_at")],
 ):
-    """A folder: one case. ``wanted`` listings were asked for and ``listed`` were made; it is listed again while they differ.
-    ``announced`` is the execution whose beginning the log told; documents put to work before ``redo_from`` are done again."""
+    """A folder of documents.
+
+    ``wanted`` counts the listings requested and ``listed`` those made: it is listed again while
+    they differ. ``announced`` is the execution whose start was logged. Documents last listed
+    before ``redo_from`` are processed again.
+    """
 
     folio_id: str
     bucket: str
@@ -83,9 +90,13 @@ class Documento(
     track=track(error_type="error_type", error_message="error_message"),
     index=[("folio_id", "superseded", "status"), ("content_hash", "status")],
 ):
-    """One version of one object. ``listing`` is the listing that last put it to work; ``superseded`` is not 0 once the folder
-    holds another version in its place, or none; ``revision`` is the claim whose extractions count; ``text_path`` is the artifact with
-    the text in which their spans count, where that is not the document's own."""
+    """One generation of one object.
+
+    ``listing`` is the listing that last queued it. ``superseded`` is not 0 once the folder holds
+    another generation of the object, or none. ``revision`` is the fence of the claim whose
+    extractions count. ``text_path`` is the artifact with the text in which their spans count,
+    where that is not the document's own.
+    """
 
     folio_id: str
     slug: str
@@ -162,17 +173,17 @@ class Extraccion(
 
 
 def folio_id(bucket: str, folder_prefix: str) -> str:
-    """The id of a folder: readable, the same for the same folder, safe in addresses."""
-    return f"{_plain(f'{bucket}-{folder_prefix}')}-{_digest(bucket, folder_prefix)[:12]}"
+    """Return the id of a folder: readable, deterministic, and safe in URLs."""
+    return f"{_readable(f'{bucket}-{folder_prefix}')}-{_digest(bucket, folder_prefix)[:12]}"
 
 
 def document_slug(gcs_uri: str, generation: str) -> str:
-    """The part of a document's id after its folder's: readable, one per object and generation."""
-    name = gcs_uri.rsplit("/", 1)[-1]
-    return f"{_plain(name.removesuffix('.pdf').removesuffix('.PDF'))}-{_digest(gcs_uri, generation)[:16]}"
+    """Return the part of a document's id after its folder's: one per object and generation."""
+    name = gcs_uri.rsplit("/", 1)[-1].removesuffix(".pdf").removesuffix(".PDF")
+    return f"{_readable(name)}-{_digest(gcs_uri, generation)[:16]}"
 
 
-def _plain(text: str) -> str:
+def _readable(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[-60:].strip("-") or "x"
 
 
@@ -180,8 +191,8 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def letter(record: Folio | Documento) -> dict[str, Any]:
-    """What a dead letter says of a folder or a document."""
+def dead_letter(record: Folio | Documento) -> dict[str, Any]:
+    """Return the fields of the dead letter of a folder or a document."""
     uri = record.gcs_uri if isinstance(record, Documento) else None
     return {
         "bucket": record.bucket,

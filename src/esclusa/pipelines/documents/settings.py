@@ -1,4 +1,4 @@
-"""The pipeline's settings."""
+"""The settings of the pipeline ``documents``."""
 
 from __future__ import annotations
 
@@ -13,45 +13,49 @@ CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
 
 
 class DocumentsSettings(BaseModel):
+    """Processors, limits, and the callers of the event route."""
+
     service_name: str = option(
         "DOCUMENTS_SERVICE_NAME",
         "apolo-procesamiento-inteligente-preavaluo",
-        help="The service_name of every log line.",
+        help="service_name of every log line.",
     )
     processor: Literal["local", "documentai"] = option(
         "DOCUMENTS_PROCESSOR",
         "local",
-        help="Who classifies, and who extracts where DOCUMENTS_EXTRACTORS says nothing.",
+        help="Processor that classifies, and that extracts classes not in DOCUMENTS_EXTRACTORS.",
     )
     extractors: str = option(
-        "DOCUMENTS_EXTRACTORS", "",
-        help="Which processor extracts which class: class=processor,… where a processor is local or a Document AI processor (its id or"
-        " full name). Not set: local extracts every class.",
-    )  # fmt: skip
+        "DOCUMENTS_EXTRACTORS",
+        "",
+        help="Extractor of each class: class=processor,… A processor is local, or the id or full "
+        "name of a Document AI processor. Not set: local extracts every class.",
+    )
     local_buckets: str = option(
         "DOCUMENTS_LOCAL_BUCKETS",
         "",
-        help="Buckets that are folders on this machine: bucket=/path,… Their events and gs:// URIs are read there.",
+        help="Buckets that are folders on this machine: bucket=/path,… They serve events and "
+        "gs:// URIs of these names.",
     )
     max_concurrent_docs: int = option(
-        "MAX_CONCURRENT_DOCS", 8, ge=1, le=1000, help="Documents at once per worker."
+        "MAX_CONCURRENT_DOCS", 8, ge=1, le=1000, help="Concurrent documents per worker."
     )
     on_error: Literal["retry", "ignore"] = option(
         "DOCUMENTS_ON_ERROR",
         "retry",
-        help="What a new event means for a folder in ERROR: process it again, or nothing.",
+        help="What a new event does to a folder in ERROR: process it again, or nothing.",
     )
     dedup: Literal["off", "content"] = option(
         "DOCUMENTS_DEDUP",
         "off",
-        help="content: results of a document with the same content are used again.",
+        help="content: reuse the results of a document with the same content.",
     )
     error_threshold: float = option(
         "DOCUMENTS_ERROR_THRESHOLD",
         0.5,
         gt=0,
         le=1,
-        help="The share of documents in error from which the folder itself ends in ERROR.",
+        help="Share of documents in error from which the folder ends in ERROR.",
     )
     max_attempts: int = option(
         "DOCUMENTS_MAX_ATTEMPTS",
@@ -64,10 +68,10 @@ class DocumentsSettings(BaseModel):
         "DOCUMENTS_BACKOFF_SECONDS",
         5.0,
         ge=0,
-        help="The wait after the first failed attempt; it doubles.",
+        help="Wait after the first failed attempt; it doubles with each attempt.",
     )
     backoff_max_seconds: float = option(
-        "DOCUMENTS_BACKOFF_MAX_SECONDS", 300.0, ge=0, help="The longest wait between attempts."
+        "DOCUMENTS_BACKOFF_MAX_SECONDS", 300.0, ge=0, help="Longest wait between attempts."
     )
     timeout_seconds: float = option(
         "DOCUMENTS_TIMEOUT_SECONDS", 600.0, gt=0, help="Seconds for one attempt at one document."
@@ -77,55 +81,58 @@ class DocumentsSettings(BaseModel):
         200,
         ge=1,
         le=2000,
-        help="A larger document is an error of that document.",
+        help="Largest document in megabytes; a larger one ends in ERROR.",
     )
     local_processes: int = option(
         "DOCUMENTS_LOCAL_PROCESSES",
         2,
         ge=1,
         le=64,
-        help="Processes of their own in which the local processor reads PDFs.",
+        help="Child processes in which the local processor reads PDFs.",
     )
     dlq_topic: str | None = option(
-        "DLQ_TOPIC", None, help="A Pub/Sub topic to which dead letters are published too."
+        "DLQ_TOPIC", None, help="Pub/Sub topic to which dead letters are published."
     )
     eventarc_audience: str | None = option(
         "EVENTARC_AUDIENCE",
         None,
-        help="The audience of the callers' OIDC tokens; several with commas. Set: tokens are verified.",
+        help="Audiences of the callers' OIDC tokens, with commas. If set, tokens are verified.",
     )
     eventarc_service_account: str | None = option(
         "EVENTARC_SERVICE_ACCOUNT",
         None,
-        help="The only service account whose tokens are taken; any verified one by default.",
+        help="Only accepted service account; by default any with a verified token.",
     )
     eventarc_certs_url: str = option(
         "EVENTARC_CERTS_URL",
         "https://www.googleapis.com/oauth2/v3/certs",
-        help="Where the keys of the tokens' issuer are.",
+        help="URL of the public keys of the token issuer.",
     )
     documentai_project: str | None = option(
-        "DOCUMENTAI_PROJECT", None, help="The project of the Document AI processors."
+        "DOCUMENTAI_PROJECT", None, help="Project of the Document AI processors."
     )
     documentai_location: str = option(
-        "DOCUMENTAI_LOCATION", "us", help="Their location; the endpoint is the location's own."
+        "DOCUMENTAI_LOCATION", "us", help="Location of the processors, which selects the endpoint."
     )
     documentai_classifier: str | None = option(
-        "DOCUMENTAI_CLASSIFIER", None, help="The classifier: its processor id or full name."
+        "DOCUMENTAI_CLASSIFIER", None, help="Processor id or full name of the classifier."
     )
     documentai_endpoint: str | None = option(
         "DOCUMENTAI_ENDPOINT",
         None,
-        help="Another endpoint, for trials: http://host:port (REST, without credentials).",
+        help="Another endpoint for tests: http://host:port (REST, without credentials).",
     )
     documentai_max_pages: int = option(
-        "DOCUMENTAI_MAX_PAGES", 15, ge=1, help="Pages in one call; longer documents take several."
+        "DOCUMENTAI_MAX_PAGES",
+        15,
+        ge=1,
+        help="Pages per call; longer documents take several calls.",
     )
     documentai_max_mb: int = option(
         "DOCUMENTAI_MAX_MB",
         20,
         ge=1,
-        help="Megabytes in one call; a larger document is sent in parts.",
+        help="Megabytes per call; larger documents are sent in parts.",
     )
 
     @field_validator("extractors")
@@ -144,19 +151,20 @@ class DocumentsSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_extractor_classes(self) -> DocumentsSettings:
-        if self.processor == "local":  # a trained classifier may know classes of its own
+        if self.processor == "local":  # a trained classifier may have other classes
             unknown = [name for name in self.extractor_of if name not in CLASSES]
             if unknown:
                 raise ValueError(
-                    f"DOCUMENTS_EXTRACTORS: {', '.join(unknown)} is none of the classes {', '.join(CLASSES)}"
+                    f"DOCUMENTS_EXTRACTORS: {', '.join(unknown)} is none of the classes "
+                    f"{', '.join(CLASSES)}"
                 )
         return self
 
     @property
     def extractor_of(self) -> dict[str, str]:
         """The processor of each class that has one."""
-        said = pairs(self.extractors, "class=processor")
-        return dict.fromkeys(CLASSES, "local") if not said and self.processor == "local" else said
+        given = pairs(self.extractors, "class=processor")
+        return dict.fromkeys(CLASSES, "local") if not given and self.processor == "local" else given
 
     @property
     def bucket_paths(self) -> dict[str, str]:
@@ -170,7 +178,7 @@ class DocumentsSettings(BaseModel):
 
 
 def pairs(text: str, shape: str) -> dict[str, str]:
-    """``a=b,c=d`` as a mapping. Raises ValueError."""
+    """Return ``a=b,c=d`` as a mapping; raise ValueError."""
     found: dict[str, str] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = (p.strip() for p in part.partition("="))
@@ -183,7 +191,7 @@ def pairs(text: str, shape: str) -> dict[str, str]:
 
 
 def check(settings: DocumentsSettings) -> Iterator[str]:
-    """What ``esclusa doctor`` should say."""
+    """Yield the faults that ``esclusa doctor`` reports."""
     from pathlib import Path  # noqa: PLC0415 - only the doctor asks
 
     for name, path in settings.bucket_paths.items():

@@ -1,4 +1,4 @@
-"""The local processor: reads the PDF's own text, without any cloud, in processes of its own."""
+"""The local processor: reads the text of the PDF itself, without a cloud, in child processes."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections import OrderedDict
 from typing import Any
 
 from esclusa import Failure
-from esclusa.pipelines.documents.processors import Classified, Extracted, Source
+from esclusa.pipelines.documents.processor import Classified, Extracted, Source
 
 VERSION = "local-1"
-KEPT = 64
-"""Extractions kept between the two calls for a document: classifying reads it whole, extracting takes what is there."""
+MAX_KEPT = 64
+"""Answers kept between ``classify``, which reads the whole document, and ``extract``."""
 
 
 class LocalProcessor:
-    """Classifies and extracts in one reading. A document whose reader dies is tried again like any other failure."""
+    """Classifies and extracts in one reading; implements ``Processor``."""
 
     def __init__(self, processes: int) -> None:
-        from esclusa.pipelines.documents.local.readers import Readers  # noqa: PLC0415 - its child imports this package
+        # The child process imports this package.
+        from esclusa.pipelines.documents.local.reader_pool import ReaderPool  # noqa: PLC0415
 
-        self._readers = Readers(processes)
-        self._read: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._readers = ReaderPool(processes)
+        self._answers: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def classify(self, source: Source) -> Classified:
         answer = await self._readers.read(source.content)
-        self._read[source.digest] = answer
-        while len(self._read) > KEPT:
-            self._read.popitem(last=False)
+        self._answers[source.digest] = answer
+        while len(self._answers) > MAX_KEPT:
+            self._answers.popitem(last=False)
         return Classified(
             answer["doc_type"],
             answer["confidence"],
@@ -35,12 +36,9 @@ class LocalProcessor:
         )
 
     async def extract(self, source: Source, doc_type: str) -> Extracted:
-        kept = self._read.pop(source.digest, None)
-        answer = (
-            kept
-            if kept is not None and kept["doc_type"] == doc_type
-            else await self._readers.read(source.content, doc_type)
-        )
+        answer = self._answers.pop(source.digest, None)
+        if answer is None or answer["doc_type"] != doc_type:
+            answer = await self._readers.read(source.content, doc_type)
         items = [item | {"processor_version": VERSION} for item in answer["items"]]
         values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
         summary = {
@@ -57,32 +55,36 @@ class LocalProcessor:
         await self._readers.close()
 
 
-class Viewer:
-    """What the trace view shows of a document, made in a process of its own: a file that brings it down brings down no server."""
+class DocumentViewer:
+    """Renders pages and texts in a child process, so that a bad file cannot crash the server."""
 
     def __init__(self, processes: int = 1, seconds: float = 60.0) -> None:
-        from esclusa.pipelines.documents.local.readers import Readers  # noqa: PLC0415 - its child imports this package
+        # The child process imports this package.
+        from esclusa.pipelines.documents.local.reader_pool import ReaderPool  # noqa: PLC0415
 
-        self._readers = Readers(processes)
+        self._readers = ReaderPool(processes)
         self._seconds = seconds
 
     async def picture(self, content: bytes, number: int, width: int) -> bytes:
-        """Page ``number`` (from 0) as PNG. Raises Permanent if it cannot be read or has no such page, Failure if that took too long."""
-        return await self._made({"do": "picture", "number": number, "width": width}, content)
+        """Return page ``number`` (from 0) as PNG.
+
+        Raises Permanent if the document is unreadable or has no such page, Failure on a timeout.
+        """
+        return await self._request({"do": "picture", "number": number, "width": width}, content)
 
     async def text(self, content: bytes) -> bytes:
-        """Its own text, in UTF-8. Raises as ``picture`` does."""
-        return await self._made({"do": "text"}, content)
+        """Return the text of the document in UTF-8; raises as ``picture`` does."""
+        return await self._request({"do": "text"}, content)
 
     async def close(self) -> None:
         await self._readers.close()
 
-    async def _made(self, order: dict[str, Any], content: bytes) -> bytes:
+    async def _request(self, job: dict[str, Any], content: bytes) -> bytes:
         try:
             async with asyncio.timeout(self._seconds):
-                _, body = await self._readers.ask(order, content)
+                _, body = await self._readers.request(job, content)
         except TimeoutError:
             raise Failure(
-                f"the document could not be shown within {self._seconds:g} s", type="timeout"
+                f"the document could not be rendered within {self._seconds:g} s", type="timeout"
             ) from None
         return body

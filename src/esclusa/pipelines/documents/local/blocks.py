@@ -1,128 +1,147 @@
-"""A page cut into blocks: what stands above a table, its headings, its rows."""
+"""Blocks of a page: the lines above a table, its heading and its rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from esclusa.pipelines.documents.local.classes import is_other_title, title_class, title_shape
-from esclusa.pipelines.documents.local.columns import Column
-from esclusa.pipelines.documents.local.heads import is_head, is_names, is_unit_line, stands_over
-from esclusa.pipelines.documents.local.lines import Line
+from esclusa.pipelines.documents.local.classifier import (
+    is_other_title,
+    is_title_shaped,
+    title_class,
+)
+from esclusa.pipelines.documents.local.columns import NumberColumn
+from esclusa.pipelines.documents.local.headings import (
+    is_above_columns,
+    is_name_heading,
+    is_period_heading,
+    is_unit_line,
+)
+from esclusa.pipelines.documents.local.lines import TextLine
 
 
 @dataclass
 class Block:
-    """Lines in the order of the page."""
+    """A part of a page, with its lines in page order."""
 
-    above: list[Line] = field(default_factory=list)
-    head: list[Line] = field(default_factory=list)
-    body: list[Line] = field(default_factory=list)
+    above: list[TextLine] = field(default_factory=list)
+    heading: list[TextLine] = field(default_factory=list)
+    body: list[TextLine] = field(default_factory=list)
 
     @property
-    def begun(self) -> bool:
-        """Whether it has rows: then what is above them is settled."""
+    def has_rows(self) -> bool:
+        """Whether it has rows; if so, ``above`` is complete."""
         return any(has_value(line) for line in self.body)
 
 
-def blocks_of(lines: list[Line], columns: list[Column], *, separated: bool) -> list[Block]:
-    """The blocks of a page: each heading begins a new one, with the title above it."""
+def blocks_of(
+    lines: list[TextLine], columns: list[NumberColumn], *, separated: bool
+) -> list[Block]:
+    """Return the blocks of a page; each heading begins a new block, with the title above it."""
     done: list[Block] = []
-    now = Block()
-    passed: list[Line] = []
+    block = Block()
+    heading_above_title: list[TextLine] = []
     for line in lines:
-        if is_head(line, columns, separated=separated):
-            if now.begun:
-                cut = _title_at(now.body)
-                done.append(now)
-                now.body, rest = now.body[:cut], now.body[cut:]
-                now = Block(above=rest)
+        if is_period_heading(line, columns, separated=separated):
+            if block.has_rows:
+                cut = _next_title_index(block.body)
+                done.append(block)
+                block.body, rest = block.body[:cut], block.body[cut:]
+                block = Block(above=rest)
             else:
-                now.above, now.body = now.above + now.body, []
-            now.head.append(line)
-        elif is_title(line) and now.head and not now.begun and not any(map(is_title, now.above)):
-            passed = (
-                now.head
-            )  # what stood over a title heads the rows below it only if nothing else does
-            now = Block(above=[*now.above, *now.head, *now.body, line])
+                block.above, block.body = block.above + block.body, []
+            block.heading.append(line)
         elif (
-            now.head
-            and not now.body
-            and (heads_too(line, columns) or is_names(line, columns, below=True))
+            is_title(line)
+            and block.heading
+            and not block.has_rows
+            and not any(map(is_title, block.above))
         ):
-            now.head.append(line)
-        elif now.head and not now.begun and _marks_notes(line):
-            now.head, now.body = (
-                [*now.head, *now.body, line],
+            # A heading above a title applies to the rows below only if they have no other heading.
+            heading_above_title = block.heading
+            block = Block(above=[*block.above, *block.heading, *block.body, line])
+        elif (
+            block.heading
+            and not block.body
+            and (extends_heading(line, columns) or is_name_heading(line, columns, below=True))
+        ):
+            block.heading.append(line)
+        elif block.heading and not block.has_rows and _is_footnote_row(line):
+            # Headings of the labels may stand between.
+            block.heading, block.body = (
+                [*block.heading, *block.body, line],
                 [],
-            )  # what heads the labels may stand between
-        elif not now.head and not now.body and not has_value(line):
-            now.above.append(line)
+            )
+        elif not block.heading and not block.body and not has_value(line):
+            block.above.append(line)
         else:
-            if not now.head and not now.body:
-                now = _headed_by_names(now.above, columns)
-                now.head = now.head or passed
-            now.body.append(line)
-            passed = []
-    done.append(now)
+            if not block.heading and not block.body:
+                block = _with_name_heading(block.above, columns)
+                block.heading = block.heading or heading_above_title
+            block.body.append(line)
+            heading_above_title = []
+    done.append(block)
     for block in done:
-        _take_from_above(block, columns)
+        _extend_heading_up(block, columns)
     return done
 
 
-def _headed_by_names(above: list[Line], columns: list[Column]) -> Block:
-    """Headings without any period: the last line above the rows that names their columns, and what is close to it."""
+def _with_name_heading(above: list[TextLine], columns: list[NumberColumn]) -> Block:
+    """Return a block headed by the last line above the rows that names columns."""
     for at in range(len(above) - 1, -1, -1):
         if is_title(above[at]):
             break
-        if is_names(above[at], columns) or is_unit_line(above[at], columns):
+        if is_name_heading(above[at], columns) or is_unit_line(above[at], columns):
             start = at
-            while start > 0 and heads_too(above[start - 1], columns):
+            while start > 0 and extends_heading(above[start - 1], columns):
                 start -= 1
             return Block(above[:start], above[start : at + 1], above[at + 1 :])
     return Block(above)
 
 
-def _take_from_above(block: Block, columns: list[Column]) -> None:
-    """What stands over the columns, close above the heading's first line, belongs to it."""
-    up, top = block.above, block.head
+def _extend_heading_up(block: Block, columns: list[NumberColumn]) -> None:
+    """Move lines over the columns, close above the heading, into the heading."""
+    up, top = block.above, block.heading
     while (
         up
         and top
-        and (heads_too(up[-1], columns) or stands_over(up[-1], columns))
-        and top[0].base - up[-1].base < 2.2 * top[0].height
+        and (extends_heading(up[-1], columns) or is_above_columns(up[-1], columns))
+        and top[0].y - up[-1].y < 2.2 * top[0].height
     ):
         top.insert(0, up.pop())
 
 
-def heads_too(line: Line, columns: list[Column]) -> bool:
-    return is_unit_line(line, columns) or is_names(line, columns)
+def extends_heading(line: TextLine, columns: list[NumberColumn]) -> bool:
+    """Return whether the line belongs to the heading next to it."""
+    return is_unit_line(line, columns) or is_name_heading(line, columns)
 
 
-def _marks_notes(line: Line) -> bool:
-    """Whether all its numbers are marks of footnotes, counted from the first: ``(1)   (2)`` below the years."""
+def _is_footnote_row(line: TextLine) -> bool:
+    """Return whether its numbers are footnote marks counted from 1: ``(1)   (2)``."""
     numbers = [cell.text for cell in line.cells if cell.kind != "text"]
     return bool(numbers) and numbers == [f"({count})" for count in range(1, len(numbers) + 1)]
 
 
-def has_value(line: Line) -> bool:
-    return any(c.kind in ("amount", "dash") and c.free for c in line.cells[1:]) or (
+def has_value(line: TextLine) -> bool:
+    """Return whether the line has a number of a table."""
+    return any(c.kind in ("amount", "dash") and c.is_separate for c in line.cells[1:]) or (
         len(line.cells) == 1 and line.cells[0].kind == "amount" and len(line.cells[0].text) > 4
     )
 
 
-def is_title(line: Line) -> bool:
+def is_title(line: TextLine) -> bool:
+    """Return whether the line is the title of a statement."""
     text = line.text
     return (
         title_class(text) is not None
         and not has_value(line)
         and len(text) < 100
         and not text[:1].islower()
-        and title_shape(text)
+        and is_title_shaped(text)
     )
 
 
-def _title_at(body: list[Line]) -> int:
-    """Where, at the end of a block, the title of the next one begins."""
+def _next_title_index(body: list[TextLine]) -> int:
+    """Return the index at the end of a block where the title of the next one begins."""
     cut = len(body)
     while cut > 0 and not has_value(body[cut - 1]):
         cut -= 1
@@ -132,9 +151,9 @@ def _title_at(body: list[Line]) -> int:
     return len(body)
 
 
-def at_titles(body: list[Line]) -> list[list[Line]]:
-    """The rows, cut where another statement's title stands among them."""
-    parts: list[list[Line]] = [[]]
+def split_at_titles(body: list[TextLine]) -> list[list[TextLine]]:
+    """Return the rows, split at the titles of other statements among them."""
+    parts: list[list[TextLine]] = [[]]
     for line in body:
         if is_title(line) and any(has_value(b) for b in parts[-1]):
             parts.append([])
@@ -142,12 +161,12 @@ def at_titles(body: list[Line]) -> list[list[Line]]:
     return parts
 
 
-def is_index(lines: list[Line]) -> bool:
-    """A table of contents: titles with page numbers that never fall."""
+def is_table_of_contents(lines: list[TextLine]) -> bool:
+    """Return whether the lines are a table of contents: titles with rising page numbers."""
     rows = [
         line
         for line in lines
-        if len(line.cells) > 1 and line.cells[-1].kind == "amount" and line.cells[-1].free
+        if len(line.cells) > 1 and line.cells[-1].kind == "amount" and line.cells[-1].is_separate
     ]
     pages = [line.cells[-1].text for line in rows]
     if len(rows) < 3 or not all(text.isdigit() and len(text) < 4 for text in pages):

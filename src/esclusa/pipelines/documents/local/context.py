@@ -1,5 +1,4 @@
-# ruff: noqa: E501 - patterns are read as lists of words
-"""What is said once and holds for many numbers: title, organisation, currency, scale, dates."""
+"""What a document states once for many numbers: title, organisation, currency, scale, dates."""
 
 from __future__ import annotations
 
@@ -8,49 +7,62 @@ from dataclasses import dataclass, field
 from datetime import date
 from itertools import dropwhile, takewhile, zip_longest
 
-from esclusa.pipelines.documents.local.classes import is_other_title, title_class
-from esclusa.pipelines.documents.local.furniture import is_month_end
-from esclusa.pipelines.documents.local.lines import Line
+from esclusa.pipelines.documents.local.classifier import is_other_title, title_class
+from esclusa.pipelines.documents.local.headers_footers import is_month_end
+from esclusa.pipelines.documents.local.lines import TextLine
 from esclusa.pipelines.documents.local.money import scale_of
-from esclusa.pipelines.documents.local.periods import Period, day_and_month, end_in, periods
-from esclusa.pipelines.documents.local.texts import plain
+from esclusa.pipelines.documents.local.periods import Period, date_in, day_and_month, periods
+from esclusa.pipelines.documents.local.plain_text import plain
 
 _COMPANY = re.compile(
-    r"\b(s\.? ?a\.?( ?b\.?)?( de c\.? ?v\.?)?|spa|s\.?p\.?a\.?|ltda\.?|limitada|e\.?i\.?r\.?l\.?|s\.? ?a\.? ?[cs]\.?|s\.? ?r?\.? ?l\.?u?\.?|s\.? de r\.? ?l\.?|inc\.?|llc|l\.l\.c\.|"
-    r"ltd\.?|limited|corp\.?|corporation|company|co\.|plc|gmbh|ag|holdings?|group|grupo|compania|cia\.?|sociedad|empresas?|inversiones|(y|e) (filiales?|subsidiarias?)|"
-    r"(and|&) subsidiar(y|ies)|banco|bank|cooperativa|coop\.?|fundacion|foundation|trust|municipio|municipalidad|ayuntamiento|universidad|university|asociacion|association|corporacion|council)(?=[\s,.)]|\Z)",
+    r"\b(s\.? ?a\.?( ?b\.?)?( de c\.? ?v\.?)?|spa|s\.?p\.?a\.?|ltda\.?|limitada|"
+    r"e\.?i\.?r\.?l\.?|s\.? ?a\.? ?[cs]\.?|s\.? ?r?\.? ?l\.?u?\.?|s\.? de r\.? ?l\.?|inc\.?|"
+    r"llc|l\.l\.c\.|"
+    r"ltd\.?|limited|corp\.?|corporation|company|co\.|plc|gmbh|ag|holdings?|group|grupo|"
+    r"compania|cia\.?|sociedad|empresas?|inversiones|(y|e) (filiales?|subsidiarias?)|"
+    r"(and|&) subsidiar(y|ies)|banco|bank|cooperativa|coop\.?|fundacion|foundation|trust|"
+    r"municipio|municipalidad|ayuntamiento|universidad|university|asociacion|association|"
+    r"corporacion|council)(?=[\s,.)]|\Z)",
     re.IGNORECASE,
 )
-_FORM = re.compile(
+_LEGAL_FORM = re.compile(
     r"\b(?:SE|N\.?V\.?|B\.?V\.?|AB|ASA|A/S|Oyj?|KG|KGaA|CLG|Pty|Pte)\.?(?: \(publ\)| & Co\.?)?\Z"
 )
-"""Legal forms that are words in small letters."""
-_NAMED = re.compile(
-    r"\A(?:denominaci[oó]n|raz[oó]n|nombre)(?: social| de la (?:empresa|entidad|sociedad|compa[nñ][ií]a))?\s*:\s*|\A(?:empresa|entidad|sociedad|compa[nñ][ií]a|contribuyente|company(?: name)?|entity(?: name)?|name|client|from)\s*:\s*",
+"""Legal forms that are also ordinary words in lower case."""
+_NAME_LABEL = re.compile(
+    r"\A(?:denominaci[oó]n|raz[oó]n|nombre)(?: social| de la (?:empresa|entidad|sociedad|"
+    r"compa[nñ][ií]a))?\s*:\s*|\A(?:empresa|entidad|sociedad|compa[nñ][ií]a|contribuyente|"
+    r"company(?: name)?|entity(?: name)?|name|client|from)\s*:\s*",
     re.IGNORECASE,
 )
-_BESIDE = re.compile(
+_SEPARATOR = re.compile(
     r"\s+[·|•]\s+|\s+[–—]\s+|\s+-\s+(?=\d|rut|nit|rfc|ruc|cuit|nif|cif)", re.IGNORECASE
 )
-"""What divides a name from what else stands in its line."""
-_SENTENCE = re.compile(
-    r"^(al|a|por|para|for|as|as of|at|expresad|cifras|en|in|\(|estados?|statements?|consolidated|years?|ejercicio|periodo|no auditad|unaudited|rut|nit|rfc|ruc|nif|"
-    r"pagina|page|folio|notas?|nota|note|auditad|informe|report|memoria|annual|interim|currency|moneda|amounts?|figures|balance|miles|millones|valores|unidad|"
-    r"clave|ticker|trimestre|quarter|giro|cif|cuit|registered|registro|direccion|address|sistema|programa|system|program|modulo|module|fecha|date|to|company (?:registration|registered|number|no))\b"
+"""What separates a name from other text in its line."""
+_NOT_A_NAME = re.compile(
+    r"^(al|a|por|para|for|as|as of|at|expresad|cifras|en|in|\(|estados?|statements?|"
+    r"consolidated|years?|ejercicio|periodo|no auditad|unaudited|rut|nit|rfc|ruc|nif|"
+    r"pagina|page|folio|notas?|nota|note|auditad|informe|report|memoria|annual|interim|"
+    r"currency|moneda|amounts?|figures|balance|miles|millones|valores|unidad|"
+    r"clave|ticker|trimestre|quarter|giro|cif|cuit|registered|registro|direccion|address|"
+    r"sistema|programa|system|program|modulo|module|fecha|date|to|company (?:registration|"
+    r"registered|number|no))\b"
 )
 _REPORT = re.compile(
-    r"\b(?:annual|interim|quarterly|half[- ]year|financial|management) (?:report|accounts|statements)|\bform \d|\b(?:memoria|informe|reporte|cuentas anuales|estados financieros)\b",
+    r"\b(?:annual|interim|quarterly|half[- ]year|financial|management) (?:report|accounts|"
+    r"statements)|\bform \d|\b(?:memoria|informe|reporte|cuentas anuales|estados financieros)\b",
     re.IGNORECASE,
 )
-"""What a running head or foot says besides the name."""
-_CLOSING = re.compile(
-    r"\b(?:ended|ending|as (?:of|at)|al|terminad[oa]s?|finalizad[oa]s?|hasta|to|through|cierre|closing)\s+(?:on\s+|the\s+|el\s+|del?\s+|al\s+)?\Z"
+"""What a page header or footer contains besides the name."""
+_ENDS_ON = re.compile(
+    r"\b(?:ended|ending|as (?:of|at)|al|terminad[oa]s?|finalizad[oa]s?|hasta|to|through|"
+    r"cierre|closing)\s+(?:on\s+|the\s+|el\s+|del?\s+|al\s+)?\Z"
 )
 
 
 @dataclass
-class Context:
-    """What holds below a title, until another one says otherwise."""
+class StatementContext:
+    """The values that apply below a title, until another title replaces them."""
 
     title: str | None = None
     org: str | None = None
@@ -61,13 +73,15 @@ class Context:
     years: list[int] = field(default_factory=list)
 
     def learn_dates(self, text: str) -> None:
-        """Dates from a title: ``Al 31 de diciembre de 2024 y 2023``. Those on which nothing closes, as of a meeting, are none."""
-        found = closings(text)
+        """Add the dates of a title: ``Al 31 de diciembre de 2024 y 2023``.
+
+        Dates on which no period ends, such as that of a meeting, are ignored.
+        """
+        found = closing_periods(text)
         for one in found:
             if one.ends is not None:
-                if (
-                    not self.dates
-                ):  # the first one after a title; what prose says later is about something else
+                # The first date after a title counts; later ones in prose are about something else.
+                if not self.dates:
                     self.day = (one.ends.month, one.ends.day)
                 kept = self.dates.get(one.year)
                 if kept is None or one.ends > kept:
@@ -78,17 +92,17 @@ class Context:
             self.day = partial
 
     def end_of(self, year: int) -> date:
-        """When a year ends that a heading only names."""
-        return self.dates.get(year) or end_in(year, *(self.day or (12, 31)))
+        """Return the end of a year for which a heading names only the year."""
+        return self.dates.get(year) or date_in(year, *(self.day or (12, 31)))
 
     @property
     def latest(self) -> date | None:
-        """The end of the latest year that is told."""
+        """The end of the latest known year."""
         return self.end_of(max(self.years)) if self.years else None
 
 
-def closings(text: str) -> list[Period]:
-    """The periods of a title: from the first on that ends with a month, or of which it is said that it ends."""
+def closing_periods(text: str) -> list[Period]:
+    """Return the periods of a title, from the first that ends with a month or is said to end."""
     return list(dropwhile(lambda one: not _closes(text, one), periods(text)))
 
 
@@ -96,14 +110,15 @@ def _closes(text: str, one: Period) -> bool:
     return (
         one.ends is None
         or is_month_end(one)
-        or _CLOSING.search(plain(text[: one.start])) is not None
+        or _ENDS_ON.search(plain(text[: one.start])) is not None
     )
 
 
 def is_spanish(text: str) -> bool:
-    said = f" {plain(text)} "
+    """Return whether a text has at least as many Spanish words as English ones."""
+    text_words = f" {plain(text)} "
     es = sum(
-        said.count(w)
+        text_words.count(w)
         for w in (
             " de ",
             " del ",
@@ -119,7 +134,7 @@ def is_spanish(text: str) -> bool:
         )
     )
     en = sum(
-        said.count(w)
+        text_words.count(w)
         for w in (
             " of ",
             " the ",
@@ -137,52 +152,57 @@ def is_spanish(text: str) -> bool:
     return es >= en
 
 
-def org_of(lines: list[Line], around: list[Line]) -> tuple[str, Line] | None:
-    """The organisation's name: what a form says it is, a line near the top that names a company, or one in the margins ``around``, else the
-    first one that is no title, date or unit."""
+def organisation_of(lines: list[TextLine], around: list[TextLine]) -> tuple[str, TextLine] | None:
+    """Return the organisation's name and its line.
+
+    The name follows a label of a form, or is a line near the top that names a company, or one in
+    the margins ``around``, or the first line that is no title, date or unit.
+    """
     above = takewhile(lambda line: not _is_row(line), lines)
-    top = [(_first_part(line), line) for line in above if not line.prose][:14]
+    top = [(_first_part(line), line) for line in above if not line.is_prose][:14]
     top = [
         (text, line)
         for text, line in top
         if 3 <= len(text) <= 110 and sum(ch.isalpha() for ch in text) >= 3
     ]
     top = [
-        (f"{_begun(before, line)}{text}", line)
+        (f"{_first_line_of_name(before, line)}{text}", line)
         for before, (text, line) in zip([None, *(line for _, line in top)], top, strict=False)
     ]
     for (text, line), below in zip_longest(top, top[1:]):
-        if named := _NAMED.match(text):
+        if named := _NAME_LABEL.match(text):
             if named.end() < len(text):
                 return text[named.end() :], line
             if below is not None and abs(below[1].x0 - line.x0) < line.height:
                 return below
-    plausible = [(text, line) for text, line in top if _says_nothing_else(text)]
-    running = [(_REPORT.split(_first_part(line))[0].strip(" -–—|·,"), line) for line in around]
+    plausible = [(text, line) for text, line in top if _is_plausible_name(text)]
+    in_margins = [(_REPORT.split(_first_part(line))[0].strip(" -–—|·,"), line) for line in around]
     companies = [one for one in plausible if _is_company(one[0])]
     companies += [
         (text, line)
-        for text, line in running
-        if _is_company(text) and _says_nothing_else(text) and text[0].isupper()
+        for text, line in in_margins
+        if _is_company(text) and _is_plausible_name(text) and text[0].isupper()
     ]
-    return next(iter(companies), None) or next((one for one in plausible if _may_name(*one)), None)
+    return next(iter(companies), None) or next(
+        (one for one in plausible if _may_be_name(*one)), None
+    )
 
 
-def _says_nothing_else(text: str) -> bool:
-    """Whether it is no title and no sentence about dates, units or the paper itself."""
+def _is_plausible_name(text: str) -> bool:
+    """Return whether the text is no title and no phrase about dates, units or the document."""
     return (
         title_class(text) is None
         and not is_other_title(text)
-        and _SENTENCE.search(plain(text)) is None
+        and _NOT_A_NAME.search(plain(text)) is None
     )
 
 
 def _is_company(text: str) -> bool:
-    return _COMPANY.search(plain(text)) is not None or _FORM.search(text) is not None
+    return _COMPANY.search(plain(text)) is not None or _LEGAL_FORM.search(text) is not None
 
 
-def _may_name(text: str, line: Line) -> bool:
-    """Whether a line that names no kind of company may be a name: no date, unit or number of a register, no list of chapters."""
+def _may_be_name(text: str, line: TextLine) -> bool:
+    """Return whether a line without a legal form may be a name: no date, unit, number or list."""
     return (
         not periods(text)
         and scale_of(text) is None
@@ -191,20 +211,20 @@ def _may_name(text: str, line: Line) -> bool:
     )
 
 
-def _begun(before: Line | None, line: Line) -> str:
-    """The first line of a name that wraps in the same large letters: ``Kestrel Building / Products Limited``."""
+def _first_line_of_name(before: TextLine | None, line: TextLine) -> str:
+    """Return the first line of a wrapped name: ``Kestrel Building / Products Limited``."""
     if (
         before is None
         or len(line.words) > 2
         or not _is_company(line.text)
-        or _SENTENCE.search(plain(before.text))
+        or _NOT_A_NAME.search(plain(before.text))
     ):
         return ""
     alike = (
         abs(before.height - line.height) < 0.05 * line.height
         and abs(before.x0 - line.x0) < line.height
     )
-    close = before.page == line.page and 0 < line.base - before.base < 1.6 * line.height
+    close = before.page == line.page and 0 < line.y - before.y < 1.6 * line.height
     return (
         f"{before.text} "
         if alike and close and title_class(before.text) is None and not _is_company(before.text)
@@ -212,10 +232,10 @@ def _begun(before: Line | None, line: Line) -> str:
     )
 
 
-def _first_part(line: Line) -> str:
-    """What a line says before anything that stands apart in it."""
-    return _BESIDE.split(line.runs[0].text.strip())[0].strip(" ,·|")
+def _first_part(line: TextLine) -> str:
+    """Return the text of a line up to the first separator."""
+    return _SEPARATOR.split(line.runs[0].text.strip())[0].strip(" ,·|")
 
 
-def _is_row(line: Line) -> bool:
-    return any(c.kind == "amount" and c.free for c in line.cells[1:])
+def _is_row(line: TextLine) -> bool:
+    return any(c.kind == "amount" and c.is_separate for c in line.cells[1:])

@@ -1,32 +1,36 @@
-# ruff: noqa: E501 - patterns are read as lists of words
-"""Numbers as statements print them: dots or commas, parentheses for negatives, dashes for nothing."""
+"""Numbers as printed in statements: separators, parentheses for negatives, dashes for zero."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-
-from esclusa.model.value import value
 
 _ANY_SIGN = r"[$¢£¥฿\u20a0-\u20cf]"
 _SIGNS = (
-    rf"(?:MM?US\$|MM?\$|U\$[SD]|\$[bU]|[A-Z][A-Za-z]{{0,2}}\$|KShs?|RM|Rs\.?|kr\.?|Kč|zł|S/\.?|B/\.|Bs\.?|Gs\.?|{_ANY_SIGN}|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|CRC|PYG|GTQ|CAD|AUD|NZD|SGD|HKD|"
-    r"INR|JPY|CNY|RMB|KRW|SEK|NOK|DKK|PLN|CZK|ZAR|KES|NGN|ILS|NIS|TRY|THB|PHP|MYR|IDR|AED|SAR|DOP|UF)"
+    rf"(?:MM?US\$|MM?\$|U\$[SD]|\$[bU]|[A-Z][A-Za-z]{{0,2}}\$|KShs?|RM|Rs\.?|kr\.?|Kč|zł|"
+    rf"S/\.?|B/\.|Bs\.?|Gs\.?|{_ANY_SIGN}|USD|CLP|EUR|MXN|COP|PEN|ARS|BRL|GBP|CHF|UYU|BOB|"
+    rf"CRC|PYG|GTQ|CAD|AUD|NZD|SGD|HKD|"
+    r"INR|JPY|CNY|RMB|KRW|SEK|NOK|DKK|PLN|CZK|ZAR|KES|NGN|ILS|NIS|TRY|THB|PHP|MYR|IDR|AED|"
+    r"SAR|DOP|UF)"
 )
 _MINUS = "-−–‐‑—"
 _APOSTROPHES = "'’‘ʼ′`´"
-"""Between thousands, as the Swiss write them and as fonts draw them."""
+"""Separators of thousands, as the Swiss write them and as fonts draw them."""
 _SIZE = r"(?:[kK]|[mM]{1,2}|[mM]n\.?|[mM]io\.?)"
 _SIDE = r"(?:[CD][Rr]|[cd]r|DB)\.?"
 _NOTED = r"\s?[(\[](?:\d{1,2}|[a-z])[)\]]"
 _MARKS = rf"(?:[*†‡§#¹²³⁴⁵⁶⁷⁸⁹⁽⁾ᵃᵇᶜ]{{0,4}}|(?P<noted>{_NOTED}))"
-"""Marks of footnotes behind a number."""
+"""Footnote marks behind a number."""
 _AMOUNT = re.compile(
-    rf"(?P<open>[(\[<])?\s*(?:(?P<minus>[{_MINUS}])|\+)?\s*(?:(?P<sign>{_SIGNS})|(?P<letter>[QLR]))?\s*(?P<inner>[{_MINUS}(])?\s*"
-    rf"(?P<digits>\d{{1,3}}(?:[.,{_APOSTROPHES}\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?|[.,]\d{{2,4}})"
-    rf"(?:[.,][{_MINUS}])?(?:\s?(?P<size>{_SIZE})(?:\s?(?P<of>[A-Z]{{3}}))?)?\s*{_ANY_SIGN}?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?(?:\s?(?P<side>{_SIDE}))?{_MARKS}"
+    rf"(?P<open>[(\[<])?\s*(?:(?P<minus>[{_MINUS}])|\+)?\s*(?:(?P<sign>{_SIGNS})|"
+    rf"(?P<letter>[QLR]))?\s*(?P<inner>[{_MINUS}(])?\s*"
+    rf"(?P<digits>\d{{1,3}}(?:[.,{_APOSTROPHES}\u00a0 ]\d{{3}})+(?:[.,]\d{{1,6}})?|"
+    rf"\d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d{{1,6}})?|\d+(?:[.,]\d{{1,6}})?|[.,]\d{{2,4}})"
+    rf"(?:[.,][{_MINUS}])?(?:\s?(?P<size>{_SIZE})(?:\s?(?P<of>[A-Z]{{3}}))?)?\s*"
+    rf"{_ANY_SIGN}?(?P<close>[)\]>])*\s*(?P<after>[{_MINUS}])?(?:\s?(?P<side>{_SIDE}))?{_MARKS}"
 )
 _ZERO_FIRST = re.compile(r"0\d+")
 _SIGN = re.compile(rf"{_SIGNS}|[QLR]|\$\(|\(\$")
@@ -45,16 +49,20 @@ _NOTES = re.compile(
     rf"\(?{_ONE_NOTE}(?:\s*(?:,|/|&|-|–|\by\b|\be\b|\band\b)\s*{_ONE_NOTE})*\)?", re.IGNORECASE
 )
 _CODE = re.compile(
-    r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?|(?=[^\d]*\d[^\d]*\d)(?=\d*[A-Z])[A-Z\d]{2,10}(?:[.\-/][A-Z\d]{1,6}){0,4}"
+    r"\d{1,6}(?:[.\-/]\d{1,6}){1,6}\.?|"
+    r"(?=[^\d]*\d[^\d]*\d)(?=\d*[A-Z])[A-Z\d]{2,10}(?:[.\-/][A-Z\d]{1,6}){0,4}"
 )
 _DASHES = re.compile(rf"[{_MINUS}]{{1,3}}|\(\s*[{_MINUS}]\s*\)|nil", re.IGNORECASE)
-_BEHIND = re.compile(rf"{_SIZE}\s?(?:{_ANY_SIGN}|[A-Z]{{3}})?|{_SIDE}")
+_SUFFIX = re.compile(rf"{_SIZE}\s?(?:{_ANY_SIGN}|[A-Z]{{3}})?|{_SIDE}")
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Convention:
-    """Which mark stands between thousands, and which before decimals. ``debits_alone``: some numbers are marked as debits, none as
-    credits, and others not at all, so that nothing says which sign a debit has."""
+    """The separator of thousands and the decimal mark of a document.
+
+    ``debits_alone``: some numbers are marked as debits, none as credits, and others not at all, so
+    that the sign of a debit is unknown.
+    """
 
     thousands: str
     decimal: str
@@ -68,10 +76,13 @@ def _amount(text: str) -> re.Match[str] | None:
 
 @lru_cache(16384)
 def is_amount(text: str) -> bool:
+    """Return whether the text is a printed amount."""
     found = _amount(text)
-    if found is None or _ZERO_FIRST.fullmatch(found["digits"]):  # «€ 000» is a unit, 09001 a code
+    # «€ 000» is a unit, 09001 is a code
+    if found is None or _ZERO_FIRST.fullmatch(found["digits"]):
         return False
-    if found["letter"] and found["digits"].isdigit():  # Q1 is a quarter, Q1,250 are quetzales
+    # Q1 is a quarter, Q1,250 is an amount in quetzales
+    if found["letter"] and found["digits"].isdigit():
         return False
     if (
         found["size"]
@@ -79,7 +90,9 @@ def is_amount(text: str) -> bool:
         and found["digits"].isdigit()
         and not (found["of"] and len(found["digits"]) < 4)
     ):
-        return False  # 12M are months, 10K is a form, 2024 M USD heads a column; 1.2m, $12M and 12M USD are amounts
+        # 12M is a number of months, 10K a form, 2024 M USD a heading; 1.2m, $12M and 12M USD are
+        # amounts.
+        return False
     if found["noted"] and sum(char.isdigit() for char in found["digits"]) < 3:  # 7(a) is a note
         return False
     return found["open"] is None or found["close"] is not None or found["inner"] is None
@@ -87,88 +100,95 @@ def is_amount(text: str) -> bool:
 
 @lru_cache(16384)
 def is_dash(text: str) -> bool:
+    """Return whether the text is a dash in place of zero."""
     return _DASHES.fullmatch(text) is not None
 
 
 @lru_cache(16384)
 def is_sign(text: str) -> bool:
-    """A currency sign alone."""
+    """Return whether the text is a currency sign alone."""
     return _SIGN.fullmatch(text) is not None
 
 
-def is_behind(text: str) -> bool:
-    """What stands behind a number and belongs to it: ``k``, ``M€``, ``M USD``, ``CR``."""
-    return _BEHIND.fullmatch(text) is not None
+def is_suffix(text: str) -> bool:
+    """Return whether the text is a suffix of a number: ``k``, ``M€``, ``M USD``, ``CR``."""
+    return _SUFFIX.fullmatch(text) is not None
 
 
-def size_of(text: str) -> str:
-    """What an amount itself says that it counts in: ``k``, ``m``, ``mm`` for any way to write millions; empty if it does not."""
+def magnitude_of(text: str) -> str:
+    """Return the magnitude that an amount states: ``k``, ``m``, ``mm`` (millions) or empty."""
     found = _amount(text)
     size = (found["size"] or "").lower() if found else ""
     return size if size in ("", "k", "m") else "mm"
 
 
 def is_unit(text: str) -> bool:
-    """A thousand of a currency, in parentheses or with its code: first in a line it is what is counted in, and no amount."""
+    """Return whether the text is a thousand of a currency, a unit at the start of a line."""
     return _UNIT.fullmatch(text) is not None
 
 
 def is_minus(text: str) -> bool:
-    """A minus alone, or with a currency sign: ``-``, ``-$``. The latter stands at the left edge of its column."""
+    """Return whether the text is a minus, alone or with a currency sign: ``-``, ``-$``.
+
+    The latter stands at the left edge of its column.
+    """
     return text[:1] in _MINUS and (len(text) == 1 or is_sign(text[1:]))
 
 
-def unmarked(text: str) -> str:
-    """A text without the mark of a footnote behind it."""
+def without_footnote_mark(text: str) -> str:
+    """Return the text without a footnote mark at its end."""
     return _LAST_MARK.sub("", text)
 
 
-def is_mark(text: str) -> bool:
-    """A footnote's mark in brackets, apart from its number: ``(a)``, ``[1]``."""
+def is_footnote_mark(text: str) -> bool:
+    """Return whether the text is a footnote mark in brackets: ``(a)``, ``[1]``."""
     return _MARK.fullmatch(text) is not None
 
 
 @lru_cache(16384)
 def is_note(text: str) -> bool:
-    """What may stand in a column of notes: 4, 12.1, 5-6, 7(a)."""
+    """Return whether the text may stand in a column of notes: 4, 12.1, 5-6, 7(a)."""
     return _NOTE.match(text) is not None
 
 
 def is_note_list(text: str) -> bool:
-    """The whole of what a row says of its notes: ``12``, ``5 y 6``, ``7(a), 9``, ``Nota 4``, ``ESF-5``."""
+    """Return whether the text lists notes: ``12``, ``5 y 6``, ``7(a), 9``, ``Nota 4``."""
     return _NOTES.fullmatch(text) is not None
 
 
 def is_code(text: str) -> bool:
-    """A code of an account in several parts, of digits and capitals, or with a zero first: ``1.1.01``, ``11-01``, ``1D0109``, ``0110``."""
+    """Return whether the text is an account code: ``1.1.01``, ``11-01``, ``1D0109``, ``0110``.
+
+    A code has several parts, digits and capitals, or a leading zero.
+    """
     return _CODE.fullmatch(text) is not None or _ZERO_FIRST.fullmatch(text) is not None
 
 
 def is_percent(text: str) -> bool:
+    """Return whether the text is a percentage."""
     return text.endswith("%") and is_amount(text.rstrip("% "))
 
 
 def digits_span(text: str) -> tuple[int, int]:
-    """Where the value itself stands in a token: without a currency sign before it and marks behind it."""
+    """Return the span of the value in a token, without currency sign and footnote marks."""
     start = 0
     found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*(?:{_SIGNS}|[QLR])\s*", text)
     if found and not found[1]:
         start = found.end()
     end = len(text) - len(_TAIL.search(text)[0])  # type: ignore[index]
-    return start, end if any(map(str.isdigit, text[start:end])) else len(
-        text
-    )  # (34) is a number, 1,250(34) has a mark
+    # (34) is a number, 1,250(34) has a footnote mark.
+    return start, end if any(map(str.isdigit, text[start:end])) else len(text)
 
 
-def convention(texts: Iterable[str]) -> Convention:
-    """The convention of a document, from all its amounts: what is unmistakable decides, the rest follows."""
+def convention_of(texts: Iterable[str]) -> Convention:
+    """Return the convention of a document from all its amounts; unambiguous amounts decide."""
     decimal: Counter[str] = Counter()
     sides: Counter[str] = Counter()
     for text in texts:
         found = _amount(text)
         if found is None:
             continue
-        sides[side_of(text)] += 1
+        sides[ledger_side(text)] += 1
         digits = found["digits"]
         marks = [m for m in digits if m in ".,"]
         if not marks:
@@ -177,51 +197,53 @@ def convention(texts: Iterable[str]) -> Convention:
         if len(set(marks)) == 2:
             decimal[marks[-1]] += 5
         elif len(marks) > 1:
-            decimal[_other(marks[0])] += 5
+            decimal[_other_mark(marks[0])] += 5
         elif tail != 3:
             decimal[marks[0]] += 2
         elif digits[0] in "0.,":
             decimal[marks[0]] += 2  # 0.125, .125
         else:
-            decimal[_other(marks[0])] += 1
+            decimal[_other_mark(marks[0])] += 1
     mark = "," if decimal[","] > decimal["."] else "."
     return Convention(
-        _other(mark), mark, debits_alone=sides["d"] > 0 and sides["c"] == 0 and sides[""] > 0
+        _other_mark(mark), mark, debits_alone=sides["d"] > 0 and sides["c"] == 0 and sides[""] > 0
     )
 
 
-def _other(mark: str) -> str:
+def _other_mark(mark: str) -> str:
     return "," if mark == "." else "."
 
 
-def side_of(text: str) -> str:
-    """``c`` of an amount that is marked as a credit, ``d`` of a debit, empty if it does not say."""
+def ledger_side(text: str) -> str:
+    """Return ``c`` for an amount marked as a credit, ``d`` for a debit, or empty."""
     found = _amount(text)
     return (found["side"] or "")[:1].lower() if found else ""
 
 
-def is_unsigned(text: str, used: Convention) -> bool:
-    """Whether it is an amount whose sign the document leaves open."""
-    return used.debits_alone and side_of(text) == "d"
+def has_unknown_sign(text: str, convention: Convention) -> bool:
+    """Return whether it is an amount whose sign the document leaves open."""
+    return convention.debits_alone and ledger_side(text) == "d"
 
 
-def value_of(text: str, used: Convention) -> str | None:
-    """The signed decimal that is printed; None if it is none in this convention, or has a sign that nothing tells. Credits are negative
-    and debits positive, as in a ledger."""
+def value_of(text: str, convention: Convention) -> str | None:
+    """Return the printed number as a signed decimal; None if it is none, or its sign is unknown.
+
+    Credits are negative and debits positive, as in a ledger.
+    """
     found = _amount(text)
-    if found is None or is_unsigned(text, used):
+    if found is None or has_unknown_sign(text, convention):
         return None
     digits = re.sub(rf"[{_APOSTROPHES}\u00a0 ]", "", found["digits"])
-    whole, mark, part = digits.rpartition(used.decimal)
+    whole, mark, part = digits.rpartition(convention.decimal)
     if not mark:
         whole, part = digits, ""
-    if used.decimal in whole:  # several decimal marks: they were thousands after all
-        whole, part = digits.replace(used.decimal, ""), ""
-    whole = whole.replace(used.thousands, "") or "0"
+    if convention.decimal in whole:  # several decimal marks: they separate thousands
+        whole, part = digits.replace(convention.decimal, ""), ""
+    whole = whole.replace(convention.thousands, "") or "0"
     if not whole.isdigit() or (part and not part.isdigit()):
         return None
     negative = bool(
         (found["open"] and found["close"]) or found["minus"] or found["inner"] or found["after"]
-    ) != (side_of(text) == "c")
+    ) != (ledger_side(text) == "c")
     number = (whole.lstrip("0") or "0") + (f".{part}" if part else "")
     return f"-{number}" if negative and number.strip("0.") else number

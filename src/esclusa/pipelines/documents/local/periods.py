@@ -1,40 +1,43 @@
-# ruff: noqa: E501 - forms are read as a table
-"""Periods as statements print them, in Spanish and English: dates, months, quarters, years."""
+"""Periods as printed in statements, in Spanish and English: dates, months, quarters, years."""
 
 from __future__ import annotations
 
 import calendar
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from esclusa.model.value import value
-
 _MONTHS = {
-    "ene": 1, "jan": 1, "feb": 2, "mar": 3, "abr": 4, "apr": 4, "may": 5, "jun": 6, "jul": 7, "ago": 8, "aug": 8, "sep": 9, "set": 9,
-    "oct": 10, "nov": 11, "dic": 12, "dec": 12,
+    "ene": 1, "jan": 1, "feb": 2, "mar": 3, "abr": 4, "apr": 4, "may": 5, "jun": 6, "jul": 7,
+    "ago": 8, "aug": 8, "sep": 9, "set": 9, "oct": 10, "nov": 11, "dic": 12, "dec": 12,
 }  # fmt: skip
 _MONTH = (
-    r"(?P<month{n}>enero|ene|january|jan|febrero|february|feb|marzo|march|mar|abril|abr|april|apr|mayo|may|junio|june|jun|julio|july|jul|"
-    r"agosto|ago|august|aug|septiembre|setiembre|september|sept|sep|set|octubre|october|oct|noviembre|november|nov|diciembre|dic|"
+    r"(?P<month{n}>enero|ene|january|jan|febrero|february|feb|marzo|march|mar|abril|abr|"
+    r"april|apr|mayo|may|junio|june|jun|julio|july|jul|"
+    r"agosto|ago|august|aug|septiembre|setiembre|september|sept|sep|set|octubre|october|oct|"
+    r"noviembre|november|nov|diciembre|dic|"
     r"december|dec)(?![a-zñ])\.?"
 )
 _YEAR = r"(?P<year{n}>(?:19[89]|20\d)\d)"
 _DAY = r"(?P<day{n}>3[01]|[12]\d|0?[1-9])"
 _QUARTER = (
     r"(?:[QT](?P<quarter{n}>[1-4])|(?P<trim{n}>[1-4])\s*[TQ]|"
-    r"(?P<ord{n}>[1-4](?:er|do|to|st|nd|rd|th|°|º)?|i{1,3}|iv|first|second|third|fourth|primer|segundo|tercer|cuarto)\.?\s+(?:trim(?:estre|\.)?|quarter)|"
+    r"(?P<ord{n}>[1-4](?:er|do|to|st|nd|rd|th|°|º)?|i{1,3}|iv|first|second|third|fourth|"
+    r"primer|segundo|tercer|cuarto)\.?\s+(?:trim(?:estre|\.)?|quarter)|"
     r"(?:trim(?:estre|\.)?|quarter)\s+(?P<rear{n}>iv|i{1,3}|[1-4])(?![\w]))"
 )
 _HALF = (
     r"(?:[HS](?P<half{n}>[12])|(?P<sem{n}>[12])\s*[HS]|"
-    r"(?P<ordh{n}>[12](?:er|do|st|nd|°|º)?|i{1,2}|first|second|primer|segundo)\.?\s+(?:sem(?:estre|\.)?|half)|"
+    r"(?P<ordh{n}>[12](?:er|do|st|nd|°|º)?|i{1,2}|first|second|primer|"
+    r"segundo)\.?\s+(?:sem(?:estre|\.)?|half)|"
     r"(?:sem(?:estre|\.)?|half)\s+(?P<rearh{n}>i{1,2}|[12])(?![\w]))"
 )
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
 _ORDINALS = {
-    "i": 1, "ii": 2, "iii": 3, "iv": 4, "first": 1, "second": 2, "third": 3, "fourth": 4, "primer": 1, "segundo": 2, "tercer": 3, "cuarto": 4,
+    "i": 1, "ii": 2, "iii": 3, "iv": 4, "first": 1, "second": 2, "third": 3, "fourth": 4,
+    "primer": 1, "segundo": 2, "tercer": 3, "cuarto": 4,
 }  # fmt: skip
 
 
@@ -61,7 +64,10 @@ _FORMS = (
     r"\b{d}[-/. ]?{m}[-/. ]?{s}\b",
     r"\b{m}\s*{d}(?:st|nd|rd|th)?\s*(?:,|del?)?\s*{y}\b",
     r"\b{m}\s*{d}(?:st|nd|rd|th)?\s*,?\s*['’]{s}\b",
-    r"\b{d}\s?[-/.]\s?(?P<roman{n}>x|xi{1,2}|i?v|vi{0,3}|ix|i{1,3})\s?[-/.]\s?(?P<long{n}>(?:19|20)\d\d|\d\d)\b",
+    (
+        r"\b{d}\s?[-/.]\s?(?P<roman{n}>x|xi{1,2}|i?v|vi{0,3}|ix|"
+        r"i{1,3})\s?[-/.]\s?(?P<long{n}>(?:19|20)\d\d|\d\d)\b"
+    ),
     r"\b{m}\s*(?:,|del?|[-/’'])?\s*{y}\b",
     r"\b{m}\s*[-/’']\s*['’]?{s}\b",
     r"\b{m}\s?(?!2[89]|3[01]){s}\b(?!\s*,)",
@@ -72,7 +78,10 @@ _FORMS = (
     r"\b(?P<mm{n}>[1-9]|1[0-2])\s?M\s*[-’' /]?\s*(?:{y}|{s})\b",
     r"(?<![\d/.,-])(?P<mm{n}>0?[1-9]|1[0-2])[-/]{y}\b",
     r"\b{y}[-/](?P<mm{n}>0[1-9]|1[0-2])(?![\d/-])",
-    r"(?<![\d.,$-])(?:FY\s?)?(?P<from{n}>(?:19[89]|20\d)\d)\s?[-/–]\s?(?P<until{n}>(?:19[89]|20\d)\d|\d\d)(?![\d/-])",
+    (
+        r"(?<![\d.,$-])(?:FY\s?)?(?P<from{n}>(?:19[89]|"
+        r"20\d)\d)\s?[-/–]\s?(?P<until{n}>(?:19[89]|20\d)\d|\d\d)(?![\d/-])"
+    ),
     r"\b(?:FYE?|AF|CY|YE)\s*(?:{y}|['’]?{s})[A-Z]?\b",
     r"(?<![\d.,$-]){y}(?:[A-Z](?![A-Za-z]))?(?![\d]|[.,]\d)",
 )
@@ -87,18 +96,19 @@ _PARTIAL = re.compile(
 )
 _ENDED = re.compile(
     _form(
-        r"\b(?:ended|ending|terminad[oa]s?|finalizad[oa]s?|acabad[oa]s?)(?:\s+(?:in|on|el|al|en|a))?\s+{m}\s*\Z",
+        r"\b(?:ended|ending|terminad[oa]s?|finalizad[oa]s?|acabad[oa]s?)(?:\s+(?:in|on|el|"
+        r"al|en|a))?\s+{m}\s*\Z",
         0,
     ),
     re.IGNORECASE,
 )
-"""A heading that breaks before its day, or leaves it out: ``Nine Months Ended September``."""
+"""A heading without the day, or broken before it: ``Nine Months Ended September``."""
 _PART = re.compile(_form(r"{m}|{q}|{h}", 0), re.IGNORECASE)
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Period:
-    """A period as printed, where it stands in its text, and when it ends (as far as that is printed)."""
+    """A printed period: its span in the text, its year, and its end as far as that is printed."""
 
     start: int
     end: int
@@ -108,37 +118,37 @@ class Period:
 
 @lru_cache(8192)
 def periods(text: str) -> tuple[Period, ...]:
-    """Every period in a text, from the left."""
+    """Return every period of a text, from the left."""
     return tuple(_periods(text)) if any(ch.isdigit() for ch in text) else ()
 
 
 def _periods(text: str) -> Iterator[Period]:
     for found in _ANY.finditer(text):
         n = str(found.lastgroup)[1:]
-        said = {
+        groups = {
             key.removesuffix(n): value
             for key, value in found.groupdict().items()
             if value is not None
         }
-        if "from" in said:
-            yield from _two_years(found, n)
+        if "from" in groups:
+            yield from _year_range(found, n)
             continue
-        year = int(said.get("year") or said.get("long") or said["short"])
+        year = int(groups.get("year") or groups.get("long") or groups["short"])
         year += 2000 if year < 100 else 0
-        month = _month(said)
+        month = _month(groups)
         if not 1980 <= year <= 2099 or (month is not None and not 1 <= month <= 12):
             continue
         if month is None:
             yield Period(found.start(), found.end(), year, None)
             continue
         last = calendar.monthrange(year, month)[1]
-        day = int(said.get("day") or last)
+        day = int(groups.get("day") or last)
         if 1 <= day <= last:
             yield Period(found.start(), found.end(), year, date(year, month, day))
 
 
-def _two_years(found: re.Match[str], n: str) -> Iterator[Period]:
-    """``2023/24`` is the year that ends in 2024; any other two years are two."""
+def _year_range(found: re.Match[str], n: str) -> Iterator[Period]:
+    """Yield the period of ``2023/24``, which ends in 2024, or else the two years."""
     first, second = int(found[f"from{n}"]), int(found[f"until{n}"])
     second += first // 100 * 100 if second < 100 else 0
     if second == first + 1:
@@ -149,7 +159,7 @@ def _two_years(found: re.Match[str], n: str) -> Iterator[Period]:
 
 
 def day_and_month(text: str) -> tuple[int, int] | None:
-    """A day and month without a year, as in a heading over years: (month, day); the last of a month that ends a period."""
+    """Return the (month, day) of a heading without a year; day 31 for the end of a month."""
     found = _PARTIAL.search(text)
     if found is None:
         ended = _ENDED.search(text)
@@ -158,8 +168,8 @@ def day_and_month(text: str) -> tuple[int, int] | None:
     return _MONTHS[found[f"month{n}"][:3].lower()], int(found[f"day{n}"])
 
 
-def part_of_year(text: str) -> int | None:
-    """The month in which it ends, of a heading that leaves its year to others: ``Enero``, ``Q1``, ``2do trimestre``."""
+def end_month(text: str) -> int | None:
+    """Return the month in which a part of a year ends: ``Enero``, ``Q1``, ``2do trimestre``."""
     found = _PART.fullmatch(text.strip(" .:"))
     return (
         _month(
@@ -174,22 +184,28 @@ def part_of_year(text: str) -> int | None:
     )
 
 
-def _month(said: dict[str, str]) -> int | None:
-    """The month in which it ends: of a month, a quarter, a half."""
-    if "month" in said:
-        return _MONTHS[said["month"][:3].lower()]
-    if quarter := said.get("quarter") or said.get("trim") or said.get("ord") or said.get("rear"):
-        return 3 * _count(quarter)
-    if half := said.get("half") or said.get("sem") or said.get("ordh") or said.get("rearh"):
-        return 6 * _count(half)
-    if "roman" in said:
-        return _ROMAN.index(said["roman"].lower()) + 1
-    return int(said["mm"]) if "mm" in said else None
+def _month(groups: dict[str, str]) -> int | None:
+    """Return the last month of a month, quarter or half."""
+    if "month" in groups:
+        return _MONTHS[groups["month"][:3].lower()]
+    if (
+        quarter := groups.get("quarter")
+        or groups.get("trim")
+        or groups.get("ord")
+        or groups.get("rear")
+    ):
+        return 3 * _number_of(quarter)
+    if half := groups.get("half") or groups.get("sem") or groups.get("ordh") or groups.get("rearh"):
+        return 6 * _number_of(half)
+    if "roman" in groups:
+        return _ROMAN.index(groups["roman"].lower()) + 1
+    return int(groups["mm"]) if "mm" in groups else None
 
 
-def _count(said: str) -> int:
-    return int(said[0]) if said[0].isdigit() else _ORDINALS[said.lower()]
+def _number_of(groups: str) -> int:
+    return int(groups[0]) if groups[0].isdigit() else _ORDINALS[groups.lower()]
 
 
-def end_in(year: int, month: int, day: int) -> date:
+def date_in(year: int, month: int, day: int) -> date:
+    """Return the date, with the day limited to the length of the month."""
     return date(year, month, min(day, calendar.monthrange(year, month)[1]))

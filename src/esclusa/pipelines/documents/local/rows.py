@@ -1,4 +1,4 @@
-"""Rows: labels with their numbers, sections above them, lines that wrap."""
+"""Rows of a table: labels with their numbers, their sections, and wrapped lines."""
 
 from __future__ import annotations
 
@@ -7,55 +7,59 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 
-from esclusa.pipelines.documents.local.columns import Column, column_at
-from esclusa.pipelines.documents.local.lines import Cell, Line
+from esclusa.pipelines.documents.local.columns import NumberColumn, column_at
+from esclusa.pipelines.documents.local.lines import Cell, TextLine
 from esclusa.pipelines.documents.local.money import currency_of, scale_of
 from esclusa.pipelines.documents.local.numbers import is_code, is_note_list
-from esclusa.pipelines.documents.local.texts import plain
-from esclusa.pipelines.documents.local.words import Word
+from esclusa.pipelines.documents.local.pdf_words import Word
+from esclusa.pipelines.documents.local.plain_text import plain
 
-_HANGING = re.compile(
-    r"(?:\b(?:de|del|la|las|los|el|y|e|o|u|en|por|para|con|sin|a|al|of|the|and|or|in|for|to|from|by|with|on|at|than|que|sus|su|its)|[,;(/&-])\s*\Z"
+_INCOMPLETE = re.compile(
+    r"(?:\b(?:de|del|la|las|los|el|y|e|o|u|en|por|para|con|sin|a|al|of|the|and|or|in|for|to|"
+    r"from|by|with|on|at|than|que|sus|su|its)|[,;(/&-])\s*\Z"
 )
-_OPENS = re.compile(
-    r"\b(?:attributable to|atribuibles? al?|adjustments (?:for|to)|ajustes (?:por|a)|changes in|cambios en)\Z"
+_ANNOUNCES = re.compile(
+    r"\b(?:attributable to|atribuibles? al?|adjustments (?:for|to)|ajustes (?:por|a)|"
+    r"changes in|cambios en)\Z"
 )
-"""Words that a header ends with, though a sentence would go on."""
+"""Ends of a header that announces rows, though a sentence could continue."""
 _TOTAL = re.compile(r"(?:sub[- ]?)?total(?:es)?\b|suma(?:s)?\b", re.IGNORECASE)
 _TOTAL_LAST = re.compile(r"\s(?:total|totales|totals)\Z", re.IGNORECASE)
 _NOISE = re.compile(
-    r"^pag(ina|\.)?\s*\d|^page\s*\d|\bcontinua(cion|ed)?\b|^\(?continued|^firma|^signature|^rut\b|^folio\b|www\.|@|^c\.?p\.?c?\b"
+    r"^pag(ina|\.)?\s*\d|^page\s*\d|\bcontinua(cion|ed)?\b|^\(?continued|^firma|^signature|"
+    r"^rut\b|^folio\b|www\.|@|^c\.?p\.?c?\b"
 )
-"""Lines around a table that are none of it."""
+"""Lines around a table that are not part of it."""
 _SIGNERS = re.compile(
-    r"contador general|gerente general|chief financial|representante legal|^auditor|^elaborado|^prepar(?:ed|ado) (?:by|por)"
+    r"contador general|gerente general|chief financial|representante legal|^auditor|"
+    r"^elaborado|^prepar(?:ed|ado) (?:by|por)"
 )
-"""Who signs it; with numbers beside them they are rows like others."""
+"""Signatures; with numbers beside them they are rows."""
 
 
 @dataclass
-class Row:
-    """A label and its numbers, by column."""
+class TableRow:
+    """A label and its numbers, by index of the column."""
 
     label: str
     values: dict[int, Cell] = field(default_factory=dict)
-    line: Line | None = None
+    line: TextLine | None = None
     x0: float = 0.0
     section: str | None = None
     dashes: int = 0
     joined: int = 0
 
     @property
-    def total(self) -> bool:
-        said = self.label.strip(" *-–•")
-        return _TOTAL.match(said) is not None or _TOTAL_LAST.search(said) is not None
+    def is_total(self) -> bool:
+        lowered = self.label.strip(" *-–•")
+        return _TOTAL.match(lowered) is not None or _TOTAL_LAST.search(lowered) is not None
 
 
 @dataclass
-class _Piece:
-    """A line of a table, taken apart."""
+class _TableLine:
+    """A line of a table, split into its label and its values."""
 
-    line: Line
+    line: TextLine
     label: str
     x0: float
     values: dict[int, Cell]
@@ -63,11 +67,11 @@ class _Piece:
     colon: bool = False
     x1: float = 0.0
     first: float = 0.0
-    """How wide its first word is, with a space before it."""
+    """The width of its first word and the space before it."""
 
     @property
     def base(self) -> float:
-        return self.line.base
+        return self.line.y
 
     @property
     def code(self) -> str:
@@ -75,26 +79,28 @@ class _Piece:
         return " ".join(cell.text for cell in self.line.cells[: self.line.codes])
 
 
-def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
-    """What of a line is its label, and what stands in which column."""
+def split_line(line: TextLine, columns: list[NumberColumn], width: float) -> _TableLine:
+    """Split a line into its label and the values of its columns."""
     values: dict[int, Cell] = {}
     label: list[Word] = []
     dashes = 0
     edge = min((col.x0 for col in columns if not col.is_reference), default=width)
-    references = _references(line, edge)
+    references = _reference_words(line, edge)
     for cell, following in zip_longest(line.cells[line.codes :], line.cells[line.codes + 1 :]):
         col = column_at(columns, cell) if cell.kind in ("amount", "dash", "text") else None
         index = columns.index(col) if col is not None else -1
         if (
             cell.kind == "amount"
             and col is not None
-            and (cell.free or _aligned(col, cell))
+            and (cell.is_separate or _is_aligned(col, cell))
             and index not in values
         ):
             values[index] = cell
         elif cell.kind == "dash" and col is not None and cell.x0 > edge - 40:
             dashes += 1
-        elif cell.kind in ("sign", "percent") and (cell.x0 > edge - 60 or _signs(cell, following)):
+        elif cell.kind in ("sign", "percent") and (
+            cell.x0 > edge - 60 or _is_sign_of_next(cell, following)
+        ):
             continue
         elif cell.kind in ("text", "amount", "dash", "percent", "sign"):
             if (
@@ -106,26 +112,34 @@ def take_apart(line: Line, columns: list[Column], width: float) -> _Piece:
                 continue  # 7(a) in the column of notes
             label += [w for w in cell.words if w.x0 < edge and w not in references]
     text = " ".join(w.text for w in label)
-    piece = _Piece(
-        line, _clean(text), label[0].x0 if label else line.x0, values, dashes, text.endswith(":")
+    table_line = _TableLine(
+        line,
+        _clean_label(text),
+        label[0].x0 if label else line.x0,
+        values,
+        dashes,
+        text.endswith(":"),
     )
     if label:
-        piece.x1, piece.first = label[-1].x1, label[0].x1 - label[0].x0 + 0.3 * label[0].height
-    return piece
+        table_line.x1, table_line.first = (
+            label[-1].x1,
+            label[0].x1 - label[0].x0 + 0.3 * label[0].height,
+        )
+    return table_line
 
 
-def _signs(cell: Cell, following: Cell | None) -> bool:
-    """Whether it is the sign of the number that follows, however far that is."""
+def _is_sign_of_next(cell: Cell, following: Cell | None) -> bool:
+    """Return whether it is the currency sign of the number that follows, at any distance."""
     return (
         cell.kind == "sign"
-        and cell.free
+        and cell.is_separate
         and following is not None
         and following.kind in ("amount", "dash")
     )
 
 
-def _references(line: Line, edge: float) -> list[Word]:
-    """Words between a label and its numbers that only name notes or a code, well apart from both: they are in columns of their own."""
+def _reference_words(line: TextLine, edge: float) -> list[Word]:
+    """Return the words between a label and its numbers that only name notes or a code."""
     for label, run in pairwise(line.runs[line.codes :]):
         apart = (
             run.x1 < edge
@@ -137,187 +151,222 @@ def _references(line: Line, edge: float) -> list[Word]:
     return []
 
 
-def _aligned(col: Column, cell: Cell) -> bool:
+def _is_aligned(col: NumberColumn, cell: Cell) -> bool:
     edges = [c.x1 for c in col.cells if c.kind == "amount"]
     return any(abs(cell.x1 - edge) < 0.4 * cell.words[0].height for edge in edges)
 
 
-def _clean(label: str) -> str:
+def _clean_label(label: str) -> str:
     if label[-1:] in ".·_… ":
         label = re.sub(r"(?:\s*[.·_…]){2,}\s*\Z", "", label)
         label = re.sub(r"\s+(?:[.·_…]\s*)+\Z", "", label)
     return " ".join(label.split()).strip(" \t:|")
 
 
-def rows_of(
-    lines: list[Line], columns: list[Column], width: float, section: str | None = None
-) -> tuple[list[Row], str | None]:
-    """The rows of a block, each with the nearest header above it; and the last header, for a table that goes on."""
-    pieces = [take_apart(line, columns, width) for line in lines if not line.prose]
-    pieces = [p for p in pieces if (p.label or p.values or p.dashes) and not _is_noise(p)]
-    pieces = [p for p in pieces if not (_page_number(p) and (p is pieces[0] or p is pieces[-1]))]
-    pieces = _without_empty(_headers_bared(_without_codes(pieces), columns))
-    pitch = _pitch(pieces)
-    room = max((piece.x1 for piece in pieces if piece.values), default=0.0)
-    rows: list[Row] = []
+def table_rows(
+    lines: list[TextLine], columns: list[NumberColumn], width: float, section: str | None = None
+) -> tuple[list[TableRow], str | None]:
+    """Return the rows of a block with their sections, and the last section for the next page."""
+    table_lines = [split_line(line, columns, width) for line in lines if not line.is_prose]
+    table_lines = [p for p in table_lines if (p.label or p.values or p.dashes) and not _is_noise(p)]
+    table_lines = [
+        p
+        for p in table_lines
+        if not (_is_page_number(p) and (p is table_lines[0] or p is table_lines[-1]))
+    ]
+    table_lines = _without_empty_rows(_strip_header_values(_strip_codes(table_lines), columns))
+    distance = _row_distance(table_lines)
+    right_edge = max(
+        (table_line.x1 for table_line in table_lines if table_line.values), default=0.0
+    )
+    rows: list[TableRow] = []
     index = 0
-    pending: list[_Piece] = []
-    while index < len(pieces):
-        piece = pieces[index]
-        if not piece.values and not piece.dashes:
+    pending: list[_TableLine] = []
+    while index < len(table_lines):
+        table_line = table_lines[index]
+        if not table_line.values and not table_line.dashes:
             if (
                 rows
                 and not pending
-                and _goes_on(
-                    rows[-1], piece, pitch, pieces[index + 1] if index + 1 < len(pieces) else None
+                and _ends_label(
+                    rows[-1],
+                    table_line,
+                    distance,
+                    table_lines[index + 1] if index + 1 < len(table_lines) else None,
                 )
             ):
-                rows[-1].label = _joined(rows[-1].label, piece.label)
+                rows[-1].label = _join_labels(rows[-1].label, table_line.label)
                 rows[-1].joined += 1
-                rows[-1].line = piece.line
+                rows[-1].line = table_line.line
             else:
-                pending.append(piece)
+                pending.append(table_line)
             index += 1
             continue
-        label, x0 = piece.label, piece.x0
-        below = piece
-        while pending and _leads(pending[-1], label, below, pitch, room):
+        label, x0 = table_line.label, table_line.x0
+        below = table_line
+        while pending and _begins_label(pending[-1], label, below, distance, right_edge):
             below = pending.pop()
-            label, x0 = _joined(below.label, label), below.x0
-        section = _section(pending, section)
+            label, x0 = _join_labels(below.label, label), below.x0
+        section = _nearest_section(pending, section)
         pending = []
-        following = pieces[index + 1] if index + 1 < len(pieces) else None
-        line = piece.line
-        if not piece.label and following is not None and _after_centered(piece, following, pitch):
-            label = _joined(label, following.label)
+        following = table_lines[index + 1] if index + 1 < len(table_lines) else None
+        line = table_line.line
+        if (
+            not table_line.label
+            and following is not None
+            and _completes_centered(table_line, following, distance)
+        ):
+            label = _join_labels(label, following.label)
             line = following.line
             index += 1
-        if label and (piece.values or piece.dashes):
-            rows.append(Row(label, piece.values, line, x0, section, piece.dashes))
-        elif piece.values and rows and not label:
-            rows.append(Row(_unlabelled(section), piece.values, line, x0, section, piece.dashes))
+        if label and (table_line.values or table_line.dashes):
+            rows.append(TableRow(label, table_line.values, line, x0, section, table_line.dashes))
+        elif table_line.values and rows and not label:
+            rows.append(
+                TableRow(
+                    _default_label(section), table_line.values, line, x0, section, table_line.dashes
+                )
+            )
         index += 1
-    return [row for row in rows if row.values], _section(pending, section)
+    return [row for row in rows if row.values], _nearest_section(pending, section)
 
 
-def _without_codes(pieces: list[_Piece]) -> list[_Piece]:
-    """Where most rows have codes in a column of their own, one that seems a part of its label, or all of it, is none."""
-    coded = [piece.line.cells[0].x0 for piece in pieces if piece.line.codes]
-    if 2 * len(coded) > sum(bool(piece.values) for piece in pieces):
-        for piece in pieces:
-            first, _, rest = piece.label.partition(" ")
-            if (first.isdigit() or is_code(first)) and any(abs(piece.x0 - x0) < 3 for x0 in coded):
-                piece.label = rest
-    return pieces
+def _strip_codes(table_lines: list[_TableLine]) -> list[_TableLine]:
+    """Remove codes from the beginning of labels where most rows have codes in their own column."""
+    coded = [table_line.line.cells[0].x0 for table_line in table_lines if table_line.line.codes]
+    if 2 * len(coded) > sum(bool(table_line.values) for table_line in table_lines):
+        for table_line in table_lines:
+            first, _, rest = table_line.label.partition(" ")
+            if (first.isdigit() or is_code(first)) and any(
+                abs(table_line.x0 - x0) < 3 for x0 in coded
+            ):
+                table_line.label = rest
+    return table_lines
 
 
-def _headers_bared(pieces: list[_Piece], columns: list[Column]) -> list[_Piece]:
-    """Headers without the codes or notes beside them: those in capitals, among rows that are not."""
-    for piece in pieces:
+def _strip_header_values(
+    table_lines: list[_TableLine], columns: list[NumberColumn]
+) -> list[_TableLine]:
+    """Remove codes and notes beside headers: lines in capitals among rows that are not."""
+    for table_line in table_lines:
         if (
-            piece.values
-            and all(columns[index].is_reference for index in piece.values)
-            and _is_header(piece, pieces)
+            table_line.values
+            and all(columns[index].is_reference for index in table_line.values)
+            and _is_header(table_line, table_lines)
         ):
-            piece.values = {}
-    return pieces
+            table_line.values = {}
+    return table_lines
 
 
-def _is_header(piece: _Piece, pieces: list[_Piece]) -> bool:
-    """Whether a line is in capitals, and most rows are not."""
-    rows = [one for one in pieces if one.values]
+def _is_header(table_line: _TableLine, table_lines: list[_TableLine]) -> bool:
+    """Return whether the line is in capitals and most rows are not."""
+    rows = [one for one in table_lines if one.values]
     return (
-        _header_like(piece.label)
-        and not piece.dashes
-        and 2 * sum(_header_like(row.label) for row in rows) < len(rows)
+        _is_uppercase(table_line.label)
+        and not table_line.dashes
+        and 2 * sum(_is_uppercase(row.label) for row in rows) < len(rows)
     )
 
 
-def _without_empty(pieces: list[_Piece]) -> list[_Piece]:
-    """Without rows that have no numbers: with a code as long as most rows' (headers have shorter ones, or are in
-    capitals), and another code below."""
-    lengths = Counter(len(piece.code) for piece in pieces if piece.values and piece.code)
+def _without_empty_rows(table_lines: list[_TableLine]) -> list[_TableLine]:
+    """Drop rows without numbers: those with a code of the usual length and another code below.
+
+    Headers have shorter codes or are in capitals.
+    """
+    lengths = Counter(
+        len(table_line.code) for table_line in table_lines if table_line.values and table_line.code
+    )
     usual = lengths.most_common(1)[0][0] if lengths else None
     return [
-        piece for piece, below in zip_longest(pieces, pieces[1:])
-        if piece.values or piece.dashes or len(piece.code) != usual or (below is not None and not below.code) or _is_header(piece, pieces)
-    ]  # fmt: skip
+        table_line
+        for table_line, below in zip_longest(table_lines, table_lines[1:])
+        if table_line.values
+        or table_line.dashes
+        or len(table_line.code) != usual
+        or (below is not None and not below.code)
+        or _is_header(table_line, table_lines)
+    ]
 
 
-def _is_noise(piece: _Piece) -> bool:
-    said = plain(piece.label)
-    return _NOISE.search(said) is not None or (
-        not piece.values and _SIGNERS.search(said) is not None
+def _is_noise(table_line: _TableLine) -> bool:
+    lowered = plain(table_line.label)
+    return _NOISE.search(lowered) is not None or (
+        not table_line.values and _SIGNERS.search(lowered) is not None
     )
 
 
-def _page_number(piece: _Piece) -> bool:
-    cells = list(piece.values.values())
+def _is_page_number(table_line: _TableLine) -> bool:
+    cells = list(table_line.values.values())
     return (
-        not piece.label
+        not table_line.label
         and len(cells) == 1
-        and len(piece.line.cells) == 1
+        and len(table_line.line.cells) == 1
         and cells[0].text.isdigit()
         and len(cells[0].text) < 4
     )
 
 
-def _unlabelled(section: str | None) -> str:
+def _default_label(section: str | None) -> str:
     return f"Total {section}" if section else "Total"
 
 
-def _pitch(pieces: list[_Piece]) -> float:
-    """The usual distance between two rows that follow each other; more is between those that something divides."""
+def _row_distance(table_lines: list[_TableLine]) -> float:
+    """Return the usual distance between neighbouring rows; groups are further apart."""
     gaps = sorted(
-        b.base - a.base for a, b in pairwise(pieces)
-        if (a.values or a.dashes) and (b.values or b.dashes) and 0 < b.base - a.base < 60
-    )  # fmt: skip
+        b.y - a.y
+        for a, b in pairwise(table_lines)
+        if (a.values or a.dashes) and (b.values or b.dashes) and 0 < b.y - a.y < 60
+    )
     return gaps[len(gaps) // 8] if gaps else 14.0
 
 
-def _near(a: _Piece, b: _Piece, pitch: float) -> bool:
-    return abs(b.base - a.base) < 1.25 * pitch + 1
+def _is_near(a: _TableLine, b: _TableLine, distance: float) -> bool:
+    return abs(b.y - a.y) < 1.25 * distance + 1
 
 
-def _tight(a: Line, b: Line, pitch: float) -> bool:
-    """Closer together than two rows are."""
-    return abs(b.base - a.base) < 0.88 * pitch
+def _is_tight(a: TextLine, b: TextLine, distance: float) -> bool:
+    """Return whether two lines are closer together than two rows."""
+    return abs(b.y - a.y) < 0.88 * distance
 
 
-def _leads(before: _Piece, label: str, piece: _Piece, pitch: float, room: float) -> bool:
-    """Whether a line without numbers is the first part of the label below it. ``room``: up to where labels go; a line in which there was
-    room for the next word has not wrapped."""
+def _begins_label(
+    before: _TableLine, label: str, table_line: _TableLine, distance: float, right_edge: float
+) -> bool:
+    """Return whether a line without numbers is the first part of the label below it.
+
+    ``right_edge`` is where labels end: a line with room for the next word has not wrapped.
+    """
     if (
-        not _near(before, piece, pitch)
+        not _is_near(before, table_line, distance)
         or not before.label
-        or (label[:1].isupper() and _opens(before))
+        or (label[:1].isupper() and _announces_rows(before))
     ):
         return False
     if not label:
-        wraps = not _header_like(before.label) and (
-            _unclosed(before.label) or not _TOTAL.match(before.label)
+        wraps = not _is_uppercase(before.label) and (
+            _has_open_parenthesis(before.label) or not _TOTAL.match(before.label)
         )
-        return wraps or _tight(before.line, piece.line, pitch)
+        return wraps or _is_tight(before.line, table_line.line, distance)
     hangs = (
-        _HANGING.search(plain(before.label)) is not None
-        and before.x1 + piece.first > room
-        and not _begins(before.label, label)
+        _INCOMPLETE.search(plain(before.label)) is not None
+        and before.x1 + table_line.first > right_edge
+        and not _starts_new_label(before.label, label)
     )
-    if _header_like(before.label):  # capitals go on in capitals alone
-        hangs = hangs or _unclosed(before.label)
-        tight = _tight(before.line, piece.line, pitch)
-        return (_header_like(label) and (hangs or tight)) or (label.startswith("(") and tight)
-    if _unclosed(before.label):
+    if _is_uppercase(before.label):  # capitals continue only in capitals
+        hangs = hangs or _has_open_parenthesis(before.label)
+        tight = _is_tight(before.line, table_line.line, distance)
+        return (_is_uppercase(label) and (hangs or tight)) or (label.startswith("(") and tight)
+    if _has_open_parenthesis(before.label):
         return True
-    if _in_a_sentence(label) or (
-        label.startswith(("(", "/", "&")) and _tight(before.line, piece.line, pitch)
+    if _starts_mid_sentence(label) or (
+        label.startswith(("(", "/", "&")) and _is_tight(before.line, table_line.line, distance)
     ):
         return True
-    return hangs or _tight(before.line, piece.line, pitch)
+    return hangs or _is_tight(before.line, table_line.line, distance)
 
 
-def _begins(before: str, label: str) -> bool:
-    """Whether a label in sentence case begins anew: with a capital, below a line that has none but its first."""
+def _starts_new_label(before: str, label: str) -> bool:
+    """Return whether a label in sentence case starts anew below a line in sentence case."""
     words = before.split()
     return (
         label[:1].isupper()
@@ -328,92 +377,94 @@ def _begins(before: str, label: str) -> bool:
     )
 
 
-def _opens(piece: _Piece) -> bool:
-    """Whether a line without numbers says that others follow: ``Attributable to:``."""
-    return piece.colon or _OPENS.search(plain(piece.label)) is not None
+def _announces_rows(table_line: _TableLine) -> bool:
+    """Return whether a line without numbers announces rows: ``Attributable to:``."""
+    return table_line.colon or _ANNOUNCES.search(plain(table_line.label)) is not None
 
 
-def _goes_on(row: Row, piece: _Piece, pitch: float, following: _Piece | None) -> bool:
-    """Whether a line without numbers is the last part of the label above it."""
+def _ends_label(
+    row: TableRow, table_line: _TableLine, distance: float, following: _TableLine | None
+) -> bool:
+    """Return whether a line without numbers is the last part of the label above it."""
     assert row.line is not None
     if (
-        abs(piece.base - row.line.base) > 1.25 * pitch + 1
-        or not piece.label
-        or piece.line.page != row.line.page
+        abs(table_line.y - row.line.y) > 1.25 * distance + 1
+        or not table_line.label
+        or table_line.line.page != row.line.page
         or row.joined >= 3
     ):
         return False
-    if _NOISE.search(plain(piece.label)):
+    if _NOISE.search(plain(table_line.label)):
         return False
-    if _unclosed(row.label) and ")" in piece.label:
+    if _has_open_parenthesis(row.label) and ")" in table_line.label:
         return True
-    if _HANGING.search(plain(row.label)) is not None and not _header_like(piece.label):
+    if _INCOMPLETE.search(plain(row.label)) is not None and not _is_uppercase(table_line.label):
         return True
-    if _in_a_sentence(piece.label):
+    if _starts_mid_sentence(table_line.label):
         return following is None or not (
-            _in_a_sentence(following.label) and _tight(piece.line, following.line, pitch)
+            _starts_mid_sentence(following.label)
+            and _is_tight(table_line.line, following.line, distance)
         )
-    after = following.base - piece.base if following is not None else pitch
+    after = following.y - table_line.y if following is not None else distance
     return (
-        _tight(row.line, piece.line, pitch)
-        and piece.base - row.line.base < 0.95 * after
-        and not _header_like(piece.label)
+        _is_tight(row.line, table_line.line, distance)
+        and table_line.y - row.line.y < 0.95 * after
+        and not _is_uppercase(table_line.label)
     )
 
 
-def _after_centered(piece: _Piece, following: _Piece, pitch: float) -> bool:
-    """Numbers that stand between the two lines of their label."""
+def _completes_centered(table_line: _TableLine, following: _TableLine, distance: float) -> bool:
+    """Return whether the numbers stand between the two lines of their label."""
     return (
         bool(following.label)
         and not following.values
         and not following.dashes
-        and _tight(piece.line, following.line, pitch)
+        and _is_tight(table_line.line, following.line, distance)
     )
 
 
-def _in_a_sentence(label: str) -> bool:
-    """Whether a label begins in the middle of one: in lower case, and not with ``b)``."""
+def _starts_mid_sentence(label: str) -> bool:
+    """Return whether a label continues a sentence: in lower case, and not ``b)``."""
     return label[:1].islower() and label[1:2] not in (")", ".")
 
 
-def _unclosed(label: str) -> bool:
+def _has_open_parenthesis(label: str) -> bool:
     return label.count("(") > label.count(")")
 
 
-def _header_like(label: str) -> bool:
+def _is_uppercase(label: str) -> bool:
     letters = [ch for ch in label if ch.isalpha()]
     return bool(letters) and len(letters) > 3 and all(ch.isupper() for ch in letters)
 
 
-def _section(pending: list[_Piece], section: str | None) -> str | None:
-    """The nearest header among lines without numbers; those that wrap are one."""
+def _nearest_section(pending: list[_TableLine], section: str | None) -> str | None:
+    """Return the nearest header among lines without numbers; wrapped headers are joined."""
     for at in range(len(pending) - 1, -1, -1):
         label = pending[at].label
-        said = plain(label)
+        lowered = plain(label)
         if (
             len(label) > 110
             or len(label) < 3
-            or _NOISE.search(said)
+            or _NOISE.search(lowered)
             or not any(ch.isalpha() for ch in label)
             or label.startswith(("*", "(1)"))
-            or (
-                scale_of(label) is not None and currency_of(label) is not None
-            )  # units beside the headings
+            # units beside the headings
+            or (scale_of(label) is not None and currency_of(label) is not None)
         ):
             continue
         start = at
         while (
             start > 0
-            and (_in_a_sentence(label) or _HANGING.search(plain(pending[start - 1].label)))
+            and (_starts_mid_sentence(label) or _INCOMPLETE.search(plain(pending[start - 1].label)))
             and pending[start - 1].label
         ):
             start -= 1
-            label = _joined(pending[start].label, label)
+            label = _join_labels(pending[start].label, label)
         return label.strip(" :")
     return section
 
 
-def _joined(first: str, second: str) -> str:
+def _join_labels(first: str, second: str) -> str:
     if first.endswith("-") and len(first) > 2 and first[-2].isalpha() and second[:1].islower():
         return first[:-1] + second
     return f"{first} {second}".strip()

@@ -1,4 +1,4 @@
-"""A document understood: its class, and every number with its label, period and place."""
+"""Read a document: its class, and every number with its label, period and position."""
 
 from __future__ import annotations
 
@@ -10,245 +10,304 @@ from typing import Any
 from esclusa.pipelines.documents.local import money
 from esclusa.pipelines.documents.local.blocks import (
     Block,
-    at_titles,
     blocks_of,
     has_value,
-    is_index,
+    is_table_of_contents,
     is_title,
+    split_at_titles,
 )
-from esclusa.pipelines.documents.local.classes import classify, first_table, title_class, title_of
-from esclusa.pipelines.documents.local.columns import Column, find_columns
-from esclusa.pipelines.documents.local.context import Context, closings, is_spanish, org_of
-from esclusa.pipelines.documents.local.dating import read_heads
-from esclusa.pipelines.documents.local.furniture import cleared, faceless, in_margins, running
-from esclusa.pipelines.documents.local.heads import heads_some, is_year
-from esclusa.pipelines.documents.local.lines import Cell, Line, lanes, lines_of, mark_prose
+from esclusa.pipelines.documents.local.classifier import (
+    classify,
+    first_table_page,
+    title_class,
+    title_of,
+)
+from esclusa.pipelines.documents.local.column_periods import read_column_headings
+from esclusa.pipelines.documents.local.columns import NumberColumn, find_columns
+from esclusa.pipelines.documents.local.context import (
+    StatementContext,
+    closing_periods,
+    is_spanish,
+    organisation_of,
+)
+from esclusa.pipelines.documents.local.headers_footers import (
+    content_lines,
+    in_margins,
+    masked_digits,
+    repeated_texts,
+)
+from esclusa.pipelines.documents.local.headings import is_any_heading, is_year
+from esclusa.pipelines.documents.local.lines import (
+    Cell,
+    TextLine,
+    lines_of_page,
+    mark_prose,
+    side_by_side,
+)
 from esclusa.pipelines.documents.local.numbers import (
-    convention,
+    convention_of,
     digits_span,
+    has_unknown_sign,
     is_code,
-    is_unsigned,
-    side_of,
-    size_of,
+    ledger_side,
+    magnitude_of,
     value_of,
 )
+from esclusa.pipelines.documents.local.pdf_words import PdfPage, PdfText, Unreadable, Word, read_pdf
 from esclusa.pipelines.documents.local.periods import periods
-from esclusa.pipelines.documents.local.rows import Row, rows_of
-from esclusa.pipelines.documents.local.texts import plain
-from esclusa.pipelines.documents.local.words import Page, Text, Word
+from esclusa.pipelines.documents.local.plain_text import plain
+from esclusa.pipelines.documents.local.rows import TableRow, table_rows
 
 
-def understand(text: Text, read_as: str | None = None) -> dict[str, Any]:
-    """The answer for a document: class, confidence, and extractions in reading order, as plain values. What is no statement has none,
-    unless it is to be read as one."""
-    printed = [(page, lines_of(page)) for page in text.pages]
-    by_page = [(page, cleared(page, lines)) for page, lines in printed]
+def read_document(content: bytes, doc_type: str | None = None) -> dict[str, Any]:
+    """Return the answer of ``read_statement``, or ``error`` and ``message`` if it is unreadable."""
+    try:
+        text = read_pdf(content)
+    except Unreadable as error:
+        return {"error": error.error, "message": str(error)}
+    return read_statement(text, doc_type)
+
+
+def read_statement(text: PdfText, read_as: str | None = None) -> dict[str, Any]:
+    """Return class, confidence, and extractions in reading order, as plain values.
+
+    A document that is no statement has no extractions, unless ``read_as`` names a class.
+    """
+    printed = [(page, lines_of_page(page)) for page in text.pages]
+    by_page = [(page, content_lines(page, lines)) for page, lines in printed]
     every = [line for _, lines in by_page for line in lines]
     mark_prose(every)
     doc_type, confidence, scores = classify(every)
     around = [line for page, lines in printed for line in in_margins(page, lines)]
     items = _items(every, by_page, around) if (read_as or doc_type) != "other" else []
     return {
-        "doc_type": doc_type, "confidence": confidence, "pages": len(text.pages), "items": items,
-        "unread_pages": [page.number for page in text.pages if page.unread],
-        "classified": {"class": doc_type, "confidence": confidence, "scores": {k: round(v, 2) for k, v in scores.items()}},
-    }  # fmt: skip
+        "doc_type": doc_type,
+        "confidence": confidence,
+        "pages": len(text.pages),
+        "items": items,
+        "unread_pages": [page.number for page in text.pages if page.is_unread],
+        "classified": {
+            "class": doc_type,
+            "confidence": confidence,
+            "scores": {k: round(v, 2) for k, v in scores.items()},
+        },
+    }
 
 
 def _items(
-    every: list[Line], by_page: list[tuple[Page, list[Line]]], around: list[Line]
+    every: list[TextLine], by_page: list[tuple[PdfPage, list[TextLine]]], around: list[TextLine]
 ) -> list[dict[str, Any]]:
-    reader = _Reader(every, around)
+    reader = _StatementReader(every, around)
     for page, lines in by_page:
         reader.page(page, lines)
     return reader.items
 
 
-class _Reader:
-    """Goes through the pages from the first to the last; what a table said goes on below and on the next page."""
+class _StatementReader:
+    """Reads the pages in order; headings apply below them and on the following pages."""
 
-    def __init__(self, every: list[Line], around: list[Line]) -> None:
-        amounts = [c.text for line in every for c in line.cells if c.kind == "amount" and c.free]
-        self._used = convention(amounts)
-        self._separated = _separated(amounts)
+    def __init__(self, every: list[TextLine], around: list[TextLine]) -> None:
+        amounts = [
+            c.text for line in every for c in line.cells if c.kind == "amount" and c.is_separate
+        ]
+        self._convention = convention_of(amounts)
+        self._marks_thousands = _marks_thousands(amounts)
         texts = [line.text for line in every]
         spanish = is_spanish(" ".join(texts[:200]))
-        self._context = Context(
-            currency=money.currency_by_votes(
-                texts, spanish=spanish, thousands=self._used.thousands
+        self._context = StatementContext(
+            currency=money.document_currency(
+                texts, spanish=spanish, thousands=self._convention.thousands
             ),
-            scale=_first_scale(every),
+            scale=_first_scale_of(every),
         )
         self._texts, self._spanish = texts, spanish
-        self._running = running(every)
-        self._known: dict[int, tuple[str | None, list[Column]]] = {}
+        self._repeated = repeated_texts(every)
+        self._known_columns: dict[int, tuple[str | None, list[NumberColumn]]] = {}
         self._sections: dict[int, str | None] = {}
-        self._table = 0
-        self._rows = 0
-        self._began = False
+        self._table_count = 0
+        self._row_count = 0
+        self._dates_known = False
         self.items: list[dict[str, Any]] = []
-        org = org_of(_top(every), around)
+        org = organisation_of(_first_page_lines(every), around)
         if org is not None:
             self._context.org = org[0]
-            self._entity("ORG_NAME", org[0], org[1])
+            self._add_entity("ORG_NAME", org[0], org[1])
 
-    def page(self, page: Page, lines: list[Line]) -> None:
-        if is_index(lines):
+    def page(self, page: PdfPage, lines: list[TextLine]) -> None:
+        if is_table_of_contents(lines):
             return
         columns = find_columns(lines)
-        last = max((line.base for line in lines if has_value(line)), default=0.0)
-        kept = [line for line in lines if not self._is_running(line, columns, last)]
-        for lane, own in enumerate(lanes(page, kept)):
-            self._lane(lane, own, page.width)
+        last = max((line.y for line in lines if has_value(line)), default=0.0)
+        kept = [line for line in lines if not self._is_header_or_footer(line, columns, last)]
+        for lane, own in enumerate(side_by_side(page, kept)):
+            self._read_lane(lane, own, page.width)
 
-    def _is_running(self, line: Line, columns: list[Column], last: float) -> bool:
-        """A head or foot that every page has; the first page's heads are its titles."""
-        if faceless(line.text) not in self._running or any(
-            c.kind == "amount" and c.free for c in line.cells
+    def _is_header_or_footer(
+        self, line: TextLine, columns: list[NumberColumn], last: float
+    ) -> bool:
+        """Return whether the line is a header or footer; headers of the first page are titles."""
+        if masked_digits(line.text) not in self._repeated or any(
+            c.kind == "amount" and c.is_separate for c in line.cells
         ):
             return False
-        if line.base > last:
+        if line.y > last:
             return True
         return line.page > 0 and not (
             periods(line.text)
             or is_title(line)
-            or heads_some(line, columns, separated=self._separated)
+            or is_any_heading(line, columns, separated=self._marks_thousands)
         )
 
-    def _lane(self, lane: int, lines: list[Line], width: float) -> None:
-        for block in blocks_of(lines, find_columns(lines), separated=self._separated):
-            self._block(lane, block, width)
+    def _read_lane(self, lane: int, lines: list[TextLine], width: float) -> None:
+        for block in blocks_of(lines, find_columns(lines), separated=self._marks_thousands):
+            self._read_block(lane, block, width)
 
-    def _block(self, lane: int, block: Block, width: float) -> None:
-        above, head, body, section = block.above, block.head, block.body, None
+    def _read_block(self, lane: int, block: Block, width: float) -> None:
+        above, heading, body, section = block.above, block.heading, block.body, None
         if above:
-            self._titles(above)
-            known = self._known.get(lane)
-            if not head and known is not None and known[0] == self._context.title:
+            self._read_titles(above)
+            known = self._known_columns.get(lane)
+            if not heading and known is not None and known[0] == self._context.title:
                 body = [
                     line for line in above if not is_title(line) and not list(periods(line.text))
-                ] + body  # the table goes on
+                ] + body  # the table continues
             else:
                 section = _section_above(above)
-        parts = at_titles(body)
+        parts = split_at_titles(body)
         for number, part in enumerate(parts):
             if number:
-                self._titles(part[:2])
-            columns = find_columns(part) or find_columns(head + part)
+                self._read_titles(part[:2])
+            columns = find_columns(part) or find_columns(heading + part)
             if not columns:
                 continue
-            known = self._known.get(lane)
-            if not head and known is not None and known[0] == self._context.title:
-                columns = _carried(columns, known[1])
+            known = self._known_columns.get(lane)
+            if not heading and known is not None and known[0] == self._context.title:
+                columns = _with_known_headings(columns, known[1])
             else:
-                read_heads(columns, head, self._context)
+                read_column_headings(columns, heading, self._context)
                 if known is not None and not any(col.year for col in columns):
-                    columns = _carried(columns, known[1])
+                    columns = _with_known_headings(columns, known[1])
             years = [col.year for col in columns if not col.is_reference]
-            goes_on = (
+            continues = (
                 known is not None
                 and known[0] == self._context.title
                 and years == [c.year for c in known[1] if not c.is_reference]
             )
-            if not goes_on:
-                self._table += 1
+            if not continues:
+                self._table_count += 1
                 self._sections[lane] = None
-            self._known[lane] = (self._context.title, columns)
+            self._known_columns[lane] = (self._context.title, columns)
             start = section or self._sections.get(lane)
-            if head and (beside := _section_beside(head, columns)):
+            if heading and (beside := _section_beside(heading, columns)):
                 start = beside
-            rows, self._sections[lane] = rows_of(part, columns, width, start)
+            rows, self._sections[lane] = table_rows(part, columns, width, start)
             for row in rows:
-                self._row(row, columns)
+                self._add_row(row, columns)
 
-    def _titles(self, lines: list[Line]) -> None:
-        """Learn from lines that are no rows: title, dates, units."""
-        lines = [line for line in lines if not line.prose]
+    def _read_titles(self, lines: list[TextLine]) -> None:
+        """Read title, dates and units from lines that are no rows."""
+        lines = [line for line in lines if not line.is_prose]
         for line, following in zip_longest(lines, lines[1:]):
             text = line.text
             if title := title_of(line, following):
-                self._title(title, line)
+                self._set_title(title, line)
             if len(text) < 160:
-                if closings(text) and (title or not self._began):
+                if closing_periods(text) and (title or not self._dates_known):
                     self._context.dates, self._context.years = {}, []
-                    self._began = True
+                    self._dates_known = True
                 self._context.learn_dates(text)
             scale = _scale(line)
             if scale or (scale is not None and not self._context.scale):
                 self._context.scale = scale
 
-    def _title(self, title: str, line: Line) -> None:
+    def _set_title(self, title: str, line: TextLine) -> None:
         if title != self._context.title:
             self._context.title = title
-            self._began = False
-            self._entity("STATEMENT_TITLE", title, line)
+            self._dates_known = False
+            self._add_entity("STATEMENT_TITLE", title, line)
 
-    def _entity(self, type: str, text: str, line: Line) -> None:
+    def _add_entity(self, type: str, text: str, line: TextLine) -> None:
         self.items.append(
-            _place(line.words)
+            _location(line.words)
             | {"type": type, type: text, "ORG_NAME": self._context.org, "confidence": 0.9}
         )
 
-    def _row(self, row: Row, columns: list[Column]) -> None:
-        self._rows += 1
-        ref = f"t{self._table}.r{self._rows}"
+    def _add_row(self, row: TableRow, columns: list[NumberColumn]) -> None:
+        self._row_count += 1
+        ref = f"t{self._table_count}.r{self._row_count}"
         for index in sorted(row.values):
             col = columns[index]
-            if col.is_reference or col.is_share:
+            if col.is_reference or col.is_percentage:
                 continue
-            self._value(row, row.values[index], col, ref, index)
+            self._add_value(row, row.values[index], col, ref, index)
 
-    def _value(self, row: Row, cell: Cell, col: Column, ref: str, index: int) -> None:
+    def _add_value(
+        self, row: TableRow, cell: Cell, col: NumberColumn, ref: str, index: int
+    ) -> None:
         printed = cell.text
-        value = value_of(printed, self._used)
-        if value is None and not is_unsigned(printed, self._used):
+        value = value_of(printed, self._convention)
+        if value is None and not has_unknown_sign(printed, self._convention):
             return
         start, end = digits_span(printed)
         context = self._context
         scale = self._scale_of(printed, value, col)
-        sure = (
+        confidence = (
             0.99
             - (0 if value and scale else 0.4)
-            - (0.1 if side_of(printed) else 0)
+            - (0.1 if ledger_side(printed) else 0)
             - (0.1 if col.year is None else 0)
             - (0.05 if row.joined else 0)
-            - (0.05 if not cell.free else 0)
+            - (0.05 if not cell.is_separate else 0)
         )
         self.items.append(
-            _place(*_part(cell.words, start, end))
+            _location(*_words_of_part(cell.words, start, end))
             | {
-                "type": "LINE_ITEM_VALUE", "LINE_ITEM_NAME": row.label, "LINE_ITEM_VALUE": printed[start:end], "value": value,
-                "COLUMN_YEAR": str(col.year) if col.year else None, "SECTION_HEADER": row.section,
-                "TOTAL_LABEL": row.label if row.total else None, "CURRENCY": col.currency or context.currency,
-                "UNITS_SCALE": scale or None, "REPORTING_PERIOD": col.ends.isoformat() if col.ends else None,
-                "ORG_NAME": context.org, "STATEMENT_TITLE": context.title, "TABLE_COLUMN_HEADER": col.heading, "TABLE_ROW_REF": ref,
-                "TABLE_CELL_REF": f"{ref}.c{index + 1}", "confidence": round(sure, 2),
+                "type": "LINE_ITEM_VALUE",
+                "LINE_ITEM_NAME": row.label,
+                "LINE_ITEM_VALUE": printed[start:end],
+                "value": value,
+                "COLUMN_YEAR": str(col.year) if col.year else None,
+                "SECTION_HEADER": row.section,
+                "TOTAL_LABEL": row.label if row.is_total else None,
+                "CURRENCY": col.currency or context.currency,
+                "UNITS_SCALE": scale or None,
+                "REPORTING_PERIOD": col.ends.isoformat() if col.ends else None,
+                "ORG_NAME": context.org,
+                "STATEMENT_TITLE": context.title,
+                "TABLE_COLUMN_HEADER": col.heading,
+                "TABLE_ROW_REF": ref,
+                "TABLE_CELL_REF": f"{ref}.c{index + 1}",
+                "confidence": round(confidence, 2),
             }
-        )  # fmt: skip
+        )
 
     @cached_property
-    def _lone_m(self) -> int:
-        return money.lone_m(self._texts, spanish=self._spanish)
+    def _meaning_of_m(self) -> int:
+        return money.meaning_of_m(self._texts, spanish=self._spanish)
 
-    def _scale_of(self, printed: str, value: str | None, col: Column) -> int:
-        """In what an amount counts: what it says itself, else its column, else what stands above; UNCLEAR if that is a single M and nothing
-        says which. One with a fraction is of millions: nobody prints a tenth of a thousand."""
-        match size_of(printed):
+    def _scale_of(self, printed: str, value: str | None, col: NumberColumn) -> int:
+        """Return the scale of an amount: its own, that of its column, or that of the context.
+
+        AMBIGUOUS if it is a single M without other evidence. A fraction means millions: tenths of a
+        thousand are not printed.
+        """
+        match magnitude_of(printed):
             case "k":
                 return 1000
             case "mm":
                 return 1_000_000
             case "m":
-                return 1_000_000 if value and "." in value else self._lone_m
-        own = (
-            1000 if col.scale == money.UNCLEAR and self._lone_m == 1000 else col.scale
-        )  # MM above is another unit
-        said = money.clearest(own, self._context.scale)
-        return 1 if said is None else said or self._lone_m
+                return 1_000_000 if value and "." in value else self._meaning_of_m
+        # MM above is another unit.
+        own = 1000 if col.scale == money.AMBIGUOUS and self._meaning_of_m == 1000 else col.scale
+        scale = money.first_clear(own, self._context.scale)
+        return 1 if scale is None else scale or self._meaning_of_m
 
 
-def _part(words: list[Word], start: int, end: int) -> tuple[list[Word], tuple[int, int] | None]:
-    """The words of a cell that hold this part of its text, and of a single one which part."""
+def _words_of_part(
+    words: list[Word], start: int, end: int
+) -> tuple[list[Word], tuple[int, int] | None]:
+    """Return the words of a cell that hold a part of its text; for one word, also the part."""
     if len(words) == 1:
         return words, (start, end)
     kept, at = [], 0
@@ -259,7 +318,7 @@ def _part(words: list[Word], start: int, end: int) -> tuple[list[Word], tuple[in
     return kept, None
 
 
-def _place(words: list[Word], part: tuple[int, int] | None = None) -> dict[str, Any]:
+def _location(words: list[Word], part: tuple[int, int] | None = None) -> dict[str, Any]:
     boxes = [w.box for w in words]
     x0, y0, x1, y1 = (
         min(b[0] for b in boxes),
@@ -268,13 +327,12 @@ def _place(words: list[Word], part: tuple[int, int] | None = None) -> dict[str, 
         max(b[3] for b in boxes),
     )
     start, end = words[0].start, words[-1].end
-    if part is not None:  # a sign before the number, or a mark behind it, is not part of the value
+    if part is not None:  # a sign before the number or a mark behind it is not part of the value
         length = len(words[0].text)
         one = (x1 - x0) / length
         x0, x1 = x0 + one * part[0], x1 - one * (length - part[1])
-        if (
-            length == end - start
-        ):  # else it was put together: its characters stand apart in the text
+        # A joined word has other characters between its parts in the text.
+        if length == end - start:
             start, end = start + part[0], start + part[1]
     box = [round(v, 6) for v in (x0, y0, x1, y1)]
     return {
@@ -283,31 +341,34 @@ def _place(words: list[Word], part: tuple[int, int] | None = None) -> dict[str, 
     }
 
 
-def _separated(amounts: list[str]) -> bool:
-    """Whether no amount is written as a year is: the document marks thousands, or has none."""
+def _marks_thousands(amounts: list[str]) -> bool:
+    """Return whether no amount looks like a year: thousands are marked, or there are none."""
     marked = sum(bool(re.search(r"\d[.,'’ ]\d{3}", a)) for a in amounts)
     bare = sum(bool(re.search(r"(?<![\d.,])\d{4,}", a)) and not is_year(a) for a in amounts)
     return marked > bare or not bare
 
 
-def _first_scale(every: list[Line]) -> int | None:
+def _first_scale_of(every: list[TextLine]) -> int | None:
     heads = (
         line
         for line in every[:40]
-        if not line.prose
-        and not any(c.kind == "amount" and c.free and len(c.text) > 4 for c in line.cells)
+        if not line.is_prose
+        and not any(c.kind == "amount" and c.is_separate and len(c.text) > 4 for c in line.cells)
     )
     return next((scale for line in heads if (scale := _scale(line)) is not None), None)
 
 
-def _scale(line: Line) -> int | None:
-    """The scale that a line says, or a text that stands apart in it."""
-    texts = () if _unticked(line) else (line.text, *(run.text for run in line.runs))
-    return money.clearest(*map(money.scale_of, texts))
+def _scale(line: TextLine) -> int | None:
+    """Return the scale that a line, or a separate text in it, names."""
+    texts = () if _is_unchosen_option(line) else (line.text, *(run.text for run in line.runs))
+    return money.first_clear(*map(money.scale_of, texts))
 
 
-def _unticked(line: Line) -> bool:
-    """Whether it ends with a choice of a form that nobody ticked: ``Miles: 09002``, where ``Euros: 09001 X`` is chosen."""
+def _is_unchosen_option(line: TextLine) -> bool:
+    """Return whether the line ends with an option of a form that is not chosen.
+
+    ``Miles: 09002`` is not chosen where ``Euros: 09001 X`` is.
+    """
     return (
         len(line.words) > 1
         and line.words[-2].text.endswith(":")
@@ -316,44 +377,47 @@ def _unticked(line: Line) -> bool:
     )
 
 
-def _top(every: list[Line]) -> list[Line]:
-    """Where the company's name stands: the first page, or that of the first table if the first one is a letter."""
+def _first_page_lines(every: list[TextLine]) -> list[TextLine]:
+    """Return the lines with the company's name: the first page, or the first with a table."""
     first = [line for line in every if line.page == every[0].page] if every else []
     if (
-        sum(line.prose for line in first) > 0.5 * len(first)
-        and (table := first_table(every)) is not None
+        sum(line.is_prose for line in first) > 0.5 * len(first)
+        and (table := first_table_page(every)) is not None
     ):
         return [line for line in every if line.page == table]
     return first
 
 
-_SECTIONS = re.compile(
-    r"(activos?|pasivos?|patrimonio|assets|liabilities|equity|ingresos|revenues?|operaciones|operating activities|flujos?.*operacion)\b"
+_SECTION_WORDS = re.compile(
+    r"(activos?|pasivos?|patrimonio|assets|liabilities|equity|ingresos|revenues?|"
+    r"operaciones|operating activities|flujos?.*operacion)\b"
 )
 
 
-def _section_above(above: list[Line]) -> str | None:
-    """A section that stands over the heading of its columns."""
+def _section_above(above: list[TextLine]) -> str | None:
+    """Return the section above the heading of its columns."""
     text = above[-1].text.strip(" :")
     return (
         text
-        if _SECTIONS.match(plain(text)) and len(text) < 60 and title_class(text) is None
+        if _SECTION_WORDS.match(plain(text)) and len(text) < 60 and title_class(text) is None
         else None
     )
 
 
-def _section_beside(head: list[Line], columns: list[Column]) -> str | None:
-    """A section in the very line of the headings: ``ACTIVOS   Nota   2024   2023``."""
+def _section_beside(heading: list[TextLine], columns: list[NumberColumn]) -> str | None:
+    """Return the section in the line of the headings: ``ACTIVOS   Nota   2024   2023``."""
     edge = min((col.x0 for col in columns), default=0.0)
-    for line in head:
+    for line in heading:
         first = line.cells[0]
-        if first.kind == "text" and first.x1 < edge and _SECTIONS.search(plain(first.text)):
+        if first.kind == "text" and first.x1 < edge and _SECTION_WORDS.search(plain(first.text)):
             return first.text.strip(" :")
     return None
 
 
-def _carried(columns: list[Column], known: list[Column]) -> list[Column]:
-    """Columns of a page without headings mean what those above them, or on the page before, mean."""
+def _with_known_headings(
+    columns: list[NumberColumn], known: list[NumberColumn]
+) -> list[NumberColumn]:
+    """Give columns without headings those of the columns above them or on the page before."""
     values = [col for col in known if not col.is_reference]
     ours = [col for col in columns if not col.is_reference]
     same = len(columns) == len(known)
@@ -365,12 +429,16 @@ def _carried(columns: list[Column], known: list[Column]) -> list[Column]:
         )
         if near is None or (not same and abs(near.x1 - col.x1) > 60 and len(ours) != len(values)):
             continue
-        col.heads, col.year, col.ends, col.scale, col.currency = (
-            near.heads,
+        col.headings, col.year, col.ends, col.scale, col.currency = (
+            near.headings,
             near.year,
             near.ends,
             near.scale,
             near.currency,
         )
-        col.over, col.is_reference, col.is_share = near.over, near.is_reference, near.is_share
+        col.group_headings, col.is_reference, col.is_percentage = (
+            near.group_headings,
+            near.is_reference,
+            near.is_percentage,
+        )
     return columns

@@ -1,25 +1,53 @@
-"""Small statements as PDFs, written by hand: for the demo and for whoever wants to try the pipeline without documents of their own."""
+"""Small statements as PDFs, to try the pipeline without documents of one's own."""
 
 from __future__ import annotations
 
 from random import Random
 
-_WIDE = {",": 0.278, ".": 0.278, "(": 0.333, ")": 0.333, "-": 0.333, " ": 0.278}
+_CHAR_WIDTHS = {",": 0.278, ".": 0.278, "(": 0.333, ")": 0.333, "-": 0.333, " ": 0.278}
 _ROWS: dict[str, list[tuple[str, list[str], str]]] = {
     "balance_sheet": [
-        ("Activos corrientes", ["Efectivo y equivalentes al efectivo", "Deudores comerciales", "Inventarios"], "Total activos corrientes"),
-        ("Activos no corrientes", ["Propiedades, planta y equipo", "Plusvalía"], "Total activos no corrientes"),
-        ("Patrimonio", ["Capital emitido", "Ganancias acumuladas", "Otras reservas"], "Total patrimonio"),
+        (
+            "Activos corrientes",
+            ["Efectivo y equivalentes al efectivo", "Deudores comerciales", "Inventarios"],
+            "Total activos corrientes",
+        ),
+        (
+            "Activos no corrientes",
+            ["Propiedades, planta y equipo", "Plusvalía"],
+            "Total activos no corrientes",
+        ),
+        (
+            "Patrimonio",
+            ["Capital emitido", "Ganancias acumuladas", "Otras reservas"],
+            "Total patrimonio",
+        ),
     ],
     "income_statement": [
-        ("Resultado operacional", ["Ingresos ordinarios", "Costo de ventas", "Gastos de administración"], "Total resultado operacional"),
-        ("Resultado no operacional", ["Ingresos financieros", "Costos financieros"], "Total resultado no operacional"),
+        (
+            "Resultado operacional",
+            ["Ingresos ordinarios", "Costo de ventas", "Gastos de administración"],
+            "Total resultado operacional",
+        ),
+        (
+            "Resultado no operacional",
+            ["Ingresos financieros", "Costos financieros"],
+            "Total resultado no operacional",
+        ),
     ],
     "cash_flow": [
-        ("Actividades de operación", ["Cobros a clientes", "Pagos a proveedores", "Pagos a empleados"], "Total actividades de operación"),
-        ("Actividades de inversión", ["Compras de propiedades, planta y equipo", "Intereses recibidos"], "Total actividades de inversión"),
+        (
+            "Actividades de operación",
+            ["Cobros a clientes", "Pagos a proveedores", "Pagos a empleados"],
+            "Total actividades de operación",
+        ),
+        (
+            "Actividades de inversión",
+            ["Compras de propiedades, planta y equipo", "Intereses recibidos"],
+            "Total actividades de inversión",
+        ),
     ],
-}  # fmt: skip
+}
 _TITLES = {
     "balance_sheet": "Estado de Situación Financiera Clasificado",
     "income_statement": "Estado de Resultados por Función",
@@ -28,7 +56,7 @@ _TITLES = {
 
 
 def statement(doc_type: str, org: str, year: int, rng: Random) -> bytes:
-    """A statement of two years, in thousands of Chilean pesos."""
+    """Return a statement of two years, in thousands of Chilean pesos."""
     texts: list[tuple[float, float, float, str]] = []
     y = 740.0
     for size, text in (
@@ -66,11 +94,11 @@ def _printed(number: int, *, negative: bool) -> str:
 
 
 def right_aligned(edge: float, text: str, size: float) -> float:
-    return edge - size * sum(_WIDE.get(char, 0.556) for char in text)
+    return edge - size * sum(_CHAR_WIDTHS.get(char, 0.556) for char in text)
 
 
 def pdf(texts: list[tuple[float, float, float, str]]) -> bytes:
-    """One page of texts, each (x, y, size, text); y from the bottom, in points."""
+    """Return a PDF with one page of texts, each (x, y, size, text), in points from the bottom."""
     drawn = "\n".join(
         f"BT /F1 {size:g} Tf {x:.2f} {y:.2f} Td ({_escaped(text)}) Tj ET"
         for x, y, size, text in texts
@@ -79,15 +107,18 @@ def pdf(texts: list[tuple[float, float, float, str]]) -> bytes:
     parts = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+        (
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources "
+            b"<< /Font << /F1 5 0 R >> >> >>"
+        ),
         b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
     ]
-    out, places = b"%PDF-1.4\n", []
+    out, offsets = b"%PDF-1.4\n", []
     for number, part in enumerate(parts, 1):
-        places.append(len(out))
+        offsets.append(len(out))
         out += b"%d 0 obj\n%s\nendobj\n" % (number, part)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     trailer = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (
         len(parts) + 1,
         len(out),

@@ -1,4 +1,8 @@
-"""Reader processes: PDFs are strangers' data and PDF libraries are C, so each document is read where nothing else can be hurt."""
+"""A pool of child processes that read PDFs.
+
+PDFs are untrusted and PDF libraries are written in C, so each document is read in a process that
+can die without harm.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +12,35 @@ import sys
 from typing import Any
 
 from esclusa import Failure, Permanent
-from esclusa.pipelines.documents.local.child import LENGTH, message
+from esclusa.pipelines.documents.local.worker_process import LENGTH, message
 
-MOST = 500
-"""Documents that one process reads before another takes its place: whatever leaks, leaks only so far."""
+MAX_DOCUMENTS = 500
+"""Documents that one process reads before it is replaced: this bounds memory leaks."""
 
 
-class Readers:
-    """Up to so many processes, started when they are needed, each with one document at a time."""
+class ReaderPool:
+    """Up to ``size`` processes, each started on demand and reading one document at a time."""
 
-    def __init__(self, most: int) -> None:
-        self._free = asyncio.LifoQueue[_Reader]()
-        for _ in range(most):
-            self._free.put_nowait(_Reader())
-        self._all = most
+    def __init__(self, size: int) -> None:
+        self._free = asyncio.LifoQueue[_ReaderProcess]()
+        for _ in range(size):
+            self._free.put_nowait(_ReaderProcess())
+        self._size = size
 
     async def read(self, content: bytes, doc_type: str | None = None) -> dict[str, Any]:
-        """The answer of ``work``. Raises as ``ask`` does."""
-        answer, _ = await self.ask({"do": "read", "doc_type": doc_type}, content)
+        """Return the answer of ``read_document``; raises as ``request`` does."""
+        answer, _ = await self.request({"do": "read", "doc_type": doc_type}, content)
         return answer
 
-    async def ask(self, order: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
-        """What a process answers to an order (see ``child``). Raises Permanent for a document that cannot be read, Failure if the process
-        died over it. Cancelled, the process is ended with its document."""
+    async def request(self, job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
+        """Return what a process answers to a job (see ``worker_process``).
+
+        Raises Permanent for an unreadable document, Failure if the process died. When cancelled,
+        the process is killed with its document.
+        """
         reader = await self._free.get()
         try:
-            answer, body = await reader.ask(order, content)
+            answer, body = await reader.request(job, content)
         finally:
             self._free.put_nowait(reader)
         if "error" in answer:
@@ -41,40 +48,40 @@ class Readers:
         return answer, body
 
     async def close(self) -> None:
-        for _ in range(self._all):
+        for _ in range(self._size):
             await (await self._free.get()).stop()
 
 
-class _Reader:
+class _ReaderProcess:
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self._killed: list[asyncio.subprocess.Process] = []
         self._count = 0
 
-    async def ask(self, order: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
-        if self._count >= MOST:
+    async def request(self, job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
+        if self._count >= MAX_DOCUMENTS:
             await self.stop()
         process = self._process or await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         self._count += 1
         try:
-            process.stdin.write(message(json.dumps(order).encode()) + LENGTH.pack(len(content)))
+            process.stdin.write(message(json.dumps(job).encode()) + LENGTH.pack(len(content)))
             process.stdin.write(content)
             await process.stdin.drain()
-            answer: dict[str, Any] = json.loads(await _message(process.stdout))
-            body = await _message(process.stdout)
+            answer: dict[str, Any] = json.loads(await _read_message(process.stdout))
+            body = await _read_message(process.stdout)
         except (asyncio.IncompleteReadError, ConnectionError):
             await self.stop()
             raise Failure("the process that read the document died", type="reader_died") from None
-        except BaseException:  # cancelled: it would go on with a document that nobody waits for
+        except BaseException:  # cancelled: do not finish a document that nobody waits for
             self._kill()
             raise
         return answer, body
 
     async def _start(self) -> asyncio.subprocess.Process:
-        await self._see_off()
-        command = [sys.executable, "-m", "esclusa.pipelines.documents.local.child"]
+        await self._reap()
+        command = [sys.executable, "-m", "esclusa.pipelines.documents.local.worker_process"]
         self._process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
@@ -90,14 +97,14 @@ class _Reader:
             self._killed.append(self._process)
         self._process = None
 
-    async def _see_off(self) -> None:
-        """Wait for those that were killed while nobody could wait."""
+    async def _reap(self) -> None:
+        """Wait for processes that were killed in a cancelled task, which could not wait."""
         while self._killed:
             await self._killed[-1].wait()
             self._killed.pop()
 
     async def stop(self) -> None:
-        await self._see_off()
+        await self._reap()
         process, self._process = self._process, None
         if process is None:
             return
@@ -111,6 +118,6 @@ class _Reader:
             await process.wait()
 
 
-async def _message(source: asyncio.StreamReader) -> bytes:
+async def _read_message(source: asyncio.StreamReader) -> bytes:
     head = await source.readexactly(LENGTH.size)
     return await source.readexactly(LENGTH.unpack(head)[0])

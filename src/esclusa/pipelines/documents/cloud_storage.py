@@ -1,4 +1,4 @@
-"""Buckets of Cloud Storage, through Google's client in threads of its own."""
+"""Buckets of Cloud Storage, through Google's client in a thread pool."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from esclusa import Failure, Permanent
 from esclusa.pipelines.documents.buckets import Blob
 
 T = TypeVar("T")
-PAGE = 1000
+PAGE_SIZE = 1000
 TIMEOUT = 120.0
 _threads = ThreadPoolExecutor(32, "storage")
 
 
 class CloudBucket:
-    """One bucket. The client's own retries are off: the engine counts, shows and repeats attempts."""
+    """One bucket; the client's retries are off, because the engine repeats and counts attempts."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -31,26 +31,31 @@ class CloudBucket:
             from google.cloud import storage  # noqa: PLC0415
         except ImportError:
             raise Permanent(
-                f"gs://{self._name} is not in DOCUMENTS_LOCAL_BUCKETS, and Cloud Storage needs esclusa[google]",
+                f"gs://{self._name} is not in DOCUMENTS_LOCAL_BUCKETS, and Cloud Storage "
+                f"needs esclusa[google]",
                 type="configuration",
             ) from None
         if os.environ.get("STORAGE_EMULATOR_HOST"):
-            return storage.Client(project="local", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
+            anonymous: Any = AnonymousCredentials
+            return storage.Client(project="local", credentials=anonymous())
         return storage.Client()
 
     async def list(self, prefix: str) -> AsyncIterator[Blob]:
         pages = await self._run(
             lambda: (
                 self._client.list_blobs(
-                    self._name, prefix=f"{prefix}/", page_size=PAGE, retry=None, timeout=TIMEOUT
+                    self._name,
+                    prefix=f"{prefix}/",
+                    page_size=PAGE_SIZE,
+                    retry=None,
+                    timeout=TIMEOUT,
                 ).pages
             )
         )
-        while (
-            page := await self._run(lambda: next(pages, None))
-        ) is not None:  # one without objects is not the last
-            for one in page:
-                yield self._blob(one)
+        # A page without objects need not be the last.
+        while (page := await self._run(lambda: next(pages, None))) is not None:
+            for blob_info in page:
+                yield self._blob(blob_info)
 
     async def head(self, blob: Blob, count: int) -> bytes:
         return await self._run(lambda: self._get(blob.name, blob.generation, count))
@@ -58,34 +63,43 @@ class CloudBucket:
     async def read(self, name: str, generation: str) -> bytes:
         return await self._run(lambda: self._get(name, generation, None))
 
-    def _blob(self, one: Any) -> Blob:
+    def _blob(self, blob_info: Any) -> Blob:
         return Blob(
-            one.name, str(one.generation), int(one.size or 0), f"gs://{self._name}/{one.name}"
+            blob_info.name,
+            str(blob_info.generation),
+            int(blob_info.size or 0),
+            f"gs://{self._name}/{blob_info.name}",
         )
 
     def _get(self, name: str, generation: str, count: int | None) -> bytes:
         from google.api_core import exceptions  # noqa: PLC0415
 
-        gone = Permanent(
-            f"gs://{self._name}/{name}: generation {generation} is not there any more",
+        missing = Permanent(
+            f"gs://{self._name}/{name}: generation {generation} no longer exists",
             type="object_gone",
         )
         blob = self._client.bucket(self._name).get_blob(name, retry=None, timeout=TIMEOUT)
         if blob is None or str(blob.generation) != generation:
-            raise gone
+            raise missing
         try:
             content: bytes = blob.download_as_bytes(
-                end=None if count is None else count - 1, raw_download=True, if_generation_match=int(generation), retry=None,
-                timeout=TIMEOUT, checksum=None if count is not None else "auto",
-            )  # fmt: skip
-        except exceptions.NotFound:  # deleted since
-            raise gone from None
+                end=None if count is None else count - 1,
+                raw_download=True,
+                if_generation_match=int(generation),
+                retry=None,
+                timeout=TIMEOUT,
+                checksum=None if count is not None else "auto",
+            )
+        except exceptions.NotFound:  # deleted in the meantime
+            raise missing from None
         return content[:count]
 
     async def _run(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(_threads, self._guarded, call)
+        return await asyncio.get_running_loop().run_in_executor(
+            _threads, self._translate_errors, call
+        )
 
-    def _guarded(self, call: Callable[[], T]) -> T:
+    def _translate_errors(self, call: Callable[[], T]) -> T:
         from google.api_core import exceptions  # noqa: PLC0415
         from google.auth import exceptions as auth  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""A page as a picture: PNG, bounded in size."""
+"""Render a page as a PNG of bounded size."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import zlib
 
 import pypdfium2 as pdfium
 
-from esclusa.pipelines.documents.local.words import Unreadable, opened
+from esclusa.pipelines.documents.local.pdf_words import Unreadable, open_pdf
 
-MOST = 3000
-"""Pixels of the longer side at most."""
+MAX_PIXELS = 3000
+"""Limit of the longer side, in pixels."""
 
 
 def render(content: bytes, number: int, width: int) -> bytes:
-    """Page ``number`` (from 0), ``width`` pixels wide. Raises Unreadable, also if it has no such page."""
-    document = opened(content)
+    """Return page ``number`` (from 0), ``width`` pixels wide.
+
+    Raises Unreadable, also if the document has no such page.
+    """
+    document = open_pdf(content)
     try:
         if not 0 <= number < len(document):
             raise Unreadable("no_such_page", f"it has pages 0 to {len(document) - 1}, not {number}")
         page = document[number]
-        shown_width, shown_height = page.get_size()
-        scale = min(width / max(shown_width, 1), MOST / max(shown_width, shown_height, 1))
+        page_width, page_height = page.get_size()
+        scale = min(width / max(page_width, 1), MAX_PIXELS / max(page_width, page_height, 1))
         return _png(page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False))
     except pdfium.PdfiumError as error:
         raise Unreadable("bad_pdf", f"page {number} cannot be drawn: {error}") from None
@@ -30,11 +33,11 @@ def render(content: bytes, number: int, width: int) -> bytes:
 
 
 def _png(bitmap: pdfium.PdfBitmap) -> bytes:
-    """The bitmap as PNG: 8 bits, RGB or RGBA or grey."""
-    colour = {1: 0, 3: 2, 4: 6}[bitmap.n_channels]
+    """Encode the bitmap as an 8-bit PNG: RGB, RGBA or grey."""
+    color_type = {1: 0, 3: 2, 4: 6}[bitmap.n_channels]
     data, stride, length = bytes(bitmap.buffer), bitmap.stride, bitmap.width * bitmap.n_channels
     rows = b"".join(b"\0" + data[y * stride : y * stride + length] for y in range(bitmap.height))
-    head = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, colour, 0, 0, 0)
+    head = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, color_type, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", head)

@@ -1,4 +1,4 @@
-"""Texts made comparable."""
+"""Text in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 @lru_cache(8192)
 def plain(text: str) -> str:
-    """Lower case, without accents."""
+    """Return the text in lower case and without accents."""
     if text.isascii():
         return text.lower()
     return "".join(

@@ -1,4 +1,4 @@
-"""One run of ``documents.process``: everything that is due, or one folder to its end."""
+"""The cycle ``documents.process``: one run drains everything due, or one folder to its end."""
 
 from __future__ import annotations
 
@@ -7,43 +7,46 @@ from collections import Counter
 from typing import Any
 
 from esclusa import RunContext, one_of
-from esclusa.pipelines.documents.records import FOLDER_ENDED, UNFINISHED, Documento, Folio, Signal
+from esclusa.pipelines.documents.records import (
+    FOLDER_ENDED,
+    UNFINISHED,
+    Documento,
+    FolderSignal,
+    Folio,
+)
 
-TICK = 1.0
-
-
-def always() -> Any:
-    """The schedule of a cycle that a worker serves whenever something is due."""
-    from esclusa.model.schedule import Always  # noqa: PLC0415 - declared here once
-
-    return Always()
+STAGES = ("on-event", "begin", "supervise", "read")
+SUPERVISE_SECONDS = 1.0
 
 
 async def process(run: RunContext) -> None:
-    """Drain what is due, folder by folder state, until nothing is; with the parameter ``folio_id`` that folder alone, waiting for
-    its retries, until it is closed. The counters are the documents'."""
+    """Drain the stages until nothing is due; the counters are those of the documents.
+
+    With the parameter ``folio_id`` only that folder is processed, until it is closed; the run then
+    waits for retries.
+    """
     only = {"folio_id": run.params["folio_id"]} if run.params.get("folio_id") else None
     while not run.stopping:
         before = run.counters["taken"]
-        for stage in ("hear", "begin", "tend"):
+        for stage in ("on-event", "begin", "supervise"):
             await run.drain(stage, where=only)
         await _read(run, only)
-        if only is not None and await _ended(run, only["folio_id"]):
+        if only is not None and await _is_closed(run, only["folio_id"]):
             break
         if run.counters["taken"] == before:
-            if only is None and not await _closing(run):
+            if only is None and not await _some_folder_can_close(run):
                 break
             await asyncio.sleep(0.2)
     if only is not None:
-        await _answer(run, only["folio_id"])
+        await _report(run, only["folio_id"])
 
 
 async def _read(run: RunContext, only: dict[str, Any] | None) -> None:
-    """Read documents, and look after their folders meanwhile."""
+    """Read the due documents and supervise their folders meanwhile."""
     reading = asyncio.create_task(run.drain("read", where=only))
     try:
-        while not (await asyncio.wait([reading], timeout=TICK))[0]:
-            await run.drain("tend", where=only)
+        while not (await asyncio.wait([reading], timeout=SUPERVISE_SECONDS))[0]:
+            await run.drain("supervise", where=only)
         await reading
     except asyncio.CancelledError:
         reading.cancel()
@@ -51,18 +54,17 @@ async def _read(run: RunContext, only: dict[str, Any] | None) -> None:
         raise
 
 
-async def _ended(run: RunContext, folio_id: str) -> bool:
-    signal = (
-        await run.records.get(Signal, run.params["signal"]) if run.params.get("signal") else None
-    )
-    if signal is not None and signal.status != "heard":
-        return False  # another worker has it in hand: the folder is not yet what it will be
+async def _is_closed(run: RunContext, folio_id: str) -> bool:
+    signal_id = run.params.get("signal")
+    signal = await run.records.get(FolderSignal, signal_id) if signal_id else None
+    if signal is not None and signal.status != "handled":
+        return False  # another worker handles it, and may open the folder again
     folio = await run.records.get(Folio, folio_id)
     return folio is None or folio.status in FOLDER_ENDED
 
 
-async def _closing(run: RunContext) -> bool:
-    """Whether some folder only waits to be closed."""
+async def _some_folder_can_close(run: RunContext) -> bool:
+    """Return whether a folder has been listed and has no unfinished documents."""
     async for folio in run.records.each(Folio, {"status": one_of("PENDING", "PROCESSING")}):
         where = {"folio_id": folio.folio_id, "superseded": 0, "status": one_of(*UNFINISHED)}
         if (
@@ -74,7 +76,7 @@ async def _closing(run: RunContext) -> bool:
     return False
 
 
-async def _answer(run: RunContext, folio_id: str) -> None:
+async def _report(run: RunContext, folio_id: str) -> None:
     folio = await run.records.get(Folio, folio_id)
     if folio is None:
         return

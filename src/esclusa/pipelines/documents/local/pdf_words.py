@@ -1,0 +1,400 @@
+"""Words with their positions, from the text of a PDF."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pypdfium2 as pdfium
+import pypdfium2.raw as c
+
+from esclusa.pipelines.documents.local.page_geometry import (
+    Box,
+    PageGeometry,
+    TextRun,
+    line_slope,
+    text_direction,
+)
+
+MAX_PAGES = 2000
+PDFIUM_LOCK = threading.RLock()
+"""pdfium is not thread-safe: hold this lock where several threads use it."""
+SMALL_RATIO = 0.8
+"""Characters up to this share of the preceding height count as smaller."""
+MAX_MARK_LENGTH = 6
+"""Longest footnote mark, in characters: ``(1)(2)``."""
+
+
+class Unreadable(Exception):
+    """A document that cannot be read.
+
+    ``error`` is ``bad_pdf``, ``encrypted_pdf``, ``no_text_layer``, ``too_many_pages`` or
+    ``no_such_page``.
+    """
+
+    def __init__(self, error: str, message: str) -> None:
+        self.error = error
+        super().__init__(message)
+
+
+@dataclass(slots=True)
+class Word:
+    """A word as displayed.
+
+    ``x0`` to ``y1`` are points in the direction of reading, from the top left. ``box`` is in
+    fractions of the displayed page. ``start`` and ``end`` are positions in the document's text.
+    """
+
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    box: Box
+    page: int
+    start: int
+    end: int
+    height: float = field(init=False)
+    middle: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.height = self.y1 - self.y0
+        self.middle = (self.y0 + self.y1) / 2
+
+
+@dataclass(slots=True)
+class PdfPage:
+    """The words of a page in reading direction; ``is_unread``: it has images and no words."""
+
+    number: int
+    width: float
+    height: float
+    words: list[Word] = field(default_factory=list)
+    is_unread: bool = False
+
+
+@dataclass(slots=True)
+class PdfText:
+    """The pages of a document and their concatenated text, each page ended by a form feed."""
+
+    pages: list[PdfPage]
+    text: str
+
+
+def read_pdf(content: bytes) -> PdfText:
+    """Return the words of a document; raise Unreadable."""
+    document = open_pdf(content)
+    try:
+        pages: list[PdfPage] = []
+        texts: list[str] = []
+        offset = 0
+        if len(document) > MAX_PAGES:
+            raise Unreadable(
+                "too_many_pages", f"it has {len(document):,} pages; up to {MAX_PAGES:,} are read"
+            )
+        for number in range(len(document)):
+            try:
+                page, text = _read_page(document, number, offset)
+            except pdfium.PdfiumError as error:
+                raise Unreadable("bad_pdf", f"page {number} cannot be read: {error}") from None
+            pages.append(page)
+            texts.append(text)
+            offset += len(text)
+    finally:
+        document.close()
+    if not any(page.words for page in pages):
+        raise Unreadable(
+            "no_text_layer",
+            "no page has text: the document is made of pictures, and reading those needs OCR",
+        )
+    return PdfText(pages, "".join(texts))
+
+
+def open_pdf(content: bytes) -> Any:
+    """Open the document; raise Unreadable."""
+    try:
+        document = pdfium.PdfDocument(content)
+        with contextlib.suppress(pdfium.PdfiumError):  # a broken form is ignored
+            document.init_forms()  # renders form fields that have no appearance of their own
+        if len(document) == 0:
+            raise Unreadable("bad_pdf", "it has no pages")
+    except pdfium.PdfiumError as error:
+        if "password" in str(error).lower() or "security" in str(error).lower():
+            raise Unreadable("encrypted_pdf", "it is encrypted and needs a password") from None
+        raise Unreadable("bad_pdf", f"it is not a PDF that can be read: {error}") from None
+    return document
+
+
+def _read_page(document: Any, number: int, offset: int) -> tuple[PdfPage, str]:
+    page = _flattened_page(document, number)
+    textpage = page.get_textpage()
+    try:
+        width, height = page.get_size()
+        geometry = PageGeometry(page, width, height)
+        count = c.FPDFText_CountChars(textpage)
+        text = _page_text(textpage, count) + "\f"
+        runs = [
+            TextRun(
+                start,
+                end,
+                _char_box(textpage, start, geometry),
+                _char_box(textpage, end - 1, geometry),
+            )
+            for start, end in _run_spans(text)
+        ]
+        geometry.turn, geometry.lean = text_direction(runs, geometry)
+        geometry.words_lean = geometry.lean != 0
+        words = _page_words(textpage, text, runs, geometry, number, offset)
+        # OCR produces upright words on lines that are not level.
+        if not geometry.words_lean and (drift := line_slope(words)):
+            geometry.lean = drift
+            words = _page_words(textpage, text, runs, geometry, number, offset)
+        sides = (width, height) if geometry.turn % 2 == 0 else (height, width)
+        return PdfPage(
+            number, *sides, _without_watermarks(words), is_unread=not words and _has_images(page)
+        ), text
+    finally:
+        textpage.close()
+        page.close()
+
+
+def _has_images(page: Any) -> bool:
+    return any(True for _ in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+
+
+def _flattened_page(document: Any, number: int) -> Any:
+    """Return the page with form fields and text annotations as part of its text."""
+    page = document[number]
+    if any(
+        _is_text_annotation(page, index) for index in range(c.FPDFPage_GetAnnotCount(page))
+    ) and c.FPDFPage_Flatten(page, c.FLAT_NORMALDISPLAY):
+        page.close()
+        page = document[number]
+    return page
+
+
+def _is_text_annotation(page: Any, index: int) -> bool:
+    annotation = c.FPDFPage_GetAnnot(page, index)
+    try:
+        return c.FPDFAnnot_GetSubtype(annotation) in (c.FPDF_ANNOT_WIDGET, c.FPDF_ANNOT_FREETEXT)
+    finally:
+        c.FPDFPage_CloseAnnot(annotation)
+
+
+def _page_words(
+    textpage: Any, text: str, runs: list[TextRun], geometry: PageGeometry, page: int, offset: int
+) -> list[Word]:
+    """Return the page's words without footnote marks, joined where pdfium split them."""
+    out: list[Word] = []
+    for run in runs:
+        for word in _words_of_run(textpage, text, run, geometry, page, offset):
+            if out and _is_footnote_mark(out[-1], word):
+                continue
+            if (
+                out
+                and _continues(out[-1], word)
+                and not _has_drawn_space(textpage, out[-1].end - offset, word.start - offset)
+            ):
+                out[-1] = join_words(out[-1], word)
+            else:
+                out.append(word)
+    return out
+
+
+def _page_text(textpage: Any, count: int) -> str:
+    """Return one character for each character of the page, so that positions agree."""
+    units = (ctypes.c_ushort * (count + 1))()
+    if c.FPDFText_GetText(textpage, 0, count, units) == count + 1:
+        text = bytes(units)[: 2 * count].decode("utf-16-le", "replace")
+        # Each character must be exactly one UTF-16 unit.
+        if len(text) == count and "\0" not in text and "\ufffd" not in text:
+            return text
+    codes = (c.FPDFText_GetUnicode(textpage, index) for index in range(count))
+    return "".join(
+        chr(u) if 0 < u < 0x110000 and not 0xD800 <= u < 0xE000 else "\ufffd" for u in codes
+    )
+
+
+def _run_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each run between white space or dot leaders."""
+    start = None
+    index, length = 0, len(text)
+    while index < length:
+        char = text[index]
+        stop = index
+        if char in "._…·" or char.isspace() or char in "\ufffd\u00ad\ufffe\u0002":
+            stop = index + 1
+            if char in "._…·":
+                while stop < length and text[stop] == char:
+                    stop += 1
+                if stop - index < (3 if char != "…" else 1):
+                    stop = index  # a dot within its word
+        if stop > index:
+            if start is not None:
+                yield start, index
+                start = None
+            index = stop
+        else:
+            if start is None:
+                start = index
+            index += 1
+    if start is not None:
+        yield start, length
+
+
+_rect = c.FS_RECTF()
+
+
+def _char_box(textpage: Any, index: int, geometry: PageGeometry) -> Box | None:
+    if not c.FPDFText_GetLooseCharBox(textpage, index, _rect):
+        return None
+    left, bottom, right, top = _rect.left, _rect.bottom, _rect.right, _rect.top
+    if left == right and top == bottom:
+        return None
+    return geometry.shown_box(left, min(bottom, top), right, max(bottom, top))
+
+
+def _words_of_run(
+    textpage: Any, text: str, run: TextRun, geometry: PageGeometry, page: int, offset: int
+) -> Iterator[Word]:
+    """Yield the run as one word, or as several words split at its gaps.
+
+    Some programs place columns without white space between them.
+    """
+    start, end, first, last = run
+    if first is None or last is None:
+        return
+    one = _make_word(text, start, end, _union(first, last), geometry, page, offset)
+    if one is None:
+        return
+    first_height = _text_height(first, geometry)
+    stretched = (
+        one.x1 - one.x0 > 0.75 * one.height * (end - start) or one.height > 1.8 * first_height
+    )
+    if end - start > 1 and (stretched or _text_height(last, geometry) < SMALL_RATIO * first_height):
+        yield from _split_at_gaps(textpage, text, start, end, geometry, page, offset)
+    else:
+        yield one
+
+
+def _split_at_gaps(
+    textpage: Any, text: str, start: int, end: int, geometry: PageGeometry, page: int, offset: int
+) -> Iterator[Word]:
+    first, box_so_far, before = start, None, None
+    for index in range(start, end):
+        box = _char_box(textpage, index, geometry)
+        if box is None:
+            continue
+        here = _make_word(text, index, index + 1, box, geometry, page, offset)
+        if here is None:
+            continue
+        if before is not None and box_so_far is not None:
+            gap, rise = here.x0 - before.x1, abs(here.middle - before.middle)
+            apart = gap > 0.6 * here.height or gap < -2 * here.height or rise > 0.6 * here.height
+            if apart or (here.height < SMALL_RATIO * before.height and here.middle < before.middle):
+                made = _make_word(text, first, index, box_so_far, geometry, page, offset)
+                if made is not None:
+                    yield made
+                first, box_so_far = index, None
+        box_so_far = box if box_so_far is None else _union(box_so_far, box)
+        before = here
+    if box_so_far is not None:
+        made = _make_word(text, first, end, box_so_far, geometry, page, offset)
+        if made is not None:
+            yield made
+
+
+def _is_footnote_mark(word: Word, following: Word) -> bool:
+    """Return whether small raised characters right behind a word are a footnote mark."""
+    small = following.height < SMALL_RATIO * word.height and len(following.text) <= MAX_MARK_LENGTH
+    raised = (
+        word.y0 - 0.5 * word.height < following.y0
+        and following.y1 < word.y1 - 0.12 * word.height
+        and following.middle < word.middle
+    )
+    return small and raised and -0.2 * word.height < following.x0 - word.x1 < 0.5 * word.height
+
+
+def _continues(word: Word, following: Word) -> bool:
+    """Return whether the characters are as close as within one word.
+
+    pdfium inserts spaces in tight or loose pairs, around ligatures, and between all digits of a
+    font that declares a wrong width.
+    """
+    size = max(word.height, following.height)
+    level = following.y0 < word.middle < following.y1 or word.y0 < following.middle < word.y1
+    last, first = word.text[-1], following.text[0]
+    least, most = (-0.2, 0.12) if last.isalpha() and first.isalpha() else (-0.05, 0.05)
+    return (
+        level
+        and least * size < following.x0 - word.x1 < most * size
+        and not (_is_currency_sign(last) or _is_currency_sign(first))
+    )
+
+
+def _has_drawn_space(textpage: Any, start: int, end: int) -> bool:
+    """Return whether white space is drawn there, not only inferred by pdfium."""
+    return any(c.FPDFText_IsGenerated(textpage, index) == 0 for index in range(start, end))
+
+
+def _is_currency_sign(char: str) -> bool:
+    """Return whether it is a currency sign, which is not part of the number beside it."""
+    return unicodedata.category(char) == "Sc"
+
+
+def join_words(word: Word, following: Word) -> Word:
+    """Return two words as one."""
+    box = _union(word.box, following.box)
+    y0, y1 = min(word.y0, following.y0), max(word.y1, following.y1)
+    return Word(
+        word.text + following.text,
+        word.x0,
+        y0,
+        following.x1,
+        y1,
+        box,
+        word.page,
+        word.start,
+        following.end,
+    )
+
+
+def _without_watermarks(words: list[Word]) -> list[Word]:
+    """Drop words that are much larger than the others and overlap several of them."""
+    heights = sorted(word.height for word in words)
+    large = 3 * heights[len(heights) // 2] if heights else 0.0
+    return [
+        word
+        for word in words
+        if word.height <= large or sum(_overlap(word, other) for other in words) < 4
+    ]
+
+
+def _overlap(a: Word, b: Word) -> bool:
+    return a.x0 < b.x1 and b.x0 < a.x1 and a.y0 < b.y1 and b.y0 < a.y1
+
+
+def _text_height(box: Box, geometry: PageGeometry) -> float:
+    _, top, _, bottom = geometry.reading_box(box)
+    return bottom - top
+
+
+def _union(a: tuple[float, ...], b: tuple[float, ...]) -> Box:
+    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+
+
+def _make_word(
+    text: str, start: int, end: int, box: Box, geometry: PageGeometry, page: int, offset: int
+) -> Word | None:
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    if not (0 <= x <= 1 and 0 <= y <= 1):
+        return None  # outside the crop box: not displayed
+    inside = (max(0.0, box[0]), max(0.0, box[1]), min(1.0, box[2]), min(1.0, box[3]))
+    return Word(
+        text[start:end], *geometry.reading_box(box), inside, page, offset + start, offset + end
+    )

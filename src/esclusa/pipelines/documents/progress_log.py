@@ -1,0 +1,87 @@
+"""The structured log of the pipeline, from which ``documents progress`` derives progress.
+
+The key ``stage`` has only the values listed here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from esclusa import Attempt
+from esclusa.pipelines.documents.records import Documento, Folio
+
+FolderStage = Literal[
+    "INIT",
+    "LISTING",
+    "PROCESSING_START",
+    "PROCESSING_IN_PROGRESS",
+    "FINALIZING",
+    "DONE",
+    "DONE_WITH_ERRORS",
+    "ERROR",
+]
+DocumentStage = Literal[
+    "DOC_CLASSIFICATION_START",
+    "DOC_CLASSIFICATION_DONE",
+    "DOC_EXTRACTION_START",
+    "DOC_EXTRACTION_DONE",
+    "DOC_ERROR",
+]
+
+
+def log_folder(
+    at: Attempt,
+    folio: Folio,
+    stage: FolderStage | None,
+    message: str,
+    *,
+    level: str = "info",
+    **fields: Any,
+) -> None:
+    """Log a line about a folder; without ``stage`` it does not count as progress."""
+    about: dict[str, Any] = {} if stage is None else {"stage": stage}
+    if stage != "INIT":
+        about |= {"total_docs": folio.total_docs, "processed_docs": folio.processed_docs}
+    at.log(message, level=level, **_context(at, folio), **(about | fields))
+
+
+def log_document(
+    at: Attempt,
+    doc: Documento,
+    stage: DocumentStage,
+    *,
+    status: str = "IN_PROGRESS",
+    level: str = "info",
+    **fields: Any,
+) -> None:
+    """Log a line about a document."""
+    about = {
+        "gcs_uri": doc.gcs_uri,
+        "generation": doc.generation,
+        "doc_status": status,
+        "doc_type": doc.doc_type,
+        "stage": stage,
+    }
+    at.log(f"{stage} {doc.gcs_uri}", level=level, **_context(at, doc), **(about | fields))
+
+
+def _context(at: Attempt, record: Folio | Documento) -> dict[str, Any]:
+    return {
+        "service_name": at.settings.service_name,
+        "bucket": record.bucket,
+        "folder_prefix": record.folder_prefix,
+        "folio_id": record.folio_id,
+        "eventarc_event_id": record.eventarc_event_id,
+        "execution_id": record.execution_id,
+    }
+
+
+def error_type(error: Exception) -> str:
+    """Return the type of an error, the same in the log and in the record."""
+    own = getattr(error, "type", None) or getattr(error, "error_type", None)
+    if isinstance(own, str):
+        return own
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__).lower()
