@@ -28,7 +28,7 @@ async def documents(driver: Driver, report: Report, scale: Scale) -> None:
 def _pages(report: Report, scale: Scale) -> None:
     import pypdfium2 as pdfium
 
-    from esclusa.pipelines.documents.local.work import work
+    from esclusa.pipelines.documents.local.statement import read_document
     from esclusa.pipelines.documents.sample_statements import statement
 
     rng = Random(1)
@@ -48,7 +48,7 @@ def _pages(report: Report, scale: Scale) -> None:
         bare.append(len(made) / (time.perf_counter() - start))
         start = time.perf_counter()
         for content in made:
-            work(content)
+            read_document(content)
         ours.append(len(made) / (time.perf_counter() - start))
         say(f"documents: {ours[-1]:,.0f} pages/s, bare text {bare[-1]:,.0f}/s")
     report.rows.append(

@@ -103,12 +103,16 @@ def _answer(content: bytes, pages: list[int], *, classify: bool) -> web.Response
 
 
 def _read(content: bytes, pages: list[int]) -> dict[str, Any] | web.Response:
-    from esclusa.pipelines.documents.local.pdf_words import PDFIUM_LOCK, Unreadable, read  # noqa: PLC0415
-    from esclusa.pipelines.documents.local.work import work  # noqa: PLC0415
+    from esclusa.pipelines.documents.local.pdf_words import (  # noqa: PLC0415
+        PDFIUM_LOCK,
+        Unreadable,
+        read_pdf,
+    )
+    from esclusa.pipelines.documents.local.statement import read_statement  # noqa: PLC0415
 
     with PDFIUM_LOCK:
         try:
-            text = read(content)
+            text = read_pdf(content)
         except Unreadable as error:
             return _error(400, "INVALID_ARGUMENT", f"Unable to process the document: {error}")
         if len(pages or text.pages) > PAGES:
@@ -117,7 +121,7 @@ def _read(content: bytes, pages: list[int]) -> dict[str, Any] | web.Response:
                 "INVALID_ARGUMENT",
                 f"Document pages exceed the limit: {PAGES} got {len(pages or text.pages)}",
             )
-        return work(content) | {"text": text.text, "count": len(text.pages)}
+        return read_statement(text) | {"text": text.text, "count": len(text.pages)}
 
 
 def _classified(read: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The pipeline on each store in turn, its documents on disk, Document AI played by its simulator over HTTP."""
+"""Fixtures that open the pipeline on each store, with a simulated Document AI."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from esclusa.engine.operations import Operations
 from esclusa.model.system_records import DeadLetter, Message
 from esclusa.observability import log
 from esclusa.pipelines.documents.events import FINALIZED
-from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.pipelines.documents.folder_signals import from_command
+from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.simulators.documentai import DocumentAiSimulator
@@ -53,8 +53,8 @@ class Lines:
         ]
 
 
-class Office:
-    """A house with this pipeline, a bucket folder, the simulator, and short ways to use them."""
+class DocumentsService:
+    """A runtime with this pipeline, a bucket folder and the simulator, with shortcuts."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Office:
             self.put(f"{prefix}/doc{n:05}.pdf", f"%PDF-1.4\n%class={doc_type}\n%{n}\n")
 
     async def process(self, uri: str, **options: Any) -> dict[str, Any]:
-        """As ``esclusa documents process`` does."""
+        """Process a folder as ``esclusa documents process`` does."""
         signal = from_command(uri, **options)
         inserted = await self.records.insert([signal])
         params = {"folio_id": signal.folio_id, "signal": inserted[0].id}
@@ -140,29 +140,34 @@ class Office:
     async def event(
         self, name: str, *, id: str = "e-1", bucket: str = "bkt", **more: Any
     ) -> tuple[int, Any]:
-        """A CloudEvent in binary mode."""
-        said = {
+        """Post a CloudEvent in binary mode."""
+        request = {
             "headers": headers(id, bucket),
             "json": {"bucket": bucket, "name": name, "generation": "1", "size": "0"},
         } | more
-        return await self.post("/events/storage?__GCP_CloudEventsMode=GCS_NOTIFICATION", **said)
+        return await self.post("/events/storage?__GCP_CloudEventsMode=GCS_NOTIFICATION", **request)
 
 
 def headers(id: str = "e-1", bucket: str = "bkt", type: str = FINALIZED) -> dict[str, str]:
     return {
-        "ce-specversion": "1.0", "ce-id": id, "ce-type": type, "ce-source": f"//storage.googleapis.com/projects/_/buckets/{bucket}",
-        "ce-subject": "objects/x", "ce-time": "2026-01-01T00:00:00.123456Z", "ce-bucket": bucket,
-    }  # fmt: skip
+        "ce-specversion": "1.0",
+        "ce-id": id,
+        "ce-type": type,
+        "ce-source": f"//storage.googleapis.com/projects/_/buckets/{bucket}",
+        "ce-subject": "objects/x",
+        "ce-time": "2026-01-01T00:00:00.123456Z",
+        "ce-bucket": bucket,
+    }
 
 
-NewOffice = Callable[..., Awaitable[Office]]
+NewService = Callable[..., Awaitable[DocumentsService]]
 
 
 @pytest.fixture
-async def new_office(
+async def new_service(
     bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[NewOffice]:
-    """``await new_office(max_attempts=3)`` opens one; several share the same data, as other processes would."""
+) -> AsyncIterator[NewService]:
+    """``await new_service(max_attempts=3)`` opens one; several share data, like processes do."""
     monkeypatch.setenv("NO_PROXY", "*")
     async with AsyncExitStack() as stack:
         simulator = DocumentAiSimulator()
@@ -179,21 +184,30 @@ async def new_office(
             worker: bool = False,
             tokens: str = "",
             **options: Any,
-        ) -> Office:
+        ) -> DocumentsService:
             environ = {
-                "ESCLUSA_STORE": bare_place.url, "ESCLUSA_ARTIFACTS": str(tmp_path / "artifacts"), "ESCLUSA_PIPELINES": "documents",
-                "ESCLUSA_LEASE_SECONDS": "20", "ESCLUSA_POLL_SECONDS": "0.1", "ESCLUSA_API_TOKENS": tokens,
+                "ESCLUSA_STORE": bare_place.url,
+                "ESCLUSA_ARTIFACTS": str(tmp_path / "artifacts"),
+                "ESCLUSA_PIPELINES": "documents",
+                "ESCLUSA_LEASE_SECONDS": "20",
+                "ESCLUSA_POLL_SECONDS": "0.1",
+                "ESCLUSA_API_TOKENS": tokens,
                 "DOCUMENTS_LOCAL_BUCKETS": f"bkt={bucket}",
-                "DOCUMENTS_BACKOFF_SECONDS": "0.05", "DOCUMENTS_MAX_ATTEMPTS": "3", "ESCLUSA_GRACE_SECONDS": "2",
-            }  # fmt: skip
+                "DOCUMENTS_BACKOFF_SECONDS": "0.05",
+                "DOCUMENTS_MAX_ATTEMPTS": "3",
+                "ESCLUSA_GRACE_SECONDS": "2",
+            }
             if not local:
                 extractors = ",".join(
                     f"{name}=ext" for name in ("balance_sheet", "income_statement", "cash_flow")
                 )
                 environ |= {
-                    "DOCUMENTS_PROCESSOR": "documentai", "DOCUMENTAI_PROJECT": "p", "DOCUMENTAI_CLASSIFIER": "classifier",
-                    "DOCUMENTAI_ENDPOINT": address, "DOCUMENTS_EXTRACTORS": extractors,
-                }  # fmt: skip
+                    "DOCUMENTS_PROCESSOR": "documentai",
+                    "DOCUMENTAI_PROJECT": "p",
+                    "DOCUMENTAI_CLASSIFIER": "classifier",
+                    "DOCUMENTAI_ENDPOINT": address,
+                    "DOCUMENTS_EXTRACTORS": extractors,
+                }
             environ |= {name: str(value) for name, value in options.items()}
             runtime = await stack.enter_async_context(open_runtime(load(environ=environ)))
             log.configure("json", "info", stream=lines)  # type: ignore[arg-type]
@@ -214,14 +228,14 @@ async def new_office(
                 stack.push_async_callback(end)
             else:
                 await stack.enter_async_context(runtime.engine.running())
-            return Office(runtime, bucket, simulator, lines, url, environ)
+            return DocumentsService(runtime, bucket, simulator, lines, url, environ)
 
         yield new
 
 
 @pytest.fixture
-async def office(new_office: NewOffice) -> Office:
-    return await new_office()
+async def service(new_service: NewService) -> DocumentsService:
+    return await new_service()
 
 
 async def until(check: Callable[[], Awaitable[Any]], seconds: float = 20) -> Any:

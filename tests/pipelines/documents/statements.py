@@ -1,8 +1,7 @@
-# ruff: noqa: E501 - families are read as a table
-"""Makes financial statements as PDFs, varied in language, layout and manner of writing, and tells exactly what is printed where.
+"""Make financial statements as PDFs, varied in language and layout, with the values printed.
 
-``tuned`` families are what rules are tried on; ``held_out`` ones have other words, layouts and seeds, and are there to be measured. Seeds 1 to 3
-of those have been looked at, to mend what a change of the rules had broken.
+Rules are developed with ``tuned`` styles. ``held_out`` styles have other words, layouts and seeds,
+and are only measured. Seeds 1 to 3 of them were inspected to repair rules after a change.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from pipelines.documents import vocabulary
-from pipelines.documents.paper import Pen, Statement, Style, Truth
+from pipelines.documents import statement_words
+from pipelines.documents.drawing import Pen, Statement, Style, Truth
 
 MONTHS_ES = [
     "enero",
@@ -45,7 +44,7 @@ MONTHS_EN = [
 
 
 def amount(number: int, style: Style, rng: Random) -> tuple[str, str]:
-    """The number as printed, and its value."""
+    """Return the number as printed, and its value."""
     whole, cents = abs(number), rng.randrange(1, 100) if style.decimals else 0
     grouped = f"{whole:,}"
     mark, point = (style.thousands, "." if style.thousands in ",'’" else ",")
@@ -64,7 +63,7 @@ def amount(number: int, style: Style, rng: Random) -> tuple[str, str]:
 
 
 def heading(style: Style, year: int) -> list[str]:
-    """The heading of a year's column, line by line."""
+    """Return the heading of a year's column, line by line."""
     month, es = style.month, style.lang == "es"
     day = {2: 28, 4: 30, 6: 30, 9: 30, 11: 30}.get(month, 31)
     word = (MONTHS_ES if es else MONTHS_EN)[month - 1]
@@ -111,18 +110,25 @@ def titles(style: Style, org: str, title: str) -> list[str]:
         dated = f"{'Por los años terminados el' if flow else 'Al'} {day} de {word} de {listed}"
     else:
         dated = f"{'For the years ended' if flow else 'As of'} {word} {day}, {listed}"
-    money = {"CLP": ("pesos chilenos", "Chilean pesos"), "USD": ("dólares estadounidenses", "U.S. dollars"), "EUR": ("euros", "euros"),
-             "CHF": ("francos suizos", "Swiss francs")}  # fmt: skip
+    money = {
+        "CLP": ("pesos chilenos", "Chilean pesos"),
+        "USD": ("dólares estadounidenses", "U.S. dollars"),
+        "EUR": ("euros", "euros"),
+        "CHF": ("francos suizos", "Swiss francs"),
+    }
     name = money[style.currency][0 if es else 1]
-    scales = {1: ("(Expresado en {})", "(Expressed in {})"), 1000: ("(Expresado en miles de {})", "(In thousands of {})"),
-              1000000: ("(Cifras en millones de {})", "(Amounts in millions of {})")}  # fmt: skip
-    said = [org, title, dated]
+    scales = {
+        1: ("(Expresado en {})", "(Expressed in {})"),
+        1000: ("(Expresado en miles de {})", "(In thousands of {})"),
+        1000000: ("(Cifras en millones de {})", "(Amounts in millions of {})"),
+    }
+    lines = [org, title, dated]
     if style.units == "title":
-        said.append(scales[style.scale][0 if es else 1].format(name))
-    return said
+        lines.append(scales[style.scale][0 if es else 1].format(name))
+    return lines
 
 
-def make(name: str, style: Style, rng: Random, words: vocabulary.Words) -> Statement:
+def make(name: str, style: Style, rng: Random, words: statement_words.Words) -> Statement:
     """Draw a statement."""
     pen = Pen(style)
     org, title = (
@@ -132,7 +138,7 @@ def make(name: str, style: Style, rng: Random, words: vocabulary.Words) -> State
     if style.case == "upper":
         title = title.upper()
     truths: list[Truth] = []
-    content = vocabulary.rows(words, style.lang, style.doc_type, style.rows, rng)
+    content = statement_words.rows(words, style.lang, style.doc_type, style.rows, rng)
     lanes: list[tuple[float, float, list[Any]]]
     margin = 50.0 + style.crop
     if style.beside:
@@ -209,9 +215,10 @@ def _table(
         *(year for year in style.years for _ in range(shared)),
         *([None] if style.variation else []),
     ]
-    sample = pen.width("(8.888.888.888)" if not style.decimals else "(888.888.888,88)")
+    sample_statements = pen.width("(8.888.888.888)" if not style.decimals else "(888.888.888,88)")
     wide = max(
-        sample + 14, max(pen.width(line) for y in style.years for line in heading(style, y)) + 12
+        sample_statements + 14,
+        max(pen.width(line) for y in style.years for line in heading(style, y)) + 12,
     )
     edges = [right - (len(columns) - 1 - i) * wide for i in range(len(columns))]
     if style.percent:
@@ -309,9 +316,22 @@ def _table(
 
 
 def _row(
-    pen: Pen, style: Style, rng: Random, row: Any, left: float, label_end: float, note_x: float, edges: list[float], wide: float,
-    columns: list[int | None], y: float, section: str | None, truths: list[Truth], bold: str, right: float,
-) -> float:  # fmt: skip
+    pen: Pen,
+    style: Style,
+    rng: Random,
+    row: Any,
+    left: float,
+    label_end: float,
+    note_x: float,
+    edges: list[float],
+    wide: float,
+    columns: list[int | None],
+    y: float,
+    section: str | None,
+    truths: list[Truth],
+    bold: str,
+    right: float,
+) -> float:
     total = row.kind == "total"
     pen.font(bold if total else style.font, style.size)
     x = left + (0 if total else style.indent)
@@ -402,7 +422,8 @@ def _row(
             )
         )
     if style.percent:
-        text = f"{rng.randrange(-40, 60)}{'.' if style.thousands == ',' else ','}{rng.randrange(10)}{'%' if style.percent_sign else ''}"
+        mark, sign = "." if style.thousands == "," else ",", "%" if style.percent_sign else ""
+        text = f"{rng.randrange(-40, 60)}{mark}{rng.randrange(10)}{sign}"
         pen.text(right - pen.width(text), base, text)
     pen.font(style.font, style.size)
     return y + (len(parts) - 1) * step + style.pitch * style.size
@@ -414,10 +435,10 @@ def _wrapped(pen: Pen, label: str, room: float, *, force: bool) -> list[str]:
     return pen.broken(label, room)
 
 
-# families
+# styles
 
 
-RecordWithChildren = Callable[[Random], Style]
+StyleMaker = Callable[[Random], Style]
 
 
 def _base(rng: Random) -> Style:
@@ -425,17 +446,30 @@ def _base(rng: Random) -> Style:
     first = rng.randrange(2015, 2026)
     es = lang == "es"
     return Style(
-        lang=lang, doc_type=rng.choice(["balance_sheet", "income_statement", "cash_flow"]), years=[first - i for i in range(rng.choice([1, 2, 2, 2, 3]))],
-        heads=rng.choice(["year", "dmy", "slash", "short", "longline"]) if es else rng.choice(["year", "longline", "short", "year"]),
-        thousands="." if es else ",", notes=rng.choice(["none", "head", "head"]), negative=rng.choice(["parens", "parens", "minus"]),
-        currency="CLP" if es else "USD", scale=rng.choice([1, 1000, 1000, 1000000]), units=rng.choice(["title", "title", "head"]),
-        font=rng.choice(["Helvetica", "Times-Roman"]), size=rng.choice([8.0, 9.0, 9.5]), zero=rng.choice(["-", "–", "—"]), case=rng.choice(["plain", "upper", "colon"]),
-        indent=rng.choice([0.0, 8.0, 12.0]), centered=rng.random() < 0.7, rows=rng.randrange(12, 24),
-    )  # fmt: skip
+        lang=lang,
+        doc_type=rng.choice(["balance_sheet", "income_statement", "cash_flow"]),
+        years=[first - i for i in range(rng.choice([1, 2, 2, 2, 3]))],
+        heads=rng.choice(["year", "dmy", "slash", "short", "longline"])
+        if es
+        else rng.choice(["year", "longline", "short", "year"]),
+        thousands="." if es else ",",
+        notes=rng.choice(["none", "head", "head"]),
+        negative=rng.choice(["parens", "parens", "minus"]),
+        currency="CLP" if es else "USD",
+        scale=rng.choice([1, 1000, 1000, 1000000]),
+        units=rng.choice(["title", "title", "head"]),
+        font=rng.choice(["Helvetica", "Times-Roman"]),
+        size=rng.choice([8.0, 9.0, 9.5]),
+        zero=rng.choice(["-", "–", "—"]),
+        case=rng.choice(["plain", "upper", "colon"]),
+        indent=rng.choice([0.0, 8.0, 12.0]),
+        centered=rng.random() < 0.7,
+        rows=rng.randrange(12, 24),
+    )
 
 
-def _with(**fixed: Any) -> RecordWithChildren:
-    def family(rng: Random) -> Style:
+def _with(**fixed: Any) -> StyleMaker:
+    def style_of(rng: Random) -> Style:
         style = _base(rng)
         for name, value in fixed.items():
             setattr(style, name, value(rng) if callable(value) else value)
@@ -447,7 +481,7 @@ def _with(**fixed: Any) -> RecordWithChildren:
             style.years = style.years[:2]
         return style
 
-    return family
+    return style_of
 
 
 def _several(rng: Random, low: int, high: int) -> list[int]:
@@ -455,7 +489,7 @@ def _several(rng: Random, low: int, high: int) -> list[int]:
     return [first - i for i in range(rng.randrange(low, high + 1))]
 
 
-TUNED: dict[str, RecordWithChildren] = {
+TUNED: dict[str, StyleMaker] = {
     "plain": _with(),
     "leaders": _with(leaders=True),
     "wrapped": _with(wrap=lambda r: r.choice(["first", "last", "middle"]), wrap_tight=True),
@@ -519,41 +553,121 @@ TUNED: dict[str, RecordWithChildren] = {
     ),
 }
 
-HELD_OUT: dict[str, RecordWithChildren] = {
-    "annual_report": _with(font="Times-Roman", notes="fancy", heads=lambda r: r.choice(["long", "span"]), align="digits", case="upper", month=lambda r: r.choice([12, 3])),
-    "fund": _with(decimals=2, page=(595.0, 842.0), currency="EUR", units="title", scale=1, thousands=lambda r: r.choice([".", ","]), leaders=lambda r: r.random() < 0.5),
-    "holding": _with(page=(842.0, 595.0), years=lambda r: _several(r, 2, 4), rotate=90, rows=30, per_page=22, wrap="last", heads=lambda r: r.choice(["dmy", "shortyear"])),
-    "interim": _with(month=lambda r: r.choice([6, 9]), heads=lambda r: r.choice(["dots", "slash", "longline"]), align="center", size=8.0, pitch=1.8),
+HELD_OUT: dict[str, StyleMaker] = {
+    "annual_report": _with(
+        font="Times-Roman",
+        notes="fancy",
+        heads=lambda r: r.choice(["long", "span"]),
+        align="digits",
+        case="upper",
+        month=lambda r: r.choice([12, 3]),
+    ),
+    "fund": _with(
+        decimals=2,
+        page=(595.0, 842.0),
+        currency="EUR",
+        units="title",
+        scale=1,
+        thousands=lambda r: r.choice([".", ","]),
+        leaders=lambda r: r.random() < 0.5,
+    ),
+    "holding": _with(
+        page=(842.0, 595.0),
+        years=lambda r: _several(r, 2, 4),
+        rotate=90,
+        rows=30,
+        per_page=22,
+        wrap="last",
+        heads=lambda r: r.choice(["dmy", "shortyear"]),
+    ),
+    "interim": _with(
+        month=lambda r: r.choice([6, 9]),
+        heads=lambda r: r.choice(["dots", "slash", "longline"]),
+        align="center",
+        size=8.0,
+        pitch=1.8,
+    ),
     "glyphs": _with(spaced=True, years=lambda r: _several(r, 1, 2), indent=16.0, pitch=1.4),
-    "ledger": _with(rows=48, per_page=30, repeat_heads=lambda r: r.random() < 0.5, running=lambda r: r.random() < 0.5, sign="totals", crop=18.0, wrap="first"),
-    "two_sided": _with(beside=True, page=(1008.0, 612.0), doc_type="balance_sheet", notes="none", years=lambda r: _several(r, 2, 2), size=8.0, rows=36,
-                       heads=lambda r: r.choice(["year", "slash"]), case="upper"),
-    "nordic": _with(thousands=" ", currency="EUR", units="title", codes="dots", font="Times-Roman", heads=lambda r: r.choice(["dots", "longline"]), negative="minus", pitch=1.7),
-    "mainframe": _with(font="Courier", size=7.0, negative="after", codes=lambda r: r.choice(["dashes", "plain"]), heads="slash", rows=40, per_page=36, centered=False),
-    "split": _with(groups=("Corriente", "No corriente"), page=(842.0, 595.0), rotate=270, heads=lambda r: r.choice(["year", "longline"]), doc_type="balance_sheet", per_page=22, size=7.5),
-    "analysis": _with(percent=True, percent_sign=False, variation=True, heads=lambda r: r.choice(["named", "shortyear"]), mark="*", page=(842.0, 595.0), per_page=24),
-}  # fmt: skip
+    "ledger": _with(
+        rows=48,
+        per_page=30,
+        repeat_heads=lambda r: r.random() < 0.5,
+        running=lambda r: r.random() < 0.5,
+        sign="totals",
+        crop=18.0,
+        wrap="first",
+    ),
+    "two_sided": _with(
+        beside=True,
+        page=(1008.0, 612.0),
+        doc_type="balance_sheet",
+        notes="none",
+        years=lambda r: _several(r, 2, 2),
+        size=8.0,
+        rows=36,
+        heads=lambda r: r.choice(["year", "slash"]),
+        case="upper",
+    ),
+    "nordic": _with(
+        thousands=" ",
+        currency="EUR",
+        units="title",
+        codes="dots",
+        font="Times-Roman",
+        heads=lambda r: r.choice(["dots", "longline"]),
+        negative="minus",
+        pitch=1.7,
+    ),
+    "mainframe": _with(
+        font="Courier",
+        size=7.0,
+        negative="after",
+        codes=lambda r: r.choice(["dashes", "plain"]),
+        heads="slash",
+        rows=40,
+        per_page=36,
+        centered=False,
+    ),
+    "split": _with(
+        groups=("Corriente", "No corriente"),
+        page=(842.0, 595.0),
+        rotate=270,
+        heads=lambda r: r.choice(["year", "longline"]),
+        doc_type="balance_sheet",
+        per_page=22,
+        size=7.5,
+    ),
+    "analysis": _with(
+        percent=True,
+        percent_sign=False,
+        variation=True,
+        heads=lambda r: r.choice(["named", "shortyear"]),
+        mark="*",
+        page=(842.0, 595.0),
+        per_page=24,
+    ),
+}
 
 
 def tuned(count: int, seed: int = 1) -> Iterator[Statement]:
-    """Statements of the families that rules are tried on."""
-    yield from _made("tuned", TUNED, vocabulary.TUNED, count, seed)
+    """Yield statements of the styles that rules are developed with."""
+    yield from _made("tuned", TUNED, statement_words.TUNED, count, seed)
 
 
 def held_out(count: int, seed: int = 90_001) -> Iterator[Statement]:
-    """Statements that are only measured."""
-    yield from _made("held", HELD_OUT, vocabulary.HELD_OUT, count, seed)
+    """Yield statements that are only measured."""
+    yield from _made("held", HELD_OUT, statement_words.HELD_OUT, count, seed)
 
 
 def _made(
     part: str,
-    families: dict[str, RecordWithChildren],
-    words: vocabulary.Words,
+    styles: dict[str, StyleMaker],
+    words: statement_words.Words,
     count: int,
     seed: int,
 ) -> Iterator[Statement]:
-    names = list(families)
+    names = list(styles)
     for number in range(count):
         name = names[number % len(names)]
         rng = Random(f"{part}-{seed}-{number}")
-        yield make(f"{part}-{name}-{number}", families[name](rng), rng, words)
+        yield make(f"{part}-{name}-{number}", styles[name](rng), rng, words)

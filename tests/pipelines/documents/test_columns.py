@@ -1,4 +1,4 @@
-"""What stands over, beside and around the columns of a table, one by one, and what the local processor makes of it."""
+"""Layouts of headings, columns and their surroundings, one by one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.local.statement import read_document
 from esclusa.pipelines.documents.sample_statements import pdf, right_aligned
 
 ORG = "Kestrel plc"
@@ -18,7 +18,7 @@ ROWS = [
     ("Operating profit", 1387),
 ]
 FIRST = 690.0
-"""Where the first row stands."""
+"""The position of the first row."""
 Texts = list[tuple[float, float, float, str]]
 
 
@@ -33,7 +33,10 @@ def page(
     edges: list[float],
     *more: tuple[float, float, float, str],
 ) -> Any:
-    """What is read of a table whose columns end at these edges, below some lines; each head and row begins with its label."""
+    """Return what is read of a table whose columns end at these edges, below some lines.
+
+    Each heading and row begins with its label.
+    """
     texts: Texts = [(60, 770 - 14 * n, 9, text) for n, text in enumerate(above)]
     y = FIRST + 11 * len(heads)
     for number, (label, *cells) in enumerate([*heads, *rows]):
@@ -44,7 +47,7 @@ def page(
             if text
         ]
         y -= 11 if number < len(heads) else 14
-    return work(pdf([*texts, *more]))
+    return read_document(pdf([*texts, *more]))
 
 
 def values(answer: Any) -> list[dict[str, Any]]:
@@ -59,7 +62,7 @@ def by_label(answer: Any) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("said", "heads", "periods"),
+    ("title", "heads", "periods"),
     [
         (
             "Year ended 30 June 2024",
@@ -105,15 +108,15 @@ def by_label(answer: Any) -> dict[str, list[str]]:
         ),
     ],
 )
-def test_columns_without_a_period_have_their_neighbours(
-    said: str, heads: list[str], periods: list[str | None]
+def test_columns_without_a_period_take_their_neighbours(
+    title: str, heads: list[str], periods: list[str | None]
 ) -> None:
     rows = [[label, *(printed(number * k) for k in (4, 5, 9))] for label, number in ROWS]
-    answer = page([ORG, "Income statement", said], [["", *heads]], rows, [380, 460, 540])
+    answer = page([ORG, "Income statement", title], [["", *heads]], rows, [380, 460, 540])
     assert [item["REPORTING_PERIOD"] for item in values(answer)] == periods * len(ROWS)
 
 
-def test_a_title_that_stands_over_a_column_is_of_all_columns() -> None:
+def test_title_over_a_column_applies_to_all_columns() -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     title = (240.0, 716.0, 8.0, "FOR THE YEAR ENDED 30 JUNE 2024")
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [290, 380], title)
@@ -123,7 +126,7 @@ def test_a_title_that_stands_over_a_column_is_of_all_columns() -> None:
     ] * len(ROWS)
 
 
-def test_a_line_below_the_years_may_name_columns_in_any_words() -> None:
+def test_line_below_the_years_may_name_columns() -> None:
     rows = [[label, *(printed(number * k) for k in (4, 5, 9))] for label, number in ROWS]
     heads = [["", "2024", "2023", ""], ["Conceptos", "AR$", "AR$", "Var. absoluta"]]
     answer = page(["Kestrel S.A.", "Estado de resultados"], heads, rows, [360, 440, 530])
@@ -135,7 +138,7 @@ def test_a_line_below_the_years_may_name_columns_in_any_words() -> None:
     assert {item["CURRENCY"] for item in values(answer)} == {"ARS"}
 
 
-def test_codes_with_letters_are_no_part_of_labels_however_close_they_are() -> None:
+def test_codes_with_letters_are_not_part_of_labels() -> None:
     rows = [["", printed(number), printed(2 * number)] for _, number in ROWS]
     more: Texts = []
     for number, (label, _) in enumerate(ROWS):
@@ -147,7 +150,7 @@ def test_codes_with_letters_are_no_part_of_labels_however_close_they_are() -> No
     assert list(by_label(answer)) == [label for label, _ in ROWS]
 
 
-def test_a_header_that_had_room_for_the_next_word_has_not_wrapped() -> None:
+def test_header_with_room_for_the_next_word_has_not_wrapped() -> None:
     rows = [
         ["Income and endowments from", "", ""],
         ["Donations", "5,410", "4,970"],
@@ -169,7 +172,7 @@ def test_a_header_that_had_room_for_the_next_word_has_not_wrapped() -> None:
     ] * 2
 
 
-def test_numbers_between_the_lines_of_a_label_in_capitals_are_its_own() -> None:
+def test_numbers_between_the_lines_of_a_label_in_capitals() -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     low = FIRST - 14 * len(ROWS)
     more: Texts = [
@@ -184,7 +187,7 @@ def test_numbers_between_the_lines_of_a_label_in_capitals_are_its_own() -> None:
     assert by_label(answer)["TOTAL COSTOS DE ADMINISTRACIÓN"] == ["812", "790"]
 
 
-def test_what_a_page_counts_in_its_margins_is_no_row() -> None:
+def test_counters_in_the_margins_are_no_rows() -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     foot = (60.0, 24.0, 7.0, "Annual accounts, confidential"), (536.0, 24.0, 7.0, "1")
     head = (60.0, 820.0, 7.0, "Estados financieros"), (524.0, 820.0, 7.0, "2024")
@@ -192,7 +195,7 @@ def test_what_a_page_counts_in_its_margins_is_no_row() -> None:
     assert list(by_label(answer)) == [label for label, _ in ROWS]
 
 
-def test_digits_that_a_font_sets_apart_are_one_number() -> None:
+def test_digits_that_a_font_separates_are_one_number() -> None:
     rows = [[label, "", printed(2 * number)] for label, number in ROWS]
     more: Texts = []
     for number in range(len(ROWS)):
@@ -221,7 +224,7 @@ def test_typed_thousands_have_a_gap_as_wide_as_a_digit() -> None:
     ]
 
 
-def test_signs_far_from_their_numbers_are_no_part_of_labels() -> None:
+def test_signs_far_from_their_numbers_are_not_part_of_labels() -> None:
     rows = [[label, f"{abs(number) // 100}", f"{abs(number) // 90}"] for label, number in ROWS]
     more: Texts = [(380, FIRST, 8, "C$"), (480, FIRST, 8, "C$")]
     answer = page(
@@ -235,7 +238,7 @@ def test_signs_far_from_their_numbers_are_no_part_of_labels() -> None:
     assert {item["CURRENCY"] for item in values(answer)} == {"CAD"}
 
 
-def test_a_unit_with_a_number_in_it_is_no_value() -> None:
+def test_unit_with_a_number_is_no_value() -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     heads = [["", "2024", "2023"], ["", "in CHF 1 000", "in CHF 1 000"]]
     answer = page([ORG, "Income statement"], heads, rows, [440, 540])
@@ -243,21 +246,21 @@ def test_a_unit_with_a_number_in_it_is_no_value() -> None:
     assert {(item["CURRENCY"], item["UNITS_SCALE"]) for item in values(answer)} == {("CHF", 1000)}
 
 
-def test_comments_beside_a_table_are_none_of_it() -> None:
+def test_comments_beside_a_table_are_ignored() -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
-    said = (
+    title = (
         "Pipeline healthy going",
         "into next quarter,",
         "hiring paused outside",
         "engineering, runway",
         "extended",
     )
-    more: Texts = [(430, FIRST - 11 * number, 8, text) for number, text in enumerate(said)]
+    more: Texts = [(430, FIRST - 11 * number, 8, text) for number, text in enumerate(title)]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [300, 380], *more)
     assert list(by_label(answer)) == [label for label, _ in ROWS]
 
 
-def test_totals_of_the_right_half_may_begin_before_its_other_labels() -> None:
+def test_totals_of_the_right_half_may_begin_further_left() -> None:
     drawn: Texts = [(60, 770, 9, "Kestrel S.A."), (60, 756, 9, "Balance general")]
     drawn += [
         (x, 730, 8, text)
@@ -276,7 +279,7 @@ def test_totals_of_the_right_half_may_begin_before_its_other_labels() -> None:
             (510, f"{number}.905"),
         )
         drawn += [(x, 710 - 14 * number, 8, text) for x, text in cells]
-    assert "Total pasivo y capital" in by_label(work(pdf(drawn)))
+    assert "Total pasivo y capital" in by_label(read_document(pdf(drawn)))
 
 
 @pytest.mark.parametrize(
@@ -303,13 +306,13 @@ def test_totals_of_the_right_half_may_begin_before_its_other_labels() -> None:
         ),
     ],
 )
-def test_the_name_of_the_organisation(above: list[str], more: Texts, name: str) -> None:
+def test_name_of_the_organisation(above: list[str], more: Texts, name: str) -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     answer = page(above, [["", "2024", "2023"]], rows, [460, 540], *more)
     assert {item["ORG_NAME"] for item in values(answer)} == {name}
 
 
-def test_a_date_over_one_of_the_columns_is_of_all_if_years_stand_below_it() -> None:
+def test_date_above_years_applies_to_all_columns() -> None:
     rows = [
         [label, printed(1000 * number), "", printed(2000 * number), ""]
         for label, number in ROWS[:2]
@@ -329,7 +332,7 @@ def test_a_date_over_one_of_the_columns_is_of_all_if_years_stand_below_it() -> N
     ] * len(ROWS)
 
 
-def test_codes_and_notes_between_labels_and_amounts_are_no_amounts() -> None:
+def test_codes_and_notes_between_labels_and_amounts() -> None:
     rows = [
         [
             label,
@@ -348,7 +351,7 @@ def test_codes_and_notes_between_labels_and_amounts_are_no_amounts() -> None:
     }
 
 
-def test_a_code_between_the_lines_of_its_label_is_no_label() -> None:
+def test_code_between_the_lines_of_its_label() -> None:
     many = [
         (f"{label} {place}", number)
         for place in ("abroad", "at home", "elsewhere")
@@ -374,7 +377,7 @@ def test_a_code_between_the_lines_of_its_label_is_no_label() -> None:
     assert by_label(answer)["TOTAL COSTOS DE ADMINISTRACIÓN"] == ["812", "790"]
 
 
-def test_headings_with_a_hyphen_and_short_names_of_changes() -> None:
+def test_headings_with_a_hyphen_and_short_comparisons() -> None:
     rows = [[label, *(printed(number * k) for k in (4, 5, 9)), "2.1%"] for label, number in ROWS]
     heads = [["", "YTD-Actual JUN-23", "YTD-Actual JUN-22", "Desv. absoluta", "Var %"]]
     answer = page(
@@ -387,18 +390,24 @@ def test_headings_with_a_hyphen_and_short_names_of_changes() -> None:
     ] * len(ROWS)
 
 
-def test_a_paragraph_below_the_table_has_no_rows() -> None:
+def test_paragraph_below_the_table_has_no_rows() -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
-    said = [
-        "For the year ended 30 June 2024 the company was entitled to exemption from audit under section 477 of the Act of 2006",
-        "relating to small companies. The members have not required the company to obtain an audit.",
+    title = [
+        (
+            "For the year ended 30 June 2024 the company was entitled to exemption from audit "
+            "under section 477 of the Act of 2006"
+        ),
+        (
+            "relating to small companies. The members have not required the company to obtain "
+            "an audit."
+        ),
     ]
-    more = [(60.0, 500.0 - 11 * n, 8.0, text) for n, text in enumerate(said)]
+    more = [(60.0, 500.0 - 11 * n, 8.0, text) for n, text in enumerate(title)]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [407, 487.4], *more)
     assert list(by_label(answer)) == [label for label, _ in ROWS]
 
 
-def test_headers_in_capitals_are_headers_whatever_code_is_beside_them() -> None:
+def test_headers_in_capitals_with_codes() -> None:
     rows: list[list[str]] = []
     for n, (label, number) in enumerate(ROWS):
         rows += (
@@ -414,7 +423,7 @@ def test_headers_in_capitals_are_headers_whatever_code_is_beside_them() -> None:
     ] * 4
 
 
-def test_headers_in_capitals_may_have_codes_as_long_as_those_of_rows() -> None:
+def test_headers_in_capitals_with_codes_as_long_as_those_of_rows() -> None:
     rows = [["", "", ""], *(["", printed(number), printed(2 * number)] for _, number in ROWS)]
     more: Texts = []
     for n, label in enumerate(["OPERATING", *(label for label, _ in ROWS)]):
@@ -424,7 +433,7 @@ def test_headers_in_capitals_may_have_codes_as_long_as_those_of_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "scale"),
+    ("title", "scale"),
     [
         ("Miles: 09002", 1),
         ("Sociedad 1000", 1),
@@ -433,9 +442,9 @@ def test_headers_in_capitals_may_have_codes_as_long_as_those_of_rows() -> None:
         ("Cifras en miles", 1000),
     ],
 )
-def test_units_that_nobody_chose_are_none(said: str, scale: int) -> None:
+def test_unchosen_units_are_ignored(title: str, scale: int) -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
-    answer = page([ORG, "Income statement", said], [["", "2024", "2023"]], rows, [460, 540])
+    answer = page([ORG, "Income statement", title], [["", "2024", "2023"]], rows, [460, 540])
     assert {item["UNITS_SCALE"] for item in values(answer)} == {scale}
 
 
@@ -447,19 +456,19 @@ def test_units_that_nobody_chose_are_none(said: str, scale: int) -> None:
         ["To: Merlin Bank plc, as Lender", "From: Kestrel Norte"],
     ],
 )
-def test_who_reports_is_who_a_form_or_letter_says(above: list[str]) -> None:
+def test_organisation_named_by_a_form_or_letter(above: list[str]) -> None:
     rows = [[label, printed(number), printed(2 * number)] for label, number in ROWS]
     answer = page([*above, "Income statement"], [["", "2024", "2023"]], rows, [460, 540])
     assert {item["ORG_NAME"] for item in values(answer)} == {"Kestrel Norte"}
 
 
 @pytest.mark.parametrize(
-    "said", ["Nine Months Ended September", "Nueve meses terminados en septiembre"]
+    "title", ["Nine Months Ended September", "Nueve meses terminados en septiembre"]
 )
-def test_a_heading_that_breaks_before_its_day_says_the_month_that_ends_the_period(
-    said: str,
+def test_heading_without_its_day_names_the_last_month(
+    title: str,
 ) -> None:
-    over = [(right_aligned(480, said, 8), FIRST + 36, 8, said), (430, FIRST + 25, 8, "30")]
+    over = [(right_aligned(480, title, 8), FIRST + 36, 8, title), (430, FIRST + 25, 8, "30")]
     rows = [[label, printed(number), printed(number - 70)] for label, number in ROWS]
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [430, 520], *over)
     assert [item["REPORTING_PERIOD"] for item in values(answer)] == [
@@ -469,7 +478,7 @@ def test_a_heading_that_breaks_before_its_day_says_the_month_that_ends_the_perio
 
 
 @pytest.mark.parametrize("counter", ["Pág.: 1", "Page: 1 of 3", "Hoja 1"])
-def test_a_page_counter_beside_the_company_is_no_row(counter: str) -> None:
+def test_page_number_beside_the_company_is_no_row(counter: str) -> None:
     rows = [[label, printed(number), printed(number - 70)] for label, number in ROWS]
     top = (right_aligned(520, counter, 9), 770, 9, counter)
     answer = page([ORG, "Income statement"], [["", "2024", "2023"]], rows, [430, 520], top)

@@ -1,4 +1,4 @@
-"""Events as Pub/Sub pushes them: Eventarc's and a bucket's own notifications, wrapped and bare; and a long listing of Cloud Storage."""
+"""Events in Pub/Sub pushes, and long listings of Cloud Storage."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from pipelines.documents.conftest import NewOffice, headers
+from pipelines.documents.conftest import NewService, headers
 from support.loopback import serving
 
 from esclusa import Failure
 from esclusa.pipelines.documents.buckets import BadUri, Blob, parse_uri
 from esclusa.pipelines.documents.cloud_storage import CloudBucket
-from esclusa.pipelines.documents.events import PUBLISHED, BadEvent, Passed, Ready, read_event
-from esclusa.pipelines.documents.records import Signal
+from esclusa.pipelines.documents.events import (
+    PUBLISHED,
+    BadEvent,
+    IgnoredEvent,
+    ReadyEvent,
+    read_event,
+)
+from esclusa.pipelines.documents.records import FolderSignal
 
 OBJECT = {
     "kind": "storage#object",
@@ -25,35 +31,40 @@ OBJECT = {
     "generation": "17",
     "size": "0",
 }
-READY = Ready(
+READY = ReadyEvent(
     "2070443601311540", "//storage.googleapis.com/projects/_/buckets/bkt", "bkt", "2026/Año ñ"
 )
 ATTRIBUTES = {
-    "eventType": "OBJECT_FINALIZE", "payloadFormat": "JSON_API_V1", "bucketId": "bkt", "objectId": OBJECT["name"], "objectGeneration": "17",
-    "eventTime": "2026-01-01T00:00:00Z", "notificationConfig": "projects/_/buckets/bkt/notificationConfigs/1",
-}  # fmt: skip
+    "eventType": "OBJECT_FINALIZE",
+    "payloadFormat": "JSON_API_V1",
+    "bucketId": "bkt",
+    "objectId": OBJECT["name"],
+    "objectGeneration": "17",
+    "eventTime": "2026-01-01T00:00:00Z",
+    "notificationConfig": "projects/_/buckets/bkt/notificationConfigs/1",
+}
 CLOUD_EVENT = headers(READY.event_id)
 
 
-def packed(said: Any) -> str:
-    return base64.b64encode(json.dumps(said).encode()).decode()
+def packed(value: Any) -> str:
+    return base64.b64encode(json.dumps(value).encode()).decode()
 
 
 def push(data: Any = OBJECT, attributes: Any = ATTRIBUTES, **message: Any) -> dict[str, Any]:
-    """The envelope of a push subscription."""
-    said = {
+    """Return the envelope of a push subscription."""
+    value = {
         "data": packed(data),
         "attributes": attributes,
         "messageId": READY.event_id,
         "message_id": READY.event_id,
     }
     return {
-        "message": said | {"publishTime": "2026-01-01T00:00:00Z"} | message,
+        "message": value | {"publishTime": "2026-01-01T00:00:00Z"} | message,
         "subscription": "projects/p/subscriptions/s",
     }
 
 
-def read(body: Any, **head: str) -> Ready | Passed:
+def read(body: Any, **head: str) -> ReadyEvent | IgnoredEvent:
     return read_event(head, json.dumps(body).encode())
 
 
@@ -61,15 +72,15 @@ def structured(**event: Any) -> dict[str, Any]:
     return {name.removeprefix("ce-"): value for name, value in CLOUD_EVENT.items()} | event
 
 
-def test_a_buckets_notification_in_a_push() -> None:
+def test_bucket_notification_in_a_push() -> None:
     assert read(push()) == READY
 
 
-def test_an_event_in_the_attributes_of_a_push() -> None:
+def test_event_in_the_attributes_of_a_push() -> None:
     assert read(push(attributes=CLOUD_EVENT)) == READY
 
 
-def test_a_structured_event_in_the_data_of_a_push() -> None:
+def test_structured_event_in_the_data_of_a_push() -> None:
     assert (
         read(
             push(
@@ -81,7 +92,7 @@ def test_a_structured_event_in_the_data_of_a_push() -> None:
     )
 
 
-def test_a_pubsub_trigger_of_eventarc_in_both_modes() -> None:
+def test_pubsub_trigger_of_eventarc_in_both_modes() -> None:
     event = headers("other", type=PUBLISHED)
     assert read(push(), **event) == READY
     plain = {name.removeprefix("ce-"): value for name, value in event.items()}
@@ -90,7 +101,7 @@ def test_a_pubsub_trigger_of_eventarc_in_both_modes() -> None:
     )
 
 
-def test_a_push_without_wrapping() -> None:
+def test_push_without_wrapping() -> None:
     assert read(OBJECT, **ATTRIBUTES, **{"x-goog-pubsub-message-id": READY.event_id}) == READY
 
 
@@ -105,14 +116,14 @@ def test_a_push_without_wrapping() -> None:
         push(attributes=CLOUD_EVENT | {"ce-type": "google.cloud.storage.object.v1.deleted"}),
     ],
 )
-def test_other_messages_are_passed_with_a_reason(body: Any) -> None:
+def test_other_messages_are_ignored_with_a_reason(body: Any) -> None:
     answer = read(body)
-    assert isinstance(answer, Passed)
+    assert isinstance(answer, IgnoredEvent)
     assert answer.reason
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "value"),
     [
         ({"message": None}, "'message' of a Pub/Sub push"),
         ({"message": []}, "'message' of a Pub/Sub push"),
@@ -135,13 +146,13 @@ def test_other_messages_are_passed_with_a_reason(body: Any) -> None:
         ({"hello": "you"}, "no CloudEvent"),
     ],
 )
-def test_a_malformed_push_says_what_is_wrong(body: Any, said: str) -> None:
-    with pytest.raises(BadEvent, match=said):
+def test_malformed_push_names_its_fault(body: Any, value: str) -> None:
+    with pytest.raises(BadEvent, match=value):
         read(body)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "value"),
     [
         ({"size": "²"}, "not a whole number"),
         ({"size": "9" * 5000}, "not a whole number"),
@@ -152,23 +163,23 @@ def test_a_malformed_push_says_what_is_wrong(body: Any, said: str) -> None:
         ({"bucket": "b\ud800"}, "no bucket's name"),
     ],
 )
-def test_an_object_that_cannot_be_says_what_is_wrong(changed: dict[str, str], said: str) -> None:
-    with pytest.raises(BadEvent, match=said):
+def test_invalid_object_names_its_fault(changed: dict[str, str], value: str) -> None:
+    with pytest.raises(BadEvent, match=value):
         read(OBJECT | changed, **CLOUD_EVENT)
 
 
 @pytest.mark.parametrize("id", [{"a": 1}, 5, ["x"], "\ud800"])
-def test_the_id_of_an_event_is_a_text(id: Any) -> None:
+def test_event_id_is_a_text(id: Any) -> None:
     with pytest.raises(BadEvent, match="lacks id"):
         read(structured(id=id, data=OBJECT), **{"content-type": "application/cloudevents+json"})
 
 
-def test_an_address_that_no_file_can_have_is_refused() -> None:
+def test_impossible_file_uri_is_refused() -> None:
     with pytest.raises(BadUri):
         parse_uri("file:///data/a%00b")
 
 
-def test_data_in_base64_of_a_structured_event() -> None:
+def test_base64_data_of_a_structured_event() -> None:
     mode = {"content-type": "application/cloudevents+json"}
     assert read(structured(data_base64=packed(OBJECT)), **mode) == READY
     with pytest.raises(BadEvent, match="data_base64 is not base64"):
@@ -178,23 +189,23 @@ def test_data_in_base64_of_a_structured_event() -> None:
 
 
 @pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
-async def test_a_push_that_comes_twice_is_one_signal(new_office: NewOffice) -> None:
-    office = await new_office(serve=True)
+async def test_repeated_push_is_one_signal(new_service: NewService) -> None:
+    service = await new_service(serve=True)
     for _ in range(2):
-        status, body = await office.post("/events/storage", json=push())
+        status, body = await service.post("/events/storage", json=push())
         assert (status, body["eventarc_event_id"]) == (202, READY.event_id)
-    signals = (await office.records.find(Signal)).items
+    signals = (await service.records.find(FolderSignal)).items
     assert [(s.bucket, s.folder_prefix) for s in signals] == [("bkt", READY.folder_prefix)]
-    status, body = await office.post("/events/storage", json={"message": {"data": "%"}})
+    status, body = await service.post("/events/storage", json={"message": {"data": "%"}})
     assert (status, body["type"].endswith("bad-event")) == (400, True)
 
 
-# a listing in pages
+# listings in pages
 
 
 @pytest.fixture
 def faults() -> dict[str, int]:
-    """Statuses to answer a page with, by its token, instead of its objects."""
+    """Statuses to answer instead of a page, by its token."""
     return {}
 
 
@@ -202,7 +213,10 @@ def faults() -> dict[str, int]:
 async def listed(
     monkeypatch: pytest.MonkeyPatch, faults: dict[str, int]
 ) -> AsyncIterator[list[str]]:
-    """Cloud Storage with 2,500 objects, whose listing has an empty page after each full one; the page tokens that were asked for."""
+    """Cloud Storage with 2,500 objects and an empty page after each full one.
+
+    Yields the page tokens that were requested.
+    """
     asked: list[str] = []
 
     async def objects(request: web.Request) -> web.Response:
@@ -233,7 +247,7 @@ async def listed(
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-async def test_a_listing_goes_on_after_an_empty_page_and_has_one_page_at_a_time(
+async def test_listing_continues_after_an_empty_page(
     listed: list[str],
 ) -> None:
     found: list[Blob] = []
@@ -241,7 +255,7 @@ async def test_a_listing_goes_on_after_an_empty_page_and_has_one_page_at_a_time(
         found.append(blob)
         assert len(listed) == 1 + 2 * (
             (len(found) - 1) // 1000
-        )  # no page is asked for before the one before it was used up
+        )  # a page is requested only after the one before is used up
     assert [blob.name for blob in found] == [f"caso/{n:05}.pdf" for n in range(2500)]
     assert listed == ["0", "1000e", "1000", "2000e", "2000"]
 
@@ -256,7 +270,7 @@ async def test_a_listing_goes_on_after_an_empty_page_and_has_one_page_at_a_time(
         (404, "bucket_not_found", True),
     ],
 )
-async def test_a_listing_that_breaks_off_is_no_end(
+async def test_interrupted_listing_fails(
     listed: list[str], faults: dict[str, int], status: int, type: str, permanent: bool
 ) -> None:
     faults["2000"] = status
@@ -269,4 +283,4 @@ async def test_a_listing_that_breaks_off_is_no_end(
     with pytest.raises(Failure) as caught:
         await take()
     assert (len(found), caught.value.type, caught.value.permanent) == (2000, type, permanent)
-    assert listed.count("2000") == 1  # attempts are the engine's
+    assert listed.count("2000") == 1  # the engine counts attempts

@@ -1,5 +1,4 @@
-# ruff: noqa: E501 - tables of cases
-"""What statements of real companies do on a page, one by one, and how the local processor takes it."""
+"""Layouts in statements of real companies, one by one."""
 
 from __future__ import annotations
 
@@ -12,16 +11,16 @@ from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen import canvas
 
 from esclusa.pipelines.documents.local.pdf_words import read_pdf
-from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.local.statement import read_document
 from esclusa.pipelines.documents.sample_statements import pdf
 
 
-def said(
+def read_table(
     rows: list[tuple[str, str, str]],
     *above: str,
     heads: tuple[str, str, str] = ("", "2024", "2023"),
 ) -> dict[str, Any]:
-    """What is read of lines above a table of two columns."""
+    """Return what is read of lines above a table of two columns."""
     drawn = [(72, 760 - 14 * n, 10, text) for n, text in enumerate(above)]
     top = 740 - 14 * len(above)
     for number, row in enumerate([heads, *rows]):
@@ -30,7 +29,7 @@ def said(
             for x, text in zip((72, 380, 480), row, strict=True)
             if text
         ]
-    return work(pdf(drawn))
+    return read_document(pdf(drawn))
 
 
 def labels(answer: dict[str, Any]) -> dict[str, list[str]]:
@@ -48,7 +47,7 @@ ROWS = [
 ]
 
 
-def test_a_header_that_ends_as_a_sentence_would_go_on_is_no_part_of_the_row_below() -> None:
+def test_header_that_could_continue_is_not_part_of_the_row_below() -> None:
     rows = [
         *ROWS,
         ("Attributable to", "", ""),
@@ -56,7 +55,7 @@ def test_a_header_that_ends_as_a_sentence_would_go_on_is_no_part_of_the_row_belo
         ("Ajustes por:", "", ""),
         ("Amortización", "12", "14"),
     ]
-    answer = said(rows, "Kestrel plc", "Income statement", "For the year ended 31 March 2024")
+    answer = read_table(rows, "Kestrel plc", "Income statement", "For the year ended 31 March 2024")
     assert list(labels(answer)) == [
         "Revenue",
         "Cost of sales",
@@ -71,20 +70,22 @@ def test_a_header_that_ends_as_a_sentence_would_go_on_is_no_part_of_the_row_belo
     ] == ["Attributable to"] * 2
 
 
-def test_capitals_that_wrap_are_one_label() -> None:
+def test_wrapped_capitals_are_one_label() -> None:
     rows = [
         *ROWS,
         ("FLUJO NETO UTILIZADO EN LAS ACTIVIDADES DE", "", ""),
         ("FINANCIACIÓN", "(700)", "(650)"),
     ]
-    answer = said(rows, "Molinos S.A.", "Estado de flujo de efectivo", "Al 31 de diciembre de 2024")
+    answer = read_table(
+        rows, "Molinos S.A.", "Estado de flujo de efectivo", "Al 31 de diciembre de 2024"
+    )
     assert labels(answer)["FLUJO NETO UTILIZADO EN LAS ACTIVIDADES DE FINANCIACIÓN"] == [
         "-700",
         "-650",
     ]
 
 
-def test_an_item_without_numbers_is_no_part_of_the_one_above() -> None:
+def test_item_without_numbers_is_not_part_of_the_one_above() -> None:
     rows = [
         *ROWS,
         ("a) Ventas", "900", "800"),
@@ -92,12 +93,14 @@ def test_an_item_without_numbers_is_no_part_of_the_one_above() -> None:
         ("2. Aprovisionamientos", "(70)", "(60)"),
     ]
     assert "a) Ventas" in labels(
-        said(rows, "Aceites, S.A.", "Cuenta de pérdidas y ganancias", "31 de diciembre de 2024")
+        read_table(
+            rows, "Aceites, S.A.", "Cuenta de pérdidas y ganancias", "31 de diciembre de 2024"
+        )
     )
 
 
-def test_a_unit_in_the_corner_of_the_headings_is_no_number() -> None:
-    answer = said(
+def test_unit_in_the_corner_of_the_headings_is_no_number() -> None:
+    answer = read_table(
         ROWS,
         "Kestrel plc",
         "Income statement",
@@ -111,7 +114,7 @@ def test_a_unit_in_the_corner_of_the_headings_is_no_number() -> None:
     }
 
 
-def test_the_heading_of_percentages_is_not_that_of_the_column_beside_them() -> None:
+def test_heading_of_percentages_does_not_head_the_next_column() -> None:
     drawn = [
         (72, 760, 10, "Kestrel plc"),
         (72, 745, 10, "Income statement"),
@@ -125,10 +128,13 @@ def test_the_heading_of_percentages_is_not_that_of_the_column_beside_them() -> N
             (x, 700 - 15 * number, 10, text)
             for x, text in ((72, label), (380, first), (440, second), (490, "5.4%"))
         ]
-    assert labels(work(pdf([one for one in drawn if one[3]])))["Revenue"] == ["5410", "4970"]
+    assert labels(read_document(pdf([one for one in drawn if one[3]])))["Revenue"] == [
+        "5410",
+        "4970",
+    ]
 
 
-def test_notes_too_few_to_be_a_column_are_no_part_of_the_label() -> None:
+def test_few_notes_are_not_part_of_the_label() -> None:
     drawn = [
         (72, 760, 10, "Kestrel S.A."),
         (72, 745, 10, "Estado de resultados"),
@@ -139,10 +145,10 @@ def test_notes_too_few_to_be_a_column_are_no_part_of_the_label() -> None:
     for number, (label, first, second) in enumerate(ROWS):
         row = ((72, label), (250, "25 y 26" if number == 1 else ""), (380, first), (440, second))
         drawn += [(x, 700 - 15 * number, 10, text) for x, text in row if text]
-    assert list(labels(work(pdf(drawn)))) == [label for label, _, _ in ROWS]
+    assert list(labels(read_document(pdf(drawn)))) == [label for label, _, _ in ROWS]
 
 
-def test_months_ended_over_two_years_hold_for_both_though_their_numbers_are_narrow() -> None:
+def test_months_ended_over_two_years_apply_to_both() -> None:
     drawn = [
         (72, 760, 10, "Kestrel, Inc."),
         (72, 745, 10, "Statements of operations"),
@@ -162,17 +168,26 @@ def test_months_ended_over_two_years_hold_for_both_though_their_numbers_are_narr
             for x, text in zip((72, 295, 360, 430, 510), row, strict=True)
             if text
         ]
-    items = [i for i in work(pdf(drawn))["items"] if i.get("LINE_ITEM_NAME") == "Products"]
+    items = [i for i in read_document(pdf(drawn))["items"] if i.get("LINE_ITEM_NAME") == "Products"]
     assert [i["REPORTING_PERIOD"] for i in items] == ["2025-06-30", "2024-06-30"] * 2
 
 
-def test_what_an_opinion_says_is_neither_title_nor_unit() -> None:
+def test_prose_is_neither_title_nor_unit() -> None:
     opinion = (
-        "We have audited the financial statements, which comprise the balance sheet, the income statement, the",
-        "statement of cash flows and the notes, and which show investments of more than 40 millions in the year,",
-        "and in our opinion they present fairly the financial position and the cash flows of the period.",
+        (
+            "We have audited the financial statements, which comprise the balance sheet, the "
+            "income statement, the"
+        ),
+        (
+            "statement of cash flows and the notes, and which show investments of more than 40 "
+            "millions in the year,"
+        ),
+        (
+            "and in our opinion they present fairly the financial position and the cash flows "
+            "of the period."
+        ),
     )
-    answer = said(
+    answer = read_table(
         ROWS,
         *opinion,
         "",
@@ -187,7 +202,7 @@ def test_what_an_opinion_says_is_neither_title_nor_unit() -> None:
     }
 
 
-def test_a_table_goes_on_below_a_title_that_says_so() -> None:
+def test_table_continues_below_a_continued_title() -> None:
     parts = [
         [(72, 760, 10, f"Balance sheet{more}"), (380, 730, 10, "2024"), (480, 730, 10, "2023")]
         for more in ("", " (continued)")
@@ -200,7 +215,11 @@ def test_a_table_goes_on_below_a_title_that_says_so() -> None:
                 (380, 700 - 15 * number, 10, first),
                 (480, 700 - 15 * number, 10, second),
             ]
-    items = [i for i in work(_bound(*map(pdf, parts)))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    items = [
+        i
+        for i in read_document(_bound(*map(pdf, parts)))["items"]
+        if i["type"] == "LINE_ITEM_VALUE"
+    ]
     assert {(i["STATEMENT_TITLE"], i["SECTION_HEADER"]) for i in items} == {
         ("Balance sheet", "Current assets")
     }
@@ -208,7 +227,7 @@ def test_a_table_goes_on_below_a_title_that_says_so() -> None:
 
 
 def periods_of(answer: dict[str, Any]) -> list[str | None]:
-    """When the columns of the first row end."""
+    """Return the ends of the columns of the first row."""
     values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
     return [
         i["REPORTING_PERIOD"] for i in values if i["TABLE_ROW_REF"] == values[0]["TABLE_ROW_REF"]
@@ -243,41 +262,57 @@ def periods_of(answer: dict[str, Any]) -> list[str | None]:
         ("Board meeting, 14 February 2025", "FY24", "FY23", ["2024-12-31", "2023-12-31"]),
     ],
 )
-def test_what_a_heading_says_of_its_column(
+def test_periods_of_headings(
     dated: str, first: str, second: str, expected: list[str | None]
 ) -> None:
     assert (
         periods_of(
-            said(ROWS, "Kestrel plc", "Income statement", dated or " ", heads=("", first, second))
+            read_table(
+                ROWS, "Kestrel plc", "Income statement", dated or " ", heads=("", first, second)
+            )
         )
         == expected
     )
 
 
-def test_a_day_that_no_month_has_is_no_day() -> None:
-    answer = said(ROWS, "Kestrel plc", "Income statement", "0 June,", heads=("", "2024", "2023"))
+def test_impossible_day_is_ignored() -> None:
+    answer = read_table(
+        ROWS, "Kestrel plc", "Income statement", "0 June,", heads=("", "2024", "2023")
+    )
     assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
 
 
 @pytest.mark.parametrize(
     ("printed", "value"),
     [
-        ("<1,234>", "-1234"), ("Q1,234.50", "1234.50"), ("12,34,567.00", "1234567.00"), ("1,234 €", "1234"), ("(1,234 )", "-1234"),
-        ("- 1,234", "-1234"), ("-$ 1,234", "-1234"), ("1,234 -", "-1234"), ("1 234 -", "-1234"), ("1,234(1)", "1234"), ("1,234 (a)", "1234"),
-        ("1,234 kr", "1234"), ("Ch$ 1,234", "1234"), ("1,234.-", "1234"), (".45", "0.45"),
+        ("<1,234>", "-1234"),
+        ("Q1,234.50", "1234.50"),
+        ("12,34,567.00", "1234567.00"),
+        ("1,234 €", "1234"),
+        ("(1,234 )", "-1234"),
+        ("- 1,234", "-1234"),
+        ("-$ 1,234", "-1234"),
+        ("1,234 -", "-1234"),
+        ("1 234 -", "-1234"),
+        ("1,234(1)", "1234"),
+        ("1,234 (a)", "1234"),
+        ("1,234 kr", "1234"),
+        ("Ch$ 1,234", "1234"),
+        ("1,234.-", "1234"),
+        (".45", "0.45"),
     ],
-)  # fmt: skip
-def test_how_a_number_may_be_written(printed: str, value: str) -> None:
+)
+def test_forms_of_a_number(printed: str, value: str) -> None:
     rows = [(label, printed, second) for label, _, second in ROWS]
     assert (
-        labels(said(rows, "Kestrel plc", "Income statement", "Year ended 31 March 2024"))[
+        labels(read_table(rows, "Kestrel plc", "Income statement", "Year ended 31 March 2024"))[
             "Revenue"
         ][0]
         == value
     )
 
 
-def test_a_minus_with_a_currency_sign_at_the_edge_of_a_column_is_of_its_number() -> None:
+def test_minus_with_currency_sign_belongs_to_its_number() -> None:
     rows = [
         ("Ventas", "$ 5.410", "$ 4.970"),
         ("Costo de ventas", "-$ 3.122", "-$ 2.905"),
@@ -293,7 +328,7 @@ def test_a_minus_with_a_currency_sign_at_the_edge_of_a_column_is_of_its_number()
         drawn.append((72, 700 - 15 * number, 10, label))
         for x, (sign, value) in zip((380, 480), map(str.split, cells), strict=True):
             drawn += [(x - 50, 700 - 15 * number, 10, sign), (x, 700 - 15 * number, 10, value)]
-    assert labels(work(pdf(drawn))) == {
+    assert labels(read_document(pdf(drawn))) == {
         "Ventas": ["5410", "4970"],
         "Costo de ventas": ["-3122", "-2905"],
         "Otros": ["-12"],
@@ -301,7 +336,7 @@ def test_a_minus_with_a_currency_sign_at_the_edge_of_a_column_is_of_its_number()
 
 
 @pytest.mark.parametrize("mark", ["1", "(2)", "a", "1,2", "*"])
-def test_the_raised_mark_of_a_footnote_is_no_part_of_what_it_stands_behind(mark: str) -> None:
+def test_raised_footnote_mark_is_ignored(mark: str) -> None:
     drawn = [(72, 760, 10, "Kestrel plc"), (72, 745, 10, "Income statement")]
     for number, row in enumerate([("Item", "2024", "2023"), *ROWS]):
         for x, text in zip((72, 380, 480), row, strict=True):
@@ -310,7 +345,7 @@ def test_the_raised_mark_of_a_footnote_is_no_part_of_what_it_stands_behind(mark:
                 (x + stringWidth(text, "Helvetica", 10), 718.5 - 15 * number, 6, mark),
             ]
     content = pdf(drawn)
-    answer, text = work(content), read_pdf(content).text
+    answer, text = read_document(content), read_pdf(content).text
     assert labels(answer) == {
         "Revenue": ["5410", "4970"],
         "Cost of sales": ["-3122", "-2905"],
@@ -333,14 +368,14 @@ def test_the_raised_mark_of_a_footnote_is_no_part_of_what_it_stands_behind(mark:
         ("Dec 2024", "Dec 2023*"),
     ],
 )
-def test_headings_with_marks_of_footnotes(first: str, second: str) -> None:
-    answer = said(ROWS, "Kestrel plc", "Income statement", heads=("", first, second))
+def test_headings_with_footnote_marks(first: str, second: str) -> None:
+    answer = read_table(ROWS, "Kestrel plc", "Income statement", heads=("", first, second))
     assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
 
 
 @pytest.mark.parametrize("unit", ["(EUR 1,000)", "EUR 1,000", "(€ 1,000)", "in EUR 1,000"])
-def test_a_thousand_in_the_corner_of_the_headings_is_a_unit(unit: str) -> None:
-    answer = said(ROWS, "Kestrel plc", "Income statement", heads=(unit, "2024", "2023"))
+def test_thousand_in_the_corner_of_the_headings_is_a_unit(unit: str) -> None:
+    answer = read_table(ROWS, "Kestrel plc", "Income statement", heads=(unit, "2024", "2023"))
     assert labels(answer)["Revenue"] == ["5410", "4970"]
     assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
     assert {
@@ -351,32 +386,61 @@ def test_a_thousand_in_the_corner_of_the_headings_is_a_unit(unit: str) -> None:
 @pytest.mark.parametrize(
     ("above", "rows"),
     [
-        (("Invoice", "No 1234", "Date: 31/12/2024"), [("Review of expenses", "2", "200.00"), ("Income tax advice", "1", "50.00"), ("Net profit share", "", "250.00")]),
-        (("Payslip", "March 2024"), [("Income", "1,200", ""), ("Expenses", "100", ""), ("Net income", "1,100", "")]),
-        (("Account statement", "1 to 31 March 2024"), [("Opening balance", "", "1,000"), ("Salary income", "500", "1,500"), ("Bank costs", "20", "1,480")]),
-        (("Lista de precios 2024",), [("Tuerca", "1.200", "1.100"), ("Perno", "800", "700"), ("Clavo", "90", "80")]),
-        (("Liquidación de sueldo", "Marzo de 2024"), [("Total ingresos", "700", ""), ("Gastos", "90", ""), ("Resultado", "610", "")]),
-        (("Balance de comprobación y saldos",), [("Activos", "1.000", ""), ("Pasivos", "", "600"), ("Patrimonio", "", "400")]),
-        (("Weekly sales",), [("Leeds", "100", "200"), ("York", "10", "20"), ("Total sales", "110", "220")]),
+        (
+            ("Invoice", "No 1234", "Date: 31/12/2024"),
+            [
+                ("Review of expenses", "2", "200.00"),
+                ("Income tax advice", "1", "50.00"),
+                ("Net profit share", "", "250.00"),
+            ],
+        ),
+        (
+            ("Payslip", "March 2024"),
+            [("Income", "1,200", ""), ("Expenses", "100", ""), ("Net income", "1,100", "")],
+        ),
+        (
+            ("Account statement", "1 to 31 March 2024"),
+            [
+                ("Opening balance", "", "1,000"),
+                ("Salary income", "500", "1,500"),
+                ("Bank costs", "20", "1,480"),
+            ],
+        ),
+        (
+            ("Lista de precios 2024",),
+            [("Tuerca", "1.200", "1.100"), ("Perno", "800", "700"), ("Clavo", "90", "80")],
+        ),
+        (
+            ("Liquidación de sueldo", "Marzo de 2024"),
+            [("Total ingresos", "700", ""), ("Gastos", "90", ""), ("Resultado", "610", "")],
+        ),
+        (
+            ("Balance de comprobación y saldos",),
+            [("Activos", "1.000", ""), ("Pasivos", "", "600"), ("Patrimonio", "", "400")],
+        ),
+        (
+            ("Weekly sales",),
+            [("Leeds", "100", "200"), ("York", "10", "20"), ("Total sales", "110", "220")],
+        ),
     ],
-)  # fmt: skip
-def test_papers_that_are_no_statements_have_no_line_items(
+)
+def test_other_documents_have_no_line_items(
     above: tuple[str, ...], rows: list[tuple[str, str, str]]
 ) -> None:
-    answer = said(rows, "Kestrel Ltd", *above, heads=("Description", "Amount", "Total"))
+    answer = read_table(rows, "Kestrel Ltd", *above, heads=("Description", "Amount", "Total"))
     assert (answer["doc_type"], answer["items"]) == ("other", [])
 
 
-def test_a_statement_without_a_title_is_known_by_its_parts() -> None:
+def test_statement_without_a_title_is_recognized_by_its_parts() -> None:
     rows = [
         ("Total activos", "1.000", "900"),
         ("Total pasivos", "600", "500"),
         ("Capital social", "400", "400"),
     ]
-    assert said(rows, "Molinos S.A.")["doc_type"] == "balance_sheet"
+    assert read_table(rows, "Molinos S.A.")["doc_type"] == "balance_sheet"
 
 
-def test_what_a_program_prints_around_a_statement_is_none_of_it() -> None:
+def test_text_around_a_statement_is_ignored() -> None:
     drawn = [
         (72, 770, 10, "Molinos S.A."),
         (400, 770, 10, "Hoja: 1"),
@@ -395,13 +459,13 @@ def test_what_a_program_prints_around_a_statement_is_none_of_it() -> None:
             (x, 696 - 16 * number, 10, text)
             for x, text in ((72, label), (380, first), (480, second))
         ]
-    answer = work(pdf(drawn))
+    answer = read_document(pdf(drawn))
     assert list(labels(answer)) == [label for label, _, _ in ROWS]
     assert periods_of(answer) == ["2024-12-31", "2023-12-31"]
     assert answer["items"][0]["ORG_NAME"] == "Molinos S.A."
 
 
-def test_codes_beside_their_labels_are_no_amounts() -> None:
+def test_codes_beside_labels_are_no_amounts() -> None:
     drawn = [
         (72, 760, 10, "Molinos S.A."),
         (72, 745, 10, "Estado de resultados"),
@@ -412,15 +476,15 @@ def test_codes_beside_their_labels_are_no_amounts() -> None:
     for number, (label, first, second) in enumerate(ROWS):
         row = ((72, label), (300, str(40100 + number)), (380, first), (480, second))
         drawn += [(x, 700 - 15 * number, 10, text) for x, text in row]
-    assert labels(work(pdf(drawn))) == {
+    assert labels(read_document(pdf(drawn))) == {
         "Revenue": ["5410", "4970"],
         "Cost of sales": ["-3122", "-2905"],
         "Gross profit": ["2288", "2065"],
     }
 
 
-def test_a_title_set_letter_by_letter_is_read() -> None:
-    answer = said(
+def test_title_with_spaced_letters() -> None:
+    answer = read_table(
         ROWS,
         "Molinos S.A.",
         "E S T A D O   D E   R E S U L T A D O S",
@@ -431,7 +495,7 @@ def test_a_title_set_letter_by_letter_is_read() -> None:
     }
 
 
-def test_the_first_of_several_statements_on_a_page_is_what_the_document_is() -> None:
+def test_first_statement_on_a_page_is_the_class() -> None:
     first = [
         ("Assets", "1,200", "1,100"),
         ("Liabilities", "(700)", "(650)"),
@@ -447,7 +511,7 @@ def test_the_first_of_several_statements_on_a_page_is_what_the_document_is() -> 
         *second,
         ("Net change in cash", "34", "60"),
     ]
-    answer = said(rows, "Kestrel plc", "Balance sheet", "At 30 June 2024")
+    answer = read_table(rows, "Kestrel plc", "Balance sheet", "At 30 June 2024")
     assert answer["doc_type"] == "balance_sheet"
     assert {i["STATEMENT_TITLE"] for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"} == {
         "Balance sheet",
@@ -455,7 +519,7 @@ def test_the_first_of_several_statements_on_a_page_is_what_the_document_is() -> 
     }
 
 
-def test_slanted_letters_leave_the_space_that_they_lean_over() -> None:
+def test_slanted_letters_keep_the_space_between_words() -> None:
     out = io.BytesIO()
     paper = canvas.Canvas(out, pagesize=(612, 792))
     paper.setFont("Times-Italic", 10)
@@ -467,11 +531,11 @@ def test_slanted_letters_leave_the_space_that_they_lean_over() -> None:
         for x, text in zip((72, 380, 480), row, strict=True):
             paper.drawString(x, 700 - 16 * number, text)
     paper.save()
-    assert list(labels(work(out.getvalue()))) == [label for label, _, _ in ROWS]
+    assert list(labels(read_document(out.getvalue()))) == [label for label, _, _ in ROWS]
 
 
 def _bound(*pages: bytes) -> bytes:
-    """Several documents as one."""
+    """Return several documents as one."""
     whole, out = pdfium.PdfDocument.new(), io.BytesIO()
     for page in pages:
         whole.import_pages(pdfium.PdfDocument(page))

@@ -1,4 +1,4 @@
-"""A document's work: classification kept, faults, parallel work, reuse, dead letters, logs."""
+"""Processing of a document: classification, faults, concurrency, reuse, dead letters, logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pipelines.documents import statements
-from pipelines.documents.conftest import NewOffice, Office
+from pipelines.documents.conftest import DocumentsService, NewService
 
 from esclusa.model.record import Ref
 from esclusa.pipelines.documents.progress import Progress
@@ -22,50 +22,52 @@ def google(code: int, status: str) -> dict[str, Any]:
     }
 
 
-# 4: a document's work
+# 4: processing of a document
 
 
-async def test_4_the_classification_is_kept_and_not_paid_for_again(office: Office) -> None:
-    office.fill("a", 1)
-    office.simulator.order(
+async def test_4_classification_is_not_repeated(
+    service: DocumentsService,
+) -> None:
+    service.fill("a", 1)
+    service.simulator.order(
         "/v1/projects/p/locations/us/processors/ext", times=2, **google(503, "UNAVAILABLE")
     )
-    answer = await office.process("gs://bkt/a")
+    answer = await service.process("gs://bkt/a")
     assert answer["outcome"] == "ok"
-    counts = office.simulator.counts
+    counts = service.simulator.counts
     assert [v for k, v in counts.items() if "classifier" in k] == [1]
     assert [v for k, v in counts.items() if "processors/ext" in k] == [3]
-    doc = (await office.docs())[0]
+    doc = (await service.docs())[0]
     assert (doc.status, doc.doc_type, doc.attempts) == ("DONE", "balance_sheet", 3)
     assert doc.classifier_output_raw["classes"][0] == {"class": "balance_sheet", "confidence": 0.97}
     assert doc.extractor_output_summary["line_items"] == 2
-    errors = [line for line in office.lines.parsed if line.get("stage") == "DOC_ERROR"]
+    errors = [line for line in service.lines.parsed if line.get("stage") == "DOC_ERROR"]
     assert [(e["error_type"], e["attempt"], e["doc_status"]) for e in errors] == [
         ("service_unavailable", 1, "NOT_STARTED"),
         ("service_unavailable", 2, "NOT_STARTED"),
     ]
 
 
-async def test_4_a_class_without_an_extractor_is_an_error_that_names_it(
-    new_office: NewOffice,
+async def test_4_class_without_an_extractor_is_an_error_that_names_it(
+    new_service: NewService,
 ) -> None:
-    office = await new_office(DOCUMENTS_EXTRACTORS="balance_sheet=ext")
-    office.put("a/1.pdf", "%PDF-1.4\n%class=cash_flow\n")
-    office.put("a/2.pdf", "%PDF-1.4\n%class=balance_sheet\n")
-    office.put("a/3.pdf", "%PDF-1.4\n%class=other\n")
-    await office.process("gs://bkt/a")
-    docs = await office.docs()
+    service = await new_service(DOCUMENTS_EXTRACTORS="balance_sheet=ext")
+    service.put("a/1.pdf", "%PDF-1.4\n%class=cash_flow\n")
+    service.put("a/2.pdf", "%PDF-1.4\n%class=balance_sheet\n")
+    service.put("a/3.pdf", "%PDF-1.4\n%class=other\n")
+    await service.process("gs://bkt/a")
+    docs = await service.docs()
     assert [d.status for d in docs] == ["ERROR", "DONE", "DONE"]
     assert docs[0].error_type == "no_extractor"
     assert "cash_flow" in docs[0].error_message
-    assert await office.extractions(documento_id=docs[2].id) == []
+    assert await service.extractions(documento_id=docs[2].id) == []
 
 
-async def test_4_a_document_replaced_while_it_waits_is_an_error_and_its_new_version_is_new_work(
-    office: Office,
+async def test_4_replaced_document_is_an_error_and_its_new_generation_is_new_work(
+    service: DocumentsService,
 ) -> None:
-    office.fill("a", 3)
-    office.simulator.order(
+    service.fill("a", 3)
+    service.simulator.order(
         "/v1/projects/p/locations/us/processors/ext",
         times=1,
         match="doc00001",
@@ -73,61 +75,64 @@ async def test_4_a_document_replaced_while_it_waits_is_an_error_and_its_new_vers
     )
 
     async def replace(*_: Any) -> None:
-        while not any(line.get("stage") == "DOC_ERROR" for line in office.lines.parsed):
+        while not any(line.get("stage") == "DOC_ERROR" for line in service.lines.parsed):
             await asyncio.sleep(0.005)
-        office.put("a/doc00001.pdf", "%PDF-1.4\n%class=cash_flow\nreplaced meanwhile\n")
+        service.put("a/doc00001.pdf", "%PDF-1.4\n%class=cash_flow\nreplaced meanwhile\n")
 
     task = asyncio.create_task(replace())
-    await office.process("gs://bkt/a")
+    await service.process("gs://bkt/a")
     await task
-    assert [(d.status, d.error_type) for d in await office.docs()] == [
+    assert [(d.status, d.error_type) for d in await service.docs()] == [
         ("DONE", None),
         ("ERROR", "object_gone"),
         ("DONE", None),
     ]
-    answer = await office.process("gs://bkt/a", reprocess=True)
+    answer = await service.process("gs://bkt/a", reprocess=True)
     assert answer["counters"] == {"total_docs": 3, "processed_docs": 3, "DONE": 3, "ERROR": 0}
-    assert sorted(d.doc_type for d in await office.docs(superseded=0)) == [
+    assert sorted(d.doc_type for d in await service.docs(superseded=0)) == [
         "balance_sheet",
         "balance_sheet",
         "cash_flow",
     ]
 
 
-# 5: parallel
+# 5: concurrency
 
 
 @pytest.mark.parametrize("most", [1, 3])
-async def test_5_so_many_documents_at_once_and_no_more(new_office: NewOffice, most: int) -> None:
-    office = await new_office(MAX_CONCURRENT_DOCS=most)
-    office.fill("a", 9)
-    office.simulator.delay = 0.1
-    await office.process("gs://bkt/a")
-    assert office.simulator.most == most
+async def test_5_concurrent_documents_are_limited(new_service: NewService, most: int) -> None:
+    service = await new_service(MAX_CONCURRENT_DOCS=most)
+    service.fill("a", 9)
+    service.simulator.delay = 0.1
+    await service.process("gs://bkt/a")
+    assert service.simulator.most == most
 
 
 # 6: same content
 
 
 @pytest.mark.parametrize("dedup", ["off", "content"])
-async def test_6_the_same_content_in_another_folder(new_office: NewOffice, dedup: str) -> None:
-    office = await new_office(DOCUMENTS_DEDUP=dedup)
+async def test_6_same_content_in_another_folder(new_service: NewService, dedup: str) -> None:
+    service = await new_service(DOCUMENTS_DEDUP=dedup)
     for folder in ("a", "b"):
-        office.put(f"{folder}/x.pdf", "%PDF-1.4\n%class=balance_sheet\n")
-    await office.process("gs://bkt/a")
-    before = len(office.lines.text)
-    await office.process("gs://bkt/b")
-    docs = await office.docs()
+        service.put(f"{folder}/x.pdf", "%PDF-1.4\n%class=balance_sheet\n")
+    await service.process("gs://bkt/a")
+    before = len(service.lines.text)
+    await service.process("gs://bkt/b")
+    docs = await service.docs()
     assert [d.status for d in docs] == ["DONE", "DONE"]
-    assert sum(office.simulator.counts.values()) == (2 if dedup == "content" else 4)
+    assert sum(service.simulator.counts.values()) == (2 if dedup == "content" else 4)
     assert docs[1].reused_from == (docs[0].id if dedup == "content" else None)
-    copies = await office.extractions(documento_id=docs[1].id)
-    assert [(e.LINE_ITEM_NAME, e.value, e.gcs_uri) for e in sorted(copies, key=lambda e: e.position)] == [
-        ("Caja", "1234", "gs://bkt/b/x.pdf"), ("Bancos", "-56", "gs://bkt/b/x.pdf"),
-    ]  # fmt: skip
+    copies = await service.extractions(documento_id=docs[1].id)
+    assert [
+        (e.LINE_ITEM_NAME, e.value, e.gcs_uri) for e in sorted(copies, key=lambda e: e.position)
+    ] == [
+        ("Caja", "1234", "gs://bkt/b/x.pdf"),
+        ("Bancos", "-56", "gs://bkt/b/x.pdf"),
+    ]
     stages = [
         s
-        for s in (line.get("stage") for line in office.lines.parsed[before:])
+        for s in (line.get("stage") for line in service.lines.parsed[before:])
         if s and s.endswith("_START") and s.startswith("DOC")
     ]
     assert len(stages) == (0 if dedup == "content" else 2)
@@ -147,28 +152,30 @@ async def test_6_the_same_content_in_another_folder(new_office: NewOffice, dedup
         ({"fault": "bad_json"}, "bad_answer"),
     ],
 )
-async def test_8_what_may_pass_is_tried_again_up_to_a_maximum(
-    office: Office, fault: dict[str, Any], kind: str
+async def test_8_transient_faults_are_retried(
+    service: DocumentsService, fault: dict[str, Any], kind: str
 ) -> None:
-    office.fill("a", 1)
-    office.simulator.order("/v1", times=2, **fault)
-    await office.process("gs://bkt/a")
-    doc = (await office.docs())[0]
+    service.fill("a", 1)
+    service.simulator.order("/v1", times=2, **fault)
+    await service.process("gs://bkt/a")
+    doc = (await service.docs())[0]
     assert (doc.status, doc.attempts, doc.error_type) == ("DONE", 3, None)
     errors = [
-        line["error_type"] for line in office.lines.parsed if line.get("stage") == "DOC_ERROR"
+        line["error_type"] for line in service.lines.parsed if line.get("stage") == "DOC_ERROR"
     ]
     assert errors == [kind, kind]
 
 
-async def test_8_a_fault_that_stays_ends_in_error_after_the_last_attempt(office: Office) -> None:
-    office.fill("a", 1)
-    office.simulator.order("/v1", times=99, **google(503, "UNAVAILABLE"))
-    answer = await office.process("gs://bkt/a")
+async def test_8_lasting_fault_ends_in_error_after_the_last_attempt(
+    service: DocumentsService,
+) -> None:
+    service.fill("a", 1)
+    service.simulator.order("/v1", times=99, **google(503, "UNAVAILABLE"))
+    answer = await service.process("gs://bkt/a")
     assert answer["outcome"] == "partial"
-    doc = (await office.docs())[0]
+    doc = (await service.docs())[0]
     assert (doc.status, doc.attempts, doc.error_type) == ("ERROR", 3, "service_unavailable")
-    lines = [line for line in office.lines.parsed if line.get("stage") == "DOC_ERROR"]
+    lines = [line for line in service.lines.parsed if line.get("stage") == "DOC_ERROR"]
     assert [(line["attempt"], line["doc_status"]) for line in lines] == [
         (1, "NOT_STARTED"),
         (2, "NOT_STARTED"),
@@ -179,28 +186,28 @@ async def test_8_a_fault_that_stays_ends_in_error_after_the_last_attempt(office:
 @pytest.mark.parametrize(
     ("code", "status"), [(400, "INVALID_ARGUMENT"), (403, "PERMISSION_DENIED"), (404, "NOT_FOUND")]
 )
-async def test_8_what_no_attempt_can_mend_ends_at_once(
-    office: Office, code: int, status: str
+async def test_8_permanent_fault_ends_at_once(
+    service: DocumentsService, code: int, status: str
 ) -> None:
-    office.fill("a", 1)
-    office.simulator.order("/v1", times=9, **google(code, status))
-    await office.process("gs://bkt/a")
-    doc = (await office.docs())[0]
+    service.fill("a", 1)
+    service.simulator.order("/v1", times=9, **google(code, status))
+    await service.process("gs://bkt/a")
+    doc = (await service.docs())[0]
     assert (doc.status, doc.attempts, doc.error_type) == ("ERROR", 1, status.lower())
 
 
 # 9: dead letters
 
 
-async def test_9_a_failed_document_leaves_a_letter_in_its_settlement_and_a_message_in_the_outbox(
-    new_office: NewOffice,
+async def test_9_failed_document_writes_a_dead_letter_and_an_outbox_message(
+    new_service: NewService,
 ) -> None:
-    office = await new_office(DLQ_TOPIC="projects/p/topics/dlq")
-    office.fill("a", 3)
-    office.put("a/bad.pdf", "%PDF-1.4 broken")
-    await office.process("gs://bkt/a")
-    bad = next(d for d in await office.docs() if d.status == "ERROR")
-    letters, messages = await office.letters(), await office.messages()
+    service = await new_service(DLQ_TOPIC="projects/p/topics/dlq")
+    service.fill("a", 3)
+    service.put("a/bad.pdf", "%PDF-1.4 broken")
+    await service.process("gs://bkt/a")
+    bad = next(d for d in await service.docs() if d.status == "ERROR")
+    letters, messages = await service.letters(), await service.messages()
     assert [(x.table_name, x.record_id) for x in letters] == [("documentos", bad.id)]
     payload = letters[0].payload
     assert set(payload) == {
@@ -223,29 +230,29 @@ async def test_9_a_failed_document_leaves_a_letter_in_its_settlement_and_a_messa
     ]
 
 
-async def test_9_without_a_topic_the_letter_is_kept_all_the_same_and_a_folder_in_error_has_its_own(
-    office: Office,
+async def test_9_dead_letters_without_a_topic(
+    service: DocumentsService,
 ) -> None:
-    office.put("a/bad.pdf", "%PDF-1.4 broken")
-    await office.process("gs://bkt/a")
-    assert sorted((x.table_name, x.error_type) for x in await office.letters()) == [
+    service.put("a/bad.pdf", "%PDF-1.4 broken")
+    await service.process("gs://bkt/a")
+    assert sorted((x.table_name, x.error_type) for x in await service.letters()) == [
         ("documentos", "invalid_argument"),
         ("folios", "too_many_errors"),
     ]
-    assert await office.messages() == []
+    assert await service.messages() == []
 
 
 # 10: logs and progress
 
 
-async def test_10_every_line_has_its_keys_and_progress_from_the_log_agrees_with_the_store(
-    office: Office,
+async def test_10_log_lines_have_their_keys_and_progress_agrees_with_the_store(
+    service: DocumentsService,
 ) -> None:
-    office.fill("a", 4)
-    office.put("a/bad.pdf", "%PDF-1.4 broken")
-    await office.process("gs://bkt/a")
-    folio = await office.folio()
-    staged = [line for line in office.lines.parsed if "stage" in line]
+    service.fill("a", 4)
+    service.put("a/bad.pdf", "%PDF-1.4 broken")
+    await service.process("gs://bkt/a")
+    folio = await service.folio()
+    staged = [line for line in service.lines.parsed if "stage" in line]
     common = {
         "service_name",
         "bucket",
@@ -271,7 +278,7 @@ async def test_10_every_line_has_its_keys_and_progress_from_the_log_agrees_with_
             "DOC_EXTRACTION_DONE",
         ]
     reader, seen = Progress(), []
-    for line in office.lines.text:
+    for line in service.lines.text:
         changed = reader.read(line)
         if changed:
             seen.append(changed["progress_pct"])
@@ -289,27 +296,29 @@ async def test_10_every_line_has_its_keys_and_progress_from_the_log_agrees_with_
 # 11: the local processor, through the pipeline
 
 
-async def test_11_the_local_processor_reads_what_it_has_never_seen(new_office: NewOffice) -> None:
-    office = await new_office(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
+async def test_11_local_processor_reads_unknown_documents(new_service: NewService) -> None:
+    service = await new_service(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
     made = {s.name: s for s in statements.held_out(2, seed=5)}
     for name, statement in made.items():
-        office.put(f"a/{name}.pdf", statement.content)
-    office.put("a/locked.pdf", locked())
-    office.put("a/picture.pdf", picture())
-    office.put("a/letter.pdf", letter())
-    office.put("a/broken.pdf", b"%PDF-1.7\nthis is no PDF")
-    await office.process("gs://bkt/a")
-    docs = {Path(d.gcs_uri).stem: d for d in await office.docs()}
+        service.put(f"a/{name}.pdf", statement.content)
+    service.put("a/locked.pdf", locked())
+    service.put("a/picture.pdf", picture())
+    service.put("a/letter.pdf", letter())
+    service.put("a/broken.pdf", b"%PDF-1.7\nthis is no PDF")
+    await service.process("gs://bkt/a")
+    docs = {Path(d.gcs_uri).stem: d for d in await service.docs()}
     assert {name: docs[name].error_type for name in ("locked", "picture", "broken")} == {
-        "locked": "encrypted_pdf", "picture": "no_text_layer", "broken": "bad_pdf",
-    }  # fmt: skip
+        "locked": "encrypted_pdf",
+        "picture": "no_text_layer",
+        "broken": "bad_pdf",
+    }
     assert (docs["letter"].status, docs["letter"].doc_type) == ("DONE", "other")
-    assert await office.extractions(documento_id=docs["letter"].id) == []
+    assert await service.extractions(documento_id=docs["letter"].id) == []
     for name, statement in made.items():
         doc = docs[name]
         assert (doc.status, doc.doc_type) == ("DONE", statement.doc_type)
         found = [
-            e for e in await office.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"
+            e for e in await service.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"
         ]
         assert {(t.label, t.period, t.value) for t in statement.values} == {
             (e.LINE_ITEM_NAME, e.REPORTING_PERIOD, e.value) for e in found
@@ -324,22 +333,22 @@ async def test_11_the_local_processor_reads_what_it_has_never_seen(new_office: N
         )
 
 
-async def test_a_long_document_is_written_whole(new_office: NewOffice) -> None:
-    office = await new_office(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
+async def test_long_document_is_stored_completely(new_service: NewService) -> None:
+    service = await new_service(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
     from random import Random
 
-    from pipelines.documents import vocabulary
+    from pipelines.documents import statement_words
 
     style = statements.Style(rows=320, years=[2024, 2023], per_page=44)
-    statement = statements.make("long", style, Random(3), vocabulary.TUNED)
-    office.put("a/long.pdf", statement.content)
-    await office.process("gs://bkt/a")
-    doc = (await office.docs())[0]
+    statement = statements.make("long", style, Random(3), statement_words.TUNED)
+    service.put("a/long.pdf", statement.content)
+    await service.process("gs://bkt/a")
+    doc = (await service.docs())[0]
     found = [
-        e for e in await office.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"
+        e for e in await service.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"
     ]
     assert len(found) == len(statement.values) > 400
-    steps = await office.runtime.store.history(Ref(Documento.kind, doc.id))
+    steps = await service.runtime.store.history(Ref(Documento.kind, doc.id))
     assert [s.to for s in steps] == ["IN_PROGRESS", "DONE"]
 
 
@@ -389,51 +398,51 @@ def letter() -> bytes:
 
 
 @pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
-async def test_11_pages_of_pictures_in_a_document_with_text_are_named(
-    new_office: NewOffice,
+async def test_11_unread_pages_are_named(
+    new_service: NewService,
 ) -> None:
     import io
 
     import pypdfium2 as pdfium
 
-    office = await new_office(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
+    service = await new_service(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
     whole = pdfium.PdfDocument(letter())
     scan, page = pdfium.PdfImage.new(whole), whole.new_page(612, 792)
     scan.set_bitmap(pdfium.PdfBitmap.new_native(8, 8, pdfium.raw.FPDFBitmap_BGR))
     scan.set_matrix(pdfium.PdfMatrix().scale(612, 792))
     page.insert_obj(scan)
     page.gen_content()
-    whole.new_page(612, 792)  # an empty page is no page that was not read
+    whole.new_page(612, 792)  # an empty page is not an unread page
     out = io.BytesIO()
     whole.save(out)
-    office.put("a/both.pdf", out.getvalue())
-    await office.process("gs://bkt/a")
-    doc = (await office.docs())[0]
+    service.put("a/both.pdf", out.getvalue())
+    await service.process("gs://bkt/a")
+    doc = (await service.docs())[0]
     assert (doc.status, doc.extractor_output_summary["unread_pages"]) == ("DONE", [1])
     assert any(
         line.get("unread_pages") == [1] and line["severity"] == "WARNING"
-        for line in office.lines.parsed
+        for line in service.lines.parsed
     )
 
 
 @pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
-async def test_11_a_document_longer_than_one_call_allows_is_sent_in_several_and_pages_stay_its_own(
-    new_office: NewOffice,
+async def test_11_long_document_takes_several_calls_and_keeps_page_numbers(
+    new_service: NewService,
 ) -> None:
     from random import Random
 
-    from pipelines.documents import vocabulary
+    from pipelines.documents import statement_words
 
-    office = await new_office(DOCUMENTAI_MAX_PAGES=15)
+    service = await new_service(DOCUMENTAI_MAX_PAGES=15)
     style = statements.Style(rows=170, years=[2024], per_page=9)
-    statement = statements.make("long", style, Random(4), vocabulary.TUNED)
-    office.put("a/long.pdf", statement.content)
-    answer = await office.process("gs://bkt/a")
+    statement = statements.make("long", style, Random(4), statement_words.TUNED)
+    service.put("a/long.pdf", statement.content)
+    answer = await service.process("gs://bkt/a")
     assert answer["outcome"] == "ok"
-    doc = (await office.docs())[0]
+    doc = (await service.docs())[0]
     assert doc.extractor_output_summary["calls"] == 2
     found = [
-        e for e in await office.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"
+        e for e in await service.extractions(documento_id=doc.id) if e.type == "LINE_ITEM_VALUE"
     ]
     assert sorted((t.label, t.value, t.page) for t in statement.values) == sorted(
         (e.LINE_ITEM_NAME, e.value, e.page_refs[0]["page"]) for e in found

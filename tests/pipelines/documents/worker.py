@@ -1,4 +1,4 @@
-"""A real worker of this pipeline for the kill tests: settings from the environment, KILL_AT says where to die (see faults/worker.py)."""
+"""A worker process for the kill tests; KILL_AT in its environment names where it dies."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from esclusa.engine.engine import Engine, Options
 from esclusa.engine.scheduler import Scheduler
 from esclusa.observability import log
 from esclusa.observability.telemetry import Observer
-from esclusa.pipelines.documents.documentai import DocumentAi
+from esclusa.pipelines.documents.documentai import DocumentAiProcessor
 from esclusa.settings import load
 
 
 def marked(name: str, point: str) -> None:
-    plain = getattr(DocumentAi, name)
+    plain = getattr(DocumentAiProcessor, name)
 
     async def call(self: Any, *args: Any) -> Any:
         answer = await plain(self, *args)
         reached(point)
         return answer
 
-    setattr(DocumentAi, name, call)
+    setattr(DocumentAiProcessor, name, call)
 
 
 OURS = {"folio_signals", "folios", "documentos"}
 
 
-def tables(name: str, said: Any) -> set[str]:
+def tables(name: str, records: Any) -> set[str]:
     if name == "claim":
-        return {said.kind.table}
-    return {one.kind.table if name == "insert" else one.ref.kind.table for one in said}
+        return {records.kind.table}
+    return {one.kind.table if name == "insert" else one.ref.kind.table for one in records}
 
 
 class Store:
-    """The store, with a point before, inside and after every call that is about this pipeline's records and takes some."""
+    """Wraps the store with kill points around every call about this pipeline's records."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -49,16 +49,16 @@ class Store:
         if name not in ("claim", "settle", "renew", "insert"):
             return found
 
-        async def call(said: Any) -> Any:
-            ours = bool(tables(name, said) & OURS)
+        async def call(records: Any) -> Any:
+            ours = bool(tables(name, records) & OURS)
             if ours and name != "claim":
                 reached(f"before {name}")
             if ours and f"inside {name}" == POINT:
-                task = asyncio.create_task(found(said))
+                task = asyncio.create_task(found(records))
                 await asyncio.sleep(0.0015)
                 reached(f"inside {name}")
                 return await task
-            answer = await found(said)
+            answer = await found(records)
             if ours and answer:
                 reached(f"after {name}")
             return answer

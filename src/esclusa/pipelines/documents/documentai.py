@@ -263,11 +263,12 @@ def _split_pages(
     part.import_pages(document, list(range(first, end)))
     part.save(out)
     part.close()
-    if out.tell() <= max_bytes:
-        return [(out.getvalue(), [], first)]
+    content = out.getvalue()
+    if len(content) <= max_bytes:
+        return [(content, [], first)]
     if end - first == 1:
         raise Permanent(
-            f"page {first} alone has {out.tell():,} bytes, too many for one call", type="too_large"
+            f"page {first} alone has {len(content):,} bytes, too many for one call", type="too_large"
         )
     middle = (first + end) // 2
     return _split_pages(document, first, middle, max_bytes) + _split_pages(

@@ -94,6 +94,7 @@ def _printed(number: int, *, negative: bool) -> str:
 
 
 def right_aligned(edge: float, text: str, size: float) -> float:
+    """Return where a text of Helvetica starts to end at ``edge``."""
     return edge - size * sum(_CHAR_WIDTHS.get(char, 0.556) for char in text)
 
 

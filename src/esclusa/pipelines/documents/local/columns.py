@@ -40,7 +40,7 @@ class NumberColumn:
     """Numbers of notes or account codes instead of amounts."""
     is_percentage: bool = False
     """Percentages instead of amounts, whatever their form."""
-    is_change: bool = False
+    is_comparison: bool = False
     """Differences between periods: amounts that belong to no period."""
 
     @property

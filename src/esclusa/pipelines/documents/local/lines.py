@@ -105,7 +105,7 @@ class TextLine:
         )
 
     @cached_property
-    def base(self) -> float:
+    def y(self) -> float:
         """The vertical middle of its longest word."""
         longest = max(self.words, key=lambda word: word.x1 - word.x0)
         return longest.middle

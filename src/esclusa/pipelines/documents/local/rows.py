@@ -70,7 +70,7 @@ class _TableLine:
     """The width of its first word and the space before it."""
 
     @property
-    def base(self) -> float:
+    def y(self) -> float:
         return self.line.y
 
     @property

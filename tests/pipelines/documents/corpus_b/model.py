@@ -1,4 +1,4 @@
-"""Statements as made: amounts that add up, columns and how they are headed, numbers and how they are written."""
+"""Statements before layout: amounts that add up, columns with headings, formats of numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MONTHS = {
 
 @dataclass(frozen=True)
 class Numbers:
-    """How amounts are written."""
+    """The format of amounts."""
 
     thousands: str = "."
     decimals: int = 0
@@ -55,7 +55,7 @@ class Numbers:
         return "." if self.thousands in ",'’" else ","
 
     def text(self, amount: int, decimals: int | None = None) -> str:
-        """An amount in its smallest units, as printed."""
+        """Return an amount in its smallest units, as printed."""
         places = self.decimals if decimals is None else decimals
         if amount == 0 and self.zero != "0":
             return self.zero
@@ -73,7 +73,7 @@ class Numbers:
         }[self.negative]
 
     def value(self, amount: int, decimals: int | None = None) -> str | None:
-        """The amount as a decimal string; None where a dash or nothing stands for zero."""
+        """Return the amount as a decimal string; None if zero is printed as a dash or nothing."""
         places = self.decimals if decimals is None else decimals
         if amount == 0 and self.zero != "0":
             return None
@@ -83,7 +83,10 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of numbers: `kind` is value, change (absolute), percent (of change) or share (of the first amount)."""
+    """A column of numbers.
+
+    `kind` is value, change (absolute), percent (of change) or share (of the first amount).
+    """
 
     head: str
     year: int | None = None
@@ -96,7 +99,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is printed in a column of a row, and its value if it is one."""
+    """Return the text of a column in a row, and its value if it has one."""
 
     text: str
     value: str | None = None
@@ -117,12 +120,12 @@ class Row:
     note: str = ""
     section: str | None = None
     marked: bool = False
-    """Whether a currency sign stands before its numbers."""
+    """Whether a currency sign is printed before its numbers."""
     cells: list[Cell] = field(default_factory=list)
 
     @property
     def total(self) -> bool:
-        """Whether it says that it is one."""
+        """Whether its label names a total."""
         return (
             self.kind == "total"
             and re.match(r"(?:sub)?total|suma", self.label, re.IGNORECASE) is not None
@@ -143,7 +146,7 @@ class Entry:
 class Template:
     """The wording and the arithmetic of a statement."""
 
-    family: str
+    origin: str
     doc_type: str
     lang: str
     title: str
@@ -151,8 +154,8 @@ class Template:
 
 
 @cache
-def templates(family: str) -> list[Template]:
-    """The templates of a family."""
+def templates(origin: str) -> list[Template]:
+    """Return the templates of an origin."""
     found = []
     for block in re.split(
         r"\n(?=\[)", (Path(__file__).parent / "templates.txt").read_text("utf-8")
@@ -164,7 +167,7 @@ def templates(family: str) -> list[Template]:
             parts = re.fullmatch(r"(\S+) (?:\{(\w+)\} )?(.*?)(?: @([\d.]+))?", line)
             assert parts, line
             entries.append(Entry(parts[1], parts[3], parts[2] or "", float(parts[4] or 1)))
-        if name == family:
+        if name == origin:
             found.append(Template(name, doc_type, lang, title, tuple(entries)))
     return found
 
@@ -172,7 +175,7 @@ def templates(family: str) -> list[Template]:
 def amounts(
     rng: Random, entries: list[Entry], columns: list[Column], unit: int, base: float, zeros: float
 ) -> list[list[int]]:
-    """The amount of each entry in each column, so that the totals are right."""
+    """Return the amount of each entry in each column, with correct totals."""
     grid = [[0] * len(columns) for _ in entries]
     signs = [rng.choice((1, 1, -1)) for _ in entries]
     for at, entry in enumerate(entries):
@@ -225,7 +228,7 @@ def amounts(
 
 
 def _balance(entries: list[Entry], grid: list[list[int]], col: int) -> None:
-    """The balancing line first, then sums by rank."""
+    """Compute the balancing line first, then sums by rank."""
     tops = [i for i, e in enumerate(entries) if e.mark == "==="]
     plug = next((i for i, e in enumerate(entries) if e.mark == "*"), None)
     if plug is not None:
@@ -263,7 +266,10 @@ def build(
     notes: str = "",
     codes: bool = False,
 ) -> list[Row]:
-    """The rows of a statement. Lines without weight may be left out; `notes` is a prefix such as "" or "Nota "; " " for none."""
+    """Return the rows of a statement.
+
+    Lines without weight may be left out. `notes` is a prefix such as "" or "Nota "; " " for none.
+    """
     keep = [
         e
         for e in template.entries
@@ -301,7 +307,7 @@ def build(
 
 
 def _idle(entries: list[Entry], at: int) -> bool:
-    """Whether a header has no lines under it, or a sum nothing to add up."""
+    """Return whether a header has no lines below it, or a sum has nothing to add."""
     mark = entries[at].mark
     if mark == "##":
         return at + 1 == len(entries) or entries[at + 1].mark[0] in "=~"
@@ -323,12 +329,12 @@ def _cell(columns: list[Column], col: int, line: list[int], numbers: Numbers, pl
 
 
 def ends(year: int, month: int) -> str:
-    """The ISO date on which a month ends."""
+    """Return the ISO date on which a month ends."""
     return f"{year}-{month:02}-{calendar.monthrange(year, month)[1]}"
 
 
 def head(style: str, lang: str, year: int, month: int) -> str:
-    """How a column is headed."""
+    """Return the heading of a column."""
     last, name = calendar.monthrange(year, month)[1], MONTHS[lang][month - 1]
     return {
         "year": f"{year}",
@@ -346,13 +352,13 @@ def head(style: str, lang: str, year: int, month: int) -> str:
 
 
 def yearly(lang: str, style: str, first: int, count: int, month: int = 12) -> list[Column]:
-    """Year columns, the newest first."""
+    """Return year columns, newest first."""
     return [
         Column(head(style, lang, year, month), year, ends(year, month))
         for year in range(first, first - count, -1)
     ]
 
 
-def said(lang: str, year: int, month: int) -> str:
-    """A date in words."""
+def spoken_date(lang: str, year: int, month: int) -> str:
+    """Return a date in words."""
     return head("long", lang, year, month)

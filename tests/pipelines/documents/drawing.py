@@ -1,4 +1,4 @@
-"""What a made-up statement is drawn on and with: its style, a pen that knows where texts end up, and the truth about what was printed."""
+"""The style of a made-up statement, a pen that returns boxes, and the values that were printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reportlab.pdfgen import canvas
 
 @dataclass(frozen=True)
 class Truth:
-    """A printed number: what it is called, when it is of, what it is, where it stands (0..1, from the top left)."""
+    """A printed number with its label, period, value and position (0..1, from the top left)."""
 
     label: str
     year: int | None
@@ -27,7 +27,7 @@ class Truth:
 
 @dataclass
 class Statement:
-    """A document and the truth about it."""
+    """A document and the values printed in it."""
 
     name: str
     doc_type: str
@@ -41,7 +41,7 @@ class Statement:
 
 @dataclass
 class Style:
-    """How it is written and laid out."""
+    """The language, wording and layout of a statement."""
 
     lang: str = "es"
     doc_type: str = "balance_sheet"
@@ -84,11 +84,11 @@ class Style:
     percent_sign: bool = True
     mark: str = ""
     groups: tuple[str, ...] = ()
-    """Names of the columns that each year has; the year stands over them."""
+    """Names of the columns of each year; the year stands over them."""
 
 
 class Pen:
-    """Draws in the coordinates of the page as shown, whatever becomes of the page afterwards."""
+    """Draws in the coordinates of the displayed page, however the page is rotated afterwards."""
 
     def __init__(self, style: Style) -> None:
         self.style = style
@@ -107,7 +107,7 @@ class Pen:
         s = self.style
         if (
             s.sideways
-        ):  # a landscape table drawn sideways on a portrait page: W and H are the table's own
+        ):  # a landscape table drawn sideways on a portrait page: W and H are those of the table
             self.canvas.setPageSize((self.h, self.w))
             self.canvas.transform(0, 1, -1, 0, self.h, 0)
         elif s.rotate == 90:
@@ -126,7 +126,7 @@ class Pen:
         return stringWidth(text, self.name, self.points)
 
     def broken(self, text: str, room: float) -> list[str]:
-        """The text in lines that fit the room."""
+        """Return the text in lines that fit the width."""
         lines = [""]
         for word in text.split():
             longer = f"{lines[-1]} {word}".strip()
@@ -137,7 +137,7 @@ class Pen:
         return lines
 
     def text(self, x: float, y: float, text: str) -> tuple[float, float, float, float]:
-        """Draw at x, y from the top; the box of it, as shown, 0..1."""
+        """Draw at x, y from the top and return the displayed box, 0..1."""
         base = self.h - y
         if self.style.spaced:
             at = x
@@ -151,7 +151,7 @@ class Pen:
 
     def box(self, x0: float, y0: float, x1: float, y1: float) -> tuple[float, float, float, float]:
         s = self.style
-        if s.sideways:  # shown on a page of h by w, the table's left edge at the bottom
+        if s.sideways:  # the displayed page is h by w, with the table's left edge at the bottom
             return y0 / self.h, 1 - x1 / self.w, y1 / self.h, 1 - x0 / self.w
         cut = s.crop
         wide, high = self.w - 2 * cut, self.h - 2 * cut

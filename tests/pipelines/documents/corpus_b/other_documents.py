@@ -1,13 +1,13 @@
-"""Papers with numbers that are no statements: an invoice, a price list, a payslip, a bank statement, a letter."""
+"""Documents that are no statements: invoice, price list, payslip, bank account, letter."""
 
 from __future__ import annotations
 
 from random import Random
 
-from pipelines.documents.paper import Statement
-from pipelines.documents.strangers.model import Numbers
-from pipelines.documents.strangers.places import PLACES
-from pipelines.documents.strangers.printed import esc, foot, printed
+from pipelines.documents.corpus_b.model import Numbers
+from pipelines.documents.corpus_b.organisations import COUNTRIES
+from pipelines.documents.corpus_b.printed_statements import esc, foot, printed
+from pipelines.documents.drawing import Statement
 from playwright.sync_api import Page
 
 GOODS = (
@@ -25,21 +25,23 @@ GOODS = (
 
 
 def otros(rng: Random, page: Page) -> Statement:
-    """One of the papers, in turn of chance."""
-    place, kind = (
-        PLACES[rng.choice(("cl", "mx", "co", "pe"))],
+    """Return one of the documents at random."""
+    country, kind = (
+        COUNTRIES[rng.choice(("cl", "mx", "co", "pe"))],
         rng.choice((_invoice, _prices, _payslip, _bank, _letter)),
     )
     shops = ("Ferretería La Tuerca Ltda.", "Suministros Aconcagua S.A.", "Materiales Nogal S.A.")
     org = rng.choice(("Banco del Litoral", "Banco Unión Austral") if kind is _bank else shops)
-    title, body = kind(rng, org, Numbers(place.thousands, 0, "minus", "0"), rng.randint(2020, 2025))
+    title, body = kind(
+        rng, org, Numbers(country.thousands, 0, "minus", "0"), rng.randint(2020, 2025)
+    )
     line = rng.choice(("#999", "#ddd", "#fff"))
     css = f"body {{ --grid: {line} }}"
-    head = f"<p><b>{esc(org)}</b><br>{place.tax} · {place.city}</p><h1>{title}</h1>"
+    head = f"<p><b>{esc(org)}</b><br>{country.tax} · {country.city}</p><h1>{title}</h1>"
     content = printed(
         page, "otros", head + body, css, "Letter", False, foot(org) if rng.random() < 0.4 else ""
     )
-    return Statement("otros", "other", content, [], org, title, place.currency, 1)
+    return Statement("otros", "other", content, [], org, title, country.currency, 1)
 
 
 def _table(heads: list[str], rows: list[list[str]], words: int = 1) -> str:
@@ -53,7 +55,8 @@ def _table(heads: list[str], rows: list[list[str]], words: int = 1) -> str:
             + "</tr>"
         )
 
-    return f"<table><thead>{line(heads, 'th')}</thead><tbody>{''.join(line(r, 'td') for r in rows)}</tbody></table>"
+    body = "".join(line(r, "td") for r in rows)
+    return f"<table><thead>{line(heads, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def _invoice(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]:
@@ -69,7 +72,10 @@ def _invoice(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, s
         ["Total a pagar", "", "", numbers.text(net + tax)],
     ]
     day = f"{rng.randint(1, 28):02}/{rng.randint(1, 12):02}/{year}"
-    top = f"<p>N° {rng.randint(10000, 99999)}<br>Fecha de emisión: {day}<br>Señores: Constructora Los Peumos</p>"
+    top = (
+        f"<p>N° {rng.randint(10000, 99999)}<br>Fecha de emisión: {day}<br>Señores: Constructora "
+        f"Los Peumos</p>"
+    )
     return "FACTURA ELECTRÓNICA", top + _table(
         ["Descripción", "Cantidad", "Precio unitario", "Total"], rows
     )
@@ -116,7 +122,10 @@ def _payslip(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, s
         ["Líquido a pagar", numbers.text(pay + extra + food - sum(v for _, v in cuts))],
     ]
     month = rng.choice(("marzo", "abril", "octubre"))
-    top = f"<p>Mes: {month} de {year}<br>Trabajador: Jorge Antonio Paillán Ríos<br>Cargo: Operario de bodega<br>Días trabajados: 30</p>"
+    top = (
+        f"<p>Mes: {month} de {year}<br>Trabajador: Jorge Antonio Paillán Ríos<br>Cargo: "
+        f"Operario de bodega<br>Días trabajados: 30</p>"
+    )
     return "LIQUIDACIÓN DE SUELDO", top + _table(["Concepto", "Monto"], rows)
 
 
@@ -141,7 +150,10 @@ def _bank(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]
                 numbers.text(balance),
             ]
         )
-    top = f"<p>Cuenta corriente 0-{rng.randint(100, 999)}-{rng.randint(10000, 99999)}<br>Período: {month:02}/{year}</p>"
+    top = (
+        f"<p>Cuenta corriente 0-{rng.randint(100, 999)}-{rng.randint(10000, 99999)}<br>Período: "
+        f"{month:02}/{year}</p>"
+    )
     return "CARTOLA DE CUENTA CORRIENTE", top + _table(
         ["Fecha", "Movimiento", "Cargos", "Abonos", "Saldo"], rows, 2
     )
@@ -150,9 +162,12 @@ def _bank(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]
 def _letter(rng: Random, org: str, numbers: Numbers, year: int) -> tuple[str, str]:
     owed, fee = rng.randint(400, 9000) * 1000, rng.randint(10, 90) * 1000
     body = (
-        f"<p>{rng.randint(2, 27)} de mayo de {year}</p><p>Estimado cliente:</p><p>Le recordamos que su cuenta registra un saldo pendiente "
-        f"de {numbers.text(owed)} correspondiente a {rng.randint(2, 6)} facturas vencidas. De regularizar antes del 30 de junio de {year}, "
-        f"se condonarán intereses por {numbers.text(fee)}. Puede acordar un convenio de hasta 12 cuotas en cualquiera de nuestras "
+        f"<p>{rng.randint(2, 27)} de mayo de {year}</p><p>Estimado cliente:</p><p>Le "
+        f"recordamos que su cuenta registra un saldo pendiente "
+        f"de {numbers.text(owed)} correspondiente a {rng.randint(2, 6)} facturas vencidas. "
+        f"De regularizar antes del 30 de junio de {year}, "
+        f"se condonarán intereses por {numbers.text(fee)}. Puede acordar un convenio de "
+        f"hasta 12 cuotas en cualquiera de nuestras "
         "oficinas.</p><p>Atentamente,<br>Departamento de Cobranza</p>"
     )
     return "AVISO DE COBRANZA", body

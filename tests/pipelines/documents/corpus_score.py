@@ -1,7 +1,7 @@
-# ruff: noqa: E501 - reports
-"""How well the local processor reads: recall, precision and boxes of (label, period, value), against the printed truth.
+"""Recall, precision and boxes of the values that the local processor reads.
 
-``python tests/pipelines/documents/score.py [tuned|held_out|outsiders|strangers|unseen] [COUNT] [--seeds=A,B] [--misses]``: so many documents of each seed.
+``python tests/pipelines/documents/corpus_score.py [tuned|held_out|corpus_a|corpus_b|corpus_c]
+[COUNT] [--seeds=A,B] [--misses]`` measures COUNT documents of each seed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pipelines.documents.outsiders import outsiders
-from pipelines.documents.paper import Statement
+from pipelines.documents import corpus_a, corpus_b, corpus_c
+from pipelines.documents.drawing import Statement
 from pipelines.documents.statements import held_out, tuned
-from pipelines.documents.strangers import strangers
-from pipelines.documents.unseen import unseen
 
-from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.local.statement import read_document
 
 
 @dataclass
@@ -38,7 +36,7 @@ class Score:
     documents: int = 0
     classes: int = 0
     fields: Counter[str] = field(default_factory=Counter)
-    by_family: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    by_origin: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     misses: list[str] = field(default_factory=list)
 
     @property
@@ -56,19 +54,23 @@ class Score:
     def report(self) -> str:
         lines = [
             f"documents {self.documents}, printed values {self.printed}, read {self.read}",
-            f"recall {self.recall:.4f}  precision {self.precision:.4f}  boxes {self.boxes:.4f}  class {self.classes / max(1, self.documents):.4f}",
+            (
+                f"recall {self.recall:.4f}  precision {self.precision:.4f}  boxes "
+                f"{self.boxes:.4f}  class {self.classes / max(1, self.documents):.4f}"
+            ),
             "  ".join(
                 f"{name} {count / max(1, self.right):.4f}"
                 for name, count in sorted(self.fields.items())
             ),
         ]
-        for family, counts in sorted(self.by_family.items()):
+        for origin, counts in sorted(self.by_origin.items()):
             r, p = (
                 counts["right"] / max(1, counts["printed"]),
                 counts["right"] / max(1, counts["read"]),
             )
             lines.append(
-                f"  {family:16s} recall {r:.4f}  precision {p:.4f}  class {counts['class']}/{counts['documents']}"
+                f"  {origin:16s} recall {r:.4f}  precision {p:.4f}  class "
+                f"{counts['class']}/{counts['documents']}"
             )
         return "\n".join(lines)
 
@@ -89,9 +91,9 @@ def key(
 def measure(statements: Iterable[Statement]) -> Score:
     score = Score()
     for statement in statements:
-        family = re.sub(r"-\d+$", "", statement.name)
-        counts = score.by_family[family]
-        answer = work(statement.content)
+        origin = re.sub(r"-\d+$", "", statement.name)
+        counts = score.by_origin[origin]
+        answer = read_document(statement.content)
         score.documents += 1
         counts["documents"] += 1
         right_class = answer.get("doc_type") == statement.doc_type
@@ -99,7 +101,8 @@ def measure(statements: Iterable[Statement]) -> Score:
         counts["class"] += right_class
         if not right_class:
             score.misses.append(
-                f"{statement.name}: class {answer.get('doc_type')} {answer.get('message')}, not {statement.doc_type}"
+                f"{statement.name}: class {answer.get('doc_type')} {answer.get('message')}, "
+                f"not {statement.doc_type}"
             )
         found: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         items = [i for i in answer.get("items", []) if i["type"] == "LINE_ITEM_VALUE"]
@@ -113,7 +116,8 @@ def measure(statements: Iterable[Statement]) -> Score:
             hits = found.get(key(truth.label, truth.period, truth.value))
             if not hits:
                 score.misses.append(
-                    f"{statement.name}: missed p{truth.page} {truth.label!r} {truth.period} {truth.printed}"
+                    f"{statement.name}: missed p{truth.page} {truth.label!r} {truth.period} "
+                    f"{truth.printed}"
                 )
                 continue
             hit = hits.pop(0)
@@ -131,13 +135,15 @@ def measure(statements: Iterable[Statement]) -> Score:
         for hits in found.values():
             for extra in hits:
                 score.misses.append(
-                    f"{statement.name}: extra p{extra['page_refs'][0]['page']} {extra['LINE_ITEM_NAME']!r} {extra['REPORTING_PERIOD']} {extra['LINE_ITEM_VALUE']}"
+                    f"{statement.name}: extra p{extra['page_refs'][0]['page']} "
+                    f"{extra['LINE_ITEM_NAME']!r} {extra['REPORTING_PERIOD']} "
+                    f"{extra['LINE_ITEM_VALUE']}"
                 )
     return score
 
 
 def overlap(item: dict[str, Any], page: int, box: tuple[float, float, float, float]) -> float:
-    """Intersection over union of the value's box and the printed one."""
+    """Return intersection over union of the value's box and the printed one."""
     place = item["page_refs"][0]
     if place["page"] != page:
         return 0.0
@@ -153,9 +159,9 @@ if __name__ == "__main__":
     sets = {
         "tuned": tuned,
         "held_out": held_out,
-        "outsiders": outsiders,
-        "strangers": strangers,
-        "unseen": unseen,
+        "corpus_a": corpus_a.documents,
+        "corpus_b": corpus_b.documents,
+        "corpus_c": corpus_c.documents,
     }
     which = next((sets[a] for a in sys.argv[1:] if a in sets), tuned)
     number = next((int(a) for a in sys.argv[1:] if a.isdigit()), 64)
@@ -163,11 +169,11 @@ if __name__ == "__main__":
         (a.removeprefix("--seeds=").split(",") for a in sys.argv[1:] if a.startswith("--seeds=")),
         [],
     )
-    told = (
+    score = (
         measure(s for seed in seeds for s in which(number, seed=int(seed)))
         if seeds
         else measure(which(number))
     )
-    print(told.report())
+    print(score.report())
     if "--misses" in sys.argv:
-        print("\n".join(told.misses))
+        print("\n".join(score.misses))

@@ -1,4 +1,4 @@
-"""Who makes statements where: names, money and how it is said."""
+"""Countries and organisations: names, currencies and their wording."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 
 
 @dataclass(frozen=True)
-class Place:
-    """A country: its currency, its thousands separator, its tax number and its words for units by scale."""
+class Country:
+    """A country: currency, thousands separator, tax number and units by scale."""
 
     currency: str
     thousands: str
@@ -35,33 +35,35 @@ def _words(money: str, sign: str, short: tuple[str, str] = ("", "")) -> dict[int
     }
 
 
-PLACES = {
-    "cl": Place(
+COUNTRIES = {
+    "cl": Country(
         "CLP", ".", "RUT 76.418.205-K", "Santiago", _words("pesos chilenos", "CLP", ("M$", "MM$"))
     ),
-    "mx": Place("MXN", ",", "RFC FBN980412QX7", "León, Gto.", _words("pesos mexicanos", "MXN")),
-    "co": Place("COP", ".", "NIT 900.317.446-2", "Bogotá D.C.", _words("pesos colombianos", "COP")),
-    "pe": Place("PEN", ",", "RUC 20538841907", "Arequipa", _words("soles", "S/")),
-    "ar": Place("ARS", ".", "CUIT 30-70918364-5", "Rosario", _words("pesos argentinos", "ARS")),
-    "ec": Place(
+    "mx": Country("MXN", ",", "RFC FBN980412QX7", "León, Gto.", _words("pesos mexicanos", "MXN")),
+    "co": Country(
+        "COP", ".", "NIT 900.317.446-2", "Bogotá D.C.", _words("pesos colombianos", "COP")
+    ),
+    "pe": Country("PEN", ",", "RUC 20538841907", "Arequipa", _words("soles", "S/")),
+    "ar": Country("ARS", ".", "CUIT 30-70918364-5", "Rosario", _words("pesos argentinos", "ARS")),
+    "ec": Country(
         "USD",
         ",",
         "RUC 1792048817001",
         "Ambato",
         _words("dólares de los Estados Unidos de América", "US$"),
     ),
-    "py": Place("PYG", ".", "RUC 80026174-3", "Asunción", _words("guaraníes", "Gs.")),
-    "uy": Place("UYU", ".", "RUT 21 483920 0015", "Montevideo", _words("pesos uruguayos", "UYU")),
-    "bo": Place("BOB", ",", "NIT 1028374025", "Cochabamba", _words("bolivianos", "Bs")),
-    "gt": Place("GTQ", ",", "NIT 482917-6", "Quetzaltenango", _words("quetzales", "Q")),
-    "cr": Place(
+    "py": Country("PYG", ".", "RUC 80026174-3", "Asunción", _words("guaraníes", "Gs.")),
+    "uy": Country("UYU", ".", "RUT 21 483920 0015", "Montevideo", _words("pesos uruguayos", "UYU")),
+    "bo": Country("BOB", ",", "NIT 1028374025", "Cochabamba", _words("bolivianos", "Bs")),
+    "gt": Country("GTQ", ",", "NIT 482917-6", "Quetzaltenango", _words("quetzales", "Q")),
+    "cr": Country(
         "CRC",
         "\u00a0",
         "Cédula jurídica 3-004-045117",
         "San José",
         _words("colones costarricenses", "CRC"),
     ),
-    "us": Place(
+    "us": Country(
         "USD",
         ".",
         "RUT 96.530.118-4",
@@ -75,7 +77,7 @@ PLACES = {
             1_000_000: ("Cifras en millones de dólares estadounidenses",),
         },
     ),
-    "es": Place("EUR", ".", "NIF B97204416", "Valencia", _words("euros", "€")),
+    "es": Country("EUR", ".", "NIF B97204416", "Valencia", _words("euros", "€")),
 }
 
 ORGS = {
@@ -153,12 +155,12 @@ ORGS = {
 }
 
 
-def someone(rng: Random, family: str) -> tuple[str, str]:
-    """An organisation and the key of its place."""
-    place, _, org = rng.choice(ORGS[family]).partition(" ")
-    return org, place
+def random_organisation(rng: Random, origin: str) -> tuple[str, str]:
+    """Return an organisation and the key of its country."""
+    country, _, org = rng.choice(ORGS[origin]).partition(" ")
+    return org, country
 
 
-def units(rng: Random, place: Place, scale: int) -> str:
-    """How the unit is said."""
-    return rng.choice(place.units[scale])
+def units(rng: Random, country: Country, scale: int) -> str:
+    """Return the line that names the unit."""
+    return rng.choice(country.units[scale])

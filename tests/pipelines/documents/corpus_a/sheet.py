@@ -1,4 +1,4 @@
-"""Draws a statement of rows and columns as annual reports have it, and keeps the truth of every number printed."""
+"""Draw a statement with rows and columns in the manner of annual reports, with its values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from pipelines.documents.paper import Pen, Statement, Style, Truth
+from pipelines.documents.drawing import Pen, Statement, Style, Truth
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.ttfonts import TTFont
 
@@ -23,10 +23,11 @@ for _name in ("Vera", "VeraBd"):
 
 @cache
 def words(country: str) -> dict[str, list[str]]:
-    """The parts of a country's word file.
+    """Return the parts of a country's word file.
 
-    A row's first character tells what it is: ``#`` a section, ``=`` a total, ``*`` a heading with amounts of its own,
-    ``-`` usually negative, ``@`` per share, ``&`` a number of shares, ``~`` no amounts; the spaces after it are its indent.
+    The first character of a row is its kind: ``#`` a section, ``=`` a total, ``*`` a heading with
+    amounts of its own, ``-`` usually negative, ``@`` per share, ``&`` a number of shares, ``~``
+    without amounts. The spaces after it are its indent.
     """
     parts: dict[str, list[str]] = {}
     for line in (Path(__file__).parent / f"{country}.txt").read_text(encoding="utf-8").splitlines():
@@ -39,7 +40,10 @@ def words(country: str) -> dict[str, list[str]]:
 
 @dataclass
 class Column:
-    """A column: its heading line by line, and what it is of. Percentages are printed and are no values."""
+    """A column: its heading line by line, and its period.
+
+    Percentages are printed, but are no values.
+    """
 
     heads: list[str]
     ends: str | None
@@ -61,8 +65,8 @@ class Sheet:
     title: str
     currency: str
     scale: int
-    said: list[str]
-    """The lines above the table; the company and the title among them as they are."""
+    lines_above: list[str]
+    """The lines above the table, including the company and the title."""
     columns: list[Column]
     spans: list[tuple[str, int, int]] = field(default_factory=list)
     corner: str = ""
@@ -101,7 +105,7 @@ class Sheet:
 
 
 def draw(name: str, sheet: Sheet, rng: Random) -> Statement:
-    """The PDF of it, and what was printed where."""
+    """Return the PDF and the values printed in it."""
     return _Drawing(sheet, rng).done(name)
 
 
@@ -208,7 +212,7 @@ class _Drawing:
                 section = label.rstrip(":")
                 s.corner = (
                     "" if s.corner.lower() == "activo" else s.corner
-                )  # what is repeated on the next page
+                )  # repeated on the next page
                 pen.font(BOLD[s.font], s.size)
                 for line in pen.broken(label, self.at[2] - left):
                     pen.text(left, y, line)
@@ -372,5 +376,5 @@ def _note(kind: str, rng: Random) -> str:
 
 
 def words_of(lang: str) -> list[str]:
-    """The paragraphs of a report's prose."""
+    """Return the paragraphs of a report's prose."""
     return (Path(__file__).parent / f"prose_{lang}.txt").read_text(encoding="utf-8").splitlines()

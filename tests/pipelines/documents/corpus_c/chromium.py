@@ -1,4 +1,4 @@
-"""Tables as HTML, printed by Chromium, and where the numbers ended up on the pages."""
+"""Tables as HTML, printed by Chromium, with the positions of their numbers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from string import Template
 from typing import Any
 
 import pypdfium2 as pdfium
-from pipelines.documents.paper import Statement
-from pipelines.documents.unseen.figures import (
+from pipelines.documents.corpus_c.figures import (
     Box,
     Column,
     Numerals,
@@ -23,18 +22,19 @@ from pipelines.documents.unseen.figures import (
     truth,
     words,
 )
+from pipelines.documents.drawing import Statement
 from playwright.sync_api import Page, sync_playwright
 
 _pages: list[Page] = []
 
 
 class Unclear(ValueError):
-    """A number could not be told from others on the page."""
+    """A number occurs more than once on the page."""
 
 
 @contextmanager
 def press() -> Iterator[Page]:
-    """A page of the one Chromium that is open while anything is printed."""
+    """A page of the one Chromium that is open during printing."""
     if _pages:
         yield _pages[0]
         return
@@ -51,7 +51,10 @@ def press() -> Iterator[Page]:
 
 
 def filled(rng: Random, name: str, **fields: object) -> str:
-    """A page of the vocabulary, one of the choices in its brackets taken and its fields filled in; `opinion` goes inside another."""
+    """Return a page of the word list with one choice of each bracket and its fields filled in.
+
+    `opinion` is inserted into another page.
+    """
     lines = (() if name == "opinion" else words("page.base")) + words(f"page.{name}")
     text = "\n".join(lines).replace("[[people]]", f"[[{'|'.join(words('people'))}]]")
     text = re.sub(r"\[\[(.*?)\]\]", lambda found: rng.choice(found[1].split("|")), text)
@@ -59,7 +62,7 @@ def filled(rng: Random, name: str, **fields: object) -> str:
 
 
 def footer(which: int, org: str) -> dict[str, Any]:
-    """What to tell Chromium so that a line with the page number stands below every page."""
+    """Return Chromium's options for a line with the page number below every page."""
     text = Template(words("footers")[which]).safe_substitute(org=org)
     return {
         "display_header_footer": True,
@@ -78,7 +81,10 @@ def table(
     groups: str = "",
     sign: str = "",
 ) -> str:
-    """The table: heads, then a row per line; a sign stands in a cell of its own before the first and the grand totals."""
+    """Return the table: headings, then a row per line.
+
+    A sign has a cell of its own before the first and the grand totals.
+    """
     html, signed = (
         f'<table><thead>{groups}<tr><th class="corner">{corner}</th>'
         + f'<th class="note">{note}</th>' * bool(note),
@@ -92,11 +98,16 @@ def table(
         html += f'<th class="head {column.kind} c{i}" colspan="{span}">{text}</th>'
     html += "</tr></thead>"
     for row in body:
-        html += f'<tr class="{row.kind}{" grand" * row.grand}"><td class="label l{row.level}">{escape(row.label)}</td>'
+        html += (
+            f'<tr class="{row.kind}{" grand" * row.grand}"><td class="label '
+            f'l{row.level}">{escape(row.label)}</td>'
+        )
         html += f'<td class="note">{row.note}</td>' * bool(note)
         for i, column in enumerate(columns):
             if column.kind == "percent":
-                html += f'<td class="percent">{percent(row, column, numerals) if row.amounts and row.decimals is None else ""}</td>'
+                shown = row.amounts and row.decimals is None
+                share = percent(row, column, numerals) if shown else ""
+                html += f'<td class="percent">{share}</td>'
                 continue
             shown = (
                 numerals.shown(row.amounts[i], row.decimals).replace(" ", "\u00a0")
@@ -114,7 +125,10 @@ def table(
 
 
 def located(content: bytes, texts: list[str]) -> list[tuple[int, Box]]:
-    """The page and box of each text, given in reading order; one that comes more than once must be alone between its neighbours."""
+    """Return page and box of each text, given in reading order.
+
+    A text that occurs more than once must be alone between its neighbours.
+    """
     document = pdfium.PdfDocument(content)
     flow, pages = "", []
     for page in document:
@@ -165,7 +179,10 @@ def statement(
     about: tuple[str, str, str, int],
     **options: Any,
 ) -> Statement:
-    """The printed document and where its numbers are; its name comes later. `about`: organisation, title, currency, scale."""
+    """Return the printed document with its values, without a name.
+
+    `about`: organisation, title, currency, scale.
+    """
     with press() as page:
         page.set_content(html)
         content = stamped(page.pdf(prefer_css_page_size=True, print_background=True, **options))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from pipelines.documents.paper import Pen, Statement, Style, Truth
-from pipelines.documents.strangers.model import (
+from pipelines.documents.corpus_b.model import (
     Column,
     Numbers,
     Row,
@@ -14,11 +13,12 @@ from pipelines.documents.strangers.model import (
     build,
     ends,
     head,
-    said,
+    spoken_date,
     templates,
     yearly,
 )
-from pipelines.documents.strangers.places import PLACES, someone, units
+from pipelines.documents.corpus_b.organisations import PLACES, someone, units
+from pipelines.documents.drawing import Pen, Statement, Style, Truth
 from reportlab import rl_config
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.ttfonts import TTFont
@@ -35,7 +35,7 @@ BOLD = {
 
 
 class Sheet(Pen):
-    """A pen that keeps the truth about the numbers it prints."""
+    """A pen that records the numbers it prints."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Sheet(Pen):
     def cells(
         self, row: Row, columns: list[Column], rights: list[float], y: float, hang: bool = False
     ) -> None:
-        """The numbers of a row, each ending at its right edge; `hang` lets a closing bracket stand out."""
+        """Draw the numbers of a row at their right edges; `hang` lets a bracket stick out."""
         for at, (column, x) in enumerate(zip(columns, rights, strict=True)):
             text = row.cells[at].text
             if text:
@@ -148,7 +148,7 @@ def erp(rng: Random) -> Statement:
         put(system)
         put(template.title.center(line_wide).rstrip())
         since = "AL" if template.doc_type == "balance_sheet" else "DEL 1 DE ENERO AL"
-        put(f"{since} {said('es', last, 12)}".upper().center(line_wide).rstrip())
+        put(f"{since} {spoken_date('es', last, 12)}".upper().center(line_wide).rstrip())
         put(unit.center(line_wide).rstrip())
         put("-" * line_wide)
         name = ("CUENTA  " if codes else "") + "DESCRIPCION"
@@ -190,7 +190,7 @@ def erp(rng: Random) -> Statement:
 
 
 def held(rng: Random) -> Statement:
-    """A holding's many columns on a landscape, turned or sideways page."""
+    """A holding's many columns on a landscape, rotated or sideways page."""
     template = rng.choice(templates("holding"))
     org, key = someone(rng, "holding")
     place, year, month = PLACES[key], rng.randint(2018, 2025), rng.choice((12, 12, 12, 6, 9))
@@ -245,7 +245,7 @@ def held(rng: Random) -> Statement:
         again = " (continuación)" if sheet.pages else ""
         sheet.text(left, 40 + step, template.title + again)
         sheet.bold(False)
-        sheet.text(left, 40 + 2 * step, f"{where} {said('es', year, month)}")
+        sheet.text(left, 40 + 2 * step, f"{where} {spoken_date('es', year, month)}")
         sheet.text(left, 40 + 3 * step, unit)
         y = 40 + 5 * step
         if columns[0].group:
@@ -271,7 +271,8 @@ def held(rng: Random) -> Statement:
             sheet.text(
                 left,
                 585,
-                "Las notas adjuntas forman parte integral de estos estados financieros consolidados.",
+                "Las notas adjuntas forman parte integral de estos estados financieros "
+                "consolidados.",
             )
         sheet.right(750, 585, f"{sheet.pages + 4}")
 
@@ -346,7 +347,7 @@ def cooperativa(rng: Random) -> Statement:
     sheet.font(sheet.name, 12)
     sheet.middle(421, 50, org)
     sheet.bold()
-    sheet.middle(421, 66, f"{template.title} AL {said('es', year, month).upper()}")
+    sheet.middle(421, 66, f"{template.title} AL {spoken_date('es', year, month).upper()}")
     sheet.bold(False)
     sheet.middle(421, 80, unit)
     lows = []
@@ -366,7 +367,7 @@ def cooperativa(rng: Random) -> Statement:
     for side, row in enumerate((rows[cut - 1], rows[-1])):
         left = 36.0 + side * (half + 22)
         rights = [left + half - width * (len(columns) - 1 - i) for i in range(len(columns))]
-        if not side:  # the two grand totals stand level, below the longer side
+        if not side:  # the two grand totals are on one line, below the longer side
             sheet.rule(36, 36 + 2 * half + 22, max(lows) + 2)
         _side(sheet, row, columns, rights, left, max(lows) + step, step, half, codes)
     sheet.canvas.line(36 + half + 11, sheet.h - 98, 36 + half + 11, sheet.h - max(lows) - step - 6)
@@ -391,7 +392,7 @@ def _side(
     room: float,
     codes: bool,
 ) -> float:
-    """A row of one half; where the next one goes."""
+    """Draw a row of one half and return the position of the next."""
     sheet.bold(row.kind != "line")
     x = left + (34 if codes and row.kind == "line" else 0)
     if row.code:

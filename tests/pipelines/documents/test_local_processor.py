@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - tables of cases
 """The local processor: how well it reads, and its parts."""
 
 from __future__ import annotations
@@ -9,17 +8,14 @@ import sys
 from random import Random
 
 import pytest
-from pipelines.documents import statements, vocabulary
-from pipelines.documents.outsiders import outsiders
-from pipelines.documents.score import measure
-from pipelines.documents.strangers import strangers
-from pipelines.documents.unseen import unseen
+from pipelines.documents import corpus_a, corpus_b, corpus_c, statement_words, statements
+from pipelines.documents.corpus_score import measure
 
 from esclusa import Failure
 from esclusa.pipelines.documents.documentai import parts
-from esclusa.pipelines.documents.local import LocalProcessor, DocumentViewer, words
+from esclusa.pipelines.documents.local import DocumentViewer, LocalProcessor, words
 from esclusa.pipelines.documents.local.classifier import title_class
-from esclusa.pipelines.documents.local.money import document_currency, currency_of, scale_of
+from esclusa.pipelines.documents.local.money import currency_of, document_currency, scale_of
 from esclusa.pipelines.documents.local.numbers import (
     Convention,
     convention_of,
@@ -30,7 +26,7 @@ from esclusa.pipelines.documents.local.numbers import (
 )
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.reader_pool import ReaderPool
-from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.local.statement import read_document
 from esclusa.pipelines.documents.processor import Source
 from esclusa.pipelines.documents.sample_statements import pdf, statement
 
@@ -40,8 +36,8 @@ from esclusa.pipelines.documents.sample_statements import pdf, statement
     [
         (statements.tuned, 0.98, 0.98),
         (statements.held_out, 0.95, 0.97),
-        (outsiders, 0.95, 0.97),
-        (strangers, 0.98, 0.98),
+        (corpus_a.documents, 0.95, 0.97),
+        (corpus_b.documents, 0.98, 0.98),
     ],
 )
 def test_recall_precision_and_boxes(part: object, recall: float, precision: float) -> None:
@@ -55,42 +51,62 @@ def test_recall_precision_and_boxes(part: object, recall: float, precision: floa
     assert score.fields["section"] >= 0.93 * score.right, score.report()
 
 
-def test_statements_that_no_rule_was_made_with() -> None:
-    score = measure(unseen(100, seed=7))
+def test_statements_unknown_to_the_rules() -> None:
+    score = measure(corpus_c.documents(100, seed=7))
     assert score.recall >= 0.95, score.report()
     assert score.precision >= 0.97, score.report()
     assert score.boxes >= 0.98, score.report()
     assert score.classes == score.documents, score.report()
 
 
-def test_spans_are_where_the_value_stands_in_the_text() -> None:
-    made = statements.make("s", statements.Style(rotate=270), Random(2), vocabulary.TUNED)
+def test_spans_point_to_the_value_in_the_text() -> None:
+    made = statements.make("s", statements.Style(rotate=270), Random(2), statement_words.TUNED)
     text = words.read(made.content).text
-    items = [i for i in work(made.content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    items = [i for i in read_document(made.content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert items
     for item in items:
         span = item["text_spans"][0]
         assert text[span["start"] : span["end"]] == item["LINE_ITEM_VALUE"]
 
 
-def test_the_samples_of_the_demo_are_read_whole() -> None:
+def test_sample_statements_are_read_completely() -> None:
     for doc_type, rows in (("balance_sheet", 11), ("income_statement", 7), ("cash_flow", 7)):
-        answer = work(statement(doc_type, "Pesquera Isla Negra SpA", 2025, Random(1)))
+        answer = read_document(statement(doc_type, "Pesquera Isla Negra SpA", 2025, Random(1)))
         values = [i for i in answer["items"] if i["type"] == "LINE_ITEM_VALUE"]
         assert (answer["doc_type"], len(values)) == (doc_type, 2 * rows)
-        assert {(i["COLUMN_YEAR"], i["REPORTING_PERIOD"], i["CURRENCY"], i["UNITS_SCALE"]) for i in values} == {
-            ("2025", "2025-12-31", "CLP", 1000), ("2024", "2024-12-31", "CLP", 1000),
-        }  # fmt: skip
+        assert {
+            (i["COLUMN_YEAR"], i["REPORTING_PERIOD"], i["CURRENCY"], i["UNITS_SCALE"])
+            for i in values
+        } == {
+            ("2025", "2025-12-31", "CLP", 1000),
+            ("2024", "2024-12-31", "CLP", 1000),
+        }
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("(812.440)", "-812440"), ("1.234.567", "1234567"), ("-5", "-5"), ("0", "0"), ("1.234,56", "1234.56"), ("(0,35)", "-0.35"), ("−1.000", "-1000"),
-        ("$1.500", "1500"), ("$ (1.500)", "-1500"), ("1.500-", "-1500"), ("US$ 12", "12"), ("007", "7"),
-        ("$ 5.410.-", "5410"), ("-$ 5.410", "-5410"), ("U$S 5.410", "5410"), ("Ch$5.410", "5410"), ("5.410(1)", "5410"), ("(5.410)(a)", "-5410"), (",45", "0.45"),
+        ("(812.440)", "-812440"),
+        ("1.234.567", "1234567"),
+        ("-5", "-5"),
+        ("0", "0"),
+        ("1.234,56", "1234.56"),
+        ("(0,35)", "-0.35"),
+        ("−1.000", "-1000"),
+        ("$1.500", "1500"),
+        ("$ (1.500)", "-1500"),
+        ("1.500-", "-1500"),
+        ("US$ 12", "12"),
+        ("007", "7"),
+        ("$ 5.410.-", "5410"),
+        ("-$ 5.410", "-5410"),
+        ("U$S 5.410", "5410"),
+        ("Ch$5.410", "5410"),
+        ("5.410(1)", "5410"),
+        ("(5.410)(a)", "-5410"),
+        (",45", "0.45"),
     ],
-)  # fmt: skip
+)
 def test_values_with_dots_for_thousands(text: str, value: str) -> None:
     assert value_of(text, Convention(".", ",")) == value
 
@@ -98,10 +114,20 @@ def test_values_with_dots_for_thousands(text: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1,234,567", "1234567"), ("(1,234.50)", "-1234.50"), ("0.125", "0.125"), ("1 234 567", "1234567"), ("(.05)", "-0.05"),
-        ("₪1,234", "1234"), ("₺1,234", "1234"), ("฿ 1,234", "1234"), ("1,234₽", "1234"), ("kr 1,234", "1234"), ("NT$1,234", "1234"), ("+1,234", "1234"),
+        ("1,234,567", "1234567"),
+        ("(1,234.50)", "-1234.50"),
+        ("0.125", "0.125"),
+        ("1 234 567", "1234567"),
+        ("(.05)", "-0.05"),
+        ("₪1,234", "1234"),
+        ("₺1,234", "1234"),
+        ("฿ 1,234", "1234"),
+        ("1,234₽", "1234"),
+        ("kr 1,234", "1234"),
+        ("NT$1,234", "1234"),
+        ("+1,234", "1234"),
     ],
-)  # fmt: skip
+)
 def test_values_with_commas_for_thousands(text: str, value: str) -> None:
     assert value_of(text, Convention(",", ".")) == value
 
@@ -119,11 +145,11 @@ def test_values_with_commas_for_thousands(text: str, value: str) -> None:
         ([], "."),
     ],
 )
-def test_the_convention_is_what_is_unmistakable(texts: list[str], decimal: str) -> None:
+def test_unambiguous_amounts_decide_the_convention(texts: list[str], decimal: str) -> None:
     assert convention_of(texts).decimal == decimal
 
 
-def test_what_is_a_number_and_what_is_not() -> None:
+def test_amounts_and_other_texts() -> None:
     assert all(is_amount(t) for t in ("1", "(1)", "1.234", "-12", "$5", "2024"))
     assert not any(
         is_amount(t) for t in ("", "a", "12a", "1.2.3.4", "31-12-2024", "S.A.", "7(a)", "12%")
@@ -135,13 +161,25 @@ def test_what_is_a_number_and_what_is_not() -> None:
 @pytest.mark.parametrize(
     ("text", "year", "ends"),
     [
-        ("31-12-2024", 2024, "2024-12-31"), ("31/12/24", 2024, "2024-12-31"), ("Dic-24", 2024, "2024-12-31"), ("dic. 2024", 2024, "2024-12-31"),
-        ("31 de diciembre de 2024", 2024, "2024-12-31"), ("30 de junio del 2023", 2023, "2023-06-30"), ("December 31, 2024", 2024, "2024-12-31"),
-        ("30 Sep 2022", 2022, "2022-09-30"), ("Feb-24", 2024, "2024-02-29"), ("Q3 2024", 2024, "2024-09-30"), ("2024", 2024, None), ("FY2024", 2024, None),
-        ("2024-06-30", 2024, "2024-06-30"), ("Mar'25", 2025, "2025-03-31"), ("Junio 30 de 2024", 2024, "2024-06-30"), ("30-VI-2024", 2024, "2024-06-30"),
+        ("31-12-2024", 2024, "2024-12-31"),
+        ("31/12/24", 2024, "2024-12-31"),
+        ("Dic-24", 2024, "2024-12-31"),
+        ("dic. 2024", 2024, "2024-12-31"),
+        ("31 de diciembre de 2024", 2024, "2024-12-31"),
+        ("30 de junio del 2023", 2023, "2023-06-30"),
+        ("December 31, 2024", 2024, "2024-12-31"),
+        ("30 Sep 2022", 2022, "2022-09-30"),
+        ("Feb-24", 2024, "2024-02-29"),
+        ("Q3 2024", 2024, "2024-09-30"),
+        ("2024", 2024, None),
+        ("FY2024", 2024, None),
+        ("2024-06-30", 2024, "2024-06-30"),
+        ("Mar'25", 2025, "2025-03-31"),
+        ("Junio 30 de 2024", 2024, "2024-06-30"),
+        ("30-VI-2024", 2024, "2024-06-30"),
         ("31.XII.24", 2024, "2024-12-31"),
     ],
-)  # fmt: skip
+)
 def test_periods(text: str, year: int, ends: str | None) -> None:
     found = periods(text)
     assert len(found) == 1
@@ -149,20 +187,36 @@ def test_periods(text: str, year: int, ends: str | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["1.234", "12,024", "99", "32-13-2024 x", "Nota 12", "20.240"])
-def test_what_is_no_period(text: str) -> None:
+def test_other_texts_are_no_periods(text: str) -> None:
     assert periods(text) == ()
 
 
 @pytest.mark.parametrize(
     ("text", "scale", "currency"),
     [
-        ("(En miles de pesos chilenos)", 1000, "CLP"), ("M$", 1000, "CLP"), ("MM$", 1_000_000, "CLP"), ("MUS$", 1000, "USD"), ("ThUS$", 1000, "USD"),
-        ("(In thousands of U.S. dollars)", 1000, "USD"), ("Amounts in millions of euros", 1_000_000, "EUR"), ("US$ '000", 1000, "USD"),
-        ("(Expresado en millones de pesos mexicanos)", 1_000_000, "MXN"), ("Expresado en dólares", 1, "USD"), ("Capital", None, None),
-        ("(EUR 1,000)", 1000, "EUR"), ("en 1.000 euros", 1000, "EUR"), ("Capital of USD 1,000", None, "USD"), ("Figures in USD k", 1000, "USD"), ("ThCh$", 1000, "CLP"),
-        ("MCh$", 1_000_000, "CLP"), ("Mill. US$", 1_000_000, "USD"), ("USD5,410", None, "USD"), ("MX$ 5,410", None, "MXN"), ("5 410 zł", None, "PLN"),
+        ("(En miles de pesos chilenos)", 1000, "CLP"),
+        ("M$", 1000, "CLP"),
+        ("MM$", 1_000_000, "CLP"),
+        ("MUS$", 1000, "USD"),
+        ("ThUS$", 1000, "USD"),
+        ("(In thousands of U.S. dollars)", 1000, "USD"),
+        ("Amounts in millions of euros", 1_000_000, "EUR"),
+        ("US$ '000", 1000, "USD"),
+        ("(Expresado en millones de pesos mexicanos)", 1_000_000, "MXN"),
+        ("Expresado en dólares", 1, "USD"),
+        ("Capital", None, None),
+        ("(EUR 1,000)", 1000, "EUR"),
+        ("en 1.000 euros", 1000, "EUR"),
+        ("Capital of USD 1,000", None, "USD"),
+        ("Figures in USD k", 1000, "USD"),
+        ("ThCh$", 1000, "CLP"),
+        ("MCh$", 1_000_000, "CLP"),
+        ("Mill. US$", 1_000_000, "USD"),
+        ("USD5,410", None, "USD"),
+        ("MX$ 5,410", None, "MXN"),
+        ("5 410 zł", None, "PLN"),
     ],
-)  # fmt: skip
+)
 def test_units(text: str, scale: int | None, currency: str | None) -> None:
     assert (scale_of(text), currency_of(text)) == (scale, currency)
 
@@ -170,17 +224,24 @@ def test_units(text: str, scale: int | None, currency: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("Estado de Situación Financiera", "balance_sheet"), ("BALANCE GENERAL", "balance_sheet"), ("Consolidated Balance Sheets", "balance_sheet"),
-        ("Estado de Resultados Integrales", "income_statement"), ("Statement of Profit or Loss", "income_statement"), ("Income Statement", "income_statement"),
-        ("Estado de Flujos de Efectivo", "cash_flow"), ("Statements of Cash Flows", "cash_flow"), ("Estado de Cambios en el Patrimonio", None),
-        ("Notas a los estados financieros", None), ("Estimados señores", None),
+        ("Estado de Situación Financiera", "balance_sheet"),
+        ("BALANCE GENERAL", "balance_sheet"),
+        ("Consolidated Balance Sheets", "balance_sheet"),
+        ("Estado de Resultados Integrales", "income_statement"),
+        ("Statement of Profit or Loss", "income_statement"),
+        ("Income Statement", "income_statement"),
+        ("Estado de Flujos de Efectivo", "cash_flow"),
+        ("Statements of Cash Flows", "cash_flow"),
+        ("Estado de Cambios en el Patrimonio", None),
+        ("Notas a los estados financieros", None),
+        ("Estimados señores", None),
     ],
-)  # fmt: skip
+)
 def test_titles(text: str, found: str | None) -> None:
     assert title_class(text) == found
 
 
-async def test_what_somebody_else_classified_is_read_as_that() -> None:
+async def test_class_of_another_classifier_is_used() -> None:
     content = pdf(
         [
             (x, 700 - 15 * n, 10, text)
@@ -197,15 +258,19 @@ async def test_what_somebody_else_classified_is_read_as_that() -> None:
         await processor.close()
 
 
-def test_a_reader_has_so_much_memory_and_no_more() -> None:
-    program = "from esclusa.pipelines.documents.local.worker_process import MEMORY, bound; bound(); bytearray(MEMORY)"
+def test_memory_of_a_reader_is_limited() -> None:
+    program = (
+        "from esclusa.pipelines.documents.local.worker_process import MEMORY, bound; "
+        "bound(); "
+        "bytearray(MEMORY)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, "MemoryError" in done.stderr) == (1, True)
 
 
-async def test_what_takes_too_long_to_draw_is_given_up_with_its_process() -> None:
+async def test_rendering_times_out_and_kills_the_process() -> None:
     viewer, page = DocumentViewer(), pdf([(72, 700, 10, "Hola")])
     assert (await viewer.text(page)).startswith(b"Hola")
     viewer._seconds = 0.0
@@ -214,7 +279,7 @@ async def test_what_takes_too_long_to_draw_is_given_up_with_its_process() -> Non
     await viewer.close()
 
 
-async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(
+async def test_dead_reader_is_a_failure_and_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readers = ReaderPool(1)
@@ -232,9 +297,9 @@ async def test_a_reader_that_dies_is_a_failure_and_another_takes_its_place(
     await readers.close()
 
 
-def test_a_document_is_cut_into_calls_that_the_api_takes() -> None:
+def test_document_is_split_into_calls() -> None:
     long = statements.make(
-        "l", statements.Style(rows=300, per_page=8), Random(1), vocabulary.TUNED
+        "l", statements.Style(rows=300, per_page=8), Random(1), statement_words.TUNED
     ).content
     pages = len(words.read(long).pages)
     assert pages > 30
@@ -248,7 +313,7 @@ def test_a_document_is_cut_into_calls_that_the_api_takes() -> None:
     assert parts(b"no pdf", 15, 100) == [(b"no pdf", [], 0)]
 
 
-def test_a_document_with_several_statements_and_codes_of_accounts() -> None:
+def test_document_with_several_statements_and_account_codes() -> None:
     top = [
         (60.0, 740.0, 11.0, "Comercial Andina SpA"),
         (60.0, 724.0, 11.0, "Balance General"),
@@ -268,14 +333,18 @@ def test_a_document_with_several_statements_and_codes_of_accounts() -> None:
             (390.0, y, 9.0, first),
             (490.0, y, 9.0, second),
         ]
-    found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    found = [i for i in read_document(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["REPORTING_PERIOD"], i["value"]) for i in found] == [
-        ("Caja", "2024-06-30", "1200"), ("Caja", "2023-12-31", "900"), ("Banco", "2024-06-30", "33400"), ("Banco", "2023-12-31", "12000"),
-        ("Clientes", "2024-06-30", "5000"), ("Clientes", "2023-12-31", "-4000"),
-    ]  # fmt: skip
+        ("Caja", "2024-06-30", "1200"),
+        ("Caja", "2023-12-31", "900"),
+        ("Banco", "2024-06-30", "33400"),
+        ("Banco", "2023-12-31", "12000"),
+        ("Clientes", "2024-06-30", "5000"),
+        ("Clientes", "2023-12-31", "-4000"),
+    ]
 
 
-def test_a_number_that_looks_like_a_year_is_a_value_where_thousands_have_no_mark() -> None:
+def test_number_like_a_year_is_a_value_without_thousands_marks() -> None:
     texts = [
         (60.0, 740.0, 11.0, "Agrícola Sol Ltda."),
         (60.0, 724.0, 11.0, "Balance general al 31 de diciembre de 2024"),
@@ -285,7 +354,7 @@ def test_a_number_that_looks_like_a_year_is_a_value_where_thousands_have_no_mark
         [("Caja", "120000"), ("Bancos", "3340"), ("Clientes", "860"), ("Capital", "2010")]
     ):
         texts += [(60.0, 680.0 - 14 * n, 9.0, label), (475.0, 680.0 - 14 * n, 9.0, value)]
-    found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    found = [i for i in read_document(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["value"]) for i in found] == [
         ("Caja", "120000"),
         ("Bancos", "3340"),
@@ -297,12 +366,19 @@ def test_a_number_that_looks_like_a_year_is_a_value_where_thousands_have_no_mark
 @pytest.mark.parametrize(
     ("text", "year", "ends"),
     [
-        ("1T24", 2024, "2024-03-31"), ("3Q 2023", 2023, "2023-09-30"), ("4T-22", 2022, "2022-12-31"), ("1S24", 2024, "2024-06-30"),
-        ("H2 2023", 2023, "2023-12-31"), ("9M24", 2024, "2024-09-30"), ("2do semestre de 2024", 2024, "2024-12-31"),
-        ("Trim. III 2024", 2024, "2024-09-30"), ("Semestre I de 2024", 2024, "2024-06-30"), ("Sep 30 '24", 2024, "2024-09-30"),
+        ("1T24", 2024, "2024-03-31"),
+        ("3Q 2023", 2023, "2023-09-30"),
+        ("4T-22", 2022, "2022-12-31"),
+        ("1S24", 2024, "2024-06-30"),
+        ("H2 2023", 2023, "2023-12-31"),
+        ("9M24", 2024, "2024-09-30"),
+        ("2do semestre de 2024", 2024, "2024-12-31"),
+        ("Trim. III 2024", 2024, "2024-09-30"),
+        ("Semestre I de 2024", 2024, "2024-06-30"),
+        ("Sep 30 '24", 2024, "2024-09-30"),
         ("01/01 - 30/09/2024", 2024, "2024-09-30"),
     ],
-)  # fmt: skip
+)
 def test_parts_of_years(text: str, year: int, ends: str) -> None:
     assert [(p.year, p.ends and p.ends.isoformat()) for p in periods(text)] == [(year, ends)]
 
@@ -310,15 +386,18 @@ def test_parts_of_years(text: str, year: int, ends: str) -> None:
 @pytest.mark.parametrize(
     ("unit", "org", "currency"),
     [
-        ("(Miles de pesos)", "Grupo Norteño, S.A.B. de C.V.", "MXN"), ("(Cifras en pesos)", "Cafetera Andina S.A.S. NIT 900.1", "COP"),
-        ("(Miles de pesos)", "Comercial Sur SpA", "CLP"), ("(in CHF thousands)", "Alpenmilch AG", "CHF"), ("(in $ thousands)", "Acme, Inc.", "USD"),
+        ("(Miles de pesos)", "Grupo Norteño, S.A.B. de C.V.", "MXN"),
+        ("(Cifras en pesos)", "Cafetera Andina S.A.S. NIT 900.1", "COP"),
+        ("(Miles de pesos)", "Comercial Sur SpA", "CLP"),
+        ("(in CHF thousands)", "Alpenmilch AG", "CHF"),
+        ("(in $ thousands)", "Acme, Inc.", "USD"),
     ],
-)  # fmt: skip
-def test_which_pesos_the_rest_of_the_document_says(unit: str, org: str, currency: str) -> None:
+)
+def test_other_lines_decide_which_pesos(unit: str, org: str, currency: str) -> None:
     assert document_currency([org, unit, "Caja 1.234"], spanish="pesos" in unit) == currency
 
 
-def test_parentheses_at_the_edge_of_a_column_and_marks_behind_a_number() -> None:
+def test_parentheses_at_the_edge_of_a_column_and_footnote_marks() -> None:
     texts = [
         (60.0, 740.0, 11.0, "Agrícola Sol Ltda."),
         (60.0, 724.0, 11.0, "Balance general"),
@@ -329,24 +408,26 @@ def test_parentheses_at_the_edge_of_a_column_and_marks_behind_a_number() -> None
     ):
         texts += [(60.0, 680.0 - 14 * n, 9.0, label), (475.0, 680.0 - 14 * n, 9.0, value)]
     texts += [(420.0, 652.0, 9.0, "("), (492.0, 652.0, 9.0, ")")]
-    found = [i for i in work(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    found = [i for i in read_document(pdf(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [
-        ("Caja", "1.200", "1200"), ("Bancos", "3.340", "3340"), ("Provisión", "( 860 )", "-860"),
-    ]  # fmt: skip
+        ("Caja", "1.200", "1200"),
+        ("Bancos", "3.340", "3340"),
+        ("Provisión", "( 860 )", "-860"),
+    ]
 
 
-def test_a_document_with_too_many_pages_is_refused_and_not_read_in_part(
+def test_document_with_too_many_pages_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = statements.make(
-        "l", statements.Style(rows=60, per_page=20), Random(1), vocabulary.TUNED
+        "l", statements.Style(rows=60, per_page=20), Random(1), statement_words.TUNED
     ).content
-    assert work(made)["pages"] > 2
+    assert read_document(made)["pages"] > 2
     monkeypatch.setattr(words, "MAX_PAGES", 2)
-    assert work(made)["error"] == "too_many_pages"
+    assert read_document(made)["error"] == "too_many_pages"
 
 
-def test_a_table_of_contents_is_no_statement_and_dates_in_prose_are_not_the_columns() -> None:
+def test_table_of_contents_and_dates_in_prose_are_ignored() -> None:
     def page(texts: list[tuple[float, float, float, str]]) -> bytes:
         return pdf([(60.0, 760.0, 11.0, "Comercial Sur SpA"), *texts])
 
@@ -358,17 +439,27 @@ def test_a_table_of_contents_is_no_statement_and_dates_in_prose_are_not_the_colu
     ]
     index = [(60.0, 700.0 - 15 * n, 9.0, f"{title} {'.' * 30}") for n, title in enumerate(contents)]
     index += [(500.0, 700.0 - 15 * n, 9.0, str(3 + n)) for n in range(len(contents))]
-    assert [i for i in work(page(index))["items"] if i["type"] == "LINE_ITEM_VALUE"] == []
+    assert [i for i in read_document(page(index))["items"] if i["type"] == "LINE_ITEM_VALUE"] == []
     texts = [
-        (60.0, 740.0, 9.0, "Balance General"), (60.0, 725.0, 9.0, "Al 31 de diciembre de 2024 y 2023"),
-        (60.0, 710.0, 9.0, "El directorio se reunió el 15 de marzo de 2025 y aprobó repartir 30% de las utilidades."),
-        (482.0, 680.0, 9.0, "2024"), (552.0, 680.0, 9.0, "2023"),
-    ]  # fmt: skip
+        (60.0, 740.0, 9.0, "Balance General"),
+        (60.0, 725.0, 9.0, "Al 31 de diciembre de 2024 y 2023"),
+        (
+            60.0,
+            710.0,
+            9.0,
+            (
+                "El directorio se reunió el 15 de marzo de 2025 y aprobó repartir 30% de las "
+                "utilidades."
+            ),
+        ),
+        (482.0, 680.0, 9.0, "2024"),
+        (552.0, 680.0, 9.0, "2023"),
+    ]
     for n, label in enumerate(["Caja", "Bancos", "Clientes"]):
         texts += [
             (60.0, 660.0 - 14 * n, 9.0, label),
             (478.0, 660.0 - 14 * n, 9.0, "1.200"),
             (548.0, 660.0 - 14 * n, 9.0, "3.400"),
         ]
-    found = [i for i in work(page(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    found = [i for i in read_document(page(texts))["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [i["REPORTING_PERIOD"] for i in found] == ["2024-12-31", "2023-12-31"] * 3

@@ -1,16 +1,16 @@
-"""Statements printed by Chromium: an auditor's report, a charity's accounts, a board pack, an annual report, a spreadsheet."""
+"""Statements printed by Chromium: auditor, charity, board pack, annual report, spreadsheet."""
 
 from __future__ import annotations
 
 from random import Random
 
-from pipelines.documents.paper import Statement
-from pipelines.documents.unseen.chromium import filled, footer, statement, table
-from pipelines.documents.unseen.figures import MONTHS, Column, Numerals, end, rows, spoken, words
+from pipelines.documents.corpus_c.chromium import filled, footer, statement, table
+from pipelines.documents.corpus_c.figures import MONTHS, Column, Numerals, end, rows, spoken, words
+from pipelines.documents.drawing import Statement
 
 
 def auditor(rng: Random) -> Statement:
-    """An auditor's typed report with the statement after the opinion: India (lakhs), South Africa (spaces), Ireland (commas)."""
+    """An auditor's typed report after an opinion: India (lakhs), South Africa, Ireland."""
     land, kind, year = (
         rng.choice(["in", "za", "ie"]),
         rng.choice(["balance_sheet", "income_statement"]),
@@ -68,7 +68,7 @@ def auditor(rng: Random) -> Statement:
 
 
 def charity(rng: Random) -> Statement:
-    """A charity's accounts from a word processor: funds side by side under the year, or a plain balance sheet."""
+    """A charity's accounts from a word processor: funds side by side, or a plain balance sheet."""
     kind, year = (
         rng.choice(["income_statement", "income_statement", "balance_sheet"]),
         rng.randint(2019, 2025),
@@ -118,7 +118,7 @@ def charity(rng: Random) -> Statement:
 
 
 def board_columns(rng: Random, lang: str) -> tuple[list[Column], str]:
-    """Months, quarters or years across, or actual against budget under a row of its own."""
+    """Return months, quarters or years across, or actual against budget."""
     mode, count, year = (
         rng.choice(["months", "quarters", "years", "budget"]),
         rng.randint(3, 5),
@@ -180,7 +180,7 @@ def board(rng: Random) -> Statement:
 
 
 def annual(rng: Random) -> Statement:
-    """A listed group's designed annual report: coloured current year, airy rows, two to five years, a percentage column."""
+    """A listed group's annual report: coloured current year, two to five years, percentages."""
     kind, year = rng.choice(["income_statement", "balance_sheet"]), rng.randint(2018, 2025)
     currency, unit, scale, size, marks = rng.choice(words("units.annual")).split(" | ")
     places = rng.choice([0, 1]) if scale == "1000000" else 0
@@ -216,7 +216,7 @@ def annual(rng: Random) -> Statement:
 
 
 def sheet(rng: Random) -> Statement:
-    """A small company's accountant prints a spreadsheet: grid lines, a currency sign at the left of the cell, odd year ends."""
+    """A printed spreadsheet: grid lines, a currency sign at the left of the cell, odd year ends."""
     kind, year, month = (
         rng.choice(["cash_flow", "income_statement", "balance_sheet"]),
         rng.randint(2019, 2025),

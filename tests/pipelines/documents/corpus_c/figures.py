@@ -1,4 +1,4 @@
-"""What a statement says before it is laid out: its rows, its columns, and how its numbers are written."""
+"""Statements before layout: rows, columns, and formats of numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from pipelines.documents.paper import Truth
+from pipelines.documents.drawing import Truth
 
 Box = tuple[float, float, float, float]
 MONTHS = {
@@ -47,7 +47,7 @@ MARKED = re.compile(r"(#{1,2}|_?==?\d?|>!?|[$@]|[?!~*_-]{1,3}) +")
 
 @dataclass(frozen=True)
 class Numerals:
-    """How numbers are written; an amount is an integer count of the smallest unit printed."""
+    """The format of numbers; an amount is an integer count of the smallest unit printed."""
 
     group: str = "."
     point: str = ","
@@ -56,7 +56,7 @@ class Numerals:
     zero: str = "-"
 
     def shown(self, amount: int, decimals: int | None = None) -> str:
-        """The amount as printed."""
+        """Return the amount as printed."""
         whole, point, rest = self.value(abs(amount), decimals).partition(".")
         triples, mark = (
             (r"(\d\d)*\d{3}", ",") if self.group == "lakh" else (r"(\d{3})+", self.group)
@@ -65,7 +65,7 @@ class Numerals:
         return self.negative.format(text) if amount < 0 else text if amount else self.zero
 
     def value(self, amount: int, decimals: int | None = None) -> str:
-        """The amount as a signed decimal."""
+        """Return the amount as a signed decimal."""
         places = self.decimals if decimals is None else decimals
         whole, rest = divmod(abs(amount), 10**places)
         return "-" * (amount < 0) + (f"{whole}.{rest:0{places}}" if places else str(whole))
@@ -73,7 +73,10 @@ class Numerals:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of amounts: drawn (`value`), or made of others (`sum`, `change` and `percent` of the columns `of`)."""
+    """A column of amounts: random (`value`) or computed from the columns `of`.
+
+    Computed kinds are `sum`, `change` and `percent`.
+    """
 
     head: str
     year: int | None = None
@@ -100,18 +103,18 @@ class Row:
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The lines of a block of the vocabulary; a statement's first line is its title."""
+    """Return the lines of a block of the word list; the first line of a statement is its title."""
     text = Path(__file__).with_name("items.txt").read_text(encoding="utf-8")
     return tuple(text.split(f"[{name}]\n")[1].split("\n\n")[0].strip().split("\n"))
 
 
 def end(year: int, month: int) -> str:
-    """The ISO date of the last day of a month."""
+    """Return the ISO date of the last day of a month."""
     return f"{year}-{month:02}-{calendar.monthrange(year, month)[1]:02}"
 
 
 def spoken(period: str, lang: str) -> str:
-    """The date in words."""
+    """Return the date in words."""
     year, month, day = period.split("-")
     name = MONTHS[lang[:2]][int(month) - 1]
     return {
@@ -122,14 +125,14 @@ def spoken(period: str, lang: str) -> str:
 
 
 def added(*amounts: list[int]) -> list[int]:
-    """The sums column by column."""
+    """Return the sums column by column."""
     return [sum(column) for column in zip(*amounts, strict=True)]
 
 
 def drawn(
     rng: Random, mark: str, size: float, columns: list[Column], decimals: int, seen: set[int]
 ) -> list[int]:
-    """The amounts of an item, unlike those seen before; now and then small ones, or none in a column."""
+    """Return the amounts of an item, different from those used; some are small or missing."""
     while True:
         first = (
             int(10**size * rng.uniform(2, 9))
@@ -169,10 +172,11 @@ def rows(
     notes: float = 0,
     balance: list[int] | None = None,
 ) -> list[Row]:
-    """The rows of a statement of the vocabulary, with totals that add up; `balance` is what its grand total must come to.
+    """Return the rows of a statement of the word list, with totals that add up to `balance`.
 
-    Most items are of up to ten to the power of `size`, the main ones above it. Marks: `#` section, `?` optional, `!` main, `-` negative,
-    `~` of either sign, `_` printed without its minus, `*` evens both sides, `=` total of a block, `=2` of two, `==` of all, `>` so far.
+    Most items have up to ten to the power of `size`, the main ones more. Marks: `#` section, `?`
+    optional, `!` main, `-` negative, `~` of either sign, `_` printed without its minus, `*` evens
+    both sides, `=` total of a block, `=2` of two, `==` of all, `>` so far.
     """
     zero, out, flipped, seen, blocks = (
         [0] * len(columns),
@@ -181,7 +185,7 @@ def rows(
         set[int](),
         list[list[int]](),
     )
-    block, everything, section, level, note, plug, sure = zero, zero, None, 0, 3, None, False
+    block, everything, section, level, note, plug, is_main = zero, zero, None, 0, 3, None, False
     for line in words(name)[1:]:
         found = MARKED.match(line)
         mark, label = (found[1], line[found.end() :]) if found else ("", line)
@@ -217,12 +221,12 @@ def rows(
             ]
         else:
             row.amounts = zero if "*" in mark else drawn(rng, mark, size, columns, decimals, seen)
-            plug, sure = (row, "!" in mark) if "*" in mark else (plug, sure)
+            plug, is_main = (row, "!" in mark) if "*" in mark else (plug, is_main)
             if rng.random() < notes:
                 row.note, note = str(note), note + rng.randint(1, 2)
             block, everything = added(block, row.amounts), added(everything, row.amounts)
         if (mark == ">!" and min(everything) < 0) or (
-            mark[-2:] == "==" and plug and sure and min(plug.amounts) < 0
+            mark[-2:] == "==" and plug and is_main and min(plug.amounts) < 0
         ):
             return rows(rng, name, columns, size, decimals, notes=notes)
         row.grand = mark[-2:] == "==" or mark[:1] == ">"
@@ -242,7 +246,7 @@ def rows(
 
 
 def percent(row: Row, column: Column, numerals: Numerals) -> str:
-    """The relative change that a percentage column shows."""
+    """Return the relative change that a percentage column shows."""
     new, old = (row.amounts[i] for i in column.of)
     change = 1000 * (new - old) / abs(old) if old else 9999
     return (
@@ -256,7 +260,7 @@ def percent(row: Row, column: Column, numerals: Numerals) -> str:
 def truth(
     row: Row, at: int, columns: list[Column], numerals: Numerals, page: int, box: Box
 ) -> Truth:
-    """The truth about the number of a row in a column."""
+    """Return the value of a row in a column."""
     amount, column = row.amounts[at], columns[at]
     printed, value = (
         re.sub(r"\s", "", numerals.shown(amount, row.decimals)),
@@ -276,6 +280,6 @@ def truth(
 
 
 def stamped(content: bytes) -> bytes:
-    """The same document with fixed dates and identifiers."""
+    """Return the same document with fixed dates and identifiers."""
     content = re.sub(rb"(D:)\d{14}", rb"\g<1>20250303090000", content)
     return re.sub(rb"<[0-9a-fA-F]{32}>", b"<" + b"0" * 32 + b">", content)

@@ -1,29 +1,38 @@
-# ruff: noqa: E501 - texts are read whole
 """Statements drawn with reportlab: a registry's form, an auditor's report."""
 
 from __future__ import annotations
 
 from random import Random
 
-from pipelines.documents.paper import Statement
-from pipelines.documents.strangers.drawn import Sheet
-from pipelines.documents.strangers.model import Column, Numbers, build, said, templates, yearly
-from pipelines.documents.strangers.places import PLACES, someone
+from pipelines.documents.corpus_b.drawn_statements import Sheet
+from pipelines.documents.corpus_b.model import (
+    Column,
+    Numbers,
+    build,
+    spoken_date,
+    templates,
+    yearly,
+)
+from pipelines.documents.corpus_b.organisations import COUNTRIES, random_organisation
+from pipelines.documents.drawing import Statement
 
 
 def formulario(rng: Random) -> Statement:
-    """A registry's or a regulator's form: ruled boxes with a code for each."""
+    """A form of a registry or regulator: ruled boxes with a code for each."""
     spain = rng.random() < 0.6
-    family = "formulario_es" if spain else "formulario_ec"
-    template, place, year = (
-        templates(family)[0],
-        PLACES["es" if spain else "ec"],
+    origin = "formulario_es" if spain else "formulario_ec"
+    template, country, year = (
+        templates(origin)[0],
+        COUNTRIES["es" if spain else "ec"],
         rng.randint(2018, 2024),
     )
     columns = yearly("es", "ejercicio", year, 2 if spain else rng.choice((1, 2)))
     columns = [Column(c.head.upper(), c.year, c.period) for c in columns]
     numbers = Numbers(
-        place.thousands, 2, rng.choice(("minus", "parens")), "" if spain else rng.choice(("", "0"))
+        country.thousands,
+        2,
+        rng.choice(("minus", "parens")),
+        "" if spain else rng.choice(("", "0")),
     )
     notes = "" if spain else " "
     rows = build(
@@ -37,7 +46,7 @@ def formulario(rng: Random) -> Statement:
         drop=0.0,
         zeros=0.25,
     )
-    font, (org, _) = rng.choice(("Helvetica", "Vera")), someone(rng, family)
+    font, (org, _) = rng.choice(("Helvetica", "Vera")), random_organisation(rng, origin)
     sheet = Sheet((595.0, 842.0), font, 8.0 if font == "Helvetica" else 7.0)
     left, right, step = 45.0, 555.0, 16.5
     width, codes = 92.0, 44.0
@@ -48,7 +57,7 @@ def formulario(rng: Random) -> Statement:
     sheet.text(left, 50, template.title)
     sheet.right(right, 50, "BA1" if spain else "F-02")
     sheet.bold(False)
-    top = [(f"NIF: {place.tax[4:]}" if spain else place.tax), f"DENOMINACIÓN SOCIAL: {org}"]
+    top = [(f"NIF: {country.tax[4:]}" if spain else country.tax), f"DENOMINACIÓN SOCIAL: {org}"]
     top.append(
         "UNIDAD: Euros" if spain else "MONEDA: Dólares de los Estados Unidos de América (US$)"
     )
@@ -108,7 +117,7 @@ def formulario(rng: Random) -> Statement:
         y + 2,
         "Los administradores firman al pie de cada hoja del presente modelo normalizado.",
     )
-    return sheet.statement("formulario", template, org, template.title, place.currency, 1)
+    return sheet.statement("formulario", template, org, template.title, country.currency, 1)
 
 
 def _frame(
@@ -122,32 +131,39 @@ def _frame(
 
 OPINION = (
     (
-        "Opinion. We have audited the accompanying financial statements of {org}, which comprise the {title} as of {dates}, and the related "
-        "notes to the financial statements. In our opinion, the financial statements present fairly, in all material respects, the financial "
-        "position of {org} in accordance with accounting principles generally accepted in the United States of America."
+        "Opinion. We have audited the accompanying financial statements of {org}, which "
+        "comprise the {title} as of {dates}, and the related "
+        "notes to the financial statements. In our opinion, the financial statements "
+        "present fairly, in all material respects, the financial "
+        "position of {org} in accordance with accounting principles generally accepted in "
+        "the United States of America."
     ),
     (
-        "Basis for Opinion. We conducted our audits in accordance with auditing standards generally accepted in the United States of America. "
-        "We believe that the audit evidence we have obtained is sufficient and appropriate to provide a basis for our audit opinion."
+        "Basis for Opinion. We conducted our audits in accordance with auditing standards "
+        "generally accepted in the United States of America. "
+        "We believe that the audit evidence we have obtained is sufficient and appropriate "
+        "to provide a basis for our audit opinion."
     ),
     (
-        "Responsibilities of Management. Management is responsible for the preparation and fair presentation of the financial statements, and "
-        "for the design, implementation, and maintenance of internal control relevant to their preparation."
+        "Responsibilities of Management. Management is responsible for the preparation and "
+        "fair presentation of the financial statements, and "
+        "for the design, implementation, and maintenance of internal control relevant to "
+        "their preparation."
     ),
 )
 
 
 def auditor(rng: Random) -> Statement:
-    """An American auditor's typed report: perhaps a cover and an opinion, then a statement with dollar signs and rules."""
+    """An American auditor's typed report: perhaps a cover and an opinion, then a statement."""
     template = rng.choice(templates("auditor"))
-    org, _ = someone(rng, f"auditor {template.doc_type}")
+    org, _ = random_organisation(rng, f"auditor {template.doc_type}")
     year, month = rng.randint(2017, 2025), rng.choice((12, 6, 9, 6))
     columns = yearly("en", rng.choice(("year", "year", "long")), year, rng.choice((1, 2, 2)), month)
     numbers = Numbers(",", 0, "parens", rng.choice(("-", "—", "–")))
     rows = build(rng, template, columns, numbers, base=10 ** rng.uniform(3.2, 5.3), notes=" ")
     sheet = Sheet((612.0, 792.0), "Times-Roman", rng.choice((10.0, 10.5, 11.0)))
     size, left, right = sheet.style.size, 72.0, 540.0
-    dates = said("en", year, month) + (f" and {year - 1}" if len(columns) > 1 else "")
+    dates = spoken_date("en", year, month) + (f" and {year - 1}" if len(columns) > 1 else "")
     title = (
         template.title if len(columns) > 1 else template.title.replace("STATEMENTS", "STATEMENT")
     )

@@ -1,4 +1,4 @@
-"""Statements set in HTML and printed by Chromium: a spreadsheet, a municipality, a foundation, an interim report, a board pack."""
+"""Statements in HTML, printed by Chromium, of five origins."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from random import Random
 
 import pypdfium2 as pdfium
-from pipelines.documents.paper import Statement, Truth
-from pipelines.documents.strangers.model import (
+from pipelines.documents.corpus_b.model import (
     Column,
     Numbers,
     Row,
     build,
     ends,
     head,
-    said,
+    spoken_date,
     templates,
     yearly,
 )
-from pipelines.documents.strangers.places import PLACES, someone, units
+from pipelines.documents.corpus_b.organisations import COUNTRIES, random_organisation, units
+from pipelines.documents.drawing import Statement, Truth
 from playwright.sync_api import Page, sync_playwright
 from pypdfium2 import raw
 from web.console.browser import CHROMIUM
@@ -42,16 +42,17 @@ def press() -> Iterator[Page]:
 
 def printed(
     page: Page,
-    family: str,
+    origin: str,
     body: str,
     css: str,
     paper: str = "A4",
     landscape: bool = False,
     foot: str = "",
 ) -> bytes:
-    """The body as a PDF, in the style of the family and some of its own."""
+    """Return the body as a PDF, in the style of the origin and styles of its own."""
     page.set_content(
-        f"<!doctype html><meta charset='utf-8'><style>{CSS}{css}</style><body class='{family}'>{body}</body>"
+        f"<!doctype html><meta charset='utf-8'><style>{CSS}{css}</style><body "
+        f"class='{origin}'>{body}</body>"
     )
     extra = (
         {"display_header_footer": True, "header_template": "<span></span>", "footer_template": foot}
@@ -72,7 +73,7 @@ def esc(text: str) -> str:
 
 
 class Table:
-    """Rows as an HTML table, and the order in which its texts are printed."""
+    """Rows as an HTML table, with the order in which its texts are printed."""
 
     def __init__(
         self,
@@ -106,7 +107,10 @@ class Table:
         for row in self.rows:
             if row.kind == "section":
                 code = "<td></td>" if self.codes else ""
-                body += f"<tr class='section l{row.level}'>{code}<td colspan={span - bool(self.codes)}>{esc(row.label)}</td></tr>"
+                body += (
+                    f"<tr class='section l{row.level}'>{code}<td "
+                    f"colspan={span - bool(self.codes)}>{esc(row.label)}</td></tr>"
+                )
                 continue
             marked = bool(self.sign) and (fresh or (row.kind == "total" and row.level == 0))
             cells = "".join(
@@ -116,7 +120,10 @@ class Table:
             )
             code = f"<td class=c>{row.code}</td>" if self.codes else ""
             note = f"<td class=c>{esc(row.note)}</td>" if self.notes else ""
-            body += f"<tr class='{row.kind} l{row.level}'>{code}<td class=t>{esc(row.label)}</td>{note}{cells}</tr>"
+            body += (
+                f"<tr class='{row.kind} l{row.level}'>{code}<td "
+                f"class=t>{esc(row.label)}</td>{note}{cells}</tr>"
+            )
             row.marked, fresh = marked, False
         return f"<table class='{name}'><thead>{head}</thead><tbody>{body}</tbody></table>"
 
@@ -129,10 +136,13 @@ class Table:
         )
 
     def _th(self, text: str, kind: str) -> str:
-        return f"<th class={kind} colspan={1 + bool(self.sign)}>{'<br>'.join(esc(t) for t in text.split(chr(10)))}</th>"
+        return (
+            f"<th class={kind} "
+            f"colspan={1 + bool(self.sign)}>{'<br>'.join(esc(t) for t in text.split(chr(10)))}</th>"
+        )
 
     def grouped(self) -> str:
-        """Two rows of heads: the groups, and what each holds."""
+        """Return two rows of headings: the groups and their columns."""
         groups: list[tuple[str, int]] = []
         for column in self.columns:
             if groups and groups[-1][0] == column.group:
@@ -151,7 +161,7 @@ class Table:
 
 
 def _plain(text: str) -> str:
-    """Without spaces; hyphens and ligatures alike."""
+    """Return the text without spaces, and with unified hyphens and ligatures."""
     text = unicodedata.normalize(
         "NFKC", text.replace("\ufffe", "-").replace("\x02", "-").replace("\u2212", "-")
     )
@@ -159,7 +169,7 @@ def _plain(text: str) -> str:
 
 
 def stream(content: bytes) -> tuple[str, list[tuple[int, tuple[float, float, float, float]]]]:
-    """The text of a PDF without spaces, and for each character its page and its box as shown (0..1)."""
+    """Return the text of a PDF without spaces, and page and displayed box of each character."""
     text, where = [], []
     document = pdfium.PdfDocument(content)
     for number, page in enumerate(document):
@@ -182,7 +192,7 @@ def stream(content: bytes) -> tuple[str, list[tuple[int, tuple[float, float, flo
 
 
 def found(content: bytes, tables: list[Table]) -> list[Truth]:
-    """The truth about the tables of a PDF: each row is looked up as a whole, after the one before it."""
+    """Return the values of the tables of a PDF; each row is searched after the one before."""
     text, where = stream(content)
     values, cursor = [], 0
     for table in tables:
@@ -232,32 +242,36 @@ def found(content: bytes, tables: list[Table]) -> list[Truth]:
 
 def foot(text: str, pages: bool = True) -> str:
     number = "<span class=pageNumber></span> / <span class=totalPages></span>" if pages else ""
-    style = "font: 7px 'DejaVu Sans'; width: 100%; margin: 0 15mm; display: flex; justify-content: space-between"
+    style = (
+        "font: 7px 'DejaVu Sans'; width: 100%; margin: 0 15mm; display: flex; "
+        "justify-content: "
+        "space-between"
+    )
     return f'<div style="{style}"><span>{esc(text)}</span><span>{number}</span></div>'
 
 
 def planilla(rng: Random, page: Page) -> Statement:
-    """A small company's accountant prints a spreadsheet."""
+    """A spreadsheet printed by a small company's accountant."""
     template = rng.choice(templates("planilla"))
-    org, key = someone(rng, "planilla")
-    place, year, count = PLACES[key], rng.randint(2017, 2025), rng.choice((1, 2, 2, 3, 5))
+    org, key = random_organisation(rng, "planilla")
+    country, year, count = COUNTRIES[key], rng.randint(2017, 2025), rng.choice((1, 2, 2, 3, 5))
     columns = yearly("es", rng.choice(("mon", "anio", "year", "dmy")), year, count)
     if count == 2:
         columns += [Column("Variación", kind="change"), Column("Var. %", kind="percent")][
             : rng.choice((0, 1, 2))
         ]
     numbers = Numbers(
-        place.thousands,
+        country.thousands,
         rng.choice((0, 0, 2)),
         rng.choice(("minus", "parens")),
         rng.choice(("-", "0", "")),
     )
     rows = build(rng, template, columns, numbers, base=10 ** rng.uniform(4.5, 6.3), notes=" ")
-    unit = units(rng, place, 1)
+    unit = units(rng, country, 1)
     when = (
-        f"al {said('es', year, 12)}"
+        f"al {spoken_date('es', year, 12)}"
         if template.doc_type == "balance_sheet"
-        else f"1 de enero al {said('es', year, 12)}"
+        else f"1 de enero al {spoken_date('es', year, 12)}"
     )
     when = when if rng.random() < 0.7 else ""
     table = Table(rows, columns, first=rng.choice(("", "Concepto", "Detalle")))
@@ -272,7 +286,8 @@ def planilla(rng: Random, page: Page) -> Statement:
         )
     )
     body = (
-        f"<p><b>{esc(org)}</b></p><p>{place.tax} – {place.city}</p><h2>{esc(template.title)}</h2>"
+        f"<p><b>{esc(org)}</b></p><p>{country.tax} – {country.city}</p>"
+        f"<h2>{esc(template.title)}</h2>"
     )
     body += f"<p class=when>{when}</p><p class=when>{esc(unit)}</p><br>{table.html()}"
     if rng.random() < 0.5:
@@ -293,7 +308,7 @@ def planilla(rng: Random, page: Page) -> Statement:
         found(content, [table]),
         org,
         template.title,
-        place.currency,
+        country.currency,
         1,
     )
 
@@ -301,8 +316,8 @@ def planilla(rng: Random, page: Page) -> Statement:
 def municipio(rng: Random, page: Page) -> Statement:
     """A municipality's public accounts in a prescribed format."""
     template = rng.choice(templates("municipio"))
-    org, key = someone(rng, "municipio")
-    place = PLACES[key]
+    org, key = random_organisation(rng, "municipio")
+    country = COUNTRIES[key]
     year, month = rng.randint(2018, 2025), rng.choice((12, 12, 6, 9))
     style = (
         rng.choice(("year", "long", "dmy", "monyear"))
@@ -310,9 +325,9 @@ def municipio(rng: Random, page: Page) -> Statement:
         else rng.choice(("long", "dmy", "monyear"))
     )
     columns = yearly("es", style, year, 2, month)
-    cents = place.thousands != "." and rng.random() < 0.5
+    cents = country.thousands != "." and rng.random() < 0.5
     numbers = Numbers(
-        place.thousands,
+        country.thousands,
         2 if cents else 0,
         rng.choice(("minus", "parens", "true")),
         rng.choice(("0", "-")),
@@ -324,14 +339,19 @@ def municipio(rng: Random, page: Page) -> Statement:
     dark = rng.choice(("#7b1e3b", "#1f4e79", "#4b6b3c"))
     css = f"body {{ --ink: {dark} }}"
     css += rng.choice(("", "", "body { --pad: 7px }", "table { width: 68%; margin: auto }"))
-    when = f"Al {said('es', year, month)}"
+    when = f"Al {spoken_date('es', year, month)}"
     if template.doc_type != "balance_sheet":
-        when = f"Del 1 de enero al {said('es', year, month)}"
+        when = f"Del 1 de enero al {spoken_date('es', year, month)}"
     when += f" y {year - 1}" if rng.random() < 0.7 else ""
-    body = f"<header><h2>{org}</h2><h2>{template.title}</h2><p>{when}</p><p>{esc(units(rng, place, scale))}</p></header>{table.html()}"
+    body = (
+        f"<header><h2>{org}</h2><h2>{template.title}</h2><p>{when}</p>"
+        f"<p>{esc(units(rng, country, scale))}</p></header>{table.html()}"
+    )
     body += (
-        "<p class=oath>Bajo protesta de decir verdad declaramos que los Estados Financieros y sus notas son razonablemente correctos y son "
-        "responsabilidad del emisor.</p><div class=signed><p>Lic. Rosalba Tun Ek<br>Presidencia Municipal</p>"
+        "<p class=oath>Bajo protesta de decir verdad declaramos que los Estados Financieros "
+        "y sus notas son razonablemente correctos y son "
+        "responsabilidad del emisor.</p><div class=signed><p>Lic. Rosalba Tun "
+        "Ek<br>Presidencia Municipal</p>"
         "<p>C.P. Elías Roca<br>Tesorería</p></div>"
     )
     content = printed(
@@ -344,20 +364,23 @@ def municipio(rng: Random, page: Page) -> Statement:
         found(content, [table]),
         org,
         template.title,
-        place.currency,
+        country.currency,
         scale,
     )
 
 
 def fundacion(rng: Random, page: Page) -> Statement:
-    """A foundation's designed annual report: some prose, then tables without rules; a table for each part of a balance."""
+    """A foundation's designed annual report: prose, then tables without rules.
+
+    A balance has a table for each part.
+    """
     template = rng.choice(templates("fundacion"))
-    org, key = someone(rng, "fundacion")
-    place, year = PLACES[key], rng.randint(2018, 2025)
+    org, key = random_organisation(rng, "fundacion")
+    country, year = COUNTRIES[key], rng.randint(2018, 2025)
     count = rng.choice((1, 2, 2, 3))
     columns = yearly("es", rng.choice(("year", "ejercicio", "anio")), year, count)
-    scale = 1_000 if place.currency != "COP" else rng.choice((1_000, 1_000_000))
-    thousands = "\u202f" if place.currency == "EUR" and rng.random() < 0.4 else place.thousands
+    scale = 1_000 if country.currency != "COP" else rng.choice((1_000, 1_000_000))
+    thousands = "\u202f" if country.currency == "EUR" and rng.random() < 0.4 else country.thousands
     numbers = Numbers(
         thousands,
         rng.choice((0, 0, 1)),
@@ -367,7 +390,7 @@ def fundacion(rng: Random, page: Page) -> Statement:
     rows = build(
         rng, template, columns, numbers, base=10 ** rng.uniform(1.8, 3.5), notes=" ", drop=0.1
     )
-    unit, hue = units(rng, place, scale), rng.randrange(0, 360, 30)
+    unit, hue = units(rng, country, scale), rng.randrange(0, 360, 30)
     parts = [rows]
     if template.doc_type == "balance_sheet" and rng.random() < 0.6:
         cut = next(i for i, r in enumerate(rows) if r.label == "Lo que debemos")
@@ -378,7 +401,8 @@ def fundacion(rng: Random, page: Page) -> Statement:
         (f"td:nth-child(2) {{ background: hsl({hue} 50% 93%) }}", "table { width: 78% }", "")
     )
     prose = (
-        f"<h1>Memoria anual {year}</h1><p class=prose>Durante {year} acompañamos a más familias que nunca. La confianza de quienes nos "
+        f"<h1>Memoria anual {year}</h1><p class=prose>Durante {year} acompañamos a más "
+        f"familias que nunca. La confianza de quienes nos "
         "apoyan hizo posible sostener los programas y llegar a nuevas comunidades. "
         f"{esc(org)} rinde aquí cuentas de cada aporte recibido.</p>"
     )
@@ -410,14 +434,14 @@ def fundacion(rng: Random, page: Page) -> Statement:
         found(content, tables),
         org,
         template.title,
-        place.currency,
+        country.currency,
         scale,
     )
 
 
 def interim(rng: Random, page: Page) -> Statement:
     """A listed group's interim report with three- and nine-month (or six-month) columns."""
-    template, (org, key) = rng.choice(templates("interim")), someone(rng, "interim")
+    template, (org, key) = rng.choice(templates("interim")), random_organisation(rng, "interim")
     money, sign, thousands = {
         "gb": ("GBP", "£", ","),
         "ch": ("CHF", "CHF", "’"),
@@ -479,7 +503,11 @@ def interim(rng: Random, page: Page) -> Statement:
     body += f"<p>for the {spans[-1][0].lower()} months ended {end} {year} {audit}</p>"
     body += "" if unit_in_heads else f"<p>In {label} unless otherwise stated</p>"
     body += "<br>" + table.html(table.grouped())
-    body += "<p class=small>The notes form an integral part of these condensed consolidated interim financial statements.</p>"
+    body += (
+        "<p class=small>The notes form an integral part of these condensed consolidated "
+        "interim "
+        "financial statements.</p>"
+    )
     content = printed(
         page, "interim", body, css, "A4", rng.random() < 0.3, foot(f"{org} – Interim report {year}")
     )
@@ -497,7 +525,7 @@ def interim(rng: Random, page: Page) -> Statement:
 
 def boardpack(rng: Random, page: Page) -> Statement:
     """A start-up's board slides: quarters and the full year, or a few fiscal years."""
-    template, (org, key) = rng.choice(templates("boardpack")), someone(rng, "boardpack")
+    template, (org, key) = rng.choice(templates("boardpack")), random_organisation(rng, "boardpack")
     sign, money = ("$", "USD") if key == "us" else ("£", "GBP")
     year = rng.randint(2020, 2025)
     style = rng.choice(("Q{q} {y}", "Q{q} FY{s}", "Q{q}’{s}"))
@@ -543,10 +571,16 @@ def boardpack(rng: Random, page: Page) -> Statement:
     )
     what = "" if table.first else f"<p>All figures in {unit}</p>"
     when = f"{rng.choice(('14 February', '3 March'))} {year + 1}"
-    body = f"<p class=top>{esc(org)} · Board meeting · {when} · Confidential</p><h1>{esc(template.title)}</h1>"
+    body = (
+        f"<p class=top>{esc(org)} · Board meeting · {when} · "
+        f"Confidential</p><h1>{esc(template.title)}</h1>"
+    )
     body += f"{what}<br>{table.html()}"
     if rng.random() < 0.6:
-        body += "<ul><li>Enterprise renewals came in ahead of plan.</li><li>Hiring freeze in engineering kept burn in check.</li></ul>"
+        body += (
+            "<ul><li>Enterprise renewals came in ahead of plan.</li><li>Hiring freeze in "
+            "engineering kept burn in check.</li></ul>"
+        )
     content = printed(
         page,
         "boardpack",

@@ -1,4 +1,4 @@
-"""Statements drawn with reportlab: an ERP's print-out, a regulator's form, an insurer's balance, a quarterly report, and other papers."""
+"""Statements drawn with reportlab: ERP print-out, regulator's form, insurer, quarterly, others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
 
-from pipelines.documents.paper import Pen, Statement, Style, Truth
-from pipelines.documents.unseen.figures import (
+from pipelines.documents.corpus_c.figures import (
     MONTHS,
     Box,
     Column,
@@ -21,6 +20,7 @@ from pipelines.documents.unseen.figures import (
     truth,
     words,
 )
+from pipelines.documents.drawing import Pen, Statement, Style, Truth
 
 LETTER, A4 = (612.0, 792.0), (595.0, 842.0)
 
@@ -28,7 +28,10 @@ LETTER, A4 = (612.0, 792.0), (595.0, 842.0)
 def put(
     pen: Pen, x: float, y: float, text: str, font: str = "", size: float = 0, share: float = 0.0
 ) -> Box:
-    """Draw the lines of the text, that share of their width to the left of x (0: they begin there, 1: they end there)."""
+    """Draw the lines of the text with that share of their width to the left of x.
+
+    0: they begin there; 1: they end there.
+    """
     if font:
         pen.font(font, size)
     return [
@@ -45,7 +48,7 @@ def rule(pen: Pen, x0: float, x1: float, y: float, width: float = 0.5) -> None:
 
 @dataclass
 class Ledger:
-    """Rows with their numbers ending at the stops; keeps the truth about them."""
+    """Rows with their numbers ending at the stops; records the values."""
 
     pen: Pen
     columns: list[Column]
@@ -64,7 +67,7 @@ class Ledger:
     values: list[Truth] = field(default_factory=list)
 
     def draw(self, row: Row, y: float, indent: float) -> float:
-        """Draw the row from that line on; the line of the next."""
+        """Draw the row from that line on and return the line of the next."""
         pen = self.pen
         pen.font(self.faces[row.kind != "item"], self.size)
         lines = pen.broken(row.label, self.room)
@@ -92,14 +95,14 @@ class Ledger:
         return y + self.pitch
 
     def done(self, kind: str, org: str, title: str, currency: str, scale: int) -> Statement:
-        """The finished document; its name comes later."""
+        """Return the finished document, without a name."""
         return Statement(
             "", kind, stamped(self.pen.done()), self.values, org, title, currency, scale
         )
 
 
 def erp(rng: Random) -> Statement:
-    """A fixed-width print-out of an accounting system: every line is one string, the head comes back on every page."""
+    """A fixed-width print-out of an accounting system with a header on every page."""
     kind = rng.choice(["balance_sheet", "balance_sheet", "income_statement"])
     month, year = rng.choice([12, 12, 12, 6, 9]), rng.randint(2019, 2025)
     money, currency = rng.choice(
@@ -212,7 +215,7 @@ def erp(rng: Random) -> Statement:
 
 
 def form(rng: Random) -> Statement:
-    """A regulator's form for cooperatives: boxed fields, a grid, account codes before or after the label, numbered sheets."""
+    """A regulator's form for cooperatives: boxed fields, a grid, account codes, numbered sheets."""
     kind, land, year = (
         rng.choice(["balance_sheet", "income_statement"]),
         rng.choice(["co", "cl"]),
@@ -269,7 +272,10 @@ def form(rng: Random) -> Statement:
         14,
         extra=extra,
     )
-    tax = f"{rng.randint(800, 901)}.{rng.randint(100, 999)}.{rng.randint(100, 999)}-{rng.randint(1, 9)}"
+    tax = (
+        f"{rng.randint(800, 901)}.{rng.randint(100, 999)}."
+        f"{rng.randint(100, 999)}-{rng.randint(1, 9)}"
+    )
     fields = {
         "Razón social": org,
         "NIT" if land == "co" else "RUT": tax,
@@ -325,7 +331,7 @@ def form(rng: Random) -> Statement:
 
 
 def insurer(rng: Random) -> Statement:
-    """An insurer's published balance: assets beside liabilities, items in an inner column and sums in an outer one, or two years a side."""
+    """An insurer's balance: assets beside liabilities, with inner and outer columns."""
     year, both = rng.randint(2018, 2025), rng.random() < 0.4
     columns = [
         Column(str(year - back), year - back, end(year - back, 12)) for back in range(1 + both)
@@ -383,7 +389,7 @@ def insurer(rng: Random) -> Statement:
 
 
 def quarterly(rng: Random) -> Statement:
-    """A quarterly report to a stock exchange: three and six or nine months, dot leaders, dollar signs apart, sometimes after a cover."""
+    """A quarterly report to a stock exchange: months ended, dot leaders, detached dollar signs."""
     kind = rng.choice(["income_statement", "income_statement", "balance_sheet", "cash_flow"])
     year, month, scale = (
         rng.randint(2019, 2025),
@@ -410,7 +416,10 @@ def quarterly(rng: Random) -> Statement:
         words(f"quarterly.{kind}")[0],
     )
     if rng.random() < 0.4:
-        shares = f"{rng.randint(20, 90)},{rng.randint(100, 999)},114 shares of common stock outstanding on {MONTHS['en'][month]} 28, {year}"
+        shares = (
+            f"{rng.randint(20, 90)},{rng.randint(100, 999)},114 shares of common stock "
+            f"outstanding on {MONTHS['en'][month]} 28, {year}"
+        )
         cover = [
             (18, 150, "QUARTERLY REPORT"),
             (11, 180, f"For the quarter ended {day} {year}"),
@@ -420,7 +429,8 @@ def quarterly(rng: Random) -> Statement:
         for size, top, text in cover:
             put(pen, 306, top, text, "Times-Bold" if size > 9 else "Times-Roman", size, 0.5)
         pen.next()
-    unit = f"(In {'thousands' if scale == 1000 else 'millions'}{', except per share data' * (kind == 'income_statement')})"
+    except_shares = ", except per share data" * (kind == "income_statement")
+    unit = f"(In {'thousands' if scale == 1000 else 'millions'}{except_shares})"
     for top, text in ((50, org), (63, title), (75, unit), (86, "(Unaudited)")):
         put(
             pen,
@@ -460,7 +470,7 @@ def quarterly(rng: Random) -> Statement:
 
 
 def other(rng: Random) -> Statement:
-    """Papers with numbers that are no statement: an account's movements, an invoice, a price list, a payroll sheet, a letter."""
+    """Documents that are no statement: account movements, invoice, price list, payroll, letter."""
     year, org, pen = (
         rng.randint(2021, 2025),
         rng.choice(words("orgs.CLP")),

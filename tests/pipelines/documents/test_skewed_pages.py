@@ -1,4 +1,4 @@
-"""Pages that were laid down askew: what is on them is read as if they were straight, and boxes stay where things are shown."""
+"""Skewed pages: values are read as on straight pages, and boxes stay where they are displayed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from random import Random
 
 import pypdfium2 as pdfium
 import pytest
-from pipelines.documents import score, statements, vocabulary
-from pipelines.documents.paper import Statement
+from pipelines.documents import corpus_score, statement_words, statements
+from pipelines.documents.drawing import Statement
 from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen import canvas
 
-from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.local.statement import read_document
 
 ANGLES = [-3.0, -1.0, 0.4, 1.0, 2.0, 3.0, 6.0]
 
 
 def turned(content: bytes, degrees: float) -> bytes:
-    """The same pages with everything on them turned about the middle."""
+    """Return the same pages with their content rotated about the middle."""
     document = pdfium.PdfDocument(content)
     for page in document:
         x, y = (side / 2 for side in page.get_size())
@@ -36,7 +36,9 @@ def turned(content: bytes, degrees: float) -> bytes:
 
 
 def made(**style: object) -> Statement:
-    return statements.make("s", statements.Style(rows=22, **style), Random(3), vocabulary.TUNED)  # type: ignore[arg-type]
+    return statements.make(
+        "s", statements.Style(rows=22, **style), Random(3), statement_words.TUNED
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("degrees", ANGLES)
@@ -51,19 +53,21 @@ def made(**style: object) -> Statement:
         {"page": (792.0, 612.0)},
     ],
 )
-def test_every_value_keeps_its_label_and_its_period(
-    style: dict[str, object], degrees: float
-) -> None:
+def test_values_keep_their_labels_and_periods(style: dict[str, object], degrees: float) -> None:
     statement = made(**style)
-    result = score.measure([replace(statement, content=turned(statement.content, degrees))])
+    result = corpus_score.measure([replace(statement, content=turned(statement.content, degrees))])
     assert (result.recall, result.precision) == (1.0, 1.0)
 
 
-def test_boxes_are_where_the_values_are_shown() -> None:
+def test_boxes_match_the_displayed_values() -> None:
     statement = made()
-    straight = [i for i in work(statement.content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    straight = [
+        i for i in read_document(statement.content)["items"] if i["type"] == "LINE_ITEM_VALUE"
+    ]
     askew = [
-        i for i in work(turned(statement.content, 2.0))["items"] if i["type"] == "LINE_ITEM_VALUE"
+        i
+        for i in read_document(turned(statement.content, 2.0))["items"]
+        if i["type"] == "LINE_ITEM_VALUE"
     ]
     cos, sin = math.cos(math.radians(2)), math.sin(math.radians(2))
     assert len(straight) == len(askew)
@@ -110,7 +114,7 @@ def test_upright_words_on_lines_that_are_not_level(degrees: float) -> None:
         for x, text in ((60, label), (440, f"{this:,}"), (530, f"{last:,}")):
             write(x, 670 - 14 * n, text)
     page.save()
-    found = [i for i in work(out.getvalue())["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    found = [i for i in read_document(out.getvalue())["items"] if i["type"] == "LINE_ITEM_VALUE"]
     want = [
         (label, year, str(value))
         for label, *both in rows

@@ -1,5 +1,4 @@
-# ruff: noqa: E501 - tables of cases
-"""Forms in which numbers and their units are printed: sides of a ledger, sizes, signs in columns of their own."""
+"""Printed forms of numbers and units: ledger sides, magnitudes, signs in columns of their own."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from google.cloud import documentai
 from pipelines.documents.test_columns import page
 from reportlab.pdfgen import canvas
 
-from esclusa.pipelines.documents.entities import Part, items_of
+from esclusa.pipelines.documents.entities import AnswerPart, items_of
 from esclusa.pipelines.documents.local.numbers import Convention, is_amount, value_of
 from esclusa.pipelines.documents.local.page_image import render
-from esclusa.pipelines.documents.local.work import work
+from esclusa.pipelines.documents.local.statement import read_document
 
 ENGLISH = ["Kestrel plc", "Balance sheet", "As of December 31, 2024"]
 SPANISH = [
@@ -48,18 +47,18 @@ def test_apostrophes_between_thousands(mark: str) -> None:
 @pytest.mark.parametrize(
     "text", ["1,234—", "1,234 —", "—1,234", "1,234–", "(1,234)", "1,234CR", "1,234 Cr.", "1,234 cr"]
 )
-def test_what_makes_a_number_negative(text: str) -> None:
+def test_negative_numbers(text: str) -> None:
     assert value_of(text, Convention(",", ".")) == "-1234"
 
 
 @pytest.mark.parametrize(
     "text", ["12M", "10K", "5 k", "2024 M$", "2024 M USD", "12 mm", "1,234 M USD M"]
 )
-def test_what_is_no_amount_though_a_size_stands_behind_it(text: str) -> None:
+def test_texts_with_a_magnitude_that_are_no_amounts(text: str) -> None:
     assert not is_amount(text)
 
 
-def test_a_small_number_in_parentheses_is_no_mark_of_a_footnote() -> None:
+def test_small_number_in_parentheses_is_no_footnote_mark() -> None:
     found = values("(34)", "1,234(1)", "$(5)")
     assert [(i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [
         ("(34)", "-34"),
@@ -72,7 +71,7 @@ def test_a_small_number_in_parentheses_is_no_mark_of_a_footnote() -> None:
     assert all(i["text_spans"][0]["end"] > i["text_spans"][0]["start"] for i in found)
 
 
-def test_credits_are_negative_and_debits_positive_and_the_mark_stays_with_the_number() -> None:
+def test_credits_are_negative_and_debits_positive() -> None:
     found = values("1,234 DR", "12,345 CR", "3,210Dr.")
     assert [(i["LINE_ITEM_VALUE"], i["value"]) for i in found] == [
         ("1,234 DR", "1234"),
@@ -81,23 +80,25 @@ def test_credits_are_negative_and_debits_positive_and_the_mark_stays_with_the_nu
     ]
 
 
-def test_a_debit_among_numbers_without_a_side_has_no_sign_that_anybody_could_know() -> None:
+def test_debit_among_unmarked_numbers_has_an_unknown_sign() -> None:
     found = values("1,234", "12,345 DR", "3,210")
     assert [i["value"] for i in found] == ["1234", None, "3210"]
     assert found[1]["LINE_ITEM_VALUE"] == "12,345 DR"
     assert found[1]["confidence"] < 0.6 < found[0]["confidence"]
 
 
-def test_an_amount_that_says_its_size_counts_in_that_whatever_the_heading_says() -> None:
+def test_magnitude_of_an_amount_overrides_the_heading() -> None:
     found = values(
         "$1,234k", "USD 16.8 M", "$ 3 mn", above=[*ENGLISH, "(in thousands of US dollars)"]
     )
     assert [(i["LINE_ITEM_VALUE"], i["value"], i["UNITS_SCALE"]) for i in found] == [
-        ("1,234k", "1234", 1000), ("16.8 M", "16.8", 1_000_000), ("3 mn", "3", 1_000_000),
-    ]  # fmt: skip
+        ("1,234k", "1234", 1000),
+        ("16.8 M", "16.8", 1_000_000),
+        ("3 mn", "3", 1_000_000),
+    ]
 
 
-def test_a_single_m_in_spanish_is_millions_with_a_fraction_and_else_unclear() -> None:
+def test_single_m_in_spanish_is_ambiguous_without_a_fraction() -> None:
     found = values("1,2 M USD", "US$ 1.234 M", "3,5 k USD", "2 k USD", above=SPANISH)
     assert [(i["value"], i["UNITS_SCALE"]) for i in found] == [
         ("1.2", 1_000_000),
@@ -111,11 +112,20 @@ def test_a_single_m_in_spanish_is_millions_with_a_fraction_and_else_unclear() ->
 @pytest.mark.parametrize(
     ("unit", "currency", "scale"),
     [
-        ("(Cifras en MM USD)", "USD", 1_000_000), ("(Cifras en MMUSD)", "USD", 1_000_000), ("(Cifras en M USD)", "USD", None), ("(MUSD)", "USD", None),
-        ("(en M USD; resumen en MM USD)", "USD", 1_000_000), ("(en miles, M USD)", "USD", 1000), ("(M CLP)", "CLP", 1000), ("(en M$)", "CLP", 1000),
-        ("(M EUR)", "EUR", 1_000_000), ("(k USD)", "USD", 1000), ("(cifras en mdp)", "MXN", 1_000_000), ("(cifras en mdd)", "USD", 1_000_000),
+        ("(Cifras en MM USD)", "USD", 1_000_000),
+        ("(Cifras en MMUSD)", "USD", 1_000_000),
+        ("(Cifras en M USD)", "USD", None),
+        ("(MUSD)", "USD", None),
+        ("(en M USD; resumen en MM USD)", "USD", 1_000_000),
+        ("(en miles, M USD)", "USD", 1000),
+        ("(M CLP)", "CLP", 1000),
+        ("(en M$)", "CLP", 1000),
+        ("(M EUR)", "EUR", 1_000_000),
+        ("(k USD)", "USD", 1000),
+        ("(cifras en mdp)", "MXN", 1_000_000),
+        ("(cifras en mdd)", "USD", 1_000_000),
     ],
-)  # fmt: skip
+)
 def test_units_of_a_spanish_statement(unit: str, currency: str, scale: int | None) -> None:
     found = values("1.234", "12.345", "3.210", above=[*SPANISH, unit])
     assert {(i["CURRENCY"], i["UNITS_SCALE"]) for i in found} == {(currency, scale)}
@@ -130,14 +140,12 @@ def test_units_of_a_spanish_statement(unit: str, currency: str, scale: int | Non
         (["Deuda de la matriz en MUS$"], 1000),
     ],
 )
-def test_what_else_a_document_writes_says_what_its_single_m_is(
-    more: list[str], scale: int | None
-) -> None:
+def test_other_units_decide_the_single_m(more: list[str], scale: int | None) -> None:
     found = values("1.234", "12.345", "3.210", above=[*SPANISH, *more], head="2024 M USD")
     assert {i["UNITS_SCALE"] for i in found} == {scale}
 
 
-def test_a_single_m_in_english_is_millions() -> None:
+def test_single_m_in_english_is_millions() -> None:
     assert {
         i["UNITS_SCALE"] for i in values("1,234", "12,345", "3,210", above=[*ENGLISH, "(in M USD)"])
     } == {1_000_000}
@@ -174,7 +182,7 @@ def test_parentheses_and_signs_in_columns_of_their_own(form: tuple[str, str, str
                 made.drawString(x - 50, y, edge)
                 made.drawString(x + 8, y, close)
     made.save()
-    found = [i for i in work(out.getvalue())["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    found = [i for i in read_document(out.getvalue())["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["COLUMN_YEAR"], i["value"]) for i in found] == [
         (label, year, value)
         for label, value in (
@@ -190,9 +198,15 @@ def test_parentheses_and_signs_in_columns_of_their_own(form: tuple[str, str, str
 
 @pytest.mark.parametrize(
     ("printed", "unit", "value", "scale"),
-    [("1,2 M", "", "1.2", None), ("1.234 CR", "1000", "-1234", 1000), ("1.234", "M USD", "1234", None), ("3 k", "1", "3", 1000), ("$ 3 MM", "1", "3", 1_000_000)],
-)  # fmt: skip
-def test_the_same_forms_in_an_answer_of_document_ai(
+    [
+        ("1,2 M", "", "1.2", None),
+        ("1.234 CR", "1000", "-1234", 1000),
+        ("1.234", "M USD", "1234", None),
+        ("3 k", "1", "3", 1000),
+        ("$ 3 MM", "1", "3", 1_000_000),
+    ],
+)
+def test_forms_in_a_document_ai_answer(
     printed: str, unit: str, value: str | None, scale: int | None
 ) -> None:
     names = (
@@ -205,13 +219,13 @@ def test_the_same_forms_in_an_answer_of_document_ai(
     answer = documentai.Document(
         entities=[documentai.Document.Entity(type_="line_item", properties=children), convention_of]
     )
-    item = items_of([Part(answer, [0], 0)])[0]
+    item = items_of([AnswerPart(answer, [0], 0)])[0]
     assert (item["value"], item.get("UNITS_SCALE")) == (value, scale)
 
 
 @pytest.mark.parametrize("looks", [True, False])
-def test_what_was_filled_into_a_form_is_read_and_shown(looks: bool) -> None:
-    """``looks``: the fields say themselves what they look like; else that is left to whoever opens the document."""
+def test_filled_form_fields_are_read_and_rendered(looks: bool) -> None:
+    """Return a form; ``looks``: its fields have an appearance of their own."""
     out = io.BytesIO()
     made = canvas.Canvas(out)
     made.setFont("Helvetica", 9)
@@ -240,7 +254,7 @@ def test_what_was_filled_into_a_form_is_read_and_shown(looks: bool) -> None:
         )
     )
     empty = re.sub(rb"/(D?V) \(\d,\d{3}\)", lambda found: b"/%s (     )" % found[1], content)
-    found = [i for i in work(content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
+    found = [i for i in read_document(content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert [(i["LINE_ITEM_NAME"], i["LINE_ITEM_VALUE"]) for i in found] == rows
     assert all(
         0.5 < i["page_refs"][0]["boxes"][0][0] < i["page_refs"][0]["boxes"][0][2] < 0.7
