@@ -258,8 +258,10 @@ def mexico(rng: Random) -> Sheet:
         [
             org,
             title,
-            f"{'Al' if doc == 'balance_sheet' else 'Por los años que terminaron el'} "
-            f"31 de diciembre de {listed}",
+            (
+                f"{'Al' if doc == 'balance_sheet' else 'Por los años que terminaron el'} "
+                f"31 de diciembre de {listed}"
+            ),
             unit_line,
         ],
         [Column([str(y)], _end(y)) for y in years],

@@ -158,7 +158,7 @@ class _Drawing:
 
     def _above(self, more: str) -> float:
         pen, s, y = self.pen, self.s, 52.0
-        for line in s.said:
+        for line in s.lines_above:
             text = f"{line} {more}".strip() if line == s.title else line
             big = line in (s.org, s.title)
             pen.font(BOLD[s.font] if big else s.font, s.size + (2.5 if big else 0))

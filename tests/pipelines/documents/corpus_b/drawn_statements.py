@@ -17,7 +17,7 @@ from pipelines.documents.corpus_b.model import (
     templates,
     yearly,
 )
-from pipelines.documents.corpus_b.organisations import PLACES, someone, units
+from pipelines.documents.corpus_b.organisations import COUNTRIES, random_organisation, units
 from pipelines.documents.drawing import Pen, Statement, Style, Truth
 from reportlab import rl_config
 from reportlab.pdfbase import pdfmetrics
@@ -101,15 +101,15 @@ class Sheet(Pen):
 def erp(rng: Random) -> Statement:
     """A print-out of an accounting system in a fixed-width font."""
     template = rng.choice(templates("erp"))
-    org, key = someone(rng, f"erp {template.doc_type}")
-    place = PLACES[key]
+    org, key = random_organisation(rng, f"erp {template.doc_type}")
+    country = COUNTRIES[key]
     style = rng.choice(("dmy", "mon", "year", "saldo"))
     columns = yearly("es", style, rng.randint(2019, 2025), rng.choice((1, 2, 2, 3)))
     columns = [Column(c.head.upper(), c.year, c.period) for c in columns]
     if len(columns) == 2 and rng.random() < 0.5:
         columns.append(Column("VARIACION", kind="change"))
     numbers = Numbers(
-        place.thousands,
+        country.thousands,
         rng.choice((2, 2, 0)),
         rng.choice(("trail", "minus", "parens")),
         rng.choice(("0", "", "-")),
@@ -127,7 +127,7 @@ def erp(rng: Random) -> Statement:
     sheet = Sheet(page, "Courier", size)
     step, char, left, y = size * 1.22, size * 0.6, 30.0, 0.0
     last = columns[0].year or 0
-    unit = units(rng, place, 1).upper()
+    unit = units(rng, country, 1).upper()
     system = rng.choice(
         ("SISTEMA CONTABLE SICOFI v8.3", "ContaMax ERP - Modulo Contabilidad", "PROGRAMA: CGR0147")
     )
@@ -144,7 +144,7 @@ def erp(rng: Random) -> Statement:
         nonlocal y
         y = 36.0
         put(f"{org:<{line_wide - 12}}HOJA: {sheet.pages + 1:>6}")
-        put(f"{place.tax.upper():<{line_wide - 18}}FECHA:  {when}")
+        put(f"{country.tax.upper():<{line_wide - 18}}FECHA:  {when}")
         put(system)
         put(template.title.center(line_wide).rstrip())
         since = "AL" if template.doc_type == "balance_sheet" else "DEL 1 DE ENERO AL"
@@ -186,14 +186,14 @@ def erp(rng: Random) -> Statement:
             put(" " * text_wide + ("  " + "=" * (wide - 2)) * len(columns))
     put("")
     put("*** FIN DEL REPORTE ***")
-    return sheet.statement("erp", template, org, template.title, place.currency, 1)
+    return sheet.statement("erp", template, org, template.title, country.currency, 1)
 
 
 def held(rng: Random) -> Statement:
     """A holding's many columns on a landscape, rotated or sideways page."""
     template = rng.choice(templates("holding"))
-    org, key = someone(rng, "holding")
-    place, year, month = PLACES[key], rng.randint(2018, 2025), rng.choice((12, 12, 12, 6, 9))
+    org, key = random_organisation(rng, "holding")
+    country, year, month = COUNTRIES[key], rng.randint(2018, 2025), rng.choice((12, 12, 12, 6, 9))
     end, way = ends(year, month), rng.choice(("worksheet", "years", "grouped"))
     if way == "worksheet" and template.doc_type != "cash_flow":
         names = rng.sample(
@@ -217,7 +217,7 @@ def held(rng: Random) -> Statement:
             "es", rng.choice(("dots", "dmy", "dashes", "mon")), year, rng.choice((3, 4, 5)), month
         )
     numbers = Numbers(
-        place.thousands, 0, rng.choice(("parens", "parens", "minus")), rng.choice(("-", "–", ""))
+        country.thousands, 0, rng.choice(("parens", "parens", "minus")), rng.choice(("-", "–", ""))
     )
     scale = rng.choice((1_000, 1_000_000))
     notes = rng.choice((" ", "", "")) if way != "worksheet" else " "
@@ -226,7 +226,7 @@ def held(rng: Random) -> Statement:
     font = rng.choice(("Helvetica", "Times-Roman", "Vera")) if len(columns) < 6 else "Helvetica"
     turned = rng.choice(({}, {}, {"rotate": 90}, {"sideways": True}))
     sheet = Sheet((792.0, 612.0), font, size, **turned)
-    unit, left, room = units(rng, place, scale), 42.0, 250.0
+    unit, left, room = units(rng, country, scale), 42.0, 250.0
     step, width = size * 1.45, 86.0 if len(columns) < 6 else 76.0
     rights = [left + room + 40 + width * (i + 1) for i in range(len(columns))]
     zebra, foot = rng.random() < 0.3, rng.random() < 0.6
@@ -307,14 +307,14 @@ def held(rng: Random) -> Statement:
             sheet.cells(row, columns, rights, y)
         y += step * (1.25 if row.kind == "total" else 1)
     bottom()
-    return sheet.statement("holding", template, org, template.title, place.currency, scale)
+    return sheet.statement("holding", template, org, template.title, country.currency, scale)
 
 
 def cooperativa(rng: Random) -> Statement:
     """A savings co-operative's balance, assets beside liabilities."""
     template = templates("cooperativa")[0]
-    org, key = someone(rng, "cooperativa")
-    place, year = PLACES[key], rng.randint(2019, 2025)
+    org, key = random_organisation(rng, "cooperativa")
+    country, year = COUNTRIES[key], rng.randint(2019, 2025)
     month = rng.choice((12, 12, 6))
     columns = yearly(
         "es",
@@ -323,9 +323,9 @@ def cooperativa(rng: Random) -> Statement:
         rng.choice((1, 2, 2)),
         month,
     )
-    cents = 0 if place.currency == "PYG" else rng.choice((0, 2))
+    cents = 0 if country.currency == "PYG" else rng.choice((0, 2))
     numbers = Numbers(
-        place.thousands, cents, rng.choice(("parens", "minus")), rng.choice(("-", "0"))
+        country.thousands, cents, rng.choice(("parens", "minus")), rng.choice(("-", "0"))
     )
     codes = rng.random() < 0.6
     rows = build(
@@ -343,7 +343,7 @@ def cooperativa(rng: Random) -> Statement:
     sheet = Sheet((842.0, 595.0), font, size)
     cut = next(i for i, r in enumerate(rows) if r.label == "PASIVO")
     step, half, width = size * rng.choice((1.7, 1.9)), 374.0, 84.0 if len(columns) == 2 else 95.0
-    unit = units(rng, place, 1)
+    unit = units(rng, country, 1)
     sheet.font(sheet.name, 12)
     sheet.middle(421, 50, org)
     sheet.bold()
@@ -378,7 +378,7 @@ def cooperativa(rng: Random) -> Statement:
         sheet.rule(180 + i * 320, 330 + i * 320, 520)
         sheet.middle(255 + i * 320, 532, who)
         sheet.middle(255 + i * 320, 543, what)
-    return sheet.statement("cooperativa", template, org, template.title, place.currency, 1)
+    return sheet.statement("cooperativa", template, org, template.title, country.currency, 1)
 
 
 def _side(

@@ -105,8 +105,8 @@ def table(
         html += f'<td class="note">{row.note}</td>' * bool(note)
         for i, column in enumerate(columns):
             if column.kind == "percent":
-                shown = row.amounts and row.decimals is None
-                share = percent(row, column, numerals) if shown else ""
+                has_change = row.amounts and row.decimals is None
+                share = percent(row, column, numerals) if has_change else ""
                 html += f'<td class="percent">{share}</td>'
                 continue
             shown = (
