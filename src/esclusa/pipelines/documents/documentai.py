@@ -268,7 +268,8 @@ def _split_pages(
         return [(content, [], first)]
     if end - first == 1:
         raise Permanent(
-            f"page {first} alone has {len(content):,} bytes, too many for one call", type="too_large"
+            f"page {first} alone has {len(content):,} bytes, too many for one call",
+            type="too_large",
         )
     middle = (first + end) // 2
     return _split_pages(document, first, middle, max_bytes) + _split_pages(

@@ -62,7 +62,9 @@ def blocks_of(
         elif (
             block.heading
             and not block.body
-            and (extends_heading(line, columns) or is_name_heading(line, columns, under_heading=True))
+            and (
+                extends_heading(line, columns) or is_name_heading(line, columns, under_heading=True)
+            )
         ):
             block.heading.append(line)
         elif block.heading and not block.has_rows and _is_footnote_row(line):
