@@ -99,7 +99,7 @@ async def test_1_other_events_are_answered_and_ignored(
     ("options", "fault"),
     [
         ({"data": b"{"}, "not JSON"),
-        ({"headers": {}, "json": {}}, "no CloudEvent"),
+        ({"headers": {}, "json": {}}, "not a CloudEvent"),
         ({"headers": {"ce-id": "1"}, "json": {}}, "lacks specversion, type, source"),
         ({"headers": {**headers(), "ce-specversion": "0.3"}, "json": {}}, "0.3"),
         (
@@ -361,7 +361,7 @@ async def test_3_flags_are_no_documents(
     folio = await service.folio()
     assert (folio.total_docs, folio.ignored) == (
         1,
-        [{"uri": "gs://bkt/a/sub/is_ready", "reason": "the flag of a folder inside"}],
+        [{"uri": "gs://bkt/a/sub/is_ready", "reason": "the flag of a subfolder"}],
     )
 
 
@@ -398,7 +398,7 @@ async def test_3_links_out_of_the_bucket_are_not_followed(
     assert (await service.folio()).ignored == [
         {
             "uri": "gs://bkt/a/link.pdf",
-            "reason": "gs://bkt/a/link.pdf is a link that leads to no object of the bucket",
+            "reason": "gs://bkt/a/link.pdf is a link to a place outside the bucket",
         }
     ]
 
