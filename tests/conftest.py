@@ -1,7 +1,7 @@
-"""Fixtures for every test that needs a store: a fresh one each time, on each store in turn.
+"""Fixtures for tests that need a store: a new one for each test, on each store in turn.
 
-A store whose server is missing fails; it is never skipped. The exceptions are Firestore and Pub/Sub, whose emulators are in
-no package registry: where one is absent, the summary says so.
+A store whose server is missing fails; it is never skipped. The exceptions are Firestore and Pub/Sub,
+whose emulators are not in any package registry: the summary names the one that is missing.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from conformance.places import PLACES, PrefixMiddleware, Provider, opened
+from conformance.places import PLACES, DataSet, Provider, opened
 from hypothesis import HealthCheck, settings
 from support.firestore import FirestoreEmulator
 from support.pubsub import PubSubEmulator
 
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
+from esclusa.ports.store import Store
 
 settings.register_profile(
     "esclusa", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -24,19 +25,20 @@ settings.register_profile(
 settings.load_profile("esclusa")
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if reason := FirestoreEmulator.missing():
         terminalreporter.write_line(f"NOT TESTED ON FIRESTORE: {reason}", red=True, bold=True)
     if reason := PubSubEmulator.missing():
         terminalreporter.write_line(f"NOT TESTED ON PUB/SUB: {reason}", red=True, bold=True)
 
 
-NewStore = Callable[..., Awaitable[Any]]
+NewStore = Callable[..., Awaitable[Store]]
+"""Opens one more store object on a test's data, as another process would."""
 
 
 @pytest.fixture(scope="session")
 def providers() -> Iterator[Callable[[str], Provider]]:
-    """Gives the provider of a store by its name; it is started only when a test needs it, and once."""
+    """Return the provider of a store by its name, started once and only if a test needs it."""
     started: dict[str, Provider] = {}
 
     def provider(name: str) -> Provider:
@@ -55,7 +57,7 @@ def provider(request: pytest.FixtureRequest, providers: Callable[[str], Provider
 
 
 @pytest.fixture
-async def place(provider: Provider) -> AsyncIterator[PrefixMiddleware]:
+async def place(provider: Provider) -> AsyncIterator[DataSet]:
     """A new data set with the schema of the conformance kinds."""
     place = await provider.place()
     yield place
@@ -63,7 +65,7 @@ async def place(provider: Provider) -> AsyncIterator[PrefixMiddleware]:
 
 
 @pytest.fixture
-async def bare_place(provider: Provider) -> AsyncIterator[PrefixMiddleware]:
+async def bare_place(provider: Provider) -> AsyncIterator[DataSet]:
     """A new data set without any schema."""
     place = await provider.place(empty=True)
     yield place
@@ -71,14 +73,13 @@ async def bare_place(provider: Provider) -> AsyncIterator[PrefixMiddleware]:
 
 
 @pytest.fixture
-async def new_store(place: PrefixMiddleware) -> AsyncIterator[NewStore]:
-    """Opens one more store object on the same data, as another process would."""
-    stores = []
+async def new_store(place: DataSet) -> AsyncIterator[NewStore]:
+    """Open store objects on the same data, with the schema of the conformance kinds."""
+    stores: list[Store] = []
 
-    async def new(**options: Any) -> Any:
-        store = await opened(place, **options)
-        stores.append(store)
-        return store
+    async def new(**options: Any) -> Store:
+        stores.append(await opened(place, **options))
+        return stores[-1]
 
     yield new
     for store in stores:
@@ -86,14 +87,14 @@ async def new_store(place: PrefixMiddleware) -> AsyncIterator[NewStore]:
 
 
 @pytest.fixture
-async def bare_store(bare_place: PrefixMiddleware) -> AsyncIterator[NewStore]:
-    """Opens a store object on data without a schema: ``await bare_store(kinds, stages)`` migrates it, without kinds it does not."""
-    stores = []
+async def bare_store(bare_place: DataSet) -> AsyncIterator[NewStore]:
+    """Open store objects on data without a schema; migrate it first if there are ``kinds``."""
+    stores: list[Store] = []
 
     async def new(
         kinds: tuple[Kind, ...] = (), stages: tuple[Stage, ...] = (), **options: Any
-    ) -> Any:
-        store: Any = bare_place.store(**options)
+    ) -> Store:
+        store = bare_place.store(**options)
         await store.open()
         stores.append(store)
         if kinds:
@@ -107,6 +108,6 @@ async def bare_store(bare_place: PrefixMiddleware) -> AsyncIterator[NewStore]:
 
 
 @pytest.fixture
-async def store(new_store: NewStore) -> Any:
-    """A fresh store, opened, with the schema of the conformance kinds."""
+async def store(new_store: NewStore) -> Store:
+    """A new store, opened, with the schema of the conformance kinds."""
     return await new_store()

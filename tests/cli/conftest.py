@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command import Answer, Run
+from support.command import CommandResult, RunCommand
 
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
@@ -35,31 +35,31 @@ def esclusa(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Iterator[Run]:
+) -> Iterator[RunCommand]:
     """Calls the command. On Firestore, what the index file does not serve is refused."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ESCLUSA_PIPELINES", f"{EXAMPLE}:app")
     monkeypatch.setenv("ESCLUSA_LOG_LEVEL", "error")
 
-    def call(*argv: str) -> Answer:
+    def call(*argv: str) -> CommandResult:
         capsys.readouterr()
         code = code_of(argv, open_runtime=open_runtime, open_store=open_store)
         captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
+        return CommandResult(code, captured.out, captured.err)
 
     with ExitStack() as stack:
         if request.param == "firestore":
-            from support.indexes import enforced
+            from support.indexes import enforce_indexes
 
             monkeypatch.setenv(
                 "ESCLUSA_STORE", asyncio.run(providers("firestore").place(empty=True)).url
             )
-            stack.enter_context(enforced(indexes))
+            stack.enter_context(enforce_indexes(indexes))
         yield call
 
 
 @pytest.fixture
-def greeted(esclusa: Run) -> Run:
+def greeted(esclusa: RunCommand) -> RunCommand:
     """After the example ran once: three greeted, alan waits for his next try, grace failed."""
     answer = esclusa("run", "hello.greet", "--json")
     assert answer.code == 5, answer.err

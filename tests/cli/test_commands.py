@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.command import Run
+from support.command import RunCommand
 
 from esclusa.stores.firestore.client import FirestoreClient
 
 
-def test_run_answers_as_promised(esclusa: Run) -> None:
+def test_run_answers_as_promised(esclusa: RunCommand) -> None:
     answer = esclusa("run", "hello.greet", "--limit", "2", "--json").json
     assert set(answer) == {"run", "cycle", "outcome", "counters", "message"}
     assert (answer["cycle"], answer["outcome"]) == ("hello.greet", "partial")
 
 
-def test_tick_runs_what_is_due_and_exits(esclusa: Run) -> None:
+def test_tick_runs_what_is_due_and_exits(esclusa: RunCommand) -> None:
     first = esclusa("tick", "--json")
     assert first.code == 5
     greetings = [
@@ -30,13 +30,13 @@ def test_tick_runs_what_is_due_and_exits(esclusa: Run) -> None:
 @pytest.mark.parametrize(
     "command", [["tick", "--seconds", "nan"], ["status", "--watch", "--every", "nan"]], ids=" ".join
 )
-def test_a_time_that_is_no_number_is_wrong_usage(esclusa: Run, command: list[str]) -> None:
+def test_a_time_that_is_no_number_is_wrong_usage(esclusa: RunCommand, command: list[str]) -> None:
     refused = esclusa(*command)
     assert refused.code == 2
     assert "'nan' is not a number of seconds" in refused.err
 
 
-def test_status(greeted: Run) -> None:
+def test_status(greeted: RunCommand) -> None:
     answer = greeted("status", "--json").json
     assert {c["state"]: c["count"] for c in answer["kinds"][0]["counts"]} == {
         "waiting": 1,
@@ -51,7 +51,7 @@ def test_status(greeted: Run) -> None:
     assert "1 dead letter " in text
 
 
-def test_options_count_before_the_command_and_after_it(greeted: Run) -> None:
+def test_options_count_before_the_command_and_after_it(greeted: RunCommand) -> None:
     assert greeted("--json", "kinds").json == greeted("kinds", "--json").json
     other = greeted("--store", "sqlite:///other.db", "status")
     assert other.code == 4
@@ -59,7 +59,7 @@ def test_options_count_before_the_command_and_after_it(greeted: Run) -> None:
     assert greeted("status", "--store", "sqlite:///other.db").code == 4
 
 
-def test_records_by_filter(greeted: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_by_filter(greeted: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FirestoreClient, "seen", None)  # the example declares no index for what is asked here
 
     def ids(*filters: str) -> list[str]:
@@ -81,14 +81,14 @@ def test_records_by_filter(greeted: Run, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("esclusa", ["firestore"], indirect=True)
-def test_a_question_that_no_index_serves_is_refused_with_what_to_do(greeted: Run) -> None:
+def test_a_question_that_no_index_serves_is_refused_with_what_to_do(greeted: RunCommand) -> None:
     answer = greeted("records", "greetings", "--where", "words=null", "--where", "name>=b")
     assert (answer.code, answer.out) == (2, "")
     assert "requires an index" in answer.err
     assert "add `index=` to the record" in answer.err
 
 
-def test_show_and_why(greeted: Run) -> None:
+def test_show_and_why(greeted: RunCommand) -> None:
     shown = greeted("show", "greetings", "grace", "--json").json
     assert [(s["frm"], s["to"]) for s in shown["history"]] == [
         ("waiting", "greeting"),
@@ -107,7 +107,7 @@ def test_show_and_why(greeted: Run) -> None:
     assert "there is no kind 'nothing'" in greeted("records", "nothing").err
 
 
-def test_retry_counts_then_wants_a_yes(greeted: Run) -> None:
+def test_retry_counts_then_wants_a_yes(greeted: RunCommand) -> None:
     dry = greeted("retry", "greetings", "--where", "status=failed", "--dry-run", "--json")
     assert (dry.code, dry.json["matched"], dry.json["moved"]) == (0, 1, 0)
     refused = greeted("retry", "greetings", "grace")
@@ -125,7 +125,7 @@ def test_retry_counts_then_wants_a_yes(greeted: Run) -> None:
 
 
 @pytest.mark.promise(2)
-def test_an_undeclared_move_moves_nothing(greeted: Run) -> None:
+def test_an_undeclared_move_moves_nothing(greeted: RunCommand) -> None:
     answer = greeted("move", "greetings", "grace", "ada", "--to", "waiting", "--yes")
     assert answer.code == 1
     assert "the move greeted -> waiting is not declared" in answer.err
@@ -140,7 +140,7 @@ def test_an_undeclared_move_moves_nothing(greeted: Run) -> None:
     assert greeted("move", "greetings", "grace", "--to", "nowhere", "--yes").code == 1
 
 
-def test_dead_letters(greeted: Run) -> None:
+def test_dead_letters(greeted: RunCommand) -> None:
     groups = greeted("dead-letters", "--json").json
     assert [(g["table"], g["error_type"], g["count"]) for g in groups["items"]] == [
         ("greetings", "moved_away", 1)
@@ -160,7 +160,7 @@ def test_dead_letters(greeted: Run) -> None:
     assert greeted("dead-letters").out == "No dead letters.\n"
 
 
-def test_pause_and_resume(greeted: Run) -> None:
+def test_pause_and_resume(greeted: RunCommand) -> None:
     assert greeted("pause", "hello.greet").code == 0
     assert greeted("cycles", "--json").json["items"][0]["state"] == "paused"
     blocked = greeted("run", "hello.greet")
@@ -171,7 +171,7 @@ def test_pause_and_resume(greeted: Run) -> None:
     assert "there is no cycle 'x'" in greeted("pause", "x").err
 
 
-def test_lists(greeted: Run) -> None:
+def test_lists(greeted: RunCommand) -> None:
     for command in ("runs", "cycles", "budgets", "alerts", "workers", "kinds", "dead-letters"):
         assert set(greeted(command, "--json").json) >= {"items", "next"}, command
         assert greeted(command).code == 0
@@ -179,7 +179,7 @@ def test_lists(greeted: Run) -> None:
     assert runs[0]["counters"]["taken"] == 5
 
 
-def test_graph(esclusa: Run) -> None:
+def test_graph(esclusa: RunCommand) -> None:
     assert esclusa("graph", "greetings").out.splitlines() == [
         "● waiting                 taken by hello.say-hello",
         "  └─▶ greeting            held by hello.say-hello",
@@ -193,7 +193,7 @@ def test_graph(esclusa: Run) -> None:
     assert not Path("esclusa.db").exists()
 
 
-def test_migrate(esclusa: Run) -> None:
+def test_migrate(esclusa: RunCommand) -> None:
     behind = esclusa("migrate", "--check", "--json")
     assert (behind.code, behind.json["up_to_date"]) == (1, False)
     sql = esclusa("migrate", "--sql").out
@@ -204,7 +204,7 @@ def test_migrate(esclusa: Run) -> None:
     assert esclusa("migrate", "--json").json == {"done": []}
 
 
-def test_doctor(esclusa: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doctor(esclusa: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ESCLUSA_STOER", "x")
     answer = esclusa("doctor", "--json")
     assert answer.code == 0, answer.out
@@ -228,7 +228,7 @@ def test_doctor(esclusa: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert "run 'esclusa migrate'" in esclusa("doctor", "--store", "sqlite:///new.db").out
 
 
-def test_doctor_reports_the_checks_of_a_pipeline(esclusa: Run, tmp_path: Path) -> None:
+def test_doctor_reports_the_checks_of_a_pipeline(esclusa: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "keyed.py").write_text(
         "from esclusa import App\napp = App('keyed')\n@app.checks\ndef check(settings):\n"
         "    yield 'KEY is not set'\n    yield 'warn', 'it is old'\n"
@@ -238,7 +238,7 @@ def test_doctor_reports_the_checks_of_a_pipeline(esclusa: Run, tmp_path: Path) -
     assert (answer.code, checks) == (4, [("fail", "KEY is not set"), ("warn", "it is old")])
 
 
-def test_wrong_settings_are_reported_together(esclusa: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_settings_are_reported_together(esclusa: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", "abc")
     answer = esclusa("status", "--store", "oracle://x")
     assert (answer.code, answer.out) == (3, "")
@@ -250,7 +250,7 @@ def test_wrong_settings_are_reported_together(esclusa: Run, monkeypatch: pytest.
     assert esclusa("version").code == 0
 
 
-def test_a_store_that_does_not_answer(esclusa: Run) -> None:
+def test_a_store_that_does_not_answer(esclusa: RunCommand) -> None:
     answer = esclusa("status", "--store", "postgresql://u:hunter2@127.0.0.1:1/x")
     assert (answer.code, answer.out) == (4, "")
     assert "does not answer" in answer.err
@@ -258,13 +258,13 @@ def test_a_store_that_does_not_answer(esclusa: Run) -> None:
     assert len(answer.err.splitlines()) == 1
 
 
-def test_the_server_refuses_to_listen_without_tokens(esclusa: Run) -> None:
+def test_the_server_refuses_to_listen_without_tokens(esclusa: RunCommand) -> None:
     answer = esclusa("serve", "--host", "0.0.0.0")
     assert answer.code == 3
     assert "ESCLUSA_API_TOKENS" in answer.err
 
 
-def test_usage(esclusa: Run) -> None:
+def test_usage(esclusa: RunCommand) -> None:
     assert esclusa("records").code == 2
     assert esclusa("nonsense").code == 2
     assert esclusa().code == 2
@@ -274,7 +274,7 @@ def test_usage(esclusa: Run) -> None:
     assert esclusa("run", "hello.nothing").code == 1
 
 
-def test_a_pipelines_own_commands(esclusa: Run, tmp_path: Path) -> None:
+def test_a_pipelines_own_commands(esclusa: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(
         "import click\nfrom esclusa import App\napp = App('loud')\n@app.commands\ndef build():\n"
         "    @click.group()\n    def loud():\n        '''Loud things.'''\n"
@@ -287,7 +287,7 @@ def test_a_pipelines_own_commands(esclusa: Run, tmp_path: Path) -> None:
     assert esclusa("--pipelines", "gone.py", "loud", "shout").code == 3
 
 
-def test_text_from_outside_cannot_command_the_terminal(esclusa: Run, tmp_path: Path) -> None:
+def test_text_from_outside_cannot_command_the_terminal(esclusa: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "esc.py").write_text(
         "from esclusa import App, Lifecycle, Record, RunContext\n"
         "class Note(Record, table='notes', key='name'):\n    name: str\n    text: str\n    lifecycle = Lifecycle('kept')\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command import Run
+from support.command import RunCommand
 
 OLD = """
 from datetime import UTC, datetime, timedelta
@@ -38,7 +38,7 @@ async def drop(run: RunContext) -> None:
 """
 
 
-def test_the_commands_beside_the_console(greeted: Run) -> None:
+def test_the_commands_beside_the_console(greeted: RunCommand) -> None:
     def call(*words: str) -> Any:
         answer = greeted(*words, "--json")
         assert answer.code == 0, answer.err
@@ -54,7 +54,7 @@ def test_the_commands_beside_the_console(greeted: Run) -> None:
 
 
 def test_archives(
-    esclusa: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexes: dict[str, Any]
+    esclusa: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexes: dict[str, Any]
 ) -> None:
     (tmp_path / "old.py").write_text(OLD)
     monkeypatch.setenv("ESCLUSA_PIPELINES", "old.py")

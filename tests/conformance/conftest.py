@@ -22,11 +22,11 @@ NARROW = (
 
 @pytest.fixture(autouse=True)
 def _indexes_are_enforced() -> Iterator[None]:
-    from support.indexes import enforced
+    from support.indexes import enforce_indexes
 
     from esclusa.stores.firestore import firestore_indexes
 
-    with enforced(
+    with enforce_indexes(
         firestore_indexes(KINDS, (*STAGES, *NARROW)), OWN, [kind.table for kind in KINDS]
     ):
         yield

@@ -110,7 +110,7 @@ class Level(IntEnum):
     HIGH = 2
 
 
-class PrefixMiddleware(BaseModel):
+class City(BaseModel):
     city: str
     seen: datetime | None = None
 
@@ -123,8 +123,8 @@ class Typed(Record, table="t_typed", key="name"):
     level: Level = Level.LOW
     size: Literal["s", "m"] = "s"
     token: UUID | None = None
-    place: PrefixMiddleware | None = None
-    places: list[PrefixMiddleware] = []
+    place: City | None = None
+    places: list[City] = []
     tags: set[str] = set()
     pair: tuple[int, str] | None = None
     times: dict[str, datetime] = {}

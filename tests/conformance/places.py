@@ -24,7 +24,7 @@ from esclusa.model.stage import Stage
 from esclusa.ports.store import Store
 
 
-class PrefixMiddleware(Protocol):
+class DataSet(Protocol):
     """One data set."""
 
     @property
@@ -60,7 +60,7 @@ class PrefixMiddleware(Protocol):
 
 
 class Provider(Protocol):
-    async def place(self, *, empty: bool = False) -> PrefixMiddleware:
+    async def place(self, *, empty: bool = False) -> DataSet:
         """A new place, with the schema of the conformance kinds unless it is to be ``empty``."""
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class Provider(Protocol):
 
 
 async def opened(
-    place: PrefixMiddleware,
+    place: DataSet,
     kinds: Sequence[Kind] = KINDS,
     stages: Sequence[Stage] = STAGES,
     **options: Any,
@@ -93,7 +93,7 @@ class SqliteProvider:
         self.template: Path | None = None
         self.numbers = itertools.count()
 
-    async def place(self, *, empty: bool = False) -> PrefixMiddleware:
+    async def place(self, *, empty: bool = False) -> DataSet:
         place = SqlitePlace(self.folder / f"{next(self.numbers)}.db")
         if not empty:
             if self.template is None:
@@ -205,7 +205,7 @@ class PostgresProvider:
         self.free: list[PostgresPlace] = []
         self.numbers = itertools.count()
 
-    async def place(self, *, empty: bool = False) -> PrefixMiddleware:
+    async def place(self, *, empty: bool = False) -> DataSet:
         if not self.started:
             self.server.start()
             self.started = True
@@ -224,7 +224,7 @@ class PostgresProvider:
     async def run(self, database: str, statement: str, *values: Any) -> list[dict[str, Any]]:
         import asyncpg
 
-        connection = await asyncpg.connect(self.server.url(database))
+        connection = await asyncpg.connect(self.server.url(database))  # type: ignore[no-untyped-call]
         try:
             return [dict(row) for row in await connection.fetch(statement, *values)]
         finally:
@@ -313,7 +313,7 @@ def _postgres_value(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict | list) else value
 
 
-async def _migrated(place: PrefixMiddleware) -> None:
+async def _migrated(place: DataSet) -> None:
     store = place.store()
     await store.open()
     try:

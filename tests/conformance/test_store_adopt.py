@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conformance.helpers import ending, everything, look, put, settled, take
 from conformance.kinds import stage
-from conformance.places import PrefixMiddleware
+from conformance.places import DataSet
 
 from esclusa.model.columns import track
 from esclusa.model.errors import DeclarationError
@@ -49,7 +49,7 @@ WORK = stage(
 
 
 @pytest.fixture
-async def table(bare_place: PrefixMiddleware) -> PrefixMiddleware:
+async def table(bare_place: DataSet) -> DataSet:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     await bare_place.make_table("viejas", COLUMNS, "id", ROWS)
@@ -57,7 +57,7 @@ async def table(bare_place: PrefixMiddleware) -> PrefixMiddleware:
 
 
 async def test_rows_that_pass_begin_in_the_state_that_adopt_names(
-    table: PrefixMiddleware, bare_store: Any
+    table: DataSet, bare_store: Any
 ) -> None:
     store = await bare_store()
     assert any("UPDATE" in statement for statement in await store.pending((Old.kind,), (WORK,)))
@@ -76,7 +76,7 @@ async def test_rows_that_pass_begin_in_the_state_that_adopt_names(
     assert [x.ref.id for x in await take(store, WORK)] == ["1"]
 
 
-async def test_rows_are_adopted_once(table: PrefixMiddleware, bare_store: Any) -> None:
+async def test_rows_are_adopted_once(table: DataSet, bare_store: Any) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     await table.write("viejas", "id", 1, kept="file:a")
     assert await store.migrate((Old.kind,), (WORK,)) == []
@@ -84,7 +84,7 @@ async def test_rows_are_adopted_once(table: PrefixMiddleware, bare_store: Any) -
 
 
 async def test_a_table_that_has_the_status_column_is_taken_as_it_is(
-    bare_place: PrefixMiddleware, bare_store: Any
+    bare_place: DataSet, bare_store: Any
 ) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
@@ -95,7 +95,7 @@ async def test_a_table_that_has_the_status_column_is_taken_as_it_is(
 
 
 async def test_attempts_that_were_counted_before_are_kept(
-    bare_place: PrefixMiddleware, bare_store: Any
+    bare_place: DataSet, bare_store: Any
 ) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
@@ -108,7 +108,7 @@ async def test_attempts_that_were_counted_before_are_kept(
 
 
 async def test_the_table_numbers_new_rows_where_it_can(
-    bare_place: PrefixMiddleware, bare_store: Any
+    bare_place: DataSet, bare_store: Any
 ) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
@@ -119,7 +119,7 @@ async def test_the_table_numbers_new_rows_where_it_can(
 
 
 async def test_a_table_that_makes_no_ids_gets_new_ones(
-    bare_place: PrefixMiddleware, bare_store: Any
+    bare_place: DataSet, bare_store: Any
 ) -> None:
     if not bare_place.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
@@ -160,7 +160,7 @@ async def test_a_summary_counts_and_averages_what_matches_by_state(bare_store: A
 
 
 async def test_a_summary_of_an_attached_table_reads_nulls_as_they_are_meant(
-    table: PrefixMiddleware, bare_store: Any
+    table: DataSet, bare_store: Any
 ) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     assert table is not None

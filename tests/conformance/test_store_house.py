@@ -21,7 +21,7 @@ from conformance.helpers import (
     take_one,
 )
 from conformance.kinds import KINDS, STAGES, STATES, WORK, Job, Note, Post, stage
-from conformance.places import PrefixMiddleware
+from conformance.places import DataSet
 
 from esclusa.model.errors import MigrationError, SchemaError
 from esclusa.model.lifecycle import Lifecycle
@@ -127,7 +127,7 @@ async def test_a_field_that_was_dropped_is_in_nobodys_way(bare_store: Any) -> No
 
 
 async def test_an_edited_migration_is_refused(
-    bare_place: PrefixMiddleware, bare_store: Any
+    bare_place: DataSet, bare_store: Any
 ) -> None:
     store = await bare_store(KINDS, STAGES)
     await put(store, Note(name="n"))
@@ -164,7 +164,7 @@ async def test_closing_twice_is_harmless_and_another_store_goes_on(
 
 @pytest.mark.promise(1)
 async def test_what_was_accepted_is_there_for_the_next_process(
-    place: PrefixMiddleware, new_store: Any
+    place: DataSet, new_store: Any
 ) -> None:
     first = await new_store()
     await put(first, Job(id="j"), Job(id="k"))

@@ -26,12 +26,12 @@ from conformance.kinds import (
     READ,
     TYPE,
     WORK,
+    City,
     Colour,
     Job,
     Level,
     Note,
     Post,
-    PrefixMiddleware,
     Sample,
     Typed,
 )
@@ -187,8 +187,8 @@ async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> 
     """An enum is that enum, a model that model: where it is claimed, got and found."""
     seen = datetime(2026, 4, 5, 23, 59, 59, 5, tzinfo=UTC)
     fields: dict[str, Any] = {
-        "colour": Colour.BLUE, "level": Level.HIGH, "size": "m", "token": UUID(int=7), "place": PrefixMiddleware(city="Lota", seen=seen),
-        "places": [PrefixMiddleware(city="Penco")], "tags": {"a", "b"}, "pair": (1, "x"), "times": {"first": seen},
+        "colour": Colour.BLUE, "level": Level.HIGH, "size": "m", "token": UUID(int=7), "place": City(city="Lota", seen=seen),
+        "places": [City(city="Penco")], "tags": {"a", "b"}, "pair": (1, "x"), "times": {"first": seen},
     }  # fmt: skip
     await put(store, Typed(name="full", **fields), Typed(name="none"))
     leased = await take_one(store, TYPE, "full")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.serving import serving
+from support.scheduling import running_scheduler
 
 from esclusa import (
     Add,
@@ -318,7 +318,7 @@ async def test_a_lease_of_a_stage_that_is_shorter_than_the_house_is_renewed_in_t
     engine = await new_engine(pipeline(work, lease=1), lease=60)
     other = await new_engine(pipeline(work, lease=1), lease=60)
     await engine.records.insert([Piece(name="a")])
-    async with serving(engine), serving(other), asyncio.timeout(15):
+    async with running_scheduler(engine), running_scheduler(other), asyncio.timeout(15):
         while (await engine.records.get(Piece, "a")).status != "done":
             await asyncio.sleep(0.05)
     assert (await engine.records.get(Piece, "a")).fence == 1
@@ -382,7 +382,7 @@ async def test_a_paused_cycle_claims_nothing_more_however_much_is_due(new_engine
 
     engine = await new_engine(pipeline(work, concurrency=1), poll=0.2)
     await engine.records.insert(list(pieces("a")))
-    async with serving(engine):
+    async with running_scheduler(engine):
         while not handled:
             await asyncio.sleep(0.01)
         await Operations(engine, "ana").pause("try.work", "stop that")
@@ -409,6 +409,6 @@ async def test_a_worker_that_starts_while_its_cycle_is_paused_claims_nothing(
     engine = await new_engine(pipeline(work))
     await Operations(engine, "ana").pause("try.work")
     await engine.records.insert([Piece(name="a")])
-    async with serving(engine):
+    async with running_scheduler(engine):
         await asyncio.sleep(0.5)
     assert (await engine.records.get(Piece, "a")).status == "new"

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from support.serving import serving
+from support.scheduling import running_scheduler
 
 from esclusa import App, Backoff, Lifecycle, Record, To
 from esclusa.engine.read_model import ReadModel
@@ -56,7 +56,7 @@ async def test_an_idle_worker_is_woken_by_an_insert_from_another_process(new_eng
 
     engine = await new_engine(pipeline(work), poll=30, card=True)
     other = await new_engine(pipeline(work))
-    async with serving(engine):
+    async with running_scheduler(engine):
         await asyncio.sleep(0.3)
         await other.records.insert([Item(name="a")])
         await until(lambda: _is(other, "a", "done"), 10)  # long before the poll
@@ -78,7 +78,7 @@ async def test_a_long_handler_keeps_its_lease(new_engine: Any) -> None:
     first = await new_engine(pipeline(work), lease=2)
     second = await new_engine(pipeline(work), lease=2)
     await first.records.insert([Item(name="a")])
-    async with serving(first), serving(second):
+    async with running_scheduler(first), running_scheduler(second):
         await until(lambda: _is(first, "a", "done"))
     item = await first.records.get(Item, "a")
     assert (item.attempts, item.fence) == (1, 1)
@@ -104,7 +104,7 @@ async def test_a_lost_lease_cancels_the_work_and_its_outcome_does_not_count(
 
     engine = await new_engine(pipeline(work), lease=1.0)
     await engine.records.insert([Item(name="a")])
-    async with serving(engine) as scheduler:
+    async with running_scheduler(engine) as scheduler:
         await started.wait()
         await Operations(engine, "ana").move("items", "bad", ids=["a"], reason="stop that")
         await asyncio.wait_for(cancelled.wait(), 10)
@@ -128,7 +128,7 @@ async def test_an_orderly_stop_lets_handlers_end_and_gives_back_the_rest(new_eng
 
     engine = await new_engine(pipeline(work, concurrency=2, batch=None))
     await engine.records.insert([Item(name=f"i{n:02}") for n in range(50)])
-    async with serving(engine) as scheduler:
+    async with running_scheduler(engine) as scheduler:
         await begun.wait()
         scheduler.stop()
     states: dict[str, int] = {}
@@ -151,7 +151,7 @@ async def test_a_second_stop_aborts_and_gives_records_back_at_once(new_engine: A
 
     engine = await new_engine(pipeline(work), grace=60)
     await engine.records.insert([Item(name="a")])
-    async with serving(engine) as scheduler:
+    async with running_scheduler(engine) as scheduler:
         await begun.wait()
         scheduler.stop()
         scheduler.stop()
@@ -168,7 +168,7 @@ async def test_intervals_run_at_start_then_by_the_clock_and_shared_cycles_share(
     app = pipeline(work, every="0.2s")
     first, second = await new_engine(app), await new_engine(app)
     await first.records.insert([Item(name=f"i{n:03}") for n in range(100)])
-    async with serving(first), serving(second):
+    async with running_scheduler(first), running_scheduler(second):
         await until(lambda: _equals(count(first, "done"), 100))
         await until(lambda: _several_runs(first))
     runs = [r async for r in first.records.each(Run, {"cycle": "try.work"})]
@@ -201,7 +201,7 @@ async def test_an_alone_cycle_runs_once_per_slot_in_the_cluster(new_engine: Any)
     async def several() -> bool:
         return total >= 4
 
-    async with serving(first), serving(second), serving(third):
+    async with running_scheduler(first), running_scheduler(second), running_scheduler(third):
         await until(several)
     assert most == 1
     slots = sorted(
@@ -295,7 +295,7 @@ async def test_a_store_that_is_away_does_not_hold_up_the_end(
 
     engine = await new_engine(pipeline(work), grace=0.5 if stops == 1 else 60, card=True)
     await engine.records.insert([Item(name="a")])
-    async with serving(engine) as scheduler:
+    async with running_scheduler(engine) as scheduler:
         await begun.wait()
         with monkeypatch.context() as patch:
             patch.setattr(engine.store, "settle", away)

@@ -11,14 +11,14 @@ import pytest
 
 @cache
 def _file() -> dict[str, Any]:
-    from support.indexes import built_in
+    from support.indexes import built_in_indexes
 
-    return built_in()
+    return built_in_indexes()
 
 
 @pytest.fixture(autouse=True)
 def _indexes_are_enforced() -> Iterator[None]:
-    from support.indexes import enforced
+    from support.indexes import enforce_indexes
 
-    with enforced(_file()):
+    with enforce_indexes(_file()):
         yield

@@ -1,1 +1,1 @@
-"""What tests and benchmarks share: real servers, started and stopped by their own handle."""
+"""Shared by tests and benchmarks: real servers, each stopped by its own process handle."""

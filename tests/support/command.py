@@ -1,4 +1,4 @@
-"""What a call of the command answered."""
+"""The result of a run of the command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 
 @dataclass
-class Answer:
+class CommandResult:
+    """The exit code and the output of one run."""
+
     code: int
     out: str
     err: str
@@ -19,4 +21,5 @@ class Answer:
         return json.loads(self.out)
 
 
-Run = Callable[..., Answer]
+RunCommand = Callable[..., CommandResult]
+"""Runs the command with these arguments, in this process."""

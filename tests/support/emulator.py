@@ -1,7 +1,7 @@
-"""Google's own emulators for tests and benchmarks: started on a free port, stopped by their process handle.
+"""Google's own emulators, each started on a free port and stopped by its process handle.
 
-They are part of the Google Cloud SDK and of no package registry, so a machine may not have them. ``missing()`` says why in one line;
-whoever runs tests prints that line where it is seen.
+They are part of the Google Cloud SDK and not in any package registry, so a machine may lack them.
+``missing()`` gives the reason in one line, which the test summary prints.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .loopback import free_port
 
 
 class Emulator:
-    """One emulator for the session. An address in the environment (``HOST``) is used as it is, and left running."""
+    """An emulator. An address in the environment (``HOST``) is used and left running."""
 
     NAME: ClassVar[str]
     HOST: ClassVar[str]
-    """The variable that Google's own clients read the address from."""
+    """The variable from which Google's own clients read the address."""
     JAR: ClassVar[str | None] = None
-    """A variable that may name the program itself."""
+    """A variable that may name the program."""
     PROGRAM: ClassVar[str]
     """The program in the SDK: a jar, or a folder of them."""
     MAIN: ClassVar[tuple[str, ...]]
-    """Its main class, and the words before the address."""
+    """Its main class, and the arguments before the address."""
     HEAP: ClassVar[str] = "256m"
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Emulator:
 
     @classmethod
     def find(cls) -> Path | None:
-        """The program: as the environment names it, else in ``CLOUDSDK_ROOT``, else in the SDK that ``gcloud`` is of."""
+        """The program: from the environment, in ``CLOUDSDK_ROOT``, or in the SDK of ``gcloud``."""
         if cls.JAR is not None and (named := os.environ.get(cls.JAR)):
             return Path(named) if Path(named).is_file() else None
         roots = [Path(root)] if (root := os.environ.get("CLOUDSDK_ROOT")) else []
@@ -50,17 +50,21 @@ class Emulator:
 
     @classmethod
     def missing(cls) -> str | None:
-        """Why there is no emulator here; None where there is one."""
+        """Why the emulator cannot run here; None if it can."""
         if os.environ.get(cls.HOST):
             return None
         if cls.find() is None:
-            return f"Google's {cls.NAME} emulator is not on this machine (set {cls.JAR or 'CLOUDSDK_ROOT'} or {cls.HOST})"
+            variable = cls.JAR or "CLOUDSDK_ROOT"
+            return (
+                f"Google's {cls.NAME} emulator is not on this machine"
+                f" (set {variable} or {cls.HOST})"
+            )
         if shutil.which("java") is None:
-            return f"Google's {cls.NAME} emulator is here, but java (17 or later) is not"
+            return f"Google's {cls.NAME} emulator needs java (17 or later), which is missing"
         return None
 
     def start(self) -> None:
-        """Start it and return once it answers. Raises RuntimeError with its last words if it does not."""
+        """Start it and return once it answers; RuntimeError with the end of its log otherwise."""
         if given := os.environ.get(self.HOST):
             self.host = given
             return
@@ -86,7 +90,7 @@ class Emulator:
         self._await_answer(port)
 
     def stop(self) -> None:
-        """Stop it, if it is ours. Harmless when it is not running."""
+        """Stop it if this object started it."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -112,7 +116,7 @@ class Emulator:
         self.stop()
 
     def answers(self, port: int) -> bool:
-        """Whether it is there already."""
+        """Whether it accepts connections."""
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
@@ -128,6 +132,6 @@ class Emulator:
                 return
             time.sleep(0.1)
         self._log.seek(0)
-        words = self._log.read()[-2000:].decode(errors="replace").strip()
+        output = self._log.read()[-2000:].decode(errors="replace").strip()
         self.stop()
-        raise RuntimeError(f"the {self.NAME} emulator did not answer on {self.host}: {words}")
+        raise RuntimeError(f"the {self.NAME} emulator did not answer on {self.host}: {output}")

@@ -1,4 +1,4 @@
-"""Google's own Firestore emulator for tests and benchmarks."""
+"""Google's Firestore emulator."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from .emulator import Emulator
 
 
 class FirestoreEmulator(Emulator):
+    """One emulator for all databases."""
+
     NAME = "Firestore"
     HOST = "FIRESTORE_EMULATOR_HOST"
     JAR = "FIRESTORE_EMULATOR_JAR"
@@ -16,9 +18,11 @@ class FirestoreEmulator(Emulator):
     HEAP = "1g"
 
     def reset(self, project: str, database: str = "(default)") -> None:
-        """Drop all documents of a project's database."""
-        where = f"http://{self.host}/emulator/v1/projects/{project}/databases/{database}/documents"
-        urllib.request.urlopen(urllib.request.Request(where, method="DELETE"), timeout=30).close()
+        """Delete all documents of a project's database."""
+        address = (
+            f"http://{self.host}/emulator/v1/projects/{project}/databases/{database}/documents"
+        )
+        urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=30).close()
 
     def answers(self, port: int) -> bool:
         try:

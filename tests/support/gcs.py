@@ -1,8 +1,9 @@
-"""Cloud Storage for tests: the package gcp-storage-emulator in a process of its own, made to keep its word.
+"""Cloud Storage: the package gcp-storage-emulator in a process of its own, with preconditions.
 
-By itself it ignores preconditions and gives the newest generation whichever is asked for; here both are enforced, before the
-write (it serves one request at a time, so check and write are one act). ``GET /faults?lose=N`` makes it do the next N writes
-and answer nothing; ``GET /faults?refuse=N&status=503`` makes it refuse the next N requests.
+By itself the emulator ignores preconditions and returns the newest generation of an object. Here
+both are checked before the write; it serves one request at a time, so check and write are atomic.
+``GET /faults?lose=N`` makes it perform the next N writes without an answer;
+``GET /faults?refuse=N&status=503`` makes it refuse the next N requests.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 BUCKET = "esclusa-tests"
 _NOT_MET = "At least one of the pre-conditions you specified did not hold."
@@ -24,7 +25,7 @@ _NOT_MET = "At least one of the pre-conditions you specified did not hold."
 
 @dataclass(frozen=True, slots=True)
 class GcsServer:
-    """Where it listens. ``environ`` is what a user would have set to reach it."""
+    """A running emulator. ``environ`` holds the settings with which a user reaches it."""
 
     endpoint: str
 
@@ -33,24 +34,23 @@ class GcsServer:
         return {"STORAGE_EMULATOR_HOST": self.endpoint}
 
     def faults(self, **orders: int) -> int:
-        """Order faults; gives the number of requests so far."""
-        where = f"{self.endpoint}/faults?{urllib.parse.urlencode(orders)}"
-        with urllib.request.urlopen(where, timeout=10) as answer:
+        """Inject faults; return the number of requests so far."""
+        address = f"{self.endpoint}/faults?{urllib.parse.urlencode(orders)}"
+        with urllib.request.urlopen(address, timeout=10) as answer:
             return int(json.load(answer)["requests"])
 
     def client(self) -> Any:
-        """Google's own client: an oracle that shares no code with ours."""
+        """Google's own client, as an oracle that shares no code with Esclusa."""
         from google.auth.credentials import AnonymousCredentials
         from google.cloud import storage
 
-        return storage.Client(
-            "esclusa", AnonymousCredentials(), client_options={"api_endpoint": self.endpoint}
-        )
+        nobody = AnonymousCredentials()  # type: ignore[no-untyped-call]
+        return storage.Client("esclusa", nobody, client_options={"api_endpoint": self.endpoint})
 
 
 @contextlib.contextmanager
 def gcs_server() -> Iterator[GcsServer]:
-    """A Cloud Storage with one bucket, ``BUCKET``."""
+    """An emulator with one bucket, ``BUCKET``."""
     command = [sys.executable, __file__]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -60,7 +60,8 @@ def gcs_server() -> Iterator[GcsServer]:
             port = int(process.stdout.readline() or b"0")
             if not port:
                 raise RuntimeError(
-                    "the emulator of Cloud Storage did not start: install the package gcp-storage-emulator"
+                    "the emulator of Cloud Storage did not start:"
+                    " install the package gcp-storage-emulator"
                 )
             yield GcsServer(f"http://127.0.0.1:{port}")
         finally:
@@ -68,15 +69,14 @@ def gcs_server() -> Iterator[GcsServer]:
 
 
 class Faults:
-    """What was ordered."""
+    """The faults to inject, and the requests so far."""
 
     lose = 0
     refuse = 0
     status = 503
     requests = 0
-    finished: dict[
-        str, str
-    ] = {}  # upload sessions and what they answered: asked again, they answer it again
+    finished: ClassVar[dict[str, str]] = {}
+    """The answers of finished upload sessions, which a repeated request gets again."""
 
 
 def _answer(response: Any, status: int, reason: str, message: str) -> None:
@@ -93,7 +93,7 @@ def _answer(response: Any, status: int, reason: str, message: str) -> None:
 
 
 def _object_of(request: Any, storage: Any) -> Any:
-    """The live object that a request is about, None if there is none."""
+    """The live object of a request; None if it does not exist."""
     name = request.params.get("object_id")
     if name is None and "upload_id" in request.query:
         name = storage.get_resumable_file_obj(request.query["upload_id"][0])["name"]
@@ -104,27 +104,25 @@ def _object_of(request: Any, storage: Any) -> Any:
     return storage.objects.get(request.params["bucket_name"], {}).get(name)
 
 
-def _kept(handler: Any, writes: bool) -> Any:
-    """The handler, behind the preconditions and the faults."""
+def _checked(handler: Any, writes: bool) -> Any:
+    """The handler, after the preconditions and the faults."""
 
     def handle(request: Any, response: Any, storage: Any) -> None:
         Faults.requests += 1
         if Faults.refuse:
             Faults.refuse -= 1
             _ = request.data
-            _answer(response, Faults.status, "backendError", "refused to order")
+            _answer(response, Faults.status, "backendError", "refused on purpose")
             return
         session = request.query.get("upload_id", [""])[0]
         if session in Faults.finished:
             _ = request.data
             response.json(json.loads(Faults.finished[session]))
             return
-        there = (
-            _object_of(request, storage)
-            if "ifGenerationMatch" in request.query or "generation" in request.query
-            else None
-        )
-        live = "0" if there is None else str(there["generation"])
+        found = None
+        if "ifGenerationMatch" in request.query or "generation" in request.query:
+            found = _object_of(request, storage)
+        live = "0" if found is None else str(found["generation"])
         if request.query.get("ifGenerationMatch", [live])[0] != live:
             _answer(response, 412, "conditionNotMet", _NOT_MET)
             return
@@ -141,12 +139,12 @@ def _kept(handler: Any, writes: bool) -> Any:
             and "Location" not in response._headers
         ):
             Faults.lose -= 1
-            raise ConnectionAbortedError("the answer is lost, to order")
+            raise ConnectionAbortedError("the answer is lost on purpose")
 
     return handle
 
 
-def _order(request: Any, response: Any, storage: Any) -> None:
+def _set_faults(request: Any, response: Any, storage: Any) -> None:
     for name in ("lose", "refuse", "status"):
         if name in request.query:
             setattr(Faults, name, int(request.query[name][0]))
@@ -154,19 +152,20 @@ def _order(request: Any, response: Any, storage: Any) -> None:
 
 
 def main() -> None:
+    """Serve until the parent process ends."""
     from gcp_storage_emulator import server
     from gcp_storage_emulator.handlers import objects
 
     for pattern, handlers in server.HANDLERS:
         for method, handler in list(handlers.items()):
             if "/o" in pattern and handler.__module__ == objects.__name__:
-                handlers[method] = _kept(handler, method in ("POST", "PUT", "DELETE"))
-    server.HANDLERS = ((r"^/faults$", {"GET": _order}), *server.HANDLERS)
-    # A port of 0 takes a free one, which the server's thread learns only once it listens.
+                handlers[method] = _checked(handler, method in ("POST", "PUT", "DELETE"))
+    server.HANDLERS = ((r"^/faults$", {"GET": _set_faults}), *server.HANDLERS)
+    # With port 0 the server chooses a free port, known once it listens.
     served = server.Server("127.0.0.1", 0, in_memory=True, default_bucket=BUCKET)
     served.start()
     print(served._api._httpd.server_address[1], flush=True)
-    sys.stdin.read()  # until the parent is gone
+    sys.stdin.read()  # until the parent ends
     served.stop()
 
 

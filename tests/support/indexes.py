@@ -1,4 +1,8 @@
-"""Firestore's emulator answers every query; Firestore refuses one without its index. Here the emulator refuses it too."""
+"""Index checks for the Firestore emulator.
+
+Firestore refuses a query without its index; the emulator answers every query. With these checks it
+refuses the same queries as Firestore.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +18,23 @@ from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.indexes import shape_of
 
 
-def built_in() -> dict[str, Any]:
-    """The index file of the four pipelines."""
+def built_in_indexes() -> dict[str, Any]:
+    """The index file of all built-in pipelines."""
     return indexes_for([app.bind(app.settings()) for app in map(load_app, BUILT_IN)])
 
 
 @contextmanager
-def enforced(
+def enforce_indexes(
     file: dict[str, Any], ops: Collection[str] = (), tables: Collection[str] = ()
 ) -> Iterator[set[str]]:
-    """Have every query of every Firestore store refused that this file does not serve (or those of these operations, of these
-    tables); yields the operations that asked."""
-    asked: set[str] = set()
+    """Refuse the queries that this file does not cover; yield the operations that made a query.
+
+    ``ops`` and ``tables`` restrict the check to queries of these operations and tables.
+    """
+    seen: set[str] = set()
 
     def check(op: str, query: Any, average: str | None) -> None:
-        asked.add(op)
+        seen.add(op)
         shape = shape_of(query, average)
         if (ops and op not in ops) or (tables and shape.collection not in tables):
             return
@@ -37,6 +43,6 @@ def enforced(
 
     FirestoreClient.on_query = staticmethod(check)
     try:
-        yield asked
+        yield seen
     finally:
         FirestoreClient.on_query = None

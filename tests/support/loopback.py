@@ -1,4 +1,4 @@
-"""This machine's own network: free ports, and a small HTTP server of a test's own."""
+"""Free ports and a small HTTP server on loopback."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from random import SystemRandom
 from aiohttp import web
 
 _PORTS = range(10_000, 20_000)
-"""Below those that the kernel gives to outgoing connections: none of them takes a port before the server that it was picked for
-does, nor while that server restarts."""
+"""Ports below those of outgoing connections.
+
+So no connection takes a port before its server listens, or while that server restarts.
+"""
 
 
 def free_port(*, twin: int = 0) -> int:
-    """A free port; with ``twin``, one whose number + twin is free too."""
+    """A free port; with ``twin``, a port for which port + twin is free too."""
     for _ in range(200):
         port = SystemRandom().choice(_PORTS)
-        if _free(port) and _free(port + twin):
+        if _is_free(port) and _is_free(port + twin):
             return port
     raise RuntimeError("no free port on loopback")
 
 
-def _free(port: int) -> bool:
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
@@ -33,8 +35,8 @@ def _free(port: int) -> bool:
 
 
 @asynccontextmanager
-async def serving(*routes: web.RouteDef) -> AsyncIterator[str]:
-    """Serve these routes; its address."""
+async def http_server(*routes: web.RouteDef) -> AsyncIterator[str]:
+    """Serve these routes; yield the address."""
     app = web.Application()
     app.add_routes(routes)
     runner = web.AppRunner(app)

@@ -1,4 +1,4 @@
-"""Artifact paths that every store must refuse, and a word of why."""
+"""Artifact paths that every store must refuse, each with a part of the error message."""
 
 from __future__ import annotations
 

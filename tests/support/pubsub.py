@@ -1,4 +1,4 @@
-"""Google's own Pub/Sub emulator for tests, and a topic with one who reads it."""
+"""Google's Pub/Sub emulator, and a topic with its subscription."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ PROJECT = "esclusa-tests"
 
 
 class PubSubEmulator(Emulator):
+    """One emulator for all topics."""
+
     NAME = "Pub/Sub"
     HOST = "PUBSUB_EMULATOR_HOST"
     PROGRAM = "platform/pubsub-emulator/lib"
@@ -23,7 +25,7 @@ class PubSubEmulator(Emulator):
 
 
 class Topic:
-    """A topic and one who reads it: an oracle that shares no code with ours."""
+    """A topic with a subscription, as an oracle that shares no code with Esclusa."""
 
     def __init__(self, host: str) -> None:
         import grpc
@@ -46,21 +48,21 @@ class Topic:
         self._subscriber.create_subscription(name=self._subscription, topic=self.name, timeout=30)
 
     def read(self, count: int, seconds: float = 20.0) -> list[Any]:
-        """The messages that came, at least so many; AssertionError if they do not come in time."""
-        got: list[Any] = []
+        """Return at least ``count`` messages; AssertionError if they do not arrive in time."""
+        received: list[Any] = []
         end = time.monotonic() + seconds
-        while len(got) < count:
-            assert time.monotonic() < end, f"{len(got)} of {count} messages came"
+        while len(received) < count:
+            assert time.monotonic() < end, f"{len(received)} of {count} messages arrived"
             answer = self._subscriber.pull(
                 subscription=self._subscription, max_messages=1000, timeout=10, retry=None
             )
-            got += [each.message for each in answer.received_messages]
+            received += [each.message for each in answer.received_messages]
             if answer.received_messages:
                 ids = [each.ack_id for each in answer.received_messages]
                 self._subscriber.acknowledge(
                     subscription=self._subscription, ack_ids=ids, timeout=10
                 )
-        return got
+        return received
 
     def close(self) -> None:
         self._channel.close()

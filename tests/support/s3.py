@@ -1,4 +1,4 @@
-"""S3 servers for tests: moto in a thread, and a real SeaweedFS in a process of its own."""
+"""S3 servers, each in a process of its own: moto, and a real SeaweedFS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REGION = "us-east-1"
 _MOTO = """
 import sys, threading
 from moto.moto_server import threaded_moto_server as moto
-class OneAtATime(moto.DomainDispatcherApplication):  # moto looks whether an object is there, and then writes it
+class OneAtATime(moto.DomainDispatcherApplication):  # moto checks and writes in two steps
     turn = threading.Lock()
     def __call__(self, environ, start_response):
         with self.turn:
@@ -33,14 +33,14 @@ moto.DomainDispatcherApplication = OneAtATime
 server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
 server.start()
 print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()  # until the parent is gone
+sys.stdin.read()  # until the parent ends
 server.stop()
 """
 
 
 @dataclass(frozen=True, slots=True)
 class S3Server:
-    """Where a server listens. ``environ`` is what a user would have set to reach it."""
+    """A running server. ``environ`` holds the settings with which a user reaches it."""
 
     name: str
     endpoint: str
@@ -55,7 +55,7 @@ class S3Server:
         }
 
     def client(self) -> Any:
-        """A boto3 client: an oracle that shares no code with ours."""
+        """A boto3 client, as an oracle that shares no code with Esclusa."""
         import boto3
         from botocore.config import Config
 
@@ -77,7 +77,7 @@ class S3Server:
 
 @contextlib.contextmanager
 def moto_server() -> Iterator[S3Server]:
-    """Moto in a process of its own, so that its memory and its warnings are not ours."""
+    """Moto in a process of its own, which isolates its memory and its warnings."""
     with subprocess.Popen(
         [sys.executable, "-c", _MOTO],
         stdin=subprocess.PIPE,
@@ -96,7 +96,7 @@ def moto_server() -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def seaweed_server() -> Iterator[S3Server]:
-    """A SeaweedFS with one writable identity, ready to store. Each of its ports takes port + 10000 as well."""
+    """A SeaweedFS with one identity, ready to store. It uses each port + 10000 as well."""
     weed = Path(sys.executable).parent / "weed"
     program = str(weed) if weed.exists() else shutil.which("weed")
     if program is None:
@@ -114,11 +114,24 @@ def seaweed_server() -> Iterator[S3Server]:
     (folder / "s3.json").write_text(json.dumps(identities))
     ports = {name: free_port(twin=10000) for name in ("master", "volume", "filer", "s3")}
     command = [
-        program, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={ports['master']}",
-        "-master.volumeSizeLimitMB=64", "-volume.max=40", "-volume.minFreeSpace=0", f"-volume.port={ports['volume']}",
-        f"-filer.port={ports['filer']}", "-s3", f"-s3.port={ports['s3']}", "-s3.port.iceberg=0", "-s3.port.lance=0",
-        f"-s3.config={folder / 's3.json'}", "-master.telemetry=false",
-    ]  # fmt: skip
+        program,
+        "server",
+        f"-dir={folder}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        f"-master.port={ports['master']}",
+        "-master.volumeSizeLimitMB=64",
+        "-volume.max=40",
+        "-volume.minFreeSpace=0",
+        f"-volume.port={ports['volume']}",
+        f"-filer.port={ports['filer']}",
+        "-s3",
+        f"-s3.port={ports['s3']}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        f"-s3.config={folder / 's3.json'}",
+        "-master.telemetry=false",
+    ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
@@ -126,16 +139,16 @@ def seaweed_server() -> Iterator[S3Server]:
         _await_store(server, process, folder / "log")
         yield server
     finally:
-        process.kill()  # it takes half a minute to leave on SIGTERM, and nothing of it is kept
+        process.kill()  # SIGTERM takes half a minute, and the data is not needed
         process.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _await_store(
-    server: S3Server, process: subprocess.Popen[bytes], log: Path, patience: float = 60.0
+    server: S3Server, process: subprocess.Popen[bytes], log: Path, seconds: float = 60.0
 ) -> None:
-    """Wait until a put goes through: it answers long before it has a volume to write to."""
-    deadline = time.monotonic() + patience
+    """Wait until a put succeeds: the server answers long before it has a volume."""
+    deadline = time.monotonic() + seconds
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""A bucket of its own on the Supabase simulator."""
+"""New buckets on the Supabase simulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esclusa.simulators.supabase import SERVICE_KEY
 
 
 def supabase_bucket(server: SimulatorProcess, **options: Any) -> tuple[str, dict[str, str]]:
-    """Make a public bucket; return the store's URL and what a user would have set to reach it."""
+    """Create a public bucket; return the store's URL and the settings to reach it."""
     name = f"b{uuid.uuid4().hex}"
     request = urllib.request.Request(
         f"{server.url}/storage/v1/bucket",

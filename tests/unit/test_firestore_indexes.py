@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.indexes import built_in
+from support.indexes import built_in_indexes
 
 from esclusa.model.errors import DeclarationError
 from esclusa.model.lifecycle import Lifecycle
@@ -152,7 +152,7 @@ def test_sub_collections_need_even_single_fields_declared() -> None:
 
 
 def test_the_file_of_the_built_in_pipelines_keeps_firestores_limits() -> None:
-    made = built_in()
+    made = built_in_indexes()
     assert len(made["indexes"]) <= 200
     assert len(made["fieldOverrides"]) <= 200
     for index in made["indexes"]:

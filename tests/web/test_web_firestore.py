@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import pytest
-from support.indexes import enforced
+from support.indexes import enforce_indexes
 from web.shop import Client, ShopSettings, app, served
 
 from esclusa.stores.firestore import indexes_for
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 @pytest.fixture
 async def shop(bare_place: Any, tmp_path: Path) -> AsyncIterator[Client]:
     """A server with done and failed items, dead letters, runs, a paused cycle and an audit."""
-    with enforced(indexes_for([app.bind(ShopSettings())])):
+    with enforce_indexes(indexes_for([app.bind(ShopSettings())])):
         async with served(tmp_path, store=bare_place.url, worker=True) as client:
             await client.add(
                 *[

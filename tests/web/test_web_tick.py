@@ -13,7 +13,7 @@ import jwt
 import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import rsa
-from support.loopback import serving
+from support.loopback import http_server
 from web.shop import Client, served
 
 ACCOUNT = "clock@project.iam.gserviceaccount.com"
@@ -51,7 +51,7 @@ class Issuer:
 @asynccontextmanager
 async def issuing() -> AsyncIterator[Issuer]:
     issuer = Issuer()
-    async with serving(web.get("/certs", issuer.keys)) as url:
+    async with http_server(web.get("/certs", issuer.keys)) as url:
         issuer.url = f"{url}/certs"
         yield issuer
 

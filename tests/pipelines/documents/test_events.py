@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from pipelines.documents.conftest import NewService, headers
-from support.loopback import serving
+from support.loopback import http_server
 
 from esclusa import Failure
 from esclusa.pipelines.documents.buckets import BadUri, Blob, parse_uri
@@ -240,7 +240,7 @@ async def listed(
             | ({"nextPageToken": f"{end}e"} if end < 2500 else {})
         )
 
-    async with serving(web.get("/storage/v1/b/b/o", objects)) as url:
+    async with http_server(web.get("/storage/v1/b/b/o", objects)) as url:
         monkeypatch.setenv("NO_PROXY", "*")
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
         yield asked

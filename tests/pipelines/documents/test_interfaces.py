@@ -19,7 +19,7 @@ from aiohttp import web
 from conformance.places import PLACES
 from pipelines.documents import statement_words, statements
 from pipelines.documents.conftest import DocumentsService, NewService, headers
-from support.loopback import serving
+from support.loopback import http_server
 
 from esclusa.pipelines.documents.progress import Progress, follow
 from esclusa.pipelines.documents.records import Documento
@@ -326,7 +326,7 @@ async def issuer() -> Any:
         expected |= {"iat": int(time.time()), "exp": int(time.time()) + 600} | claims
         return jwt.encode(expected, with_key or key, algorithm="RS256", headers={"kid": kid})
 
-    async with serving(web.get("/certs", certs)) as url:
+    async with http_server(web.get("/certs", certs)) as url:
         yield f"{url}/certs", sign, asked
 
 

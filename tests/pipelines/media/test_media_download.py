@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pipelines.media.conftest import FOREIGN, TABLE, MediaService, NewService, file_at, sql
-from support.loopback import serving
+from support.loopback import http_server
 
 from esclusa.artifacts.paths import clean
 from esclusa.model.system_records import Alert, DeadLetter
@@ -552,7 +552,7 @@ async def test_alert_is_sent_to_the_webhook(new_service: NewService, database: A
         await received.put(await request.json())
         return web.Response()
 
-    async with serving(web.post("/bell", hear)) as url:
+    async with http_server(web.post("/bell", hear)) as url:
         service = await new_service(database, ESCLUSA_ALERT_WEBHOOK=f"{url}/bell")
         for _ in range(5):
             await service.row("/html")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from pipelines.media.conftest import TABLE, MediaService, NewService, environ_of, sql
-from support.command import Answer
+from support.command import CommandResult
 
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
@@ -240,13 +240,13 @@ def esclusa(
     for name, value in environ_of(database, tmp_path, cdn[1]).items():
         monkeypatch.setenv(name, value)
 
-    async def call(*argv: str) -> Answer:
+    async def call(*argv: str) -> CommandResult:
         capsys.readouterr()
         code = await asyncio.to_thread(
             code_of, argv, open_runtime=open_runtime, open_store=open_store
         )
         captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
+        return CommandResult(code, captured.out, captured.err)
 
     return call
 

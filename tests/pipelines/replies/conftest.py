@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from conformance.places import PrefixMiddleware
+from conformance.places import DataSet
 from support.replies import Trial, environ
 
 from esclusa.app import open_runtime
@@ -30,7 +30,7 @@ async def sim() -> AsyncIterator[InformationTracerSimulator]:
 
 @pytest.fixture
 async def new_trial(
-    bare_place: PrefixMiddleware, sim: InformationTracerSimulator, tmp_path: Path
+    bare_place: DataSet, sim: InformationTracerSimulator, tmp_path: Path
 ) -> AsyncIterator[NewTrial]:
     """``await new_trial(REPLIES_…=…)`` serves a house on the same store as the others; each as another process would."""
     async with AsyncExitStack() as stack:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import aiohttp
 import pytest
-from conformance.places import PrefixMiddleware, Provider
+from conformance.places import DataSet, Provider
 from support.s3 import S3Server, moto_server
 
 from esclusa.app import open_runtime
@@ -131,7 +131,7 @@ def databases() -> list[Any]:
 @pytest.fixture(params=STORES)
 async def place(
     request: pytest.FixtureRequest, providers: Callable[[str], Provider], databases: list[Any]
-) -> AsyncIterator[PrefixMiddleware]:
+) -> AsyncIterator[DataSet]:
     if request.param != "postgres":
         found = await providers(request.param).place(empty=True)
         yield found
@@ -152,7 +152,7 @@ async def place(
 
 
 def environ_of(
-    place: PrefixMiddleware, folder: Path, chile: str, expo: str, **settings: str
+    place: DataSet, folder: Path, chile: str, expo: str, **settings: str
 ) -> dict[str, str]:
     return {
         "ESCLUSA_STORE": place.url, "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_PIPELINES": "tenders",
@@ -163,7 +163,7 @@ def environ_of(
 
 
 @pytest.fixture
-async def new_yard(place: PrefixMiddleware, tmp_path: Path) -> AsyncIterator[NewYard]:
+async def new_yard(place: DataSet, tmp_path: Path) -> AsyncIterator[NewYard]:
     """``await new_yard(ARCHIVE_DROP="true")`` gives a served house on the store, with these settings."""
     async with AsyncExitStack() as stack:
         chile, expo = ChileCompraSimulator(), ExpoSimulator()

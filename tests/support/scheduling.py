@@ -1,4 +1,4 @@
-"""A worker's scheduler in this process, for as long as a test wants it."""
+"""A worker's scheduler in this process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from esclusa.engine.scheduler import Scheduler
 
 
 @asynccontextmanager
-async def serving(engine: Engine) -> AsyncIterator[Scheduler]:
-    """Serve every cycle of the engine; stopped in order at the end, unless the test has stopped it already."""
+async def running_scheduler(engine: Engine) -> AsyncIterator[Scheduler]:
+    """Run every cycle of the engine; stop in order at the end unless the test already did."""
     scheduler = Scheduler(engine)
     task = asyncio.create_task(scheduler.serve())
     try:
         yield scheduler
     finally:
-        if not scheduler.stopping:  # a second call would abort
+        if not scheduler.stopping:  # a second stop would abort
             scheduler.stop()
         await asyncio.wait_for(task, 20)
