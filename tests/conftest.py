@@ -1,7 +1,7 @@
 """Fixtures for tests that need a store: a new one for each test, on each store in turn.
 
-A store whose server is missing fails; it is never skipped. The exceptions are Firestore and Pub/Sub,
-whose emulators are not in any package registry: the summary names the one that is missing.
+A store whose server is missing fails; it is never skipped. The exceptions are Firestore and
+Pub/Sub: their emulators are in no package registry, and the summary names a missing one.
 """
 
 from __future__ import annotations
