@@ -3,17 +3,18 @@
 A pipeline's ``@app.routes`` function gets the ``Runtime`` and returns a FastAPI ``APIRouter``.
 
 Parameters: ``Limit``, ``After`` (cursor of a page), ``Who`` (name of the caller, for
-``runtime.operations(who)``). ``operation_id`` as ``generate_unique_id_function`` names operations in
-the OpenAPI document after their functions.
+``runtime.operations(who)``). ``operation_id`` as ``generate_unique_id_function`` names operations
+in the OpenAPI document after their functions.
 
-Filters: ``filter_from_query`` for lists; ``strict_filter_from_query`` for calls that change records.
-``FILTER_PARAMETER`` and ``FILTER_NOTE`` document them.
+Filters: ``filter_from_query`` for lists; ``strict_filter_from_query`` for calls that change
+records. ``FILTER_PARAMETER`` and ``FILTER_NOTE`` document them.
 
 Rows in a body: ``read_rows``, ``rows_response``, and ``rows_body`` for the OpenAPI document.
 
-Answers: ``record_json``, ``run_json``, ``page_json`` and ``mask_fields`` mask secrets for callers with
-the role read. ``ListOut``, ``RecordJson``, ``ActionOut``, ``InsertOut`` and ``RunOut`` are response
-models. ``problem`` makes an RFC 9457 response; ``problem_responses`` documents the possible ones.
+Answers: ``record_json``, ``run_json``, ``page_json`` and ``mask_fields`` mask secrets for callers
+with the role read. ``ListOut``, ``RecordJson``, ``ActionOut``, ``InsertOut`` and ``RunOut`` are
+response models. ``problem`` makes an RFC 9457 response; ``problem_responses`` documents those that
+the OpenAPI document does not list anyway (400, 401, 403, 404, 409, 413, 422, 429, 500, 503).
 
 Authentication: a route with ``openapi_extra=SELF_AUTHENTICATED`` is open, and checks its caller
 itself. ``OidcVerifier`` checks OIDC tokens of Google's push services; ``bearer_secret`` reads the
@@ -23,18 +24,18 @@ Console pages: a pipeline's ``@app.console`` function gets a ``ConsoleExtension`
 """
 
 from esclusa.web.api.filters import filter_from_query, strict_filter_from_query
-from esclusa.web.api.routing import (
-    FILTER_NOTE,
-    FILTER_PARAMETER,
-    After,
-    Limit,
-    Who,
-    operation_id,
+from esclusa.web.api.requests import FILTER_NOTE, FILTER_PARAMETER, After, Limit, Who, operation_id
+from esclusa.web.api.responses import (
+    ActionOut,
+    ListOut,
+    RecordJson,
+    mask_fields,
+    page_json,
+    record_json,
+    run_json,
 )
 from esclusa.web.api.rows import InsertOut, read_rows, rows_body, rows_response
 from esclusa.web.api.runs import RunOut
-from esclusa.web.api.schemas import ActionOut, ListOut, RecordJson
-from esclusa.web.api.serialize import mask_fields, page_json, record_json, run_json
 from esclusa.web.auth.middleware import SELF_AUTHENTICATED
 from esclusa.web.auth.oidc import OidcVerifier
 from esclusa.web.auth.tokens import bearer_secret

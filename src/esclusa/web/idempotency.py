@@ -41,8 +41,8 @@ class IdempotencyMiddleware:
     """Stores the answer to a call with a key, and replays it when the call is repeated.
 
     A key belongs to its caller, path and body. Conflicts (409), too many requests (429) and server
-    errors (5xx) are not stored, because a repeated call may succeed. Self-authenticated webhooks and
-    the console's forms are passed on: they detect repetition themselves.
+    errors (5xx) are not stored, because a repeated call may succeed. Self-authenticated webhooks
+    and the console's forms are passed on: they detect repetition themselves.
     """
 
     def __init__(self, app: ASGIApp, idempotency: Idempotency) -> None:

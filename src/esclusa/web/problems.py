@@ -1,4 +1,4 @@
-"""Problem responses (RFC 9457): every refusal and error has one shape, with an actionable detail."""
+"""Problem responses (RFC 9457): one format for every refusal and error, with a useful detail."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
     errors.SchemaError: (500, "schema", "Tables do not fit"),
     errors.MigrationError: (500, "migration", "Schema not usable"),
 }
-"""Status, slug and title of each error. Any other error is answered with 500, without its message."""
+"""Status, slug and title of each error. Other errors are answered with 500, without a message."""
 
 _RETRY_AFTER: Final[dict[str, str]] = {
     "store-unavailable": "5",

@@ -1,4 +1,4 @@
-"""Behind a reverse proxy: trusted proxies, and the path prefix under which the server is reached."""
+"""Behind a reverse proxy: trusted proxies, and the path prefix of the server."""
 
 from __future__ import annotations
 

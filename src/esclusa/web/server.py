@@ -148,8 +148,8 @@ class _Server(uvicorn.Server):
 class Service:
     """One process that serves HTTP and, as a worker, runs cycles and stages.
 
-    The first ``stop`` ends it in order: no new requests, no new claims, then a grace period for work
-    in progress. The second ``stop`` aborts it.
+    The first ``stop`` ends it in order: no new requests, no new claims, then a grace period for
+    work in progress. The second ``stop`` aborts it.
     """
 
     def __init__(self, runtime: Runtime, *, worker: bool) -> None:
@@ -237,7 +237,7 @@ class Service:
                 part.result()
 
     async def _abort_after_grace(self) -> None:
-        """End runs that a request started after the grace period."""
+        """Abort work in progress after the grace period, including runs that requests started."""
         await self._stopping.wait()
         await asyncio.sleep(self._runtime.engine.options.grace)
         self._runtime.engine.abort()

@@ -10,4 +10,6 @@
 ``/healthz``, ``/readyz``, ``/metrics``             ``health``
 ``/openapi.json``                                   ``openapi``
 =================================================== ==============
+
+``requests``, ``responses``, ``filters`` and ``rows`` are shared by several of them.
 """

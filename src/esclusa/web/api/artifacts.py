@@ -11,9 +11,8 @@ from pydantic import BaseModel
 
 from esclusa.artifacts.paths import fault
 from esclusa.model.errors import ArtifactMissing
-from esclusa.web.api.routing import CurrentRuntime, api_router, trends
-from esclusa.web.api.schemas import ListOut
-from esclusa.web.problems import problem_responses
+from esclusa.web.api.requests import CurrentRuntime, api_router, trends
+from esclusa.web.api.responses import ListOut
 from esclusa.web.security import HEAD_ONLY
 
 router = api_router("work")
@@ -54,7 +53,6 @@ async def archives(runtime: CurrentRuntime) -> Any:
                 "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
             }
         },
-        **problem_responses(400, 404),
     },
     summary="Download an artifact",
 )

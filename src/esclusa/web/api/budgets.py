@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from esclusa.web.api.routing import CurrentRuntime, Who, api_router
-from esclusa.web.api.schemas import ListOut, RequestBody
-from esclusa.web.problems import problem_responses
+from esclusa.web.api.requests import CurrentRuntime, RequestBody, Who, api_router
+from esclusa.web.api.responses import ListOut
 
 router = api_router("work")
 
@@ -62,7 +61,6 @@ async def budgets(runtime: CurrentRuntime) -> Any:
 @router.post(
     "/budgets/{name}/limit",
     response_model=BudgetOut,
-    responses=problem_responses(404, 422),
     summary="Change a budget's limit",
 )
 async def limit_budget(

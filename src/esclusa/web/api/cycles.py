@@ -9,11 +9,9 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from esclusa.runtime import Runtime
-from esclusa.web.api.routing import CurrentRuntime, System, Who, api_router
+from esclusa.web.api.requests import CurrentRuntime, RequestBody, System, Who, api_router
+from esclusa.web.api.responses import ListOut, RecordJson, mask_fields
 from esclusa.web.api.runs import RunOut
-from esclusa.web.api.schemas import ListOut, RecordJson, RequestBody
-from esclusa.web.api.serialize import mask_fields
-from esclusa.web.problems import problem_responses
 
 router = api_router("work")
 CycleName = Annotated[
@@ -67,7 +65,6 @@ async def cycles(runtime: CurrentRuntime, *, system: System = False) -> Any:
 @router.post(
     "/cycles/{name}/run",
     response_model=RunOut,
-    responses=problem_responses(404, 409, 422),
     summary="Run a cycle now",
 )
 async def run_cycle(
@@ -85,7 +82,6 @@ async def run_cycle(
 @router.post(
     "/cycles/{name}/pause",
     response_model=CycleOut,
-    responses=problem_responses(404, 409, 422),
     summary="Pause a cycle",
 )
 async def pause_cycle(
@@ -99,7 +95,6 @@ async def pause_cycle(
 @router.post(
     "/cycles/{name}/resume",
     response_model=CycleOut,
-    responses=problem_responses(404, 409, 422),
     summary="Resume a cycle",
 )
 async def resume_cycle(

@@ -10,17 +10,16 @@ from pydantic import BaseModel, ConfigDict
 
 from esclusa.model.system_records import DeadLetter
 from esclusa.web.api.filters import filter_from_json, filter_from_query
-from esclusa.web.api.routing import (
+from esclusa.web.api.requests import (
     FILTER_PARAMETER,
     After,
     CurrentRuntime,
     Limit,
+    SelectionBody,
     Who,
     api_router,
 )
-from esclusa.web.api.schemas import ActionOut, ListOut, RecordJson, SelectionBody
-from esclusa.web.api.serialize import mask_text, page_json
-from esclusa.web.problems import problem_responses
+from esclusa.web.api.responses import ActionOut, ListOut, RecordJson, mask_text, page_json
 
 router = api_router("work")
 
@@ -68,7 +67,6 @@ class DiscardBody(SelectionBody):
 @router.get(
     "/dead-letters",
     response_model=ListOut[RecordJson],
-    responses=problem_responses(400),
     openapi_extra={"parameters": [FILTER_PARAMETER]},
     summary="List dead letters, newest first",
 )
@@ -93,7 +91,6 @@ async def dead_letter_groups(runtime: CurrentRuntime) -> Any:
 @router.post(
     "/dead-letters/redrive",
     response_model=ActionOut,
-    responses=problem_responses(400, 422),
     summary="Redrive dead letters",
 )
 async def redrive(runtime: CurrentRuntime, body: RedriveBody, who: Who) -> Any:
@@ -108,7 +105,6 @@ async def redrive(runtime: CurrentRuntime, body: RedriveBody, who: Who) -> Any:
 @router.post(
     "/dead-letters/discard",
     response_model=ActionOut,
-    responses=problem_responses(400, 422),
     summary="Discard dead letters",
 )
 async def discard(runtime: CurrentRuntime, body: DiscardBody, who: Who) -> Any:

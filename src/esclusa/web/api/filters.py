@@ -1,4 +1,4 @@
-"""Filters in requests: ``?platform=twitter&attempts__gte=3``, or a JSON object of the same names."""
+"""Filters in requests: ``?platform=twitter&attempts__gte=3``, or a JSON object with these names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def filter_from_query(
 def strict_filter_from_query(
     kind: Kind, params: Iterable[tuple[str, str]], *, other: Container[str]
 ) -> dict[str, Test]:
-    """The filter of a request that changes records; ``other`` are its parameters that filter nothing.
+    """The filter of a request that changes records; ``other`` are its other parameters.
 
     A name without a value and reserved names such as ``limit`` are refused: ignoring them would
     change more records than intended.
@@ -68,7 +68,7 @@ def strict_filter_from_query(
 
 
 def filter_from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
-    """The filter in a body: per field a value, a list of values, null, or an object of operators."""
+    """The filter in a body: a value, a list of values, null, or operators for each field."""
     tests: dict[str, tuple[Cond, ...]] = {}
     for name, value in filter.items():
         field, operator = _split(kind, name)

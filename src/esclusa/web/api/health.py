@@ -45,7 +45,7 @@ def health_router(runtime: Runtime) -> APIRouter:
         summary="Check readiness",
     )
     async def readyz() -> JSONResponse:
-        """200 if the store and the artifacts answer, the schema fits and all pipelines are ready."""
+        """200 if store and artifacts answer, the schema fits and all pipelines are ready."""
         checks = await readiness.checks()
         ready = all(check.verdict != "fail" for check in checks)
         body = {

@@ -7,9 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from esclusa.model.stage import Role
-from esclusa.web.api.routing import CurrentRuntime, System, Table, api_router
-from esclusa.web.api.schemas import ListOut
-from esclusa.web.problems import problem_responses
+from esclusa.web.api.requests import CurrentRuntime, System, Table, api_router
+from esclusa.web.api.responses import ListOut
 
 router = api_router("records")
 
@@ -53,7 +52,6 @@ async def kinds(runtime: CurrentRuntime, *, system: System = False) -> Any:
 @router.get(
     "/kinds/{table}",
     response_model=KindOut,
-    responses=problem_responses(404),
     summary="Get a kind",
 )
 async def kind(runtime: CurrentRuntime, table: Table) -> Any:

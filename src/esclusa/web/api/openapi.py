@@ -14,10 +14,10 @@ from esclusa.web.problems import Problem, problem_responses
 _DESCRIPTION = """\
 Records, their lifecycles and the work on them.
 
-A list answers `{"items": […], "next": cursor or null}`; pass `next` as `after` to get the next page.
-Errors are problems (RFC 9457, `application/problem+json`) whose `detail` says what to do. If tokens
-are configured, send `Authorization: Bearer …`: reading needs the role `read`, changing anything the
-role `operate`. Send `Idempotency-Key` with a call that must not take effect twice.
+A list answers `{"items": […], "next": cursor or null}`; pass `next` as `after` to get the next
+page. Errors are problems (RFC 9457, `application/problem+json`) whose `detail` says what to do. If
+tokens are configured, send `Authorization: Bearer …`: reading needs the role `read`, changing
+anything the role `operate`. Send `Idempotency-Key` with a call that must not take effect twice.
 """
 _METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -55,7 +55,7 @@ def _add_components(components: dict[str, Any]) -> None:
 
 
 def _complete(operation: dict[str, Any], *, writes: bool, has_id: bool) -> None:
-    """Add what holds for every operation: the idempotency key, and the problems of middleware."""
+    """Add what holds for every operation: the idempotency key, and the usual problems."""
     responses = operation.setdefault("responses", {})
     if "HTTPValidationError" in str(responses.get("422", "")):
         responses["422"] = problem_responses(422)[422]

@@ -20,7 +20,7 @@ from esclusa.model.texts import Text, text
 from esclusa.runtime import Runtime
 from esclusa.web.api import rows
 from esclusa.web.api.filters import check_order, filter_from_json, filter_from_query
-from esclusa.web.api.routing import (
+from esclusa.web.api.requests import (
     FILTER_NOTE,
     FILTER_PARAMETER,
     After,
@@ -28,14 +28,22 @@ from esclusa.web.api.routing import (
     CurrentRuntime,
     Limit,
     RecordId,
+    SelectionBody,
     Table,
     Who,
     api_router,
     trends,
 )
+from esclusa.web.api.responses import (
+    ActionOut,
+    ListOut,
+    RecordJson,
+    mask_fields,
+    mask_text,
+    page_json,
+    record_json,
+)
 from esclusa.web.api.rows import InsertOut
-from esclusa.web.api.schemas import ActionOut, ListOut, RecordJson, SelectionBody
-from esclusa.web.api.serialize import mask_fields, mask_text, page_json, record_json
 from esclusa.web.problems import problem_responses
 
 INSERT_BATCH: Final = 1000
@@ -146,7 +154,6 @@ class RetryBody(SelectionBody):
 @router.get(
     "/records/{table}",
     response_model=ListOut[RecordJson],
-    responses=problem_responses(400, 404),
     summary="List records",
     description=FILTER_NOTE,
     openapi_extra={"parameters": [FILTER_PARAMETER]},
@@ -167,6 +174,7 @@ async def records(
     *,
     archived: Archived = False,
 ) -> Any:
+    """One page of records, filtered and in order."""
     kind = runtime.engine.kind(table)
     where = filter_from_query(kind, request.query_params.multi_items(), archived=archived)
     page = await runtime.read_model.records(
@@ -178,7 +186,6 @@ async def records(
 @router.get(
     "/records/{table}/{id}/history",
     response_model=ListOut[HistoryEntryOut],
-    responses=problem_responses(404),
     summary="Get a record's history, oldest first",
 )
 async def history(
@@ -211,7 +218,6 @@ def _history_entry(step: Step) -> dict[str, Any]:
 @router.get(
     "/records/{table}/{id}/why",
     response_model=WhyOut,
-    responses=problem_responses(404),
     summary="Explain why a record is not moving",
 )
 async def why(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
@@ -224,7 +230,6 @@ async def why(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
 @router.get(
     "/records/{table}/{id}/related",
     response_model=ListOut[RelationOut],
-    responses=problem_responses(404),
     summary="List related records",
 )
 async def related(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
@@ -235,7 +240,6 @@ async def related(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
 @router.get(
     "/records/{table}/{id}",
     response_model=RecordJson,
-    responses=problem_responses(400, 404),
     summary="Get a record",
 )
 async def record(
@@ -270,7 +274,6 @@ async def search(
 @router.post(
     "/records/{table}/move",
     response_model=ActionOut,
-    responses=problem_responses(400, 404, 409, 422),
     summary="Move records to a state",
 )
 async def move(runtime: CurrentRuntime, table: Table, body: MoveBody, who: Who) -> Any:
@@ -294,7 +297,6 @@ async def move(runtime: CurrentRuntime, table: Table, body: MoveBody, who: Who) 
 @router.post(
     "/records/{table}/retry",
     response_model=ActionOut,
-    responses=problem_responses(400, 404, 422),
     summary="Retry exhausted records",
 )
 async def retry(runtime: CurrentRuntime, table: Table, body: RetryBody, who: Who) -> Any:
@@ -313,7 +315,7 @@ async def retry(runtime: CurrentRuntime, table: Table, body: RetryBody, who: Who
 @router.post(
     "/records/{table}",
     response_model=InsertOut,
-    responses=problem_responses(400, 404, 405, 413, 422),
+    responses=problem_responses(405),
     openapi_extra=rows.rows_body(
         {"type": "object", "additionalProperties": True},
         {"platform": "twitter", "post_id": "42"},

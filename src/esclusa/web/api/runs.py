@@ -9,10 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from esclusa.model.system_records import Run
 from esclusa.web.api.filters import filter_from_query
-from esclusa.web.api.routing import FILTER_PARAMETER, After, CurrentRuntime, Limit, api_router
-from esclusa.web.api.schemas import ListOut, RecordJson
-from esclusa.web.api.serialize import run_json
-from esclusa.web.problems import problem_responses
+from esclusa.web.api.requests import FILTER_PARAMETER, After, CurrentRuntime, Limit, api_router
+from esclusa.web.api.responses import ListOut, RecordJson, run_json
 
 router = api_router("work")
 
@@ -42,7 +40,6 @@ class RunOut(BaseModel):
 @router.get(
     "/runs",
     response_model=ListOut[RecordJson],
-    responses=problem_responses(400),
     openapi_extra={"parameters": [FILTER_PARAMETER]},
     summary="List runs, newest first",
 )
@@ -68,7 +65,6 @@ async def runs(
 @router.get(
     "/runs/{id}",
     response_model=RecordJson,
-    responses=problem_responses(404),
     summary="Get a run",
 )
 async def run(

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict
 
-from esclusa.web.api.routing import CurrentRuntime, System, api_router, trends
-from esclusa.web.api.schemas import ListOut
+from esclusa.web.api.requests import CurrentRuntime, System, api_router, trends
+from esclusa.web.api.responses import ListOut
 
 router = api_router("work")
 
@@ -54,7 +54,7 @@ class RatesOut(BaseModel):
 
 
 class LeaseOut(BaseModel):
-    """A record that a worker holds. ``orphan``: the lease expired and no worker has taken it yet."""
+    """A record that a worker holds. ``orphan``: the lease expired and no worker took it yet."""
 
     stage: str
     table: str

@@ -13,11 +13,9 @@ from esclusa.web.api.budgets import BudgetOut
 from esclusa.web.api.cycles import CycleOut, cycle_json
 from esclusa.web.api.filters import filter_from_query
 from esclusa.web.api.kinds import KindOut
-from esclusa.web.api.routing import FILTER_PARAMETER, After, CurrentRuntime, Limit, api_router
-from esclusa.web.api.schemas import ListOut, RecordJson
-from esclusa.web.api.serialize import page_json
+from esclusa.web.api.requests import FILTER_PARAMETER, After, CurrentRuntime, Limit, api_router
+from esclusa.web.api.responses import ListOut, RecordJson, page_json
 from esclusa.web.api.stages import StageOut
-from esclusa.web.problems import problem_responses
 
 router = api_router("work")
 
@@ -53,7 +51,6 @@ async def workers(runtime: CurrentRuntime) -> Any:
 @router.get(
     "/alerts",
     response_model=ListOut[RecordJson],
-    responses=problem_responses(400),
     openapi_extra={"parameters": [FILTER_PARAMETER]},
     summary="List alerts, newest first",
 )
@@ -68,7 +65,6 @@ async def alerts(
 @router.get(
     "/audit",
     response_model=ListOut[RecordJson],
-    responses=problem_responses(400),
     openapi_extra={"parameters": [FILTER_PARAMETER]},
     summary="List operator actions, newest first",
 )

@@ -11,10 +11,9 @@ from pydantic import BaseModel
 from esclusa.engine.tick import tick
 from esclusa.model.errors import SettingsError
 from esclusa.settings import Settings
-from esclusa.web.api.routing import CurrentRuntime, operation_id
+from esclusa.web.api.requests import CurrentRuntime, operation_id
 from esclusa.web.api.runs import RunOut
 from esclusa.web.auth.oidc import OidcVerifier
-from esclusa.web.problems import problem_responses
 
 PATH: Final = "/tick"
 
@@ -32,7 +31,6 @@ class TickOut(BaseModel):
 @router.post(
     PATH,
     response_model=TickOut,
-    responses=problem_responses(422),
     summary="Run what is due, within a time limit",
 )
 async def run_what_is_due(

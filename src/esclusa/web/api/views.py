@@ -7,10 +7,8 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
-from esclusa.web.api.routing import After, CurrentRuntime, api_router, trends
-from esclusa.web.api.schemas import ListOut, RecordJson
-from esclusa.web.api.serialize import mask_fields
-from esclusa.web.problems import problem_responses
+from esclusa.web.api.requests import After, CurrentRuntime, api_router, trends
+from esclusa.web.api.responses import ListOut, RecordJson, mask_fields
 
 router = api_router("work")
 
@@ -51,7 +49,6 @@ async def views(
 @router.get(
     "/views/{name}",
     response_model=ViewPageOut,
-    responses=problem_responses(400, 404),
     summary="Get a page of a view",
 )
 async def view(

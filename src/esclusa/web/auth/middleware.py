@@ -1,4 +1,4 @@
-"""The middleware that authenticates every request. A route is closed unless it declares itself open."""
+"""Authentication of every request. A route is closed unless it declares itself open."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class AuthMiddleware:
     """Authenticates a request and sets ``request.state.who``, the name in history and audit.
 
     With tokens, a request needs one whose role allows the method. Without tokens, only this machine
-    is served. ``oidc`` maps a method and path to the verifier of OIDC tokens that are accepted there
-    as well. ``request.state.open`` is set where no authentication was required.
+    is served. ``oidc`` maps a method and path to the verifier of OIDC tokens that are accepted
+    there as well. ``request.state.open`` is set where no authentication was required.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from esclusa.settings import ApiToken, is_loopback
 Role = Literal["read", "operate"]
 
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
-"""Whether the caller has the role read: secrets are masked, and cannot be filtered or ordered by."""
+"""Whether the caller has the role read: secrets are masked, and no filter or order can use them."""
 
 
 @value

@@ -1,13 +1,51 @@
-"""Records as JSON. For a caller with the role read, secrets are masked."""
+"""What routes answer: response models that several resources share, and records as JSON.
+
+For a caller with the role read, secrets are masked.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
 
 from esclusa.model.query import Page
 from esclusa.model.record import Record
 from esclusa.observability import redact
 from esclusa.web.auth.tokens import read_only
+
+T = TypeVar("T")
+
+RecordJson = dict[str, Any]
+
+
+class ListOut(BaseModel, Generic[T]):
+    """One page of a list. ``next`` is the cursor of the next page (``?after=``), or null."""
+
+    items: list[T]
+    next: str | None = None
+
+
+class SkippedOut(BaseModel):
+    """A record that a bulk action left unchanged, and why."""
+
+    id: str
+    why: str
+
+
+class ActionOut(BaseModel):
+    """What a bulk action did or, with ``dry_run``, would do.
+
+    If ``exact`` is false, at least ``matched`` records match.
+    """
+
+    verb: str
+    table: str
+    matched: int
+    exact: bool
+    moved: int
+    dry_run: bool
+    passed: list[SkippedOut]
 
 
 def mask_fields(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parameters and dependencies that the routes share, and the router they are declared on."""
+"""What routes take: parameters, request bodies and dependencies that several resources share."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from esclusa.engine.outlook import Outlook
+from esclusa.model.storable import storage_fault
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
 from esclusa.web.api.filters import OPERATORS
@@ -66,3 +68,32 @@ FILTER_PARAMETER: Final[dict[str, Any]] = {
     "schema": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 """The OpenAPI parameter of a route that filters."""
+
+
+class RequestBody(BaseModel):
+    """A request body. Unknown members are refused: a misspelt one would change what is done."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, given: Any) -> Any:
+        fault = storage_fault(given)
+        if fault is not None:
+            raise ValueError(f"a value cannot be stored: {fault}")
+        return given
+
+
+class SelectionBody(RequestBody):
+    """The records to act on: by their ids, or by a filter."""
+
+    ids: Annotated[list[str], Field(min_length=1, max_length=1000)] | None = None
+    filter: dict[str, Any] | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _ids_or_filter(self) -> SelectionBody:
+        if (self.ids is None) == (not self.filter):
+            raise ValueError("give either 'ids' or a 'filter' that is not empty, and not both")
+        return self
