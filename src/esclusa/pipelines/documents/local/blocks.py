@@ -69,10 +69,7 @@ def blocks_of(
             block.heading.append(line)
         elif block.heading and not block.has_rows and _is_footnote_row(line):
             # Headings of the labels may stand between.
-            block.heading, block.body = (
-                [*block.heading, *block.body, line],
-                [],
-            )
+            block.heading, block.body = [*block.heading, *block.body, line], []
         elif not block.heading and not block.body and not has_value(line):
             block.above.append(line)
         else:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
 from esclusa.pipelines.documents.local.columns import NumberColumn, mark_references
 from esclusa.pipelines.documents.local.context import StatementContext, closing_periods
@@ -25,31 +26,43 @@ _TO_DATE = re.compile(r"\bytd\b|\bto date\b|\bacum|\bcumulative\b")
 _PRIOR = re.compile(r"\b(?:anterior|prior|previous|last|comparativ[oae])\b")
 _TOTAL = re.compile(r"\b(?:total(?:es)?|suma|consolidad[oa]|group)\b")
 _RANGE = re.compile(r"\b(?:al|a|to|hasta|through|vs|versus|against|contra)\b|[-–/]")
-HeadingPart = tuple[str, float, float]
-"""A text of a heading with its left and right edge."""
+
+
+class HeadingPart(NamedTuple):
+    """A text of a heading with its left and right edge."""
+
+    text: str
+    x0: float
+    x1: float
 
 
 def read_column_headings(
-    columns: list[NumberColumn], heads: list[TextLine], context: StatementContext
+    columns: list[NumberColumn], headings: list[TextLine], context: StatementContext
 ) -> None:
     """Set the headings, period, scale and currency of each column."""
     titles = [
-        line for line in heads if _is_title_of_all(line, columns) or _is_date_of_all(line, heads)
+        line
+        for line in headings
+        if _is_title_of_all(line, columns) or _is_date_of_all(line, headings)
     ]
     for line in titles:
         context.learn_dates(line.text)
-    lines = [_heading_parts(line, columns) for line in heads if line not in titles]
+    lines = [_heading_parts(line, columns) for line in headings if line not in titles]
     for parts_of_line in lines:
         for part in parts_of_line:
             below = _columns_below(part, parts_of_line, columns)
             for col in below:
-                (col.headings if len(below) == 1 else col.group_headings).append(part[0])
+                (col.headings if len(below) == 1 else col.group_headings).append(part.text)
     mark_references(columns)
     values = [col for col in columns if not col.is_reference]
-    for head in (
-        head for col in columns if col.is_reference for head in col.headings if periods(head)
+    for heading in (
+        heading
+        for col in columns
+        if col.is_reference
+        for heading in col.headings
+        if periods(heading)
     ):
-        context.learn_dates(head)  # a title that happens to stand over the notes
+        context.learn_dates(heading)  # a title that happens to stand over the notes
     for parts_of_line in lines:
         _assign_group_headings(parts_of_line, values)
     for col in values:
@@ -67,14 +80,14 @@ def _columns_below(
     over = [
         col
         for col in columns
-        if col.overlap(part[1], part[2]) > 0.3 * min(col.x1 - col.x0, part[2] - part[1])
+        if col.overlap(part.x0, part.x1) > 0.3 * min(col.x1 - col.x0, part.x1 - part.x0)
     ]
     if over or not columns:
         return over
     near = min(columns, key=lambda col: _distance(col, part))
     # It heads a column without amounts, such as percentages.
     taken = any(
-        near.overlap(other[1], other[2]) > 0 for other in parts_of_line if other is not part
+        near.overlap(other.x0, other.x1) > 0 for other in parts_of_line if other is not part
     )
     return [] if taken or _distance(near, part) >= 40 else [near]
 
@@ -88,18 +101,20 @@ def _is_title_of_all(line: TextLine, columns: list[NumberColumn]) -> bool:
         and len(line.words) > 4
         and line.x1 - line.x0 > 2 * widest
     )
-    return alone and any(one.ends and one.start for one in closing_periods(line.text))
+    return alone and any(period.ends and period.start for period in closing_periods(line.text))
 
 
-def _is_date_of_all(line: TextLine, heads: list[TextLine]) -> bool:
+def _is_date_of_all(line: TextLine, headings: list[TextLine]) -> bool:
     """Return whether a line is one date whose year another line repeats among others.
 
     Then it applies to all columns, whichever it stands over.
     """
-    years = {one.year for one in periods(line.text) if one.ends}
+    years = {period.year for period in periods(line.text) if period.ends}
     if len(line.runs) > 1 or len(years) != 1:
         return False
-    others = ({one.year for one in periods(other.text)} for other in heads if other is not line)
+    others = (
+        {period.year for period in periods(other.text)} for other in headings if other is not line
+    )
     return any(years < other_years for other_years in others)
 
 
@@ -108,7 +123,7 @@ def _assign_group_headings(parts_of_line: list[HeadingPart], values: list[Number
 
     The heading stands over the middle of the group.
     """
-    parts_of_line = [one for one in parts_of_line if values and one[2] > values[0].x0]
+    parts_of_line = [part for part in parts_of_line if values and part.x1 > values[0].x0]
     if not parts_of_line or len(values) <= len(parts_of_line) or len(values) > _MAX_COLUMNS:
         return
     groups = min(
@@ -123,11 +138,11 @@ def _assign_group_headings(parts_of_line: list[HeadingPart], values: list[Number
     for part, group in zip(parts_of_line, groups, strict=True):
         rest = [_other_headings(part, col) for col in group]
         if all(rest):  # each column has another heading of its own
-            for col, heads in zip(group, rest, strict=True):
-                col.headings = heads
+            for col, headings in zip(group, rest, strict=True):
+                col.headings = headings
                 col.group_headings = [
-                    *(head for head in col.group_headings if head != part[0]),
-                    part[0],
+                    *(heading for heading in col.group_headings if heading != part.text),
+                    part.text,
                 ]
 
 
@@ -143,24 +158,24 @@ def _partitions(values: list[NumberColumn], count: int) -> Iterator[list[list[Nu
 
 def _offset(part: HeadingPart, group: list[NumberColumn]) -> tuple[float, float]:
     """Return the distance of a heading to the columns of a group, and to their middle."""
-    return sum(max(0.0, -col.overlap(part[1], part[2])) for col in group), _distance_from_middle(
+    return sum(max(0.0, -col.overlap(part.x0, part.x1)) for col in group), _distance_from_middle(
         part, group
     )
 
 
 def _distance_from_middle(part: HeadingPart, group: list[NumberColumn]) -> float:
-    return abs((part[1] + part[2]) / 2 - (group[0].x0 + group[-1].x1) / 2)
+    return abs((part.x0 + part.x1) / 2 - (group[0].x0 + group[-1].x1) / 2)
 
 
 def _other_headings(part: HeadingPart, col: NumberColumn) -> list[str]:
-    return [head for head in col.headings if head != part[0]]
+    return [heading for heading in col.headings if heading != part.text]
 
 
 def _is_centered(part: HeadingPart, group: list[NumberColumn]) -> bool:
     """Return whether a heading is over the middle of a group, and over no single column."""
     if len(group) == 1:
-        return group[0].overlap(part[1], part[2]) > 0
-    center = (part[1] + part[2]) / 2
+        return group[0].overlap(part.x0, part.x1) > 0
+    center = (part.x0 + part.x1) / 2
     apart = min(abs(center - col.center) for col in group) if len(group) % 2 == 0 else float("inf")
     return _distance_from_middle(part, group) <= min(apart, 0.2 * (group[-1].x1 - group[0].x0))
 
@@ -171,20 +186,20 @@ def _completes_period(part: HeadingPart, group: list[NumberColumn]) -> bool:
     For example, ``Six Months Ended June 30,`` over 2025 and 2024, or 2025 over names. Such a
     heading may be off the middle of numbers that are much narrower than it.
     """
-    if max(group[0].x0 - part[2], part[1] - group[-1].x1) > 40:
+    if max(group[0].x0 - part.x1, part.x0 - group[-1].x1) > 40:
         return False
     own = [periods(" ".join(_other_headings(part, col))) for col in group]
     if not any(own):
-        return bool(periods(part[0]))
+        return bool(periods(part.text))
     return (
-        day_and_month(part[0]) is not None
+        day_and_month(part.text) is not None
         and all(own)
-        and not any(one.ends for found in own for one in found)
+        and not any(period.ends for found in own for period in found)
     )
 
 
 def _distance(col: NumberColumn, part: HeadingPart) -> float:
-    return abs(col.center - (part[1] + part[2]) / 2) - (col.x1 - col.x0) / 2
+    return abs(col.center - (part.x0 + part.x1) / 2) - (col.x1 - col.x0) / 2
 
 
 def _heading_parts(line: TextLine, columns: list[NumberColumn]) -> list[HeadingPart]:
@@ -221,16 +236,17 @@ def _split_periods(cell: Cell) -> Iterator[HeadingPart]:
     found = periods(cell.text)
     prefix = cell.text[: found[0].start] if found else ""
     starts = [
-        one.start - len(prefix)
-        for one in found[1:]
-        if prefix.strip() and cell.text[: one.start].endswith(prefix)
+        period.start - len(prefix)
+        for period in found[1:]
+        if prefix.strip() and cell.text[: period.start].endswith(prefix)
     ]
     if len(starts) < len(found) - 1:
-        starts = [one.start for one in found[1:]]
+        starts = [period.start for period in found[1:]]
         if " " not in cell.text or _RANGE.search(plain(cell.text[found[0].end : found[1].start])):
             starts = []
     for start, end in pairwise([0, *starts, len(cell.text)]):
-        yield cell.text[start:end].strip(), _x_at(cell, start), _x_at(cell, end)
+        text = cell.text[start:end].strip()
+        yield HeadingPart(text, _x_at(cell, start), _x_at(cell, end))
 
 
 def _x_at(cell: Cell, index: int) -> float:
@@ -251,8 +267,8 @@ def _read_heading(col: NumberColumn, context: StatementContext) -> None:
     found = periods(own) or periods(over)
     if not found or col.is_comparison:
         return
-    col.year = max(one.year for one in found)
-    dates = [one.ends for one in found if one.ends is not None]
+    col.year = max(period.year for period in found)
+    dates = [period.ends for period in found if period.ends is not None]
     col.is_dated = True
     if dates:
         col.ends = max(dates)
@@ -289,7 +305,7 @@ def _end_with_last_part(values: list[NumberColumn]) -> None:
 
 def _is_change(own: str) -> bool:
     """Return whether a heading names a comparison: ``Variación``, ``2024 vs 2023``."""
-    years = [one.year for one in periods(own)]
+    years = [period.year for period in periods(own)]
     return _COMPARISON.search(plain(own)) is not None or (len(years) > 1 and years[0] > years[-1])
 
 

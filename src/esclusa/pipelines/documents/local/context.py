@@ -78,16 +78,16 @@ class StatementContext:
         Dates on which no period ends, such as that of a meeting, are ignored.
         """
         found = closing_periods(text)
-        for one in found:
-            if one.ends is not None:
+        for period in found:
+            if period.ends is not None:
                 # The first date after a title counts; later ones in prose are about something else.
                 if not self.dates:
-                    self.day = (one.ends.month, one.ends.day)
-                kept = self.dates.get(one.year)
-                if kept is None or one.ends > kept:
-                    self.dates[one.year] = one.ends
-            if one.year not in self.years:
-                self.years.append(one.year)
+                    self.day = (period.ends.month, period.ends.day)
+                kept = self.dates.get(period.year)
+                if kept is None or period.ends > kept:
+                    self.dates[period.year] = period.ends
+            if period.year not in self.years:
+                self.years.append(period.year)
         if not found and not self.dates and (partial := day_and_month(text)):
             self.day = partial
 
@@ -103,14 +103,14 @@ class StatementContext:
 
 def closing_periods(text: str) -> list[Period]:
     """Return the periods of a title, from the first that ends with a month or is said to end."""
-    return list(dropwhile(lambda one: not _closes(text, one), periods(text)))
+    return list(dropwhile(lambda period: not _closes(text, period), periods(text)))
 
 
-def _closes(text: str, one: Period) -> bool:
+def _closes(text: str, period: Period) -> bool:
     return (
-        one.ends is None
-        or is_month_end(one)
-        or _ENDS_ON.search(plain(text[: one.start])) is not None
+        period.ends is None
+        or is_month_end(period)
+        or _ENDS_ON.search(plain(text[: period.start])) is not None
     )
 
 
@@ -152,11 +152,13 @@ def is_spanish(text: str) -> bool:
     return es >= en
 
 
-def organisation_of(lines: list[TextLine], around: list[TextLine]) -> tuple[str, TextLine] | None:
+def organisation_of(
+    lines: list[TextLine], margin_lines: list[TextLine]
+) -> tuple[str, TextLine] | None:
     """Return the organisation's name and its line.
 
     The name follows a label of a form, or is a line near the top that names a company, or one in
-    the margins ``around``, or the first line that is no title, date or unit.
+    the margins ``margin_lines``, or the first line that is no title, date or unit.
     """
     above = takewhile(lambda line: not _is_row(line), lines)
     top = [(_first_part(line), line) for line in above if not line.is_prose][:14]
@@ -176,15 +178,17 @@ def organisation_of(lines: list[TextLine], around: list[TextLine]) -> tuple[str,
             if below is not None and abs(below[1].x0 - line.x0) < line.height:
                 return below
     plausible = [(text, line) for text, line in top if _is_plausible_name(text)]
-    in_margins = [(_REPORT.split(_first_part(line))[0].strip(" -–—|·,"), line) for line in around]
-    companies = [one for one in plausible if _is_company(one[0])]
+    in_margins = [
+        (_REPORT.split(_first_part(line))[0].strip(" -–—|·,"), line) for line in margin_lines
+    ]
+    companies = [found for found in plausible if _is_company(found[0])]
     companies += [
         (text, line)
         for text, line in in_margins
         if _is_company(text) and _is_plausible_name(text) and text[0].isupper()
     ]
     return next(iter(companies), None) or next(
-        (one for one in plausible if _may_be_name(*one)), None
+        (found for found in plausible if _may_be_name(*found)), None
     )
 
 

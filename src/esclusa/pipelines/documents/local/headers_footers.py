@@ -96,21 +96,21 @@ def _is_stamp(found: re.Match[str]) -> bool:
     dates = periods(found["value"])
     if found["verb"] and not dates and re.search(r"\d:\d\d", found["value"]) is None:
         return False
-    return not any(is_month_end(one) for one in dates)
+    return not any(is_month_end(period) for period in dates)
 
 
-def is_month_end(one: Period) -> bool:
+def is_month_end(period: Period) -> bool:
     """Return whether a period ends on the last day of a month."""
     return (
-        one.ends is not None
-        and one.ends.day == calendar.monthrange(one.ends.year, one.ends.month)[1]
+        period.ends is not None
+        and period.ends.day == calendar.monthrange(period.ends.year, period.ends.month)[1]
     )
 
 
-def repeated_texts(every: list[TextLine]) -> set[str]:
+def repeated_texts(all_lines: list[TextLine]) -> set[str]:
     """Return the texts, with digits masked, at about the same height on several pages."""
     seen: dict[str, dict[int, float]] = {}
-    for line in every:
+    for line in all_lines:
         seen.setdefault(masked_digits(line.text), {}).setdefault(line.page, line.y)
     return {
         text

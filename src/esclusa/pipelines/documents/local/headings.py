@@ -116,8 +116,8 @@ def _is_period_text(text: str) -> bool:
     if not found and day_and_month(text) is None:
         return False
     left = text
-    for one in reversed(found):
-        left = left[: one.start] + " " + left[one.end :]
+    for period in reversed(found):
+        left = left[: period.start] + " " + left[period.end :]
     left = re.sub(r"[0-3]?\d (de )?\w+|\w+ [0-3]?\d,?", " ", left) if not found else left
     return all(
         _HEADING_WORDS.fullmatch(word)

@@ -174,9 +174,9 @@ def mark_prose(lines: list[TextLine]) -> None:
         paragraph.append(line)
         if following is None or not _same_paragraph(line, following):
             ended = line.text.endswith(".") or len(paragraph) > 3  # a wrapped title has neither
-            if ended and any(one.text[0].islower() for one in paragraph[1:]):
-                for one in paragraph:
-                    one.is_prose = True
+            if ended and any(part.text[0].islower() for part in paragraph[1:]):
+                for part in paragraph:
+                    part.is_prose = True
             paragraph = []
 
 
@@ -185,7 +185,7 @@ def _same_paragraph(line: TextLine, following: TextLine) -> bool:
     if (
         line.page != following.page
         or len(line.words) < 9
-        or any(c.is_separate and c.kind != "text" for one in (line, following) for c in one.cells)
+        or any(c.is_separate and c.kind != "text" for part in (line, following) for c in part.cells)
     ):
         return False
     size = line.height
@@ -263,7 +263,7 @@ def _closes_parenthesis(run: list[Word], word: Word) -> bool:
         and word.x0 - run[-1].x1 < MAX_CLOSING_GAP * word.height
         and run[-1].text[-1].isdigit()
     )
-    return near and not _balanced("".join(one.text for one in run))
+    return near and not _balanced("".join(part.text for part in run))
 
 
 def _belongs_to_number(before: Word, words: list[Word]) -> bool:

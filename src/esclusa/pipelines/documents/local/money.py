@@ -126,7 +126,7 @@ _CURRENCY_PATTERNS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 _CURRENCIES = [
     (code, re.compile(pattern))
-    for code, pattern in sorted(_CURRENCY_PATTERNS, key=lambda one: one[0] == "USD")
+    for code, pattern in sorted(_CURRENCY_PATTERNS, key=lambda pair: pair[0] == "USD")
 ]
 """US dollars last: ``US$`` may stand beside the name of another currency."""
 _CODE_AT_NUMBER = re.compile(r"\b([a-z]{3})(?=\d)")

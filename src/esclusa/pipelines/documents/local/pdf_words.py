@@ -269,17 +269,17 @@ def _words_of_run(
     start, end, first, last = run
     if first is None or last is None:
         return
-    one = _make_word(text, start, end, _union(first, last), geometry, page, offset)
-    if one is None:
+    word = _make_word(text, start, end, _union(first, last), geometry, page, offset)
+    if word is None:
         return
     first_height = _text_height(first, geometry)
     stretched = (
-        one.x1 - one.x0 > 0.75 * one.height * (end - start) or one.height > 1.8 * first_height
+        word.x1 - word.x0 > 0.75 * word.height * (end - start) or word.height > 1.8 * first_height
     )
     if end - start > 1 and (stretched or _text_height(last, geometry) < SMALL_RATIO * first_height):
         yield from _split_at_gaps(textpage, text, start, end, geometry, page, offset)
     else:
-        yield one
+        yield word
 
 
 def _split_at_gaps(

@@ -66,7 +66,7 @@ class _TableLine:
     dashes: int
     colon: bool = False
     x1: float = 0.0
-    first: float = 0.0
+    first_width: float = 0.0
     """The width of its first word and the space before it."""
 
     @property
@@ -121,7 +121,7 @@ def split_line(line: TextLine, columns: list[NumberColumn], width: float) -> _Ta
         text.endswith(":"),
     )
     if label:
-        table_line.x1, table_line.first = (
+        table_line.x1, table_line.first_width = (
             label[-1].x1,
             label[0].x1 - label[0].x0 + 0.3 * label[0].height,
         )
@@ -184,17 +184,9 @@ def table_rows(
     pending: list[_TableLine] = []
     while index < len(table_lines):
         table_line = table_lines[index]
+        following = table_lines[index + 1] if index + 1 < len(table_lines) else None
         if not table_line.values and not table_line.dashes:
-            if (
-                rows
-                and not pending
-                and _ends_label(
-                    rows[-1],
-                    table_line,
-                    distance,
-                    table_lines[index + 1] if index + 1 < len(table_lines) else None,
-                )
-            ):
+            if rows and not pending and _ends_label(rows[-1], table_line, distance, following):
                 rows[-1].label = _join_labels(rows[-1].label, table_line.label)
                 rows[-1].joined += 1
                 rows[-1].line = table_line.line
@@ -209,7 +201,6 @@ def table_rows(
             label, x0 = _join_labels(below.label, label), below.x0
         section = _nearest_section(pending, section)
         pending = []
-        following = table_lines[index + 1] if index + 1 < len(table_lines) else None
         line = table_line.line
         if (
             not table_line.label
@@ -219,14 +210,10 @@ def table_rows(
             label = _join_labels(label, following.label)
             line = following.line
             index += 1
-        if label and (table_line.values or table_line.dashes):
+        if not label and table_line.values and rows:
+            label = f"Total {section}" if section else "Total"
+        if label:
             rows.append(TableRow(label, table_line.values, line, x0, section, table_line.dashes))
-        elif table_line.values and rows and not label:
-            rows.append(
-                TableRow(
-                    _default_label(section), table_line.values, line, x0, section, table_line.dashes
-                )
-            )
         index += 1
     return [row for row in rows if row.values], _nearest_section(pending, section)
 
@@ -260,7 +247,7 @@ def _strip_header_values(
 
 def _is_header(table_line: _TableLine, table_lines: list[_TableLine]) -> bool:
     """Return whether the line is in capitals and most rows are not."""
-    rows = [one for one in table_lines if one.values]
+    rows = [other for other in table_lines if other.values]
     return (
         _is_uppercase(table_line.label)
         and not table_line.dashes
@@ -306,10 +293,6 @@ def _is_page_number(table_line: _TableLine) -> bool:
     )
 
 
-def _default_label(section: str | None) -> str:
-    return f"Total {section}" if section else "Total"
-
-
 def _row_distance(table_lines: list[_TableLine]) -> float:
     """Return the usual distance between neighbouring rows; groups are further apart."""
     gaps = sorted(
@@ -349,7 +332,7 @@ def _begins_label(
         return wraps or _is_tight(before.line, table_line.line, distance)
     hangs = (
         _INCOMPLETE.search(plain(before.label)) is not None
-        and before.x1 + table_line.first > right_edge
+        and before.x1 + table_line.first_width > right_edge
         and not _starts_new_label(before.label, label)
     )
     if _is_uppercase(before.label):  # capitals continue only in capitals

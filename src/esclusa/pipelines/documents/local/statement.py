@@ -75,11 +75,11 @@ def read_statement(text: PdfText, read_as: str | None = None) -> dict[str, Any]:
     """
     printed = [(page, lines_of_page(page)) for page in text.pages]
     by_page = [(page, content_lines(page, lines)) for page, lines in printed]
-    every = [line for _, lines in by_page for line in lines]
-    mark_prose(every)
-    doc_type, confidence, scores = classify(every)
-    around = [line for page, lines in printed for line in in_margins(page, lines)]
-    items = _items(every, by_page, around) if (read_as or doc_type) != "other" else []
+    all_lines = [line for _, lines in by_page for line in lines]
+    mark_prose(all_lines)
+    doc_type, confidence, scores = classify(all_lines)
+    margin_lines = [line for page, lines in printed for line in in_margins(page, lines)]
+    items = _items(all_lines, by_page, margin_lines) if (read_as or doc_type) != "other" else []
     return {
         "doc_type": doc_type,
         "confidence": confidence,
@@ -95,9 +95,11 @@ def read_statement(text: PdfText, read_as: str | None = None) -> dict[str, Any]:
 
 
 def _items(
-    every: list[TextLine], by_page: list[tuple[PdfPage, list[TextLine]]], around: list[TextLine]
+    all_lines: list[TextLine],
+    by_page: list[tuple[PdfPage, list[TextLine]]],
+    margin_lines: list[TextLine],
 ) -> list[dict[str, Any]]:
-    reader = _StatementReader(every, around)
+    reader = _StatementReader(all_lines, margin_lines)
     for page, lines in by_page:
         reader.page(page, lines)
     return reader.items
@@ -106,29 +108,29 @@ def _items(
 class _StatementReader:
     """Reads the pages in order; headings apply below them and on the following pages."""
 
-    def __init__(self, every: list[TextLine], around: list[TextLine]) -> None:
+    def __init__(self, all_lines: list[TextLine], margin_lines: list[TextLine]) -> None:
         amounts = [
-            c.text for line in every for c in line.cells if c.kind == "amount" and c.is_separate
+            c.text for line in all_lines for c in line.cells if c.kind == "amount" and c.is_separate
         ]
         self._convention = convention_of(amounts)
         self._marks_thousands = _marks_thousands(amounts)
-        texts = [line.text for line in every]
+        texts = [line.text for line in all_lines]
         spanish = is_spanish(" ".join(texts[:200]))
         self._context = StatementContext(
             currency=money.document_currency(
                 texts, spanish=spanish, thousands=self._convention.thousands
             ),
-            scale=_first_scale_of(every),
+            scale=_first_scale_of(all_lines),
         )
         self._texts, self._spanish = texts, spanish
-        self._repeated = repeated_texts(every)
+        self._repeated = repeated_texts(all_lines)
         self._known_columns: dict[int, tuple[str | None, list[NumberColumn]]] = {}
         self._sections: dict[int, str | None] = {}
         self._table_count = 0
         self._row_count = 0
         self._dates_known = False
         self.items: list[dict[str, Any]] = []
-        org = organisation_of(_first_page_lines(every), around)
+        org = organisation_of(_first_page_lines(all_lines), margin_lines)
         if org is not None:
             self._context.org = org[0]
             self._add_entity("ORG_NAME", org[0], org[1])
@@ -348,10 +350,10 @@ def _marks_thousands(amounts: list[str]) -> bool:
     return marked > bare or not bare
 
 
-def _first_scale_of(every: list[TextLine]) -> int | None:
+def _first_scale_of(all_lines: list[TextLine]) -> int | None:
     heads = (
         line
-        for line in every[:40]
+        for line in all_lines[:40]
         if not line.is_prose
         and not any(c.kind == "amount" and c.is_separate and len(c.text) > 4 for c in line.cells)
     )
@@ -377,14 +379,14 @@ def _is_unchosen_option(line: TextLine) -> bool:
     )
 
 
-def _first_page_lines(every: list[TextLine]) -> list[TextLine]:
+def _first_page_lines(all_lines: list[TextLine]) -> list[TextLine]:
     """Return the lines with the company's name: the first page, or the first with a table."""
-    first = [line for line in every if line.page == every[0].page] if every else []
+    first = [line for line in all_lines if line.page == all_lines[0].page] if all_lines else []
     if (
         sum(line.is_prose for line in first) > 0.5 * len(first)
-        and (table := first_table_page(every)) is not None
+        and (table := first_table_page(all_lines)) is not None
     ):
-        return [line for line in every if line.page == table]
+        return [line for line in all_lines if line.page == table]
     return first
 
 
