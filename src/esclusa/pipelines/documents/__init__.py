@@ -81,6 +81,7 @@ def routes(runtime: Runtime) -> Any:
 
 @app.console
 def console(extension: Any) -> None:
+    """Add the trace view to the console."""
     from esclusa.pipelines.documents.console import build  # noqa: PLC0415 - only a server needs it
 
     build(extension)

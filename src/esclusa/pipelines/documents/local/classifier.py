@@ -187,11 +187,7 @@ def _without_date(title: str) -> str:
 
 def first_table_page(lines: list[TextLine]) -> int | None:
     """Return the first page with several rows of numbers: reports may begin with letters."""
-    rows = Counter(
-        line.page
-        for line in lines
-        if len(line.cells) > 1 and any(c.kind == "amount" and c.is_separate for c in line.cells[1:])
-    )
+    rows = Counter(line.page for line in lines if len(line.cells) > 1 and line.has_later_amount)
     return min((page for page, count in rows.items() if count >= MIN_ROWS), default=None)
 
 
@@ -203,7 +199,7 @@ def classify(lines: list[TextLine]) -> tuple[str, float, dict[str, float]]:
     invoice, a bank statement) may name statements, but does not have all of their parts.
     """
     table = first_table_page(lines)
-    rows = [line for line in lines if any(c.kind == "amount" and c.is_separate for c in line.cells)]
+    rows = [line for line in lines if line.has_amount]
     titles = _titles(lines, table)
     parts = _parts(rows)
     scores = {name: round(titles.get(name, 0.0) + parts[name], 2) for name in TITLES}
@@ -220,8 +216,8 @@ def _titles(lines: list[TextLine], table: int | None) -> dict[str, float]:
     scores: dict[str, float] = defaultdict(float)
     rows = 0
     for number, line in enumerate(lines):
-        rows += any(c.kind == "amount" and c.is_separate for c in line.cells)
-        if line.is_prose or any(c.kind == "amount" and c.is_separate for c in line.cells):
+        rows += line.has_amount
+        if line.is_prose or line.has_amount:
             continue
         following = (
             lines[number + 1]
@@ -251,9 +247,7 @@ def _parts(rows: list[TextLine]) -> dict[str, float]:
 def _is_other_document(lines: list[TextLine], table: int | None) -> bool:
     """Return whether the first heading above the rows names a document that is no statement."""
     for line in [line for line in lines if line.page == (table or 0)][:_TITLE_LINES]:
-        if title_class(line.text) is not None or any(
-            c.kind == "amount" and c.is_separate for c in line.cells[1:]
-        ):
+        if title_class(line.text) is not None or line.has_later_amount:
             return False
         if any(
             _OTHER_DOCUMENTS.search(plain(run.text)) or is_other_title(run.text)

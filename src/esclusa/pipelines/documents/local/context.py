@@ -160,7 +160,7 @@ def organisation_of(
     The name follows a label of a form, or is a line near the top that names a company, or one in
     the margins ``margin_lines``, or the first line that is no title, date or unit.
     """
-    above = takewhile(lambda line: not _is_row(line), lines)
+    above = takewhile(lambda line: not line.has_later_amount, lines)
     top = [(_first_part(line), line) for line in above if not line.is_prose][:14]
     top = [
         (text, line)
@@ -239,7 +239,3 @@ def _first_line_of_name(before: TextLine | None, line: TextLine) -> str:
 def _first_part(line: TextLine) -> str:
     """Return the text of a line up to the first separator."""
     return _SEPARATOR.split(line.runs[0].text.strip())[0].strip(" ,·|")
-
-
-def _is_row(line: TextLine) -> bool:
-    return any(c.kind == "amount" and c.is_separate for c in line.cells[1:])

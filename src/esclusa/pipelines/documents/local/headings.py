@@ -173,12 +173,7 @@ def is_name_heading(
 
 def is_above_columns(line: TextLine, columns: list[NumberColumn]) -> bool:
     """Return whether the whole line is over the columns: close above a heading it is part of it."""
-    if (
-        not columns
-        or line.is_prose
-        or title_class(line.text) is not None
-        or any(c.kind == "amount" and c.is_separate for c in line.cells)
-    ):
+    if not columns or line.is_prose or title_class(line.text) is not None or line.has_amount:
         return False
     left, right = columns[0].x0 - 25, columns[-1].x1 + 25
     return all(

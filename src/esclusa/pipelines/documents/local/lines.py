@@ -77,6 +77,15 @@ class TextLine:
         return [Cell("text", run) for run in split_at_gaps(self.words)]
 
     @cached_property
+    def has_amount(self) -> bool:
+        return any(cell.kind == "amount" and cell.is_separate for cell in self.cells)
+
+    @cached_property
+    def has_later_amount(self) -> bool:
+        """Whether a cell after the first is a separate amount."""
+        return any(cell.kind == "amount" and cell.is_separate for cell in self.cells[1:])
+
+    @cached_property
     def height(self) -> float:
         return max(word.height for word in self.words)
 

@@ -148,9 +148,7 @@ class _StatementReader:
         self, line: TextLine, columns: list[NumberColumn], last: float
     ) -> bool:
         """Return whether the line is a header or footer; headers of the first page are titles."""
-        if masked_digits(line.text) not in self._repeated or any(
-            c.kind == "amount" and c.is_separate for c in line.cells
-        ):
+        if masked_digits(line.text) not in self._repeated or line.has_amount:
             return False
         if line.y > last:
             return True
@@ -421,7 +419,7 @@ def _with_known_headings(
 ) -> list[NumberColumn]:
     """Give columns without headings those of the columns above them or on the page before."""
     values = [col for col in known if not col.is_reference]
-    ours = [col for col in columns if not col.is_reference]
+    own_values = [col for col in columns if not col.is_reference]
     same = len(columns) == len(known)
     for index, col in enumerate(columns):
         near = (
@@ -429,7 +427,9 @@ def _with_known_headings(
             if same
             else min(known, key=lambda other: abs(other.x1 - col.x1), default=None)
         )
-        if near is None or (not same and abs(near.x1 - col.x1) > 60 and len(ours) != len(values)):
+        if near is None or (
+            not same and abs(near.x1 - col.x1) > 60 and len(own_values) != len(values)
+        ):
             continue
         col.headings, col.year, col.ends, col.scale, col.currency = (
             near.headings,
