@@ -33,7 +33,7 @@ PAGE = """{% extends "base.html" %}
 SPANISH = 'msgid "Label"\nmsgstr "Etiqueta"\n\nmsgid "Print label"\nmsgstr "Imprimir etiqueta"\n'
 
 
-def post_office(files: Path) -> App:
+def shipping(files: Path) -> App:
     """A pipeline with one page, and a button on the page of each light parcel."""
     app = App("post", records=[Parcel, Crate])
 
@@ -72,7 +72,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     ):
         (files / name).parent.mkdir(parents=True, exist_ok=True)
         (files / name).write_text(text)
-    app = post_office(files)
+    app = shipping(files)
     options = {"empty": True, "apps": "post", "root_path": "/lock"}
     async with served(tmp_path, declared={"post": app}, **options) as world:
         await world.runtime.engine.records.insert(

@@ -1,4 +1,4 @@
-"""A lifecycle drawn as layers from left to right: positions and paths, computed here; the page only writes them down."""
+"""The layout of a lifecycle: states in layers from left to right, arrows as SVG paths."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from itertools import pairwise
 from esclusa.model.lifecycle import Lifecycle
 
 DUMMY = 14
+"""Height of the place where an arrow passes through a layer."""
 MARGIN = 14
 LANE = 18
+"""Distance between the lanes of long arrows that lead back."""
 PORT = 13
+"""Distance between the ends of two arrows at one side of a state."""
 _SWEEPS = 8
 
 
 @dataclass
 class Node:
-    """A state in its place; ``state`` is empty where a long arrow only passes through a layer."""
+    """A state and its place. ``state`` is empty where a long arrow passes through a layer."""
 
     state: str
     layer: int
@@ -44,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """An arrow: its path in SVG's words."""
+    """An arrow, with its SVG path."""
 
     frm: str
     to: str
@@ -54,7 +57,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Where everything is. Coordinates are pixels at the natural size."""
+    """A finished layout; coordinates are pixels."""
 
     width: float
     height: float
@@ -64,13 +67,14 @@ class Drawing:
 
 @lru_cache(maxsize=256)
 def draw(life: Lifecycle, *, small: bool = False) -> Drawing:
-    """The drawing of a lifecycle; the same for the same lifecycle. ``small``: names only, no room for numbers."""
-    return (
-        _Layout(life, 132.0, 38.0, 46.0, 12.0) if small else _Layout(life, 160.0, 80.0, 78.0, 22.0)
-    ).drawing()
+    """The layout of a lifecycle; ``small`` has room for the names of the states only."""
+    sizes = (132.0, 38.0, 46.0, 12.0) if small else (160.0, 80.0, 78.0, 22.0)
+    return _Layout(life, *sizes).drawing()
 
 
 class _Layout:
+    """Layered graph drawing: layers, order within them, positions, then arrows."""
+
     def __init__(
         self, life: Lifecycle, least: float, height: float, gap_x: float, gap_y: float
     ) -> None:
@@ -94,7 +98,7 @@ class _Layout:
         return [(a, b) for a in self._life.states for b in self._life.targets(a)]
 
     def _chain(self, frm: str, to: str) -> list[Node]:
-        """The nodes that a forward arrow touches, with one to pass through in each layer between."""
+        """The nodes of a forward arrow, with a dummy node in each layer between."""
         first, last = self._nodes[frm], self._nodes[to]
         chain = [first]
         for layer in range(first.layer + 1, last.layer):
@@ -124,7 +128,7 @@ class _Layout:
         )
 
     def _sort(self) -> None:
-        """Order each layer so that arrows cross little: by the mean place of the neighbours, to and fro."""
+        """Order each layer by the mean place of its neighbors, so that few arrows cross."""
         for layer in self._layers:
             layer.sort(key=lambda n: n.order)
         for sweep in range(_SWEEPS):
@@ -153,7 +157,7 @@ class _Layout:
                     near = [*node.before, *node.after] if sweep > 1 else node.before or node.after
                     if near:
                         node.y = sum(n.middle for n in near) / len(near) - node.height / 2
-                _part(layer, self._gap_y)
+                _separate(layer, self._gap_y)
 
     def _span(self, frm: str, to: str) -> int:
         return self._nodes[frm].layer - self._nodes[to].layer
@@ -177,14 +181,8 @@ class _Layout:
                     (a.left, self._ports[frm, "left", to, True]),
                     (b.right, self._ports[to, "right", frm, True]),
                 )
-                edges.append(
-                    Edge(
-                        frm,
-                        to,
-                        f"M{_p(*start)} C{_p(start[0] - 34, start[1])} {_p(end[0] + 40, end[1])} {_p(*end)}",
-                        back=True,
-                    )
-                )
+                bend = f"C{_p(start[0] - 34, start[1])} {_p(end[0] + 40, end[1])}"
+                edges.append(Edge(frm, to, f"M{_p(*start)} {bend} {_p(*end)}", back=True))
         for number, (frm, to) in enumerate(long):
             y = lane + number * LANE
             edges.append(
@@ -194,7 +192,7 @@ class _Layout:
         return edges
 
     def _assign_ports(self, node: Node) -> None:
-        """Spread the arrows along both sides, in the order of where they come from or go to."""
+        """Spread the ends of arrows along both sides, in the order of their other ends."""
         state = node.state
         sides: dict[str, list[tuple[float, bool, str]]] = {"left": [], "right": []}
         for a, b in self._moves():
@@ -233,7 +231,7 @@ class _Layout:
         return path
 
     def _under(self, a: Node, b: Node, y: float, number: int) -> str:
-        """A long way back: along a lane below everything, down and up through the gaps between the layers."""
+        """A long arrow back: along a lane below all states, through the gaps between layers."""
         radius, shift = 9.0, 6.0 * (number % 4)
         low_a = a is max(self._layers[a.layer], key=lambda n: n.y)
         low_b = b is max(self._layers[b.layer], key=lambda n: n.y)
@@ -246,18 +244,17 @@ class _Layout:
             path = f"M{_p(a.right, y0)} L{_p(x0 - radius, y0)} Q{_p(x0, y0)} {_p(x0, y0 + radius)}"
             path += f" L{_p(x0, y - radius)}"
         x1 = b.x + b.width / 2 - 10 + shift if low_b else b.left - 16 - shift
-        path += f" Q{_p(x0, y)} {_p(x0 - radius, y)} L{_p(x1 + radius, y)} Q{_p(x1, y)} {_p(x1, y - radius)}"
+        path += f" Q{_p(x0, y)} {_p(x0 - radius, y)} L{_p(x1 + radius, y)}"
+        path += f" Q{_p(x1, y)} {_p(x1, y - radius)}"
         if low_b:
             return path + f" L{_p(x1, b.y + b.height)}"
         target = b.middle + b.height / 4
-        return (
-            path
-            + f" L{_p(x1, target + radius)} Q{_p(x1, target)} {_p(x1 + radius, target)} L{_p(b.left, target)}"
-        )
+        path += f" L{_p(x1, target + radius)} Q{_p(x1, target)} {_p(x1 + radius, target)}"
+        return f"{path} L{_p(b.left, target)}"
 
 
 def _length(text: str) -> float:
-    """About how wide a state's name is, in pixels."""
+    """The approximate width of a state's name in pixels."""
     return sum(10.0 if c.isupper() else 8.1 for c in text)
 
 
@@ -265,8 +262,8 @@ def _p(x: float, y: float) -> str:
     return f"{x:.1f},{y:.1f}"
 
 
-def _part(layer: list[Node], gap: float) -> None:
-    """Push overlapping neighbours apart, half each way, keeping their order."""
+def _separate(layer: list[Node], gap: float) -> None:
+    """Push overlapping neighbors apart, half each way, in the same order."""
     for _ in range(len(layer) * 2):
         moved = False
         for a, b in pairwise(layer):
@@ -280,7 +277,7 @@ def _part(layer: list[Node], gap: float) -> None:
 
 
 def _back_edges(life: Lifecycle) -> frozenset[tuple[str, str]]:
-    """The moves that lead back: to a state through which this one is reached, walking in the declared order."""
+    """The moves that lead back to a state on the path to their source, in declared order."""
     back: set[tuple[str, str]] = set()
     done: set[str] = set()
     path: list[str] = []
@@ -302,7 +299,7 @@ def _back_edges(life: Lifecycle) -> frozenset[tuple[str, str]]:
 
 
 def _layers(life: Lifecycle, back: frozenset[tuple[str, str]]) -> dict[str, int]:
-    """The longest way from the initial state, without the moves that lead back."""
+    """The layer of each state: the longest path from the initial one without moves back."""
     layers = dict.fromkeys(life.states, 0)
     for _ in life.states:
         for a in life.states:

@@ -46,6 +46,7 @@ def roles(console: ConsoleContext, kind: Kind) -> dict[str, Role]:
 
 
 def role_name(role: str) -> str:
+    """The role in the language of the page."""
     names = {
         "waiting": _("waiting"),
         "working": _("in progress"),
@@ -57,6 +58,7 @@ def role_name(role: str) -> str:
 
 
 def cycle_of(cycles: Iterable[Cycle], stage: Stage) -> Cycle | None:
+    """The cycle that runs a stage."""
     return next((c for c in cycles if stage in c.stages), None)
 
 
@@ -195,21 +197,22 @@ async def kinds(console: ConsoleContext, *, system: bool = False) -> list[dict[s
 async def tables(console: ConsoleContext) -> list[dict[str, Any]]:
     """Every table: its rows, how many are finished, due or in no declared state."""
     stages = await console.read_model.stages(system=True)
-    archived = {k.table for k in console.read_model.declared(system=True) if k.archive}
+    declared = {k.table: k for k in console.read_model.declared(system=True)}
     out = []
     for described in await kinds(console, system=True):
-        lifecycle = described["lifecycle"]
+        kind = declared[described["table"]]
+        role = roles(console, kind)
         counts = {c["state"]: c["count"] for c in described["counts"]}
         own = [s for s in stages if s["table"] == described["table"]]
         out.append(
             {
                 "table": described["table"],
                 "pipeline": described["pipeline"],
-                "archive": described["table"] in archived,
+                "archive": kind.archive,
                 "rows": sum(counts.values()),
                 "exact": all(c["exact"] for c in described["counts"]),
-                "finished": sum(counts.get(s, 0) for s in lifecycle["terminal"]),
-                "undeclared": sum(n for s, n in counts.items() if s not in lifecycle["states"]),
+                "finished": sum(n for s, n in counts.items() if role.get(s) == "finished"),
+                "undeclared": sum(n for s, n in counts.items() if s not in role),
                 "due": sum(s["due"] for s in own),
                 "due_exact": all(s["due_exact"] for s in own),
                 "oldest": _oldest(own),

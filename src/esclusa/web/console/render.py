@@ -112,6 +112,7 @@ def clock(value: Any) -> Markup:
 
 
 def as_time(value: Any) -> datetime:
+    """A time, or the time of an ISO text."""
     return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
@@ -130,6 +131,7 @@ def count(value: int, exact: bool = True) -> str:
 
 
 def percent(share: float | None) -> str:
+    """A share between 0 and 1 in percent."""
     if share is None:
         return "—"
     small = 0 < share < 0.1
@@ -162,6 +164,7 @@ def schedule(text: str) -> str:
 
 
 def pretty(value: Any) -> str:
+    """Indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
