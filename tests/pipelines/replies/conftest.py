@@ -1,4 +1,4 @@
-"""The pipeline on each store in turn, served over HTTP, against the simulated provider over HTTP."""
+"""The pipeline on each store, served over HTTP, against the simulated provider."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def sim() -> AsyncIterator[InformationTracerSimulator]:
 async def new_trial(
     bare_place: DataSet, sim: InformationTracerSimulator, tmp_path: Path
 ) -> AsyncIterator[NewTrial]:
-    """``await new_trial(REPLIES_…=…)`` serves a house on the same store as the others; each as another process would."""
+    """``await new_trial(REPLIES_…=…)`` starts another server on the same store."""
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(aiohttp.ClientSession())
 

@@ -1,4 +1,7 @@
-"""A real process that runs one cycle of the pipeline and dies where ``KILL_AT`` says: ``replies_worker.py CYCLE``."""
+"""Run one cycle in a process that kills itself at the point ``KILL_AT``.
+
+Usage: ``replies_worker.py CYCLE``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def reached(point: str) -> None:
 
 
 def watch(owner: Any, name: str, point: str, *, own: Any = lambda *args: True) -> None:
-    """A point before, inside and after every call of this method that matters."""
+    """Add kill points before, inside and after the calls of this method."""
     found = getattr(owner, name)
 
     async def call(*args: Any, **options: Any) -> Any:
@@ -40,8 +43,8 @@ def watch(owner: Any, name: str, point: str, *, own: Any = lambda *args: True) -
     setattr(owner, name, call)
 
 
-def of_ours(settlements: Any) -> bool:
-    """Settlements of posts and jobs, not of the house's own books."""
+def is_of_pipeline(settlements: Any) -> bool:
+    """Whether the settlements are of posts and jobs, not of system records."""
     return any(s.ref.kind.table in ("posts", "pending_jobs") for s in settlements)
 
 
@@ -50,7 +53,7 @@ async def main(cycle: str) -> None:
         watch(InformationTracerClient, name, name)
     async with root.open_runtime(load(environ=dict(os.environ)), migrate=False) as runtime:
         if hasattr(runtime.store, "settle"):
-            watch(runtime.store, "settle", "settle", own=of_ours)
+            watch(runtime.store, "settle", "settle", own=is_of_pipeline)
         watch(runtime.artifacts, "put", "put")
         async with runtime.engine.running():
             await runtime.engine.run_cycle(cycle)

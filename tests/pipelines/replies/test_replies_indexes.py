@@ -1,6 +1,6 @@
-"""Questions that must stay cheap: the index file of Firestore, and the plan of the count of failed jobs without a done one.
+"""Queries that must stay cheap: Firestore's index file, and counts that read an index.
 
-``python tests/pipelines/replies/test_replies_indexes.py`` writes the index file anew.
+``python tests/pipelines/replies/test_replies_indexes.py`` writes the index file again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ WITHOUT_DONE = query(Job, {"status": "failed", "done_siblings": null})
 
 
 def made() -> dict[str, Any]:
-    """What the file must hold: for every claim that a run makes, turn by turn, and for the questions of the doors."""
+    """The indexes that the claims of both phases and the queries of the API need."""
     from esclusa.stores.firestore import indexes_for
 
     file = indexes_for([app.bind(RepliesSettings())])
-    for index in file[
-        "indexes"
-    ]:  # values that are compared may stand in any order: as people know them
+    for index in file["indexes"]:  # equal fields may be in any order: use the documented one
         if [f["fieldPath"] for f in index["fields"]] == ["platform", "status", "created_at"]:
             index["fields"][:2] = reversed(index["fields"][:2])
     return file
@@ -50,8 +48,8 @@ def test_the_index_file_is_up_to_date() -> None:
     } <= there
 
 
-async def test_the_index_file_covers_what_is_asked(new_trial: Any, bare_place: Any) -> None:
-    """Every query of both phases and all doors, on the store that needs the file."""
+async def test_the_index_file_covers_every_query(new_trial: Any, bare_place: Any) -> None:
+    """Run every query of both phases and of the API on the store that needs the file."""
     trial = await new_trial()
     watch = getattr(trial.runtime.store, "watch_queries", None)
     if watch is None:
@@ -89,7 +87,7 @@ async def test_the_index_file_covers_what_is_asked(new_trial: Any, bare_place: A
 
 
 async def test_failed_without_done_reads_its_index(trial: Any) -> None:
-    """However many jobs there are: the count walks an index on SQL, and asks by equality alone on Firestore."""
+    """The count reads an index on SQL, and uses equality alone on Firestore."""
     store: Any = trial.runtime.store
     assert (await trial.call("GET", "/jobs/count", params={"failed_without_done": "true"}))[
         "count"

@@ -1,4 +1,4 @@
-"""Phase 2: searches that are over become files. Each test names the points of the specification that it shows."""
+"""Phase 2: jobs become saved replies. Tests name the points of the specification."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from esclusa.pipelines.replies import Job, Post
 from esclusa.pipelines.replies.answers import SearchUsage, is_empty, job_status, search_usage
 
 
-async def test_the_quota_comes_first(trial: Any) -> None:
-    """Point 1: used up ends the run at once, nothing touched."""
+async def test_the_quota_is_read_first(trial: Any) -> None:
+    """Point 1: a used-up quota ends the run at once and changes nothing."""
     [job] = await trial.jobs("1")
     trial.sim.used = trial.sim.limit
     run = await trial.check()
@@ -25,12 +25,12 @@ async def test_the_quota_comes_first(trial: Any) -> None:
     assert "400/400" in run["message"]
     assert await trial.job("1") == job
     assert trial.sim.counts["GET /status"] == 0
-    trial.sim.limit = 0  # a provider that names no limit blocks nobody
+    trial.sim.limit = 0  # a provider without a limit does not block
     assert (await trial.check())["counters"]["done"] == 1
 
 
 async def test_oldest_first_up_to_max_jobs(trial: Any) -> None:
-    """Points 2 and 3, and flat saving: a result without metadata is saved as it came."""
+    """Points 2 and 3: a result without metadata is saved as it came."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     await trial.jobs("3", "1", "2")
     for number, post_id in enumerate(("1", "2", "3")):
@@ -57,7 +57,7 @@ async def test_oldest_first_up_to_max_jobs(trial: Any) -> None:
     assert job.updated_at > job.created_at
 
 
-async def test_a_job_without_its_ids_is_failed(trial: Any) -> None:
+async def test_a_job_without_ids_fails(trial: Any) -> None:
     """Point 2."""
     [whole] = await trial.jobs("1")
     blank = {"post_doc_id": "x", "post_id": "9", "platform": "twitter"}
@@ -91,8 +91,11 @@ async def test_a_saved_file_needs_no_call(trial: Any) -> None:
 
 
 @pytest.mark.parametrize("word", ["started", "queued for review"])
-async def test_still_running(trial: Any, word: str) -> None:
-    """Point 5 and rechecks: known and unknown words; without limit of attempts; a person's run does not wait, the schedule does."""
+async def test_a_running_job_stays_pending(trial: Any, word: str) -> None:
+    """Point 5: known and unknown words, without a limit of attempts.
+
+    A run that a person starts ignores the delay between checks; a scheduled run does not.
+    """
     await trial.jobs("1")
     trial.sim.behave("1", finish_after=14, word=word)
     for _ in range(12):
@@ -107,8 +110,8 @@ async def test_still_running(trial: Any, word: str) -> None:
     assert (await trial.check())["counters"]["done"] == 1
 
 
-async def test_one_run_may_wait(new_trial: Any) -> None:
-    """Point 5: rounds and seconds between them."""
+async def test_one_run_can_poll_several_times(new_trial: Any) -> None:
+    """Point 5: rounds, and the seconds between them."""
     trial = await new_trial(REPLIES_POLL_ROUNDS="3", REPLIES_POLL_SECONDS="0.01")
     await trial.jobs("1", "2")
     trial.sim.behave("1", finish_after=3)
@@ -119,14 +122,19 @@ async def test_one_run_may_wait(new_trial: Any) -> None:
 
 
 async def test_every_kind_of_result(trial: Any) -> None:
-    """Points 6, 7, 9 and 10: no data is never saved as data; one job's fault is not another's."""
+    """Points 6, 7, 9 and 10: an error is never saved as data, and affects one job only."""
     kinds = {
-        "data": ("done", "done"), "dict": ("done", "done"),
-        "empty_list": ("processing", "empty_result"), "empty_dict": ("processing", "empty_result"),
+        "data": ("done", "done"),
+        "dict": ("done", "done"),
+        "empty_list": ("processing", "empty_result"),
+        "empty_dict": ("processing", "empty_result"),
         "blank_dict": ("processing", "empty_result"),
-        "null": ("noreplies", "failed"), "no_body": ("noreplies", "failed"), "error_object": ("noreplies", "failed"),
-        "text": ("noreplies", "failed"), "404": ("noreplies", "failed"),
-    }  # fmt: skip
+        "null": ("noreplies", "failed"),
+        "no_body": ("noreplies", "failed"),
+        "error_object": ("noreplies", "failed"),
+        "text": ("noreplies", "failed"),
+        "404": ("noreplies", "failed"),
+    }
     ends = {
         "failed": ("noreplies", "failed"),
         "no_status": ("noreplies", "failed"),
@@ -152,33 +160,46 @@ async def test_every_kind_of_result(trial: Any) -> None:
     assert json.loads(trial.file("dict").read_text())["posts"]
 
 
-def test_what_empty_means() -> None:
+def test_empty_results_are_recognized() -> None:
     """Point 7."""
     empty = [[], {}, {"a": None}, {"a": " ", "b": [], "c": {}, "d": None}]
     full = [[{}], [None], {"a": 0}, {"a": False}, {"a": None, "b": "x"}, {"a": [None]}]
     assert [is_empty(value) for value in empty + full] == [True] * len(empty) + [False] * len(full)
 
 
-def test_what_a_status_means() -> None:
-    """Status answers: known words, unknown ones, none, and the texts of dead jobs."""
-    said = {
-        "finished": [{"status": "finished"}, {"status": " Finished ", "tweet_preview": [{"d": "Job failed"}]}],
+def test_job_status() -> None:
+    """Status answers: known words, unknown words, no word, and the texts of dead jobs."""
+    answers_by_status = {
+        "finished": [
+            {"status": "finished"},
+            {"status": " Finished ", "tweet_preview": [{"d": "Job failed"}]},
+        ],
         "running": [
-            {"status": "started", "tweet_preview": [{"d": "Job failed"}]}, {"status": "pending"}, {"status": "processing"},
+            {"status": "started", "tweet_preview": [{"d": "Job failed"}]},
+            {"status": "pending"},
+            {"status": "processing"},
             {"status": "odd"},
         ],
         "failed": [
-            {}, [], None, "x", {"status": None}, {"status": "failed"}, {"status": "Job failed"}, {"message": "we cannot locate this job"},
+            {},
+            [],
+            None,
+            "x",
+            {"status": None},
+            {"status": "failed"},
+            {"status": "Job failed"},
+            {"message": "we cannot locate this job"},
             {"status": "started", "status_text": "we cannot locate this job"},
         ],
-    }  # fmt: skip
+    }
     assert {
-        found: {job_status(answer)[0] for answer in answers} for found, answers in said.items()
-    } == {found: {found} for found in said}
+        found: {job_status(answer)[0] for answer in answers}
+        for found, answers in answers_by_status.items()
+    } == {found: {found} for found in answers_by_status}
 
 
-def test_what_usage_means() -> None:
-    """Numbers in any dress, those that nobody can have used up, and answers that tell no usage."""
+def test_search_usage() -> None:
+    """Usage as numbers or text, impossible numbers, and answers without usage."""
 
     def of(used: Any, limit: Any) -> SearchUsage | None:
         return search_usage(
@@ -204,14 +225,14 @@ def test_what_usage_means() -> None:
     ] == [None] * 5
 
 
-async def test_out_of_quota_is_told_from_failed(trial: Any) -> None:
-    """Points 6, 9: the quota is used up when a job fails: quota_exceeded, and the post is not sent back."""
+async def test_quota_exceeded_is_not_failed(trial: Any) -> None:
+    """Points 6 and 9: a job that fails while the quota is used up keeps its post."""
     await trial.jobs("1", "2", "3")
     trial.sim.behave("1", end="failed")
     trial.sim.behave("2", result="null")
     trial.sim.order(
         "/account_stat", status=500
-    )  # the first question; so the run goes on although all is used up
+    )  # only the first answer: the run goes on although the quota is used up
     trial.sim.used = trial.sim.limit
     run = await trial.check()
     assert (
@@ -225,8 +246,8 @@ async def test_out_of_quota_is_told_from_failed(trial: Any) -> None:
     assert job.last_error["type"] == "provider_failed"
 
 
-async def test_resumed_after_the_reset(new_trial: Any) -> None:
-    """Point 11: by itself after the provider's reset, oldest first, as many as the new day allows."""
+async def test_jobs_resume_after_the_reset(new_trial: Any) -> None:
+    """Point 11: after the provider's reset, oldest first, as many as the day allows."""
     trial = await new_trial()
     await trial.jobs("1", "2", "3")
     for post_id in "123":
@@ -235,7 +256,7 @@ async def test_resumed_after_the_reset(new_trial: Any) -> None:
     trial.sim.used = trial.sim.limit
     assert (await trial.check())["counters"]["quota_exceeded"] == 3
     trial.sim.used, trial.sim.period_start = 0, None
-    assert (await trial.check())["counters"]["resumed"] == 0  # the day is not over, whoever asks
+    assert (await trial.check())["counters"]["resumed"] == 0  # before the reset, no run resumes it
     for post_id in "123":
         trial.sim.behave(post_id)
     await trial.later(86_400)
@@ -259,8 +280,8 @@ async def test_resumed_after_the_reset(new_trial: Any) -> None:
     assert (await trial.check())["counters"]["done"] == 1
 
 
-async def test_a_failed_job_sends_its_post_back_only_if_no_other_is_active(trial: Any) -> None:
-    """Point 9, and the decision that a done post stays done."""
+async def test_a_failed_job_reopens_its_post_unless_another_is_active(trial: Any) -> None:
+    """Point 9; a done post stays done."""
     await trial.jobs("1", "2")
     one, two = await trial.post("1"), await trial.post("2")
     other = {"post_id": "1", "platform": "twitter"}
@@ -287,15 +308,15 @@ async def test_a_failed_job_sends_its_post_back_only_if_no_other_is_active(trial
     )
     assert (await trial.check())["counters"][
         "failed"
-    ] == 1  # the provider does not know the other one
+    ] == 1  # the provider does not know the other job
     assert (await trial.post("1")).status == "noreplies"
 
 
-async def test_hiccups_are_not_failures(new_trial: Any) -> None:
-    """Network errors and server errors: back to pending, an attempt counted; so many in a row, and it is failed."""
+async def test_transient_errors_are_retried(new_trial: Any) -> None:
+    """Network and server errors count an attempt; the job fails after the maximum in a row."""
     trial = await new_trial(
         REPLIES_MAX_TRANSIENT="3", REPLIES_RESULT_SECONDS="0.5"
-    )  # no result of it is a good one
+    )  # none of its results is usable
     await trial.jobs("1")
     for number, fault in enumerate(({"status": 500}, {"fault": "cut"}), 1):
         trial.sim.order("/status", **fault)
@@ -305,7 +326,7 @@ async def test_hiccups_are_not_failures(new_trial: Any) -> None:
         assert (job.status, job.attempts) == ("pending", number)
     trial.sim.behave("1", finish_after=3)
     assert (await trial.check())["counters"]["still_pending"] == 1
-    assert (await trial.job("1")).attempts == 0  # a good answer ends the row
+    assert (await trial.job("1")).attempts == 0  # a good answer resets the count
     for fault in ({"fault": "hang"}, {"fault": "bad_json"}, {"fault": "html"}):
         trial.sim.order("/rawdata", **fault)
         await trial.check()
@@ -313,8 +334,8 @@ async def test_hiccups_are_not_failures(new_trial: Any) -> None:
     assert "tok-3f9a" not in json.dumps((await trial.job("1")).last_error)
 
 
-async def test_a_provider_that_asks_to_slow_down_is_waited_for(trial: Any) -> None:
-    """429 on a question: as long as it asks for, and no attempt is counted."""
+async def test_a_throttle_waits_without_counting(trial: Any) -> None:
+    """A 429 waits for Retry-After and counts no attempt."""
     await trial.jobs("2")
     trial.sim.order("/status", status=429, headers={"Retry-After": "7"})
     run = await trial.check()
@@ -324,12 +345,12 @@ async def test_a_provider_that_asks_to_slow_down_is_waited_for(trial: Any) -> No
 
 
 @pytest.mark.parametrize(
-    "said", ["inf", "nan", "-5", "99999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "soon", ""]
+    "header", ["inf", "nan", "-5", "99999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "soon", ""]
 )
-async def test_patience_that_nobody_has_is_not_asked_for(trial: Any, said: str) -> None:
-    """429 with a Retry-After that is no time, or one beyond a day: no attempt is counted, and a day is the longest wait."""
+async def test_an_odd_retry_after_waits_at_most_a_day(trial: Any, header: str) -> None:
+    """An invalid or excessive Retry-After waits at most a day and counts no attempt."""
     await trial.jobs("2")
-    trial.sim.order("/status", status=429, headers={"Retry-After": said})
+    trial.sim.order("/status", status=429, headers={"Retry-After": header})
     run = await trial.check()
     job = await trial.job("2")
     assert (run["counters"]["still_pending"], job.status, job.attempts, job.last_error) == (
@@ -341,8 +362,8 @@ async def test_patience_that_nobody_has_is_not_asked_for(trial: Any, said: str) 
     assert 0 < (job.due_at - job.updated_at).total_seconds() <= 86_400
 
 
-async def test_words_that_cannot_be_stored(trial: Any) -> None:
-    """Status answers: half a surrogate pair or a null character in the provider's words changes nothing of what they mean."""
+async def test_unstorable_characters_in_answers(trial: Any) -> None:
+    """Half a surrogate pair or a null character does not change what an answer means."""
     await trial.jobs("1", "2")
     for end in ("\ud800", "\x00"):
         trial.sim.order(
@@ -369,9 +390,11 @@ async def test_words_that_cannot_be_stored(trial: Any) -> None:
         ] == "the provider says: broken \ufffd"
 
 
-async def test_replies_that_are_hard_to_write(trial: Any) -> None:
-    """Points 6 and 8: an answer that says ``"error": false`` is data; half an emoji and a ``_metadata`` of the provider's own are
-    saved with our metadata all the same."""
+async def test_replies_that_are_hard_to_encode(trial: Any) -> None:
+    """Points 6 and 8: ``"error": false`` is data.
+
+    Half an emoji and a ``_metadata`` of the provider do not prevent our metadata.
+    """
     await trial.jobs("1")
     trial.save("1", [])
     odd = {"error": False, "_metadata": "theirs", "posts": [{"full_text": "cortado \ud83d"}]}
@@ -382,7 +405,7 @@ async def test_replies_that_are_hard_to_write(trial: Any) -> None:
 
 
 async def test_retry_metadata(trial: Any) -> None:
-    """Point 8: an empty file that was there, or a retry, is told in the saved JSON, and the older version is kept."""
+    """Point 8: metadata names an earlier empty file or a retry; the older version is kept."""
     await trial.jobs("list", "dict", "again")
     trial.save("list", [])
     trial.save("dict", {"a": None})
@@ -414,8 +437,8 @@ async def test_retry_metadata(trial: Any) -> None:
     assert (line["is_retry"], line["retry_count"], line["status_code"]) == (True, 1, 200)
 
 
-async def test_paths_are_injective_and_stay_inside(trial: Any) -> None:
-    """Cleaning escapes: nothing leads outside, and two values never share a file."""
+async def test_paths_are_unique_and_stay_inside(trial: Any) -> None:
+    """Paths are escaped: none leaves its folder, and two values never share a file."""
     wild = ["../../etc/x", "..", "a/b", "a%2Fb", "ñandú", "x" * 400, "a b", "."]
     for number, country in enumerate(wild):
         await trial.posts(
@@ -443,8 +466,8 @@ async def test_paths_are_injective_and_stay_inside(trial: Any) -> None:
     )
 
 
-async def test_an_exception_ends_one_job(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Points 9 and 10: any fault while processing: the quota question, then failed, and the post waits again; the others go on."""
+async def test_an_exception_fails_one_job(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points 9 and 10: any exception fails one job and reopens its post; others go on."""
     await trial.jobs("1", "2", "3")
     trial.sim.behave("2", replies=50)
     monkeypatch.setattr("esclusa.pipelines.replies.client.MAX_BYTES", 5000)
@@ -455,12 +478,12 @@ async def test_an_exception_ends_one_job(trial: Any, monkeypatch: pytest.MonkeyP
     assert [line["post_id"] for line in trial.log("process-jobs", "errors")] == ["2"]
 
 
-async def test_a_crash_too_often_fails_the_job_and_frees_its_post(new_trial: Any) -> None:
-    """Nobody is stuck: a job whose worker died again and again is failed, and its post waits again."""
+async def test_too_many_crashes_fail_the_job_and_reopen_its_post(new_trial: Any) -> None:
+    """A job whose worker crashed too often fails, and its post is searched again."""
     trial = await new_trial(REPLIES_MAX_TRANSIENT="2")
     [job] = await trial.jobs("1")
     await trial.runtime.store.purge(_only(job))
-    await trial.records.insert([job.but(attempts=2)])  # as two crashes leave it
+    await trial.records.insert([job.but(attempts=2)])  # the state after two crashes
     run = await trial.check()
     assert (run["counters"]["failed"], await trial.states("1")) == (1, ("noreplies", "failed"))
 
@@ -477,8 +500,8 @@ def _only(job: Job) -> Any:
     return query(Job, {"id": job.id}, limit=1)
 
 
-async def test_a_post_that_is_gone_stops_nobody(trial: Any) -> None:
-    """Point 10: the job of a post that is not there ends all the same."""
+async def test_a_job_without_a_post_ends(trial: Any) -> None:
+    """Point 10: the job of a post that does not exist ends, too."""
     [job] = await trial.jobs("1")
     from esclusa.model.query import query
 

@@ -1,4 +1,4 @@
-"""Phase 1: posts that wait become searches. Each test names the points of the specification that it shows."""
+"""Phase 1: waiting posts become searches. Tests name the points of the specification."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from esclusa.pipelines.replies import Job, Post
 
 
 async def test_order_and_max_posts(trial: Any) -> None:
-    """Point 1, and the decision on order: twitter, then platforms by name, oldest first; only searches use up max_posts."""
+    """Point 1: twitter first, then platforms by name, oldest first; max_posts counts searches."""
     await trial.posts("y1", platform="youtube", created_at="2020-01-01T00:00:00Z")
     await trial.posts("f2", platform="facebook", created_at="2021-01-01T00:00:00Z")
     await trial.posts("f1", platform="facebook", created_at="2020-06-01T00:00:00Z")
@@ -32,7 +32,7 @@ async def test_order_and_max_posts(trial: Any) -> None:
     assert trial.submitted() == ["reply:t1", "reply:t2", "reply:f1", "reply:f2", "reply:y1"]
 
 
-async def test_a_post_without_post_id_is_an_error_of_its_own(trial: Any) -> None:
+async def test_a_post_without_post_id_is_an_error(trial: Any) -> None:
     """Point 2."""
     await trial.records.insert(
         [
@@ -50,8 +50,8 @@ async def test_a_post_without_post_id_is_an_error_of_its_own(trial: Any) -> None
     assert "no post_id" in trial.log("process-posts", "errors")[0]["error"]
 
 
-async def test_a_post_that_makes_no_job_costs_no_search(trial: Any) -> None:
-    """A row that another program wrote: its fault is found before the search is paid for, and is told as any post's."""
+async def test_an_invalid_post_costs_no_search(trial: Any) -> None:
+    """A fault in a row that another program wrote is found before the search is paid for."""
     await trial.posts("3")
     one, two = (Post(platform="twitter", post_id=id, replies_count=5) for id in "12")
     one.sort_by, two.country = "size", "".join(map(chr, range(0x4E00, 0x5E00)))
@@ -67,8 +67,8 @@ async def test_a_post_that_makes_no_job_costs_no_search(trial: Any) -> None:
     assert (await trial.call("GET", "/quota"))["reserved"] == 1
 
 
-async def test_how_many_are_asked_for(new_trial: Any) -> None:
-    """Points 3 and 4, the caps per platform, and the old name of the maximum."""
+async def test_how_many_replies_are_requested(new_trial: Any) -> None:
+    """Points 3 and 4, the limits per platform, and the old name of the maximum."""
     trial = await new_trial(REPLIES_UNKNOWN_COUNT="fetch")
     await trial.posts("both", max_posts_replies=7, replies_count=50)
     await trial.posts("count", replies_count=50)
@@ -96,8 +96,8 @@ async def test_how_many_are_asked_for(new_trial: Any) -> None:
     assert (await trial.job("both")).max_posts == 7
 
 
-async def test_nothing_expected_is_skipped(trial: Any) -> None:
-    """Point 4: by default also where neither count is known."""
+async def test_a_post_without_expected_replies_is_skipped(trial: Any) -> None:
+    """Point 4: by default, also if neither count is known."""
     await trial.posts("unknown", replies_count=None)
     await trial.posts("zero", replies_count=0)
     assert (await trial.submit())["counters"]["skipped"] == 2
@@ -121,8 +121,8 @@ async def test_a_saved_file_needs_no_search(trial: Any) -> None:
     assert trial.submitted() == ["reply:empty", "reply:blank"]
 
 
-async def test_a_file_that_cannot_be_looked_at_is_an_error_of_its_post(trial: Any) -> None:
-    """Whether it is saved is not known, so no search is paid for it; the others go on, and it is due for the next run."""
+async def test_an_unreadable_file_is_an_error_of_its_post(trial: Any) -> None:
+    """No search is paid for it, the others go on, and it is due for the next run."""
     await trial.posts("odd", "next")
     trial.file("odd").parent.mkdir(parents=True)
     trial.file("odd").symlink_to(trial.file("odd"))
@@ -137,12 +137,12 @@ async def test_a_file_that_cannot_be_looked_at_is_an_error_of_its_post(trial: An
     assert (await trial.scheduled("process-posts"))["counters"]["submitted"] == 1
 
 
-async def test_a_post_of_tomorrow_is_searched_until_today(trial: Any) -> None:
-    """The dates: a search cannot begin after it ends."""
+async def test_a_post_from_the_future_is_searched_until_today(trial: Any) -> None:
+    """A search cannot begin after it ends."""
     await trial.posts("1", created_at="2150-01-01T00:00:00Z")
     assert (await trial.submit())["counters"]["submitted"] == 1
-    said = json.loads(next(c["body"] for c in trial.sim.calls if c["path"] == "/submit"))
-    assert said["start_date"] < said["end_date"]
+    body = json.loads(next(c["body"] for c in trial.sim.calls if c["path"] == "/submit"))
+    assert body["start_date"] < body["end_date"]
 
 
 async def test_a_post_with_an_active_job_is_not_submitted(trial: Any) -> None:
@@ -168,7 +168,7 @@ async def test_a_post_with_an_active_job_is_not_submitted(trial: Any) -> None:
 
 
 async def test_two_runs_at_once_submit_each_post_once(new_trial: Any) -> None:
-    """Point 6: two servers on the same posts; a second run in the same server is refused."""
+    """Point 6: two servers share the posts; a second run in one server is refused."""
     one, two = await new_trial(), await new_trial()
     ids = [f"p{n:02}" for n in range(40)]
     await one.posts(*ids)
@@ -178,23 +178,29 @@ async def test_two_runs_at_once_submit_each_post_once(new_trial: Any) -> None:
         one.ask("POST", "/process-posts"),
     )
     assert sorted(status for status, _ in answers) == [200, 200, 409]
-    assert sum(said["counters"]["submitted"] for status, said in answers if status == 200) == 40
+    assert sum(body["counters"]["submitted"] for status, body in answers if status == 200) == 40
     assert one.sim.submitted == dict.fromkeys(ids, 1)
     assert (await one.call("GET", "/jobs/count"))["count"] == 40
 
 
-async def test_what_a_submit_says(trial: Any) -> None:
-    """Point 7, point 9, and the dates: a day before the post until today. The job carries what the post does."""
+async def test_the_body_of_a_submit(trial: Any) -> None:
+    """Points 7 and 9: the search begins a day before the post; the job copies the post."""
     await trial.posts(
         "77", created_at="2026-03-01T01:00:00Z", sort_by="engagement", max_posts_replies=12
     )
     run = await trial.submit()
-    said = json.loads(next(c["body"] for c in trial.sim.calls if c["path"] == "/submit"))
+    body = json.loads(next(c["body"] for c in trial.sim.calls if c["path"] == "/submit"))
     today = f"{await trial.runtime.store.now():%Y-%m-%d}"
-    assert said == {
-        "query": "reply:77", "timeline_only": False, "sort_by": "engagement", "platform_to_collect": ["twitter"], "max_post": 12,
-        "start_date": "2026-02-28", "end_date": today, "token": "tok-3f9a-very-secret",
-    }  # fmt: skip
+    assert body == {
+        "query": "reply:77",
+        "timeline_only": False,
+        "sort_by": "engagement",
+        "platform_to_collect": ["twitter"],
+        "max_post": 12,
+        "start_date": "2026-02-28",
+        "end_date": today,
+        "token": "tok-3f9a-very-secret",
+    }
     post, job = await trial.post("77"), await trial.job("77")
     assert (post.status, job.status, job.post_doc_id, job.retry_count) == (
         "processing",
@@ -241,8 +247,10 @@ REFUSALS = [
 
 
 async def test_a_failed_submit_stops_the_run(new_trial: Any) -> None:
-    """Points 7 and 8: the post waits, due at once; the rest is untouched; the run says why. A refusal costs nothing; where the
-    provider may have counted the search, it stays reserved."""
+    """Points 7 and 8: the post is due at once, the others are untouched.
+
+    A refusal costs nothing. A search that the provider may have counted stays reserved.
+    """
     patient, hasty, spent = await new_trial(), await new_trial(REPLIES_SUBMIT_SECONDS="2"), 0
     for order, outcome, words, counter, costs in REFUSALS:
         trial = hasty if order == "hang" else patient
@@ -271,8 +279,8 @@ async def test_a_failed_submit_stops_the_run(new_trial: Any) -> None:
     assert (await patient.call("GET", "/jobs/count"))["count"] == 3 * len(REFUSALS)
 
 
-async def test_an_id_that_cannot_be_kept_is_none(trial: Any) -> None:
-    """Point 7: an answer whose id_hash256 is no text that can be stored names no job."""
+async def test_an_unstorable_job_id_is_refused(trial: Any) -> None:
+    """Point 7: an id_hash256 that cannot be stored is not a job id."""
     await trial.posts("1")
     for id in ("a\x00b", "\ud800", " ", "", 12, None, ["x"]):
         trial.sim.order("/submit", status=200, body={"id_hash256": id})
@@ -285,13 +293,13 @@ async def test_an_id_that_cannot_be_kept_is_none(trial: Any) -> None:
     assert (await trial.submit())["counters"]["submitted"] == 1
 
 
-async def test_a_refusal_without_a_reason_is_told_as_quota_where_it_is(trial: Any) -> None:
-    """Point 8: exhaustion is not named by the provider; after a failed submit it is asked again, and the budget knows."""
+async def test_a_refusal_while_the_quota_is_used_up_blocks_the_run(trial: Any) -> None:
+    """Point 8: after a failed submit, the usage is read again and the budget follows it."""
     await trial.posts("1", "2")
     before = {"usage": {"day": {"searches_used": 10}}, "limits": {"max_searches_per_day": 400}}
     trial.sim.order(
         "/account_stat", status=200, body=before
-    )  # true when it was asked; then others used the account
+    )  # the answer before the submit; then others used the account
     trial.sim.used = trial.sim.limit
     run = await trial.submit()
     assert (run["outcome"], run["counters"]["quota_blocked"], run["counters"]["submitted"]) == (
@@ -306,7 +314,7 @@ async def test_a_refusal_without_a_reason_is_told_as_quota_where_it_is(trial: An
 
 
 async def test_an_unknown_platform_is_an_error_of_its_post(trial: Any) -> None:
-    """Platforms are not a closed list: sent as it is; the provider's refusal does not stop the others."""
+    """An unknown platform is sent as it is; its refusal does not stop the other posts."""
     await trial.posts("a", platform="aardvark")
     await trial.posts("z", platform="youtube")
     run = await trial.submit()
@@ -323,8 +331,8 @@ async def test_an_unknown_platform_is_an_error_of_its_post(trial: Any) -> None:
     )
 
 
-async def test_a_failed_job_comes_back_once(trial: Any) -> None:
-    """Point 10: then it waits for an operator, who gives it one more try."""
+async def test_a_post_is_resubmitted_once(trial: Any) -> None:
+    """Point 10: then it waits until an operator allows one more search."""
     await trial.posts("1", "2")
     trial.sim.behave("1", end="failed")
     trial.sim.behave("2", end="failed")
@@ -347,8 +355,8 @@ async def test_a_failed_job_comes_back_once(trial: Any) -> None:
     assert (await trial.submit())["counters"]["exhausted"] == 2
 
 
-async def test_the_same_id_again_is_the_same_job(trial: Any) -> None:
-    """The provider may answer the same search with the same id: the job starts again, and nothing is stuck."""
+async def test_a_known_job_id_restarts_that_job(trial: Any) -> None:
+    """If the provider returns the id of an earlier search, that job starts again."""
     await trial.posts("1")
     trial.sim.behave("1", end="failed", same_id=True)
     await trial.submit()
@@ -362,8 +370,8 @@ async def test_the_same_id_again_is_the_same_job(trial: Any) -> None:
     assert (await trial.call("GET", "/jobs/count"))["count"] == 1
 
 
-async def test_the_budget_ends_the_run_before_anything_is_touched(new_trial: Any) -> None:
-    """Budget in phase 1: usage is asked once before the first submit, then reserved here; what is denied stays untouched."""
+async def test_an_empty_budget_blocks_before_the_first_claim(new_trial: Any) -> None:
+    """Usage is read once, before the first submit; posts beyond the budget stay untouched."""
     trial = await new_trial()
     await trial.posts(*[f"p{n}" for n in range(6)])
     trial.sim.used, trial.sim.limit = 397, 400
@@ -390,7 +398,7 @@ async def test_the_budget_ends_the_run_before_anything_is_touched(new_trial: Any
 
 
 async def test_servers_together_spend_exactly_the_limit(new_trial: Any) -> None:
-    """The budget is the store's: four servers never pass it, and leave nothing of it unused."""
+    """Four servers share the store's budget: they spend all of it, and no more."""
     team = [await new_trial() for _ in range(4)]
     await team[0].posts(*[f"p{n:03}" for n in range(60)])
     await team[0].posts(*[f"s{n:03}" for n in range(20)], replies_count=0)
@@ -401,8 +409,8 @@ async def test_servers_together_spend_exactly_the_limit(new_trial: Any) -> None:
     assert (team[0].sim.used, team[0].sim.refused) == (40, 0)
 
 
-async def test_a_day_that_the_provider_still_tells_of_is_over(trial: Any) -> None:
-    """Until the first search of a day the provider may tell of yesterday: that must not block today."""
+async def test_usage_of_yesterday_does_not_block_today(trial: Any) -> None:
+    """Before the first search of a day, the provider may report yesterday's usage."""
     await trial.posts("1")
     trial.sim.used, trial.sim.period_start = 400, "2020-01-01"
     assert (await trial.submit())["counters"][
@@ -413,7 +421,7 @@ async def test_a_day_that_the_provider_still_tells_of_is_over(trial: Any) -> Non
     assert (await trial.submit())["counters"]["submitted"] == 1
 
 
-async def test_usage_that_cannot_be_asked_stops_before_the_first_submit(trial: Any) -> None:
+async def test_unreadable_usage_stops_before_the_first_submit(trial: Any) -> None:
     await trial.posts("1")
     trial.sim.order("/account_stat", status=500)
     run = await trial.submit()

@@ -1,4 +1,4 @@
-"""The pipeline on each SQL store in turn, against both simulators over real HTTP, with a clock that tests shift."""
+"""The pipeline on each SQL store, against both simulators over HTTP, with a shifted clock."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from esclusa.web.server import Service, listen
 STORES = ("sqlite", "postgres")
 
 
-class Yard:
-    """An opened house with the pipeline, and the outside that it speaks to."""
+class TendersTrial:
+    """A server with the pipeline, and its simulated services."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Yard:
         return run
 
     async def later(self, seconds: float) -> None:
-        """Let the store's time go on."""
+        """Shift the store's time."""
         self.runtime.store.clock_offset += seconds
         await self.runtime.engine.clock.sync()
 
@@ -60,7 +60,7 @@ class Yard:
     async def publish(
         self, count: int = 1, *, site: bool = False, api: bool = True, **changes: Any
     ) -> list[str]:
-        """Tenders of today, as the API tells them."""
+        """Publish tenders of today; return their codes."""
         details = [
             sample_tender(len(self.chile.details) + n, await self.today()) | changes
             for n in range(count)
@@ -78,14 +78,14 @@ class Yard:
             return answer.status, (await answer.json(content_type=None)) if text else None
 
     async def device(self, name: str = "d1", **preferences: Any) -> str:
-        """Register a device over HTTP; its token."""
+        """Register a device over HTTP; return its token."""
         token = f"ExponentPushToken[{name}]"
-        status, told = await self.call(
+        status, answer = await self.call(
             "POST",
             "/devices",
             {"installation_id": name, "push_token": token, "preferences": preferences},
         )
-        assert status == 200, told
+        assert status == 200, answer
         return token
 
     async def deliveries(self, **where: Any) -> list[Delivery]:
@@ -105,7 +105,7 @@ class Yard:
         return found  # type: ignore[no-any-return]
 
     async def sent(self, name: str = "d1", **preferences: Any) -> Delivery:
-        """A device with one delivery that was sent."""
+        """Register a device and send it one delivery."""
         await self.device(name, **preferences)
         await self.publish()
         assert (await self.run("ingest")).counters["new"] == 1
@@ -113,7 +113,7 @@ class Yard:
         return await self.delivery(name)
 
 
-NewYard = Callable[..., Any]
+NewTrial = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
@@ -124,7 +124,7 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def databases() -> list[Any]:
-    """PostgreSQL databases that have the schema: emptying one is much faster than making one."""
+    """PostgreSQL databases with the schema: emptying one is much faster than making one."""
     return []
 
 
@@ -155,23 +155,31 @@ def environ_of(
     place: DataSet, folder: Path, chile: str, expo: str, **settings: str
 ) -> dict[str, str]:
     return {
-        "ESCLUSA_STORE": place.url, "ESCLUSA_ARTIFACTS": str(folder / "artifacts"), "ESCLUSA_PIPELINES": "tenders",
-        "ESCLUSA_LOG_LEVEL": "error", "ESCLUSA_LEASE_SECONDS": "30", "ESCLUSA_GRACE_SECONDS": "2",
-        "CHILECOMPRA_TICKET": "F8537A18-6766-4DEF-9E59-426B4FEE2844", "CHILECOMPRA_API_URL": chile, "CHILECOMPRA_SITE_URL": chile,
-        "CHILECOMPRA_PACE_SECONDS": "0", "EXPO_API_URL": expo, **settings,
-    }  # fmt: skip
+        "ESCLUSA_STORE": place.url,
+        "ESCLUSA_ARTIFACTS": str(folder / "artifacts"),
+        "ESCLUSA_PIPELINES": "tenders",
+        "ESCLUSA_LOG_LEVEL": "error",
+        "ESCLUSA_LEASE_SECONDS": "30",
+        "ESCLUSA_GRACE_SECONDS": "2",
+        "CHILECOMPRA_TICKET": "F8537A18-6766-4DEF-9E59-426B4FEE2844",
+        "CHILECOMPRA_API_URL": chile,
+        "CHILECOMPRA_SITE_URL": chile,
+        "CHILECOMPRA_PACE_SECONDS": "0",
+        "EXPO_API_URL": expo,
+        **settings,
+    }
 
 
 @pytest.fixture
-async def new_yard(place: DataSet, tmp_path: Path) -> AsyncIterator[NewYard]:
-    """``await new_yard(ARCHIVE_DROP="true")`` gives a served house on the store, with these settings."""
+async def new_trial(place: DataSet, tmp_path: Path) -> AsyncIterator[NewTrial]:
+    """``await new_trial(ARCHIVE_DROP="true")`` starts a server with these settings."""
     async with AsyncExitStack() as stack:
         chile, expo = ChileCompraSimulator(), ExpoSimulator()
         urls = [await chile.start(), await expo.start()]
         stack.push_async_callback(chile.stop)
         stack.push_async_callback(expo.stop)
 
-        async def new(**settings: str) -> Yard:
+        async def new(**settings: str) -> TendersTrial:
             runtime = await stack.enter_async_context(
                 open_runtime(load(environ=environ_of(place, tmp_path, *urls, **settings)))
             )
@@ -188,12 +196,12 @@ async def new_yard(place: DataSet, tmp_path: Path) -> AsyncIterator[NewYard]:
             if task.done():
                 task.result()
             web = await stack.enter_async_context(aiohttp.ClientSession())
-            return Yard(runtime, chile, expo, f"http://127.0.0.1:{await listening}", web)
+            return TendersTrial(runtime, chile, expo, f"http://127.0.0.1:{await listening}", web)
 
         yield new
 
 
 @pytest.fixture
-async def yard(new_yard: NewYard) -> Yard:
-    made: Yard = await new_yard()
+async def trial(new_trial: NewTrial) -> TendersTrial:
+    made: TendersTrial = await new_trial()
     return made

@@ -1,4 +1,4 @@
-"""Cleanup, archive-export and drop-exported: bounded, proved, safe to repeat, on both SQL stores."""
+"""Cleanup, archive-export and drop-exported: bounded, verified, safe to repeat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipelines.tenders.conftest import NewYard, Yard
+from pipelines.tenders.conftest import NewTrial, TendersTrial
 
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.outlook import Outlook
@@ -44,12 +44,12 @@ def delivery(number: int, tender: str, status: str, **fields: Any) -> Delivery:
     )
 
 
-async def archived(yard: Yard, kind: Any, **where: Any) -> list[Any]:
-    return list((await yard.records.find(kind, where, archived=True, limit=10_000)).items)
+async def archived(trial: TendersTrial, kind: Any, **where: Any) -> list[Any]:
+    return list((await trial.records.find(kind, where, archived=True, limit=10_000)).items)
 
 
-async def exports(yard: Yard) -> list[Export]:
-    return [e async for e in yard.records.each(Export)]
+async def exports(trial: TendersTrial) -> list[Export]:
+    return [e async for e in trial.records.each(Export)]
 
 
 def archive_table(place: Any, table: str) -> str:
@@ -62,34 +62,38 @@ async def altered(place: Any, statement: str) -> None:
         await answer
 
 
-async def test_cleanup_moves_what_is_old_and_leaves_what_is_open(yard: Yard) -> None:
-    """Point 4: HOT_MONTHS, DELIVERY_RETENTION_DAYS; a tender whose deliveries are still open stays."""
-    now = await yard.now()
+async def test_cleanup_archives_old_records_without_open_deliveries(trial: TendersTrial) -> None:
+    """Point 4: HOT_MONTHS, DELIVERY_RETENTION_DAYS; a tender with open deliveries stays."""
+    now = await trial.now()
     year = months_before(now, 12)
     tenders = [
         old_tender(1, year - timedelta(days=1)),
         old_tender(2, year + timedelta(days=1)),
         old_tender(3, year - timedelta(days=40)),
     ]
-    await yard.records.insert(tenders)
+    await trial.records.insert(tenders)
     done = now - timedelta(days=91)
-    await yard.records.insert([
-        delivery(1, "1-1-L125", "ok", completed_at=done), delivery(2, "1-1-L125", "failed", completed_at=now - timedelta(days=89)),
-        delivery(3, "3-1-L125", "sent", sent_at=now), delivery(4, "2-1-L125", "invalid", completed_at=done),
-    ])  # fmt: skip
-    run = await yard.run("cleanup")
+    await trial.records.insert(
+        [
+            delivery(1, "1-1-L125", "ok", completed_at=done),
+            delivery(2, "1-1-L125", "failed", completed_at=now - timedelta(days=89)),
+            delivery(3, "3-1-L125", "sent", sent_at=now),
+            delivery(4, "2-1-L125", "invalid", completed_at=done),
+        ]
+    )
+    run = await trial.run("cleanup")
     assert run.told == {"licitaciones": 1, "deliveries": 2, "kept": 1}
-    assert [t.id for t in await archived(yard, Licitacion)] == ["1-1-L125"]
-    assert {d.installation_id for d in await archived(yard, Delivery)} == {"d1", "d4"}
-    assert {d.installation_id for d in await yard.deliveries()} == {"d2", "d3"}
-    assert (await yard.run("cleanup")).told == {"licitaciones": 0, "deliveries": 0, "kept": 1}
-    status, told = await yard.call("GET", "/licitaciones/1-1-L125")
-    assert (status, told["codigo_externo"]) == (200, "1-1-L125")  # found in the archive
+    assert [t.id for t in await archived(trial, Licitacion)] == ["1-1-L125"]
+    assert {d.installation_id for d in await archived(trial, Delivery)} == {"d1", "d4"}
+    assert {d.installation_id for d in await trial.deliveries()} == {"d2", "d3"}
+    assert (await trial.run("cleanup")).told == {"licitaciones": 0, "deliveries": 0, "kept": 1}
+    status, answer = await trial.call("GET", "/licitaciones/1-1-L125")
+    assert (status, answer["codigo_externo"]) == (200, "1-1-L125")  # found in the archive
 
 
-async def test_the_archive_tables_have_the_names_that_are_promised(yard: Yard, place: Any) -> None:
-    await yard.records.insert([old_tender(1, datetime(2020, 1, 1, tzinfo=UTC))])
-    await yard.run("cleanup")
+async def test_the_names_of_the_archive_tables(trial: TendersTrial, place: Any) -> None:
+    await trial.records.insert([old_tender(1, datetime(2020, 1, 1, tzinfo=UTC))])
+    await trial.run("cleanup")
     if place.url.startswith("sqlite"):
         rows = await place.rows("archive_licitaciones", "id")
     else:
@@ -97,25 +101,29 @@ async def test_the_archive_tables_have_the_names_that_are_promised(yard: Yard, p
     assert [r["codigo_externo"] for r in rows] == ["1-1-L125"]
 
 
-async def test_cleanup_goes_on_over_many_batches(yard: Yard) -> None:
+async def test_cleanup_handles_many_batches(trial: TendersTrial) -> None:
     then = datetime(2020, 1, 1, tzinfo=UTC)
-    await yard.records.insert([old_tender(n, then + timedelta(hours=n)) for n in range(1300)])
-    await yard.records.insert(
+    await trial.records.insert([old_tender(n, then + timedelta(hours=n)) for n in range(1300)])
+    await trial.records.insert(
         [delivery(n, "7-1-L125", "ok", completed_at=then) for n in range(2300)]
     )
-    await yard.records.insert([delivery(9999, "700-1-L125", "pending")])
-    assert (await yard.run("cleanup")).told == {"licitaciones": 1299, "deliveries": 2300, "kept": 1}
+    await trial.records.insert([delivery(9999, "700-1-L125", "pending")])
+    assert (await trial.run("cleanup")).told == {
+        "licitaciones": 1299,
+        "deliveries": 2300,
+        "kept": 1,
+    }
 
 
-async def test_a_delivery_whose_tender_is_archived_can_still_go_out(yard: Yard) -> None:
-    await yard.device()
-    await yard.publish()
-    await yard.run("ingest")
-    [code] = yard.chile.details
-    await Archiver(yard.runtime.engine).archive(
+async def test_a_delivery_of_an_archived_tender_is_sent(trial: TendersTrial) -> None:
+    await trial.device()
+    await trial.publish()
+    await trial.run("ingest")
+    [code] = trial.chile.details
+    await Archiver(trial.runtime.engine).archive(
         Licitacion.kind, {"codigo_externo": code}, "fecha_publicacion"
     )
-    assert (await yard.run("dispatch")).told["sent"] == 1
+    assert (await trial.run("dispatch")).told["sent"] == 1
 
 
 VALUES: list[dict[str, Any]] = [
@@ -140,8 +148,8 @@ VALUES: list[dict[str, Any]] = [
 ]
 
 
-async def test_exports_are_read_back_row_by_row(yard: Yard, place: Any, tmp_path: Path) -> None:
-    """Point 5: one file per month of the row's own date (UTC), zstd, checksum and count proved, types as they were."""
+async def test_exports_round_trip(trial: TendersTrial, place: Any, tmp_path: Path) -> None:
+    """Point 5: one file per month (UTC), zstd, checksum and count verified, types kept."""
     import duckdb
     import pyarrow.parquet as pq
 
@@ -149,8 +157,8 @@ async def test_exports_are_read_back_row_by_row(yard: Yard, place: Any, tmp_path
     rows = [
         old_tender(n, edge + timedelta(microseconds=n), **fields) for n, fields in enumerate(VALUES)
     ]
-    await yard.records.insert(rows)
-    await yard.records.insert(
+    await trial.records.insert(rows)
+    await trial.records.insert(
         [
             delivery(
                 1,
@@ -162,15 +170,16 @@ async def test_exports_are_read_back_row_by_row(yard: Yard, place: Any, tmp_path
             )
         ]
     )
-    await yard.run("cleanup")
-    kept = {t.id: t for t in await archived(yard, Licitacion)}
-    run = await yard.run("archive-export")
+    await trial.run("cleanup")
+    kept = {t.id: t for t in await archived(trial, Licitacion)}
+    run = await trial.run("archive-export")
     assert (run.outcome, run.told) == ("ok", {"files": 3, "rows": 4, "dropped": 0})
-    found = {e.path: e for e in await exports(yard)}
+    found = {e.path: e for e in await exports(trial)}
     assert list(found) == [
-        "licitaciones/year=2025/month=02/part-00001.parquet", "licitaciones/year=2025/month=03/part-00001.parquet",
+        "licitaciones/year=2025/month=02/part-00001.parquet",
+        "licitaciones/year=2025/month=03/part-00001.parquet",
         "notification_deliveries/year=2025/month=01/part-00001.parquet",
-    ]  # fmt: skip
+    ]
     for path, export in found.items():
         file = tmp_path / "artifacts" / path
         assert (export.status, export.checksum) == (
@@ -190,21 +199,25 @@ async def test_exports_are_read_back_row_by_row(yard: Yard, place: Any, tmp_path
     for row in back:
         tender = kept[row["id"]]
         for name, type in Licitacion.kind.types.items():
-            told = json.loads(row[name]) if type == "json" and row[name] is not None else row[name]
-            assert told == getattr(tender, name), name
+            answer = (
+                json.loads(row[name]) if type == "json" and row[name] is not None else row[name]
+            )
+            assert answer == getattr(tender, name), name
     counted = duckdb.sql(
         f"SELECT count(*), sum(monto_estimado), min(fecha_publicacion)::VARCHAR FROM '{tmp_path}/artifacts/licitaciones/**/*.parquet'"
     )
     assert counted.fetchall()[0][:2] == (3, Decimal("191999999.5123456789"))
-    assert (await yard.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
+    assert (await trial.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
 
 
-async def test_a_file_has_the_columns_of_the_table(yard: Yard, place: Any, tmp_path: Path) -> None:
-    """What a reader of notification_deliveries relies on has the same name in its export: attempt_count, next_attempt_at, locked_by …"""
+async def test_a_file_has_the_columns_of_the_table(
+    trial: TendersTrial, place: Any, tmp_path: Path
+) -> None:
+    """An export has the documented column names: attempt_count, next_attempt_at, locked_by …"""
     import pyarrow.parquet as pq
 
-    now = await yard.now()
-    await yard.records.insert(
+    now = await trial.now()
+    await trial.records.insert(
         [
             delivery(
                 1,
@@ -218,166 +231,168 @@ async def test_a_file_has_the_columns_of_the_table(yard: Yard, place: Any, tmp_p
         ]
     )
     [row] = await place.rows("notification_deliveries", "id")
-    await yard.run("cleanup")
-    assert (await yard.run("archive-export")).told["rows"] == 1
+    await trial.run("cleanup")
+    assert (await trial.run("archive-export")).told["rows"] == 1
     file = tmp_path / "artifacts/notification_deliveries/year=2025/month=01/part-00001.parquet"
     [kept] = pq.ParquetFile(file).read().to_pylist()
     assert set(kept) == set(row)
     assert (kept["attempt_count"], kept["next_attempt_at"], kept["locked_by"]) == (3, now, None)
 
 
-async def test_a_row_that_is_archived_later_goes_into_a_further_part(yard: Yard) -> None:
+async def test_a_late_row_goes_into_another_part(trial: TendersTrial) -> None:
     then = datetime(2025, 2, 3, tzinfo=UTC)
-    await yard.records.insert([old_tender(1, then)])
-    await yard.run("cleanup")
-    await yard.run("archive-export")
-    await yard.records.insert([old_tender(2, then)])
-    await yard.run("cleanup")
-    await yard.run("archive-export")
-    assert [(e.month, e.part, e.row_count) for e in await exports(yard)] == [
+    await trial.records.insert([old_tender(1, then)])
+    await trial.run("cleanup")
+    await trial.run("archive-export")
+    await trial.records.insert([old_tender(2, then)])
+    await trial.run("cleanup")
+    await trial.run("archive-export")
+    assert [(e.month, e.part, e.row_count) for e in await exports(trial)] == [
         ("2025-02", 1, 1),
         ("2025-02", 2, 1),
     ]
 
 
-async def test_large_months_are_cut_into_parts(yard: Yard) -> None:
-    await yard.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
-    for _ in range(3):  # an archiver of its own each time, as after a restart
-        await Archiver(yard.runtime.engine).archive(
+async def test_large_months_are_split_into_parts(trial: TendersTrial) -> None:
+    await trial.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
+    for _ in range(3):  # a new archiver each time, as after a restart
+        await Archiver(trial.runtime.engine).archive(
             Licitacion.kind, {}, "fecha_publicacion", batch=6, rows=10
         )
-    made = await Archiver(yard.runtime.engine).export(Licitacion.kind, "fecha_publicacion", rows=10)
+    made = await Archiver(trial.runtime.engine).export(
+        Licitacion.kind, "fecha_publicacion", rows=10
+    )
     assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
 
 
-async def test_rows_that_came_to_the_archive_without_an_export_are_given_to_one(yard: Yard) -> None:
-    """By another hand, or before exports were opened at the archiving."""
-    await yard.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
-    assert await yard.runtime.store.archive(query(Licitacion, limit=24)) == 24
-    await yard.run("cleanup")
-    made = await Archiver(yard.runtime.engine).export(Licitacion.kind, "fecha_publicacion", rows=10)
+async def test_rows_without_an_export_are_assigned_to_one(trial: TendersTrial) -> None:
+    """Rows that another program archived, or an older version."""
+    await trial.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
+    assert await trial.runtime.store.archive(query(Licitacion, limit=24)) == 24
+    await trial.run("cleanup")
+    made = await Archiver(trial.runtime.engine).export(
+        Licitacion.kind, "fecha_publicacion", rows=10
+    )
     assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
     found = [
-        r async for page in yard.runtime.store.scan(query(Licitacion, archived=True)) for r in page
+        r async for page in trial.runtime.store.scan(query(Licitacion, archived=True)) for r in page
     ]
     assert len(found) == 25
 
 
-async def test_no_row_comes_to_an_export_that_is_being_written(yard: Yard) -> None:
-    """The archiver had the export in hand when it was closed: its next rows go into the next part."""
+async def test_a_closed_export_gets_no_more_rows(trial: TendersTrial) -> None:
+    """The archiver still holds an export that is closed: its next rows go to the next part."""
     then = datetime(2025, 2, 1, tzinfo=UTC)
-    archiver = Archiver(yard.runtime.engine)
-    await yard.records.insert([old_tender(1, then)])
+    archiver = Archiver(trial.runtime.engine)
+    await trial.records.insert([old_tender(1, then)])
     assert await archiver.archive(Licitacion.kind, {}, "fecha_publicacion") == 1
-    [export] = await exports(yard)
-    await yard.run("archive-export")
-    await yard.records.insert([old_tender(2, then)])
-    assert await yard.runtime.store.archive(query(Licitacion), export.id) == 0
+    [export] = await exports(trial)
+    await trial.run("archive-export")
+    await trial.records.insert([old_tender(2, then)])
+    assert await trial.runtime.store.archive(query(Licitacion), export.id) == 0
     assert await archiver.archive(Licitacion.kind, {}, "fecha_publicacion") == 1
-    await yard.run("archive-export")
-    assert [(e.status, e.part, e.row_count) for e in await exports(yard)] == [
+    await trial.run("archive-export")
+    assert [(e.status, e.part, e.row_count) for e in await exports(trial)] == [
         ("verified", 1, 1),
         ("verified", 2, 1),
     ]
 
 
-async def test_an_export_without_rows_is_forgotten(yard: Yard) -> None:
-    """Opened for rows that were gone before they could be given to it."""
-    await Archiver(yard.runtime.engine)._open(
+async def test_an_export_without_rows_is_deleted(trial: TendersTrial) -> None:
+    """It was opened for rows that disappeared before they were assigned to it."""
+    await Archiver(trial.runtime.engine)._open(
         Licitacion.kind, datetime(2025, 2, 1, tzinfo=UTC), "filling"
     )
-    assert (await yard.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
-    assert await exports(yard) == []
+    assert (await trial.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
+    assert await exports(trial) == []
 
 
-async def test_what_waits_for_its_export_is_told(yard: Yard) -> None:
-    await yard.records.insert([old_tender(n, datetime(2025, 2, n, tzinfo=UTC)) for n in (1, 2, 3)])
-    await yard.runtime.store.archive(query(Licitacion, limit=1))
-    await yard.run("cleanup")
+async def test_unexported_rows_are_reported(trial: TendersTrial) -> None:
+    await trial.records.insert([old_tender(n, datetime(2025, 2, n, tzinfo=UTC)) for n in (1, 2, 3)])
+    await trial.runtime.store.archive(query(Licitacion, limit=1))
+    await trial.run("cleanup")
 
-    async def told() -> tuple[int, int, int]:
-        found = {a["table"]: a for a in await Outlook(yard.runtime.engine).archives()}[
+    async def answer() -> tuple[int, int, int]:
+        found = {a["table"]: a for a in await Outlook(trial.runtime.engine).archives()}[
             "licitaciones"
         ]
         return found["rows"], found["not_exported"], found["exports"]
 
-    assert await told() == (3, 3, 0)
-    await yard.run("archive-export")
-    assert await told() == (3, 0, 1)
+    assert await answer() == (3, 3, 0)
+    await trial.run("archive-export")
+    assert await answer() == (3, 0, 1)
 
 
-async def test_nothing_is_dropped_from_an_archive_with_columns_that_are_not_declared(
-    new_yard: NewYard, place: Any
-) -> None:
-    yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
-    await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
-    await yard.run("cleanup")
+async def test_undeclared_columns_prevent_a_drop(new_trial: NewTrial, place: Any) -> None:
+    trial: TendersTrial = await new_trial(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
+    await trial.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
+    await trial.run("cleanup")
     table = "archive_licitaciones" if place.url.startswith("sqlite") else "archive.licitaciones"
     await altered(place, f"ALTER TABLE {table} ADD COLUMN nota_interna TEXT")
     try:
-        run = await yard.run("archive-export")
+        run = await trial.run("archive-export")
         assert (run.outcome, run.told["dropped"]) == ("error", 0)
         assert "nota_interna" in (run.message or "")
-        assert len(await archived(yard, Licitacion)) == 1
+        assert len(await archived(trial, Licitacion)) == 1
     finally:
         await altered(place, f"ALTER TABLE {table} DROP COLUMN nota_interna")
-    assert (await yard.run("archive-export")).told["dropped"] == 1
+    assert (await trial.run("archive-export")).told["dropped"] == 1
 
 
-async def test_rows_are_dropped_only_after_their_date_and_only_if_verified(
-    new_yard: NewYard,
+async def test_rows_are_dropped_after_their_date_if_verified(
+    new_trial: NewTrial,
 ) -> None:
-    """ARCHIVE_DROP_AFTER_DAYS, ARCHIVE_DROP: the cycle drops; drop_eligible_at is kept to."""
-    yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="10")
-    await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
-    await yard.run("cleanup")
-    assert (await yard.run("archive-export")).told == {"files": 1, "rows": 1, "dropped": 0}
-    await yard.later(9.9 * 86400)
-    assert (await yard.run("archive-export")).told["dropped"] == 0
-    await yard.later(0.2 * 86400)
-    assert (await yard.run("archive-export")).told["dropped"] == 1
-    assert await archived(yard, Licitacion) == []
-    [export] = await exports(yard)
+    """ARCHIVE_DROP_AFTER_DAYS, ARCHIVE_DROP: the cycle drops after drop_eligible_at."""
+    trial: TendersTrial = await new_trial(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="10")
+    await trial.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
+    await trial.run("cleanup")
+    assert (await trial.run("archive-export")).told == {"files": 1, "rows": 1, "dropped": 0}
+    await trial.later(9.9 * 86400)
+    assert (await trial.run("archive-export")).told["dropped"] == 0
+    await trial.later(0.2 * 86400)
+    assert (await trial.run("archive-export")).told["dropped"] == 1
+    assert await archived(trial, Licitacion) == []
+    [export] = await exports(trial)
     assert (export.status, export.dropped_at is not None) == ("dropped", True)
-    assert (await yard.run("archive-export")).told["dropped"] == 0
+    assert (await trial.run("archive-export")).told["dropped"] == 0
 
 
-async def test_an_interrupted_export_leaves_nothing_marked_and_is_finished_next_time(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_an_interrupted_export_is_finished_by_the_next_run(
+    trial: TendersTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
-    await yard.run("cleanup")
-    artifacts = yard.runtime.artifacts
+    await trial.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
+    await trial.run("cleanup")
+    artifacts = trial.runtime.artifacts
 
     async def broken(*args: Any, **kwargs: Any) -> str:
         raise ArtifactError("the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(type(artifacts), "put", broken)
-        run = await yard.run("archive-export")
+        run = await trial.run("archive-export")
         assert run.outcome == "error"
         assert "the disk is full" in (run.message or "")
-    [export] = await exports(yard)
+    [export] = await exports(trial)
     assert (export.status, export.verified_at, export.drop_eligible_at, export.row_count) == (
         "written",
         None,
         None,
         0,
     )
-    assert await Archiver(yard.runtime.engine).drop(Licitacion.kind) == 0
-    assert len(await archived(yard, Licitacion)) == 3
-    assert (await yard.run("archive-export")).told == {"files": 1, "rows": 3, "dropped": 0}
-    assert [(e.status, e.part, e.row_count) for e in await exports(yard)] == [("verified", 1, 3)]
+    assert await Archiver(trial.runtime.engine).drop(Licitacion.kind) == 0
+    assert len(await archived(trial, Licitacion)) == 3
+    assert (await trial.run("archive-export")).told == {"files": 1, "rows": 3, "dropped": 0}
+    assert [(e.status, e.part, e.row_count) for e in await exports(trial)] == [("verified", 1, 3)]
 
 
 @pytest.mark.parametrize("how", ["other bytes", "cut", "gone"])
-async def test_a_corrupted_upload_is_caught_and_nothing_is_dropped(
-    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch, how: str
+async def test_a_corrupted_upload_is_detected_and_not_dropped(
+    new_trial: NewTrial, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
-    await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
-    await yard.run("cleanup")
-    artifacts = yard.runtime.artifacts
+    trial: TendersTrial = await new_trial(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
+    await trial.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
+    await trial.run("cleanup")
+    artifacts = trial.runtime.artifacts
     put = type(artifacts).put
 
     async def damaged(self: Any, path: str, body: Any, **options: Any) -> str:
@@ -391,20 +406,20 @@ async def test_a_corrupted_upload_is_caught_and_nothing_is_dropped(
 
     with monkeypatch.context() as patch:
         patch.setattr(type(artifacts), "put", damaged)
-        run = await yard.run("archive-export")
+        run = await trial.run("archive-export")
         assert (run.outcome, run.told["dropped"]) == ("error", 0)
-    [export] = await exports(yard)
+    [export] = await exports(trial)
     assert (export.status, export.verified_at) == ("written", None)
-    assert len(await archived(yard, Licitacion)) == 3
-    run = await yard.run("archive-export")
+    assert len(await archived(trial, Licitacion)) == 3
+    run = await trial.run("archive-export")
     assert (run.outcome, run.told["files"], run.told["dropped"]) == ("ok", 1, 3)
 
 
-async def test_one_fault_keeps_no_other_month_and_no_other_kind_from_its_export_or_drop(
-    new_yard: NewYard,
+async def test_a_fault_affects_one_file_only(
+    new_trial: NewTrial,
 ) -> None:
-    """A decimal that does not fit is told with its row; nothing of its file is dropped."""
-    yard: Yard = await new_yard(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
+    """A decimal that does not fit is reported with its row; its file is not dropped."""
+    trial: TendersTrial = await new_trial(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
     tenders = [
         old_tender(n, datetime(2025, n, 3, tzinfo=UTC), monto_estimado=Decimal(n)) for n in (1, 3)
     ]
@@ -416,38 +431,38 @@ async def test_one_fault_keeps_no_other_month_and_no_other_kind_from_its_export_
         )
         for n in (5, 6)
     ]
-    await yard.records.insert([*tenders, *bad])
-    await yard.records.insert(
+    await trial.records.insert([*tenders, *bad])
+    await trial.records.insert(
         [delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC))]
     )
-    await yard.run("cleanup")
+    await trial.run("cleanup")
     for files, rows in (3, 3), (0, 0):
-        run = await yard.run("archive-export")
+        run = await trial.run("archive-export")
         assert (run.outcome, run.told) == ("error", {"files": files, "rows": rows, "dropped": rows})
         assert "licitaciones 6-1-L125: monto_estimado" in (run.message or "")
-        assert {t.codigo_externo for t in await archived(yard, Licitacion)} == {
+        assert {t.codigo_externo for t in await archived(trial, Licitacion)} == {
             "5-1-L125",
             "6-1-L125",
         }
 
 
 async def test_exports_go_to_a_bucket(
-    new_yard: NewYard, s3: Any, monkeypatch: pytest.MonkeyPatch
+    new_trial: NewTrial, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ARCHIVE_BUCKET, ARCHIVE_REGION, ARCHIVE_ENDPOINT."""
     import pyarrow.parquet as pq
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, s3.environ[name])
-    bucket = f"archivo-{id(new_yard)}"
+    bucket = f"archivo-{id(new_trial)}"
     client = s3.client()
     client.create_bucket(Bucket=bucket)
-    yard: Yard = await new_yard(
+    trial: TendersTrial = await new_trial(
         ARCHIVE_BUCKET=bucket, ARCHIVE_REGION="us-east-1", ARCHIVE_ENDPOINT=s3.endpoint
     )
-    await yard.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
-    await yard.run("cleanup")
-    run = await yard.run("archive-export")
+    await trial.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
+    await trial.run("cleanup")
+    run = await trial.run("archive-export")
     assert (run.outcome, run.told["rows"]) == ("ok", 3), run.message
     body = client.get_object(
         Bucket=bucket, Key="licitaciones/year=2025/month=02/part-00001.parquet"
@@ -455,37 +470,37 @@ async def test_exports_go_to_a_bucket(
     assert pq.ParquetFile(io.BytesIO(body)).metadata.num_rows == 3
 
 
-async def test_a_bucket_that_is_not_there_is_an_error_and_marks_nothing(
-    new_yard: NewYard, s3: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_missing_bucket_is_an_error_and_verifies_nothing(
+    new_trial: NewTrial, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, s3.environ[name])
-    yard: Yard = await new_yard(
+    trial: TendersTrial = await new_trial(
         ARCHIVE_BUCKET="none-such", ARCHIVE_REGION="us-east-1", ARCHIVE_ENDPOINT=s3.endpoint
     )
-    await yard.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
-    await yard.run("cleanup")
-    assert (await yard.run("archive-export")).outcome == "error"
-    assert [(e.status, e.verified_at) for e in await exports(yard)] == [("filling", None)]
+    await trial.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
+    await trial.run("cleanup")
+    assert (await trial.run("archive-export")).outcome == "error"
+    assert [(e.status, e.verified_at) for e in await exports(trial)] == [("filling", None)]
 
 
-async def test_columns_of_a_scan_are_those_of_its_rows(yard: Yard) -> None:
-    """scan_columns is scan, turned: the same values, JSON as text."""
-    await yard.records.insert(
+async def test_scan_columns_equals_scan(trial: TendersTrial) -> None:
+    """scan_columns returns the values of scan by column, with JSON as text."""
+    await trial.records.insert(
         [old_tender(n, datetime(2025, 2, 3, tzinfo=UTC), **VALUES[n % 3]) for n in range(7)]
     )
     asked = query(Licitacion, order="-codigo_externo")
-    rows = [row async for page in yard.runtime.store.scan(asked) for row in page]
+    rows = [row async for page in trial.runtime.store.scan(asked) for row in page]
     columns: dict[str, list[Any]] = {name: [] for name in Licitacion.kind.columns}
     sizes = []
-    async for page in yard.runtime.store.scan_columns(asked, 3):
+    async for page in trial.runtime.store.scan_columns(asked, 3):
         sizes.append(len(page["id"]))
         for name, values in page.items():
             columns[name] += values
     assert sizes == [3, 3, 1]
     for name, type in Licitacion.kind.types.items():
-        told = [json.loads(v) if type == "json" and v is not None else v for v in columns[name]]
-        assert told == [row[name] for row in rows], name
+        answer = [json.loads(v) if type == "json" and v is not None else v for v in columns[name]]
+        assert answer == [row[name] for row in rows], name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The guide tells every setting, route and command; the demo's parts fit together."""
+"""The guide documents every setting, route and command; the demo's parts exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_setting_and_command_is_in_the_guide() -> None:
         assert name in GUIDE, name
 
 
-def test_the_demo_names_what_there_is(tmp_path: Path) -> None:
+def test_the_demo_names_existing_cycles_and_simulators(tmp_path: Path) -> None:
     assert set(demo.SIMULATORS) <= set(SIMULATORS)
     environ = demo.environ(dict.fromkeys(demo.SIMULATORS, "http://127.0.0.1:1"), tmp_path)
     [plan] = load(environ=environ | {"ESCLUSA_PIPELINES": "tenders"}).plans

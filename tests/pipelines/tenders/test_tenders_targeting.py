@@ -1,4 +1,4 @@
-"""Targeting: the index over all devices answers what each device's own preferences say."""
+"""The device index finds the devices whose own preferences match."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 def tender(**fields: Any) -> Licitacion:
     base: dict[str, Any] = {
-        "codigo_externo": "1-1-L126", "nombre": "Mantención del Hospital Regional", "descripcion": "Reparación de techumbre",
-        "codigo_estado": 5, "region": "Región del Biobío ", "codigo_organismo": "7375", "categorias": ["85122200", "72103300"],
-        "monto_estimado": Decimal(500), "fecha_publicacion": NOW,
-    }  # fmt: skip
+        "codigo_externo": "1-1-L126",
+        "nombre": "Mantención del Hospital Regional",
+        "descripcion": "Reparación de techumbre",
+        "codigo_estado": 5,
+        "region": "Región del Biobío ",
+        "codigo_organismo": "7375",
+        "categorias": ["85122200", "72103300"],
+        "monto_estimado": Decimal(500),
+        "fecha_publicacion": NOW,
+    }
     return Licitacion(**{**base, **fields})
 
 
@@ -57,7 +63,7 @@ def wants(**fields: Any) -> NotificationPreferences:
     ],
 )
 def test_matching(preferences: dict[str, Any], matched: bool) -> None:
-    """OR within a kind, AND between kinds, trimmed, without case or accents; a category's prefix matches its children."""
+    """OR within a kind, AND between kinds; without case or accents; category prefixes match."""
     assert matches(wants(**preferences), tender()) is matched
     assert DeviceIndex([("d", wants(**preferences))]).matching(tender()) == (
         ["d"] if matched else []
@@ -74,12 +80,12 @@ def test_an_unknown_amount_passes_a_range_and_no_preferences_mean_no_limit() -> 
     assert DeviceIndex([]).matching(tender()) == []
 
 
-@pytest.mark.parametrize(("state", "told"), [(5, True), (6, False), (8, False), (None, False)])
-def test_only_published_ones_notify(state: int | None, told: bool) -> None:
-    assert is_announced(tender(codigo_estado=state)) is told
+@pytest.mark.parametrize(("state", "answer"), [(5, True), (6, False), (8, False), (None, False)])
+def test_only_published_tenders_are_announced(state: int | None, answer: bool) -> None:
+    assert is_announced(tender(codigo_estado=state)) is answer
 
 
-def test_plain() -> None:
+def test_normalize() -> None:
     assert normalize("  Región   del\tÑUBLE ") == "region del nuble"
 
 
@@ -101,17 +107,28 @@ words = st.sampled_from(
 several = st.lists(words, max_size=3)
 amounts = st.none() | st.integers(0, 6).map(Decimal)
 some = st.builds(
-    wants, enabled=st.booleans() | st.just(True), regions=several, buyers=several, categories=several, keywords=several,
-    amount_min=amounts, amount_max=amounts,
-)  # fmt: skip
+    wants,
+    enabled=st.booleans() | st.just(True),
+    regions=several,
+    buyers=several,
+    categories=several,
+    keywords=several,
+    amount_min=amounts,
+    amount_max=amounts,
+)
 tenders = st.builds(
-    tender, nombre=words, descripcion=st.none() | words, region=st.none() | words, codigo_organismo=st.none() | words,
-    categorias=several, monto_estimado=amounts,
-)  # fmt: skip
+    tender,
+    nombre=words,
+    descripcion=st.none() | words,
+    region=st.none() | words,
+    codigo_organismo=st.none() | words,
+    categorias=several,
+    monto_estimado=amounts,
+)
 
 
 @given(st.lists(st.none() | some, max_size=20), tenders)
-def test_the_index_says_what_each_device_says(
+def test_the_index_agrees_with_each_device(
     preferences: list[NotificationPreferences | None], one: Licitacion
 ) -> None:
     devices = [(f"d{n:03}", wanted) for n, wanted in enumerate(preferences)]

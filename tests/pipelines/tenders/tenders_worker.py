@@ -1,4 +1,4 @@
-"""A worker process of its own: runs one cycle once, and kills itself at the point that KILL_AT names."""
+"""A worker process that runs one cycle and kills itself at the point ``KILL_AT``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ KILL_AT = os.environ.get("KILL_AT", "")
 
 
 def killing(function: Any, name: str) -> Any:
-    """The same, with the points ``before NAME``, ``late NAME`` (before it, after a while), ``after NAME`` and, for its n-th answer,
-    ``after NAME n``."""
+    """Add kill points to a function.
+
+    The points are ``before NAME``, ``late NAME`` (before it, after a second), ``after NAME`` and,
+    for the n-th answer, ``after NAME n``.
+    """
     answers = 0
 
     async def marked(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Many jobs, many workers, workers that die: nothing stuck, nothing doubled, nothing overspent."""
+"""Many jobs, many workers, killed workers: nothing stuck, doubled or overspent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start(command: list[str], settings: dict[str, str]) -> subprocess.Popen[byte
 
 
 async def ended(process: subprocess.Popen[bytes]) -> int:
-    """Its exit code; one that does not end is killed."""
+    """Return the exit code; kill a process that does not end."""
     try:
         return await asyncio.to_thread(process.wait, 120)
     finally:
@@ -43,7 +43,10 @@ async def ended(process: subprocess.Popen[bytes]) -> int:
 async def test_four_processes_and_a_budget_of_400(
     trial: Any, bare_place: Any, tmp_path: Path
 ) -> None:
-    """The simulator never counts 401, and never has to refuse. (An emulator is slow: there the budget is 120.)"""
+    """The provider never counts search 401 and refuses none.
+
+    The emulator is slow: there the budget is 120.
+    """
     limit = trial.sim.limit = 400 if bare_place.has_tables() else 120
     rows = [
         Post(platform="twitter", post_id=f"p{n:03}", replies_count=3) for n in range(limit + 30)
@@ -83,8 +86,8 @@ SLOW = ("after submit", "after put", "inside settle")
 """The points that are tried where a process takes long to start: after the outside call, and amid the transaction."""
 
 
-async def test_killed_at_every_point(trial: Any, bare_place: Any, tmp_path: Path) -> None:
-    """Points 9 of both phases: one transaction. Whatever the moment, no job and no post is stuck, and none is doubled in the store."""
+async def test_kills_at_every_point(trial: Any, bare_place: Any, tmp_path: Path) -> None:
+    """Point 9 of both phases: no job and no post is stuck or doubled, whatever the moment."""
     ids = [f"p{n:02}" for n in range(30)]
     await trial.posts(*ids)
     for cycle, points in POINTS.items():
@@ -101,7 +104,9 @@ async def test_killed_at_every_point(trial: Any, bare_place: Any, tmp_path: Path
                 environ(bare_place.url, tmp_path, trial.sim.url, **more),
             )
             assert await ended(worker) == -signal.SIGKILL, point
-            await trial.later(2)  # the dead one's leases are over, however fast the next one starts
+            await trial.later(
+                2
+            )  # the leases of the killed process expire before the next one starts
         await (trial.submit() if cycle == "process-posts" else trial.check())
     for post_id in ids:
         jobs = [job async for job in trial.records.each(Job, {"post_id": post_id})]
@@ -112,17 +117,17 @@ async def test_killed_at_every_point(trial: Any, bare_place: Any, tmp_path: Path
         )
         assert trial.file(post_id).exists()
     doubled = [post_id for post_id, searches in trial.sim.submitted.items() if searches > 1]
-    assert len(doubled) <= len(POINTS["process-posts"])  # each death costs one search at most
+    assert len(doubled) <= len(POINTS["process-posts"])  # each kill costs at most one search
     assert max(trial.sim.submitted.values()) <= 1 + len(POINTS["process-posts"])
     assert (await trial.records.count(Job))[0] == len(ids)
 
 
 @pytest.mark.parametrize("width", [7])
 async def test_many_jobs_in_one_run(new_trial: Any, width: int) -> None:
-    """Every pending job once, never more at a time than the setting says."""
+    """Each pending job is checked once, within the limit of concurrency."""
     trial = await new_trial(REPLIES_CHECK_CONCURRENCY=str(width))
     count = 300
-    trial.sim.seconds = 0.1  # long enough that on a busy machine, too, all of them meet
+    trial.sim.seconds = 0.1  # long enough for all of them to overlap on a busy machine
     trial.sim.limit = count + 1
     for start_ in range(0, count, 100):
         await trial.records.insert(

@@ -1,4 +1,4 @@
-"""The doors: routes and commands, what they answer and what they refuse."""
+"""Routes and commands: what they answer and what they refuse."""
 
 from __future__ import annotations
 
@@ -18,15 +18,30 @@ from esclusa.pipelines.replies import Job, Post
 
 
 async def test_adding_posts(trial: Any) -> None:
-    """``POST /posts``: an array or one object per line; known ones are left; bad rows are told by their number."""
+    """``POST /posts`` takes an array or one object per line.
+
+    Known posts stay as they are; bad rows are reported by number.
+    """
     rows = [
-        {"platform": "Twitter", "post_id": 42, "replies_count": "7", "created_at": "2026-01-05T10:00:00", "unheard_of": 1},
-        {"platform": "twitter"}, {"post_id": "1"}, "text", {"platform": "twitter", "post_id": "43", "replies_count": "many"},
-        {"platform": "twitter", "post_id": "44", "sort_by": "size"}, {"platform": "twitter", "post_id": "45", "status": "done"},
-        {"platform": "twitter", "post_id": " "}, {"platform": "twitter", "post_id": "46\x00"},
-        {"platform": "twitter", "post_id": "47", "created_at": "0001-01-01T00:00:00+05:00"}, {"platform": ["x"], "post_id": 1.5},
+        {
+            "platform": "Twitter",
+            "post_id": 42,
+            "replies_count": "7",
+            "created_at": "2026-01-05T10:00:00",
+            "unheard_of": 1,
+        },
+        {"platform": "twitter"},
+        {"post_id": "1"},
+        "text",
+        {"platform": "twitter", "post_id": "43", "replies_count": "many"},
+        {"platform": "twitter", "post_id": "44", "sort_by": "size"},
+        {"platform": "twitter", "post_id": "45", "status": "done"},
+        {"platform": "twitter", "post_id": " "},
+        {"platform": "twitter", "post_id": "46\x00"},
+        {"platform": "twitter", "post_id": "47", "created_at": "0001-01-01T00:00:00+05:00"},
+        {"platform": ["x"], "post_id": 1.5},
         {"platform": "twitter", "post_id": "48", "replies_count": True},
-    ]  # fmt: skip
+    ]
     answer = await trial.call("POST", "/posts", rows)
     assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (
         1,
@@ -50,17 +65,26 @@ async def test_adding_posts(trial: Any) -> None:
     assert (status, "not JSON" in problem["detail"]) == (400, True)
 
 
-async def test_a_row_that_no_store_can_hold_is_a_fault_of_that_row(trial: Any) -> None:
-    """``POST /posts``: numbers in any writing, and names that are too long for an index or for the provider's query."""
+async def test_an_unstorable_row_is_reported(trial: Any) -> None:
+    """``POST /posts``: numbers in every notation, and names too long for an index or a query."""
     odd: list[dict[str, Any]] = [
-        {"replies_count": "99999999999999999999999"}, {"max_posts_replies": 3e9}, {"max_replies": -(2**40)}, {"replies_count": 1e300},
-        {"platform": "x" * 801}, {"country": "ñ" * 401}, {"candidate_id": "c" * 10_000}, {"post_id": "7" * 507}, {"created_at": 10**30},
-    ]  # fmt: skip
+        {"replies_count": "99999999999999999999999"},
+        {"max_posts_replies": 3e9},
+        {"max_replies": -(2**40)},
+        {"replies_count": 1e300},
+        {"platform": "x" * 801},
+        {"country": "ñ" * 401},
+        {"candidate_id": "c" * 10_000},
+        {"post_id": "7" * 507},
+        {"created_at": 10**30},
+    ]
     rows = [
         {"platform": "twitter", "post_id": f"bad{n}", "replies_count": 5} | more
         for n, more in enumerate(odd)
     ]
-    many = "".join(map(chr, range(0x4E00, 0x5E00)))  # as hard to compress as any name
+    many = "".join(
+        map(chr, range(0x4E00, 0x5E00))
+    )  # random text, because an index entry may be compressed
     rows.append(
         {
             "platform": "twitter",
@@ -121,17 +145,25 @@ async def test_lists_and_counts(trial: Any) -> None:
     assert (await trial.ask("GET", "/jobs", params={"country": "a\x00"}))[0] == 400
 
 
-async def test_a_parameter_that_is_not_there_is_refused(trial: Any) -> None:
-    """A misspelt filter does not become none: nothing is counted, and nothing is touched."""
+async def test_an_unknown_parameter_is_refused(trial: Any) -> None:
+    """A misspelt filter is not ignored: nothing is counted and nothing is changed."""
     await trial.jobs("1")
     trial.sim.behave("1", result="empty_list")
     await trial.check()
     for method, path in (
-        ("POST", "/empty-result-jobs/retry?candidate=x"), ("POST", "/empty-result-jobs/verify?plattform=reddit"),
-        ("POST", "/jobs/retry?dry-run=true"), ("POST", "/posts/retry?id=1"), ("POST", "/process-posts?limit=1"),
-        ("POST", "/process-jobs?max_posts=1"), ("POST", "/posts?dry_run=true"), ("GET", "/jobs?state=done"),
-        ("GET", "/jobs/count?state=done"), ("GET", "/empty-result-jobs?status=done"), ("GET", "/posts?order=id"), ("GET", "/quota?day=1"),
-    ):  # fmt: skip
+        ("POST", "/empty-result-jobs/retry?candidate=x"),
+        ("POST", "/empty-result-jobs/verify?plattform=reddit"),
+        ("POST", "/jobs/retry?dry-run=true"),
+        ("POST", "/posts/retry?id=1"),
+        ("POST", "/process-posts?limit=1"),
+        ("POST", "/process-jobs?max_posts=1"),
+        ("POST", "/posts?dry_run=true"),
+        ("GET", "/jobs?state=done"),
+        ("GET", "/jobs/count?state=done"),
+        ("GET", "/empty-result-jobs?status=done"),
+        ("GET", "/posts?order=id"),
+        ("GET", "/quota?day=1"),
+    ):
         status, problem = await trial.ask(method, path)
         assert (status, "there is no parameter" in problem["detail"]) == (400, True), path
     assert await trial.states("1") == ("processing", "empty_result")
@@ -143,7 +175,7 @@ async def test_a_parameter_that_is_not_there_is_refused(trial: Any) -> None:
 
 
 async def test_failed_without_done(trial: Any) -> None:
-    """Failed jobs of posts that have no done job, whichever came first; right in lists too."""
+    """Failed jobs of posts that have no done job, in any order; in counts and in lists."""
     await trial.posts("good", "bad", "late")
     for post_id in ("good", "bad", "late"):
         trial.sim.behave(post_id, end="failed")
@@ -170,13 +202,13 @@ async def test_failed_without_done(trial: Any) -> None:
     assert (acted["matched"], acted["retried"]) == (2, 1)
     await trial.check()
     assert await without_done() == ["bad", "bad"]
-    assert (await trial.post("late")).status == "done"  # a retried job of it ended well
+    assert (await trial.post("late")).status == "done"  # its retried job is done
     acted = await trial.call("POST", "/jobs/retry", params={"post_id": "good"})
     assert (acted["retried"], "done" in acted["passed"][0]["why"]) == (0, True)
 
 
 async def test_empty_results(trial: Any) -> None:
-    """Retry and verify: the same job again, never a second one; only what was to be expected is verified."""
+    """Retry reuses the job; verify accepts only results that were to be expected."""
     await trial.posts("few", replies_count=2)
     await trial.posts("many", replies_count=3)
     await trial.posts("reopened", "filled", replies_count=9)
@@ -232,7 +264,7 @@ async def test_empty_results(trial: Any) -> None:
 
 
 async def test_quota_and_undeclared_moves(trial: Any) -> None:
-    """``GET /quota``: usage, limit, reset. The generic move refuses what the lifecycle does not have."""
+    """``GET /quota``: usage, limit, reset. A generic move refuses an undeclared move."""
     await trial.jobs("1")
     trial.sim.used = 170
     quota = await trial.call("GET", "/quota")
@@ -254,8 +286,8 @@ async def test_quota_and_undeclared_moves(trial: Any) -> None:
     assert (status, "500" in problem["detail"]) == (502, True)
 
 
-async def test_without_the_key(new_trial: Any) -> None:
-    """The server starts and says so; a run is refused at once, naming the setting, and nothing is touched."""
+async def test_a_missing_key_is_reported(new_trial: Any) -> None:
+    """The server starts and reports the missing setting; a run is refused and changes nothing."""
     trial = await new_trial(INFORMATION_TRACER_API_KEY="")
     await trial.posts("1")
     for path in ("/process-posts", "/process-jobs", "/api/cycles/replies.process-jobs/run"):
@@ -268,20 +300,29 @@ async def test_without_the_key(new_trial: Any) -> None:
     assert (await trial.call("GET", "/api/runs"))["items"] == []
 
 
-async def test_every_route_is_described(trial: Any) -> None:
+async def test_every_route_is_documented(trial: Any) -> None:
     paths = (await trial.call("GET", "/openapi.json"))["paths"]
     for method, path in (
-        ("post", "/process-posts"), ("post", "/process-jobs"), ("post", "/empty-result-jobs/retry"), ("get", "/empty-result-jobs"),
-        ("post", "/empty-result-jobs/verify"), ("get", "/jobs/count"), ("get", "/jobs"), ("get", "/posts"), ("post", "/jobs/retry"),
-        ("post", "/posts"), ("get", "/quota"), ("post", "/posts/retry"),
-    ):  # fmt: skip
+        ("post", "/process-posts"),
+        ("post", "/process-jobs"),
+        ("post", "/empty-result-jobs/retry"),
+        ("get", "/empty-result-jobs"),
+        ("post", "/empty-result-jobs/verify"),
+        ("get", "/jobs/count"),
+        ("get", "/jobs"),
+        ("get", "/posts"),
+        ("post", "/jobs/retry"),
+        ("post", "/posts"),
+        ("get", "/quota"),
+        ("post", "/posts/retry"),
+    ):
         assert method in paths[path], path
 
 
-async def test_the_commands(
+async def test_commands(
     trial: Any, bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """``esclusa replies``: import of three formats with a report by row, both phases, and every verb; exit codes that mean something."""
+    """``esclusa replies``: import of three formats, both phases, every operation, exit codes."""
     for name, value in environ(bare_place.url, tmp_path, trial.sim.url).items():
         monkeypatch.setenv(name, value)
 
@@ -294,7 +335,7 @@ async def test_the_commands(
         return code, json.loads(out.out) if out.out else out.err
 
     async def process(*argv: str) -> tuple[int, Any]:
-        """A command that handles signals wants a process of its own."""
+        """Run a command that handles signals in a process of its own."""
         command = [sys.executable, "-m", "esclusa", "replies", *argv, "--json"]
         started = await asyncio.create_subprocess_exec(
             *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -317,8 +358,8 @@ async def test_the_commands(
         '{"platform": "twitter", "post_id": "1"}\n{"platform": "twitter", "post_id": "3", "replies_count": 4}\n'
     )
     (tmp_path / "d.csv").write_text("platform,post_id\n,\n")
-    code, said = await call("import", str(tmp_path / "a.csv"))
-    assert (code, said) == (
+    code, output = await call("import", str(tmp_path / "a.csv"))
+    assert (code, output) == (
         5,
         {"created": 1, "known": 0, "errors": [{"row": 2, "error": "post_id: it is missing"}]},
     )
@@ -328,8 +369,8 @@ async def test_the_commands(
         {"created": 1, "known": 1, "errors": []},
     )
     assert (await call("import", str(tmp_path / "d.csv")))[0] == 1
-    code, said = await call("import", str(tmp_path / "none.csv"))
-    assert (code, "none.csv" in said) == (1, True)
+    code, output = await call("import", str(tmp_path / "none.csv"))
+    assert (code, "none.csv" in output) == (1, True)
     trial.sim.behave("1", result="empty_list")
     trial.sim.behave("2", end="failed")
     code, run = await process("process-posts", "--max-posts", "2")
@@ -345,15 +386,15 @@ async def test_the_commands(
     code, quota = await call("quota")
     assert (code, quota["used"], quota["limit"]) == (0, 2, 400)
     monkeypatch.setenv("INFORMATION_TRACER_API_KEY", "")
-    code, said = await call("quota")
-    assert (code, "INFORMATION_TRACER_API_KEY" in said) == (3, True)
+    code, output = await call("quota")
+    assert (code, "INFORMATION_TRACER_API_KEY" in output) == (3, True)
     monkeypatch.setenv("REPLIES_QUOTA_TIMEZONE", "Mars/Base")
-    code, said = await call("quota")
-    assert (code, "REPLIES_QUOTA_TIMEZONE" in said) == (3, True)
+    code, output = await call("quota")
+    assert (code, "REPLIES_QUOTA_TIMEZONE" in output) == (3, True)
 
 
-async def test_the_token_is_in_no_log_and_no_record(new_trial: Any, capsys: Any) -> None:
-    """A provider that repeats the token, and addresses that hold it, do not bring it into messages."""
+async def test_the_token_is_never_logged_or_stored(new_trial: Any, capsys: Any) -> None:
+    """The token stays out of messages, even if the provider repeats it or a URL contains it."""
     trial = await new_trial(ESCLUSA_LOG_LEVEL="debug")
     await trial.jobs("1", "2")
     trial.sim.order(
@@ -364,8 +405,8 @@ async def test_the_token_is_in_no_log_and_no_record(new_trial: Any, capsys: Any)
     await trial.posts("3")
     trial.sim.order("/submit", status=400, body={"error": f"no search for {TOKEN}"})
     run = await trial.submit()
-    told = capsys.readouterr()
+    answer = capsys.readouterr()
     jobs = [job.model_dump_json() async for job in trial.records.each(Job)]
     files = [f.read_text() for f in trial.files.rglob("*") if f.is_file()]
     assert "token (secret) is bad" in "".join(jobs)
-    assert TOKEN not in "".join([told.out, told.err, json.dumps(run), *jobs, *files])
+    assert TOKEN not in "".join([answer.out, answer.err, json.dumps(run), *jobs, *files])

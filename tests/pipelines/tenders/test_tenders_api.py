@@ -1,4 +1,4 @@
-"""The pipeline's doors: HTTP routes, commands, settings."""
+"""The pipeline's routes, commands and settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipelines.tenders.conftest import Yard, environ_of
+from pipelines.tenders.conftest import TendersTrial, environ_of
 
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
@@ -23,38 +23,60 @@ BODY = {
     "push_token": "ExponentPushToken[abc]",
     "platform": "ios",
     "preferences": {
-        "enabled": True, "regions": [" Región del Biobío"], "categories": ["8512"], "buyers": ["7375"], "amount_min": 1000,
+        "enabled": True,
+        "regions": [" Región del Biobío"],
+        "categories": ["8512"],
+        "buyers": ["7375"],
+        "amount_min": 1000,
         "amount_max": 2e9,
-        "keywords": ["hospital"], "quiet_hours": {"start": "22:00", "end": "07:00", "timezone": "America/Santiago"},
+        "keywords": ["hospital"],
+        "quiet_hours": {"start": "22:00", "end": "07:00", "timezone": "America/Santiago"},
     },
-}  # fmt: skip
+}
 
 
-async def test_a_device_registers_and_registers_again(yard: Yard, place: Any) -> None:
-    """POST /devices: only the first two are required; posting again replaces the preferences and reactivates."""
-    status, told = await yard.call("POST", "/devices", BODY)
-    assert (status, told["created"], told["active"], told["platform"]) == (200, True, True, "ios")
-    assert told["preferences"]["regions"] == ["Región del Biobío"]
+async def test_a_device_registers_and_registers_again(trial: TendersTrial, place: Any) -> None:
+    """POST /devices needs two fields; posting again replaces preferences and reactivates."""
+    status, answer = await trial.call("POST", "/devices", BODY)
+    assert (status, answer["created"], answer["active"], answer["platform"]) == (
+        200,
+        True,
+        True,
+        "ios",
+    )
+    assert answer["preferences"]["regions"] == ["Región del Biobío"]
     [row] = await place.rows("notification_preferences", "id")
     assert row["installation_id"] == "i-1"
-    await yard.runtime.operations("test").move(
+    await trial.runtime.operations("test").move(
         "device_installations", "inactive", reason="test", ids=["i-1"], fields={"active": False}
     )
-    assert not (await yard.installation("i-1")).active
-    status, told = await yard.call(
+    assert not (await trial.installation("i-1")).active
+    status, answer = await trial.call(
         "POST", "/devices", {"installation_id": "i-1", "push_token": "ExpoPushToken[new]"}
     )
-    assert (status, told["created"], told["active"], told["push_token"], told["platform"]) == (
+    assert (
+        status,
+        answer["created"],
+        answer["active"],
+        answer["push_token"],
+        answer["platform"],
+    ) == (
         200,
         False,
         True,
         "ExpoPushToken[new]",
         None,
     )
-    assert told["preferences"] == {
-        "enabled": True, "regions": [], "categories": [], "buyers": [], "keywords": [], "amount_min": None, "amount_max": None,
+    assert answer["preferences"] == {
+        "enabled": True,
+        "regions": [],
+        "categories": [],
+        "buyers": [],
+        "keywords": [],
+        "amount_min": None,
+        "amount_max": None,
         "quiet_hours": None,
-    }  # fmt: skip
+    }
     assert len(await place.rows("device_installations", "id")) == 1
 
 
@@ -94,127 +116,134 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_a_refusal_names_the_field_and_stores_nothing(yard: Yard, place: Any) -> None:
+async def test_an_invalid_body_names_the_field_and_stores_nothing(
+    trial: TendersTrial, place: Any
+) -> None:
     for change, field in REFUSED:
         body = {k: v for k, v in {**BODY, **change}.items() if v is not None}
-        status, told = await yard.call("POST", "/devices", body)
-        assert status == 422, (change, told)
-        assert f"body.{field}" in [fault["where"] for fault in told["faults"]]
-        assert field.rpartition(".")[2] in told["detail"]
+        status, answer = await trial.call("POST", "/devices", body)
+        assert status == 422, (change, answer)
+        assert f"body.{field}" in [fault["where"] for fault in answer["faults"]]
+        assert field.rpartition(".")[2] in answer["detail"]
     assert await place.rows("device_installations", "id") == []
     assert await place.rows("notification_preferences", "id") == []
 
 
-async def test_a_body_that_is_no_json_is_refused(yard: Yard) -> None:
-    status, told = await yard.call(
+async def test_a_body_that_is_not_json_is_refused(trial: TendersTrial) -> None:
+    status, answer = await trial.call(
         "POST",
         "/devices",
         data=b'{"installation_id": ',
         headers={"Content-Type": "application/json"},
     )
-    assert (status, told["title"]) == (400, "Body is not JSON")
+    assert (status, answer["title"]) == (400, "Body is not JSON")
 
 
-async def test_delete_forgets_a_device_once(yard: Yard, place: Any) -> None:
+async def test_delete_removes_a_device_once(trial: TendersTrial, place: Any) -> None:
     """DELETE of an unknown device: 404."""
-    await yard.call("POST", "/devices", BODY)
-    assert await yard.call("DELETE", "/devices/i-1") == (204, None)
+    await trial.call("POST", "/devices", BODY)
+    assert await trial.call("DELETE", "/devices/i-1") == (204, None)
     assert await place.rows("notification_preferences", "id") == []
-    status, told = await yard.call("DELETE", "/devices/i-1")
-    assert (status, told["type"]) == (404, "urn:esclusa:problem:not-found")
-    assert (await yard.call("GET", "/devices/i-1"))[0] == 404
+    status, answer = await trial.call("DELETE", "/devices/i-1")
+    assert (status, answer["type"]) == (404, "urn:esclusa:problem:not-found")
+    assert (await trial.call("GET", "/devices/i-1"))[0] == 404
 
 
-async def test_tenders_are_listed_with_filters_and_a_cursor(yard: Yard) -> None:
-    codes = await yard.publish(5)
-    await yard.run("ingest")
-    status, page = await yard.call("GET", "/licitaciones?limit=3")
+async def test_tenders_are_listed_with_filters_and_a_cursor(trial: TendersTrial) -> None:
+    codes = await trial.publish(5)
+    await trial.run("ingest")
+    status, page = await trial.call("GET", "/licitaciones?limit=3")
     assert (status, len(page["items"])) == (200, 3)
-    _, rest = await yard.call("GET", f"/licitaciones?limit=3&after={page['next']}")
+    _, rest = await trial.call("GET", f"/licitaciones?limit=3&after={page['next']}")
     assert {t["codigo_externo"] for t in page["items"] + rest["items"]} == set(codes)
     assert rest["next"] is None
-    _, some = await yard.call(
+    _, some = await trial.call(
         "GET", "/licitaciones?monto_estimado__gte=2000000&codigo_organismo=6920"
     )
     assert [t["codigo_organismo"] for t in some["items"]] == ["6920", "6920"]
     for number in ("NaN", "Infinity", "-Infinity", "sNaN", "1e", ""):
-        status, told = await yard.call("GET", f"/licitaciones?monto_estimado__gte={number}")
+        status, answer = await trial.call("GET", f"/licitaciones?monto_estimado__gte={number}")
         assert (
             status,
-            "monto_estimado is compared with a value of type decimal" in told["detail"],
-        ) == (400, True), (number, told)
-    status, told = await yard.call("GET", "/licitaciones?color=rojo")
-    assert (status, "color" in told["detail"]) == (400, True)
-    status, one = await yard.call("GET", f"/licitaciones/{codes[0]}")
+            "monto_estimado is compared with a value of type decimal" in answer["detail"],
+        ) == (400, True), (number, answer)
+    status, answer = await trial.call("GET", "/licitaciones?color=rojo")
+    assert (status, "color" in answer["detail"]) == (400, True)
+    status, one = await trial.call("GET", f"/licitaciones/{codes[0]}")
     assert (status, one["codigo_externo"], one["notificada"]) == (200, codes[0], False)
-    assert (await yard.call("GET", "/licitaciones/9-9-L199"))[0] == 404
+    assert (await trial.call("GET", "/licitaciones/9-9-L199"))[0] == 404
 
 
-async def test_deliveries_are_listed_and_failed_ones_retried(yard: Yard) -> None:
+async def test_deliveries_are_listed_and_failed_ones_retried(trial: TendersTrial) -> None:
     for name in ("a", "b"):
-        yard.expo.devices[await yard.device(name)] = {"ticket": "MessageTooBig"}
-    await yard.publish()
-    await yard.run("ingest")
-    await yard.run("dispatch")
-    status, page = await yard.call("GET", "/deliveries?status=failed")
+        trial.expo.devices[await trial.device(name)] = {"ticket": "MessageTooBig"}
+    await trial.publish()
+    await trial.run("ingest")
+    await trial.run("dispatch")
+    status, page = await trial.call("GET", "/deliveries?status=failed")
     assert (status, len(page["items"])) == (200, 2)
     assert {d["last_error_code"] for d in page["items"]} == {"MessageTooBig"}
     assert page["items"][0]["attempt_count"] == 1
-    [code] = yard.chile.details
-    related = await Outlook(yard.runtime.engine).related("licitaciones", code)
+    [code] = trial.chile.details
+    related = await Outlook(trial.runtime.engine).related("licitaciones", code)
     assert {(r["way"], r["table"], len(r["items"])) for r in related} == {
-        ("from", "notification_events", 1), ("from", "notification_deliveries", 2),
-    }  # fmt: skip
-    status, told = await yard.call("POST", "/deliveries/retry?installation_id=a&dry_run=true")
-    assert (status, told["matched"], told["moved"]) == (200, 1, 0)
-    assert (await yard.call("POST", "/deliveries/retry?installation_id=a"))[1]["moved"] == 1
-    assert (await yard.call("POST", "/deliveries/retry"))[1]["moved"] == 1
-    assert {d.status for d in await yard.deliveries()} == {"pending"}
-    await yard.run("dispatch")
-    first = (await yard.call("GET", "/deliveries?status=failed&limit=1"))[1]
-    rest = (await yard.call("GET", f"/deliveries?status=failed&after={first['next']}"))[1]
+        ("from", "notification_events", 1),
+        ("from", "notification_deliveries", 2),
+    }
+    status, answer = await trial.call("POST", "/deliveries/retry?installation_id=a&dry_run=true")
+    assert (status, answer["matched"], answer["moved"]) == (200, 1, 0)
+    assert (await trial.call("POST", "/deliveries/retry?installation_id=a"))[1]["moved"] == 1
+    assert (await trial.call("POST", "/deliveries/retry"))[1]["moved"] == 1
+    assert {d.status for d in await trial.deliveries()} == {"pending"}
+    await trial.run("dispatch")
+    first = (await trial.call("GET", "/deliveries?status=failed&limit=1"))[1]
+    rest = (await trial.call("GET", f"/deliveries?status=failed&after={first['next']}"))[1]
     assert {d["installation_id"] for d in first["items"] + rest["items"]} == {"a", "b"}
-    assert len((await yard.call("GET", "/deliveries?status=failed&status=sent"))[1]["items"]) == 2
-    assert (await yard.call("GET", "/deliveries?status=nowhere"))[0] == 400
-    assert (await yard.call("POST", "/deliveries/retry?nothing=1"))[0] == 400
+    assert len((await trial.call("GET", "/deliveries?status=failed&status=sent"))[1]["items"]) == 2
+    assert (await trial.call("GET", "/deliveries?status=nowhere"))[0] == 400
+    assert (await trial.call("POST", "/deliveries/retry?nothing=1"))[0] == 400
 
 
-async def test_deliveries_are_asked_for_by_the_names_of_their_columns(yard: Yard) -> None:
-    """What the table and the answer call attempt_count, next_attempt_at and locked_by, a filter may call so too."""
-    await yard.sent("d1")
-    moment = f"{await yard.now():%Y-%m-%dT%H:%M:%SZ}"
+async def test_deliveries_are_filtered_by_column_names(trial: TendersTrial) -> None:
+    """Filters accept the mapped names: attempt_count, next_attempt_at, locked_by."""
+    await trial.sent("d1")
+    moment = f"{await trial.now():%Y-%m-%dT%H:%M:%SZ}"
     for asked, count in (
-        ("attempt_count=1", 1), ("attempt_count__gte=2", 0), (f"next_attempt_at__gt={moment}", 1), ("locked_by__null=true", 1),
-        ("status=sent&attempt_count=0,1", 1), (f"next_attempt_at<{moment}", 0),
-    ):  # fmt: skip
-        status, page = await yard.call("GET", f"/deliveries?{asked}")
+        ("attempt_count=1", 1),
+        ("attempt_count__gte=2", 0),
+        (f"next_attempt_at__gt={moment}", 1),
+        ("locked_by__null=true", 1),
+        ("status=sent&attempt_count=0,1", 1),
+        (f"next_attempt_at<{moment}", 0),
+    ):
+        status, page = await trial.call("GET", f"/deliveries?{asked}")
         assert (status, len(page["items"])) == (200, count), (asked, page)
-    status, page = await yard.call(
+    status, page = await trial.call(
         "GET", "/api/records/notification_deliveries?order=-next_attempt_at&attempt_count__lt=5"
     )
     assert (status, len(page["items"])) == (200, 1)
 
 
-async def test_a_retry_changes_no_more_than_was_asked_for(yard: Yard) -> None:
-    """A parameter that would say nothing is refused: without it every failed delivery would be taken."""
-    token = await yard.device("d1")
-    yard.expo.devices[token] = {"ticket": "MessageTooBig"}
-    await yard.publish()
-    await yard.run("ingest")
-    await yard.run("dispatch")
+async def test_a_retry_refuses_empty_parameters(trial: TendersTrial) -> None:
+    """An empty parameter is refused: ignoring it would retry every failed delivery."""
+    token = await trial.device("d1")
+    trial.expo.devices[token] = {"ticket": "MessageTooBig"}
+    await trial.publish()
+    await trial.run("ingest")
+    await trial.run("dispatch")
     for asked in ("limit=1", "installation_id=", "after=x", "order=id", "archived=true"):
-        status, told = await yard.call("POST", f"/deliveries/retry?{asked}")
-        assert (status, asked.partition("=")[0] in told["detail"]) == (400, True)
-    assert (await yard.delivery()).status == "failed"
-    _, told = await yard.call("POST", "/deliveries/retry?attempt_count=1")
-    assert told["moved"] == 1
+        status, answer = await trial.call("POST", f"/deliveries/retry?{asked}")
+        assert (status, asked.partition("=")[0] in answer["detail"]) == (400, True)
+    assert (await trial.delivery()).status == "failed"
+    _, answer = await trial.call("POST", "/deliveries/retry?attempt_count=1")
+    assert answer["moved"] == 1
 
 
-async def test_runs_are_listed_by_short_or_full_name(yard: Yard) -> None:
-    """GET /worker-runs?worker=dispatch; each run is a row with its counters and its duration."""
-    await yard.sent()
+async def test_runs_are_listed_by_short_or_full_name(trial: TendersTrial) -> None:
+    """GET /worker-runs?worker=dispatch lists runs with their counters and durations."""
+    await trial.sent()
     for name in ("dispatch", "tenders.dispatch"):
-        status, page = await yard.call("GET", f"/worker-runs?worker={name}")
+        status, page = await trial.call("GET", f"/worker-runs?worker={name}")
         assert (status, len(page["items"])) == (200, 1)
         [run] = page["items"]
         assert (run["cycle"], run["outcome"], run["counters"]["sent"]) == (
@@ -224,13 +253,13 @@ async def test_runs_are_listed_by_short_or_full_name(yard: Yard) -> None:
         )
         assert run["counters"]["invalidated"] == 0
         assert run["duration_ms"] >= 0
-    assert len((await yard.call("GET", "/worker-runs"))[1]["items"]) == 2
-    assert (await yard.call("GET", "/worker-runs?worker=none"))[0] == 404
-    text = (await yard.web.get(f"{yard.url}/metrics")).status
+    assert len((await trial.call("GET", "/worker-runs"))[1]["items"]) == 2
+    assert (await trial.call("GET", "/worker-runs?worker=none"))[0] == 404
+    text = (await trial.web.get(f"{trial.url}/metrics")).status
     assert text == 200
 
 
-# the command line, with simulators in processes of their own
+# the command line, with simulators in separate processes
 
 
 @pytest.fixture
@@ -256,10 +285,10 @@ def post(url: str, body: Any) -> Any:
     return json.loads(urllib.request.urlopen(request).read())
 
 
-def test_the_commands(
+def test_commands(
     cli: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """devices import, ingest|dispatch|receipts|cleanup|archive-export --once, drop-exported; exit codes and answers."""
+    """devices import, each cycle with --once, drop-exported: exit codes and answers."""
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -273,11 +302,15 @@ def test_the_commands(
     with file.open("a", encoding="utf-8") as more:
         more.write(
             json.dumps(BODY | {"push_token": "ExponentPushToken[\ud800]"})
-        )  # half a character, which no store takes
+        )  # half of a surrogate pair
     assert cli("tenders", "devices", "import", str(file), "--json") == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["created"], told["known"], [e["row"] for e in told["errors"]]) == (3, 0, [4, 5, 6])
-    assert ["push_token" in e["error"] for e in told["errors"]] == [True, False, True]
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (
+        3,
+        0,
+        [4, 5, 6],
+    )
+    assert ["push_token" in e["error"] for e in answer["errors"]] == [True, False, True]
     file.write_text("\n".join(json.dumps(line) for line in [*lines, lines[0]]), encoding="utf-8")
     assert cli("tenders", "devices", "import", str(file), "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"created": 0, "known": 4, "errors": []}
@@ -351,19 +384,27 @@ def test_exit_codes(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("WORKER_INTERVAL_MINUTES", "0"), ("DISPATCH_INTERVAL_MINUTES", "soon"), ("ARCHIVE_EXPORT_CRON", "61 * * * *"),
-        ("TENDERS_TIMEZONE", "Chile/None"), ("CHILECOMPRA_API_URL", "mercadopublico.cl"), ("EXPO_API_URL", "https://user:key@exp.host"),
-        ("HOT_MONTHS", "0"), ("ARCHIVE_DROP_AFTER_DAYS", "-1"), ("ARCHIVE_ENDPOINT", "here"), ("HOT_MONTHS", "99999"),
-        ("DELIVERY_RETENTION_DAYS", "9999999"), ("ARCHIVE_DROP_AFTER_DAYS", "99999999"),
+        ("WORKER_INTERVAL_MINUTES", "0"),
+        ("DISPATCH_INTERVAL_MINUTES", "soon"),
+        ("ARCHIVE_EXPORT_CRON", "61 * * * *"),
+        ("TENDERS_TIMEZONE", "Chile/None"),
+        ("CHILECOMPRA_API_URL", "mercadopublico.cl"),
+        ("EXPO_API_URL", "https://user:key@exp.host"),
+        ("HOT_MONTHS", "0"),
+        ("ARCHIVE_DROP_AFTER_DAYS", "-1"),
+        ("ARCHIVE_ENDPOINT", "here"),
+        ("HOT_MONTHS", "99999"),
+        ("DELIVERY_RETENTION_DAYS", "9999999"),
+        ("ARCHIVE_DROP_AFTER_DAYS", "99999999"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):
         load(environ={"ESCLUSA_PIPELINES": "tenders", name: value})
 
 
-def test_the_schedules_and_who_runs_alone() -> None:
-    """The five cycles, when they run, and which run alone in the cluster."""
+def test_schedules_and_singletons() -> None:
+    """The schedules of the five cycles, and which are singletons."""
     [plan] = load(environ={"ESCLUSA_PIPELINES": "tenders"}).plans
     assert {c.name: (str(c.schedule), c.singleton) for c in plan.cycles} == {
         "tenders.ingest": ("every 2m", True),
@@ -372,34 +413,36 @@ def test_the_schedules_and_who_runs_alone() -> None:
         "tenders.cleanup": ("cron 17 3 * * * (America/Santiago)", True),
         "tenders.archive-export": ("cron 47 3 * * * (America/Santiago)", True),
     }
-    told = list(app.checks_(plan.settings))  # type: ignore[misc]
-    assert "CHILECOMPRA_TICKET" in told[0]
+    answer = list(app.checks_(plan.settings))  # type: ignore[misc]
+    assert "CHILECOMPRA_TICKET" in answer[0]
 
 
-async def test_a_device_that_is_forgotten_while_it_registers_has_both_rows_or_none(
-    yard: Yard, place: Any
+async def test_concurrent_delete_and_register_leave_both_rows_or_none(
+    trial: TendersTrial, place: Any
 ) -> None:
-    """DELETE and POST at once, from many: whoever comes last, a device never hears of everything for want of its preferences, and no
-    preferences stay of a device that is gone."""
+    """Concurrent DELETE and POST: no device without preferences, no preferences without device.
+
+    A device without its preferences would get every notification.
+    """
     body = {
         "installation_id": "i-1",
         "push_token": "ExponentPushToken[a]",
         "preferences": {"regions": ["Atacama"]},
     }
     for _ in range(25):
-        calls = [yard.call("POST", "/devices", body), yard.call("DELETE", "/devices/i-1")]
+        calls = [trial.call("POST", "/devices", body), trial.call("DELETE", "/devices/i-1")]
         answers = await asyncio.gather(
-            *calls, yard.call("DELETE", "/devices/i-1"), yard.call("POST", "/devices", body)
+            *calls, trial.call("DELETE", "/devices/i-1"), trial.call("POST", "/devices", body)
         )
-        for (status, told), allowed in zip(
+        for (status, answer), allowed in zip(
             answers, ((200,), (204, 404), (204, 404), (200,)), strict=True
         ):
-            assert status in allowed, told
+            assert status in allowed, answer
         devices, wanted = (
             await place.rows("device_installations", "id"),
             await place.rows("notification_preferences", "id"),
         )
         assert [row["id"] for row in devices] == [row["id"] for row in wanted]
-    assert await yard.call("POST", "/devices", body)
-    assert (await yard.call("DELETE", "/devices/i-1"))[0] == 204
+    assert await trial.call("POST", "/devices", body)
+    assert (await trial.call("DELETE", "/devices/i-1"))[0] == 204
     assert await place.rows("notification_preferences", "id") == []
