@@ -55,7 +55,10 @@ async def test_adding_posts(trial: Any) -> None:
         7,
         "2026-01-05T10:00:00+00:00",
     )
-    lines = '{"platform": "twitter", "post_id": "42", "replies_count": 9}\n{"platform": "reddit", "post_id": "50"}\n{oops\n'
+    lines = (
+        '{"platform": "twitter", "post_id": "42", "replies_count": 9}\n'
+        '{"platform": "reddit", "post_id": "50"}\n{oops\n'
+    )
     answer = await trial.call("POST", "/posts", data=lines)
     assert (answer["created"], answer["known"], [e["row"] for e in answer["errors"]]) == (1, 1, [3])
     assert (await trial.post("42")).replies_count == 7
@@ -352,10 +355,12 @@ async def test_commands(
         "platform,post_id,country,candidate_id,replies_count,note\ntwitter,1,hn,c1,2,x\ntwitter,,hn,c1,2,\n"
     )
     (tmp_path / "b.json").write_text(
-        '[{"platform": "twitter", "post_id": "2", "country": "hn", "candidate_id": "c1", "replies_count": 4}]'
+        '[{"platform": "twitter", "post_id": "2", "country": "hn", "candidate_id": "c1", '
+        '"replies_count": 4}]'
     )
     (tmp_path / "c.ndjson").write_text(
-        '{"platform": "twitter", "post_id": "1"}\n{"platform": "twitter", "post_id": "3", "replies_count": 4}\n'
+        '{"platform": "twitter", "post_id": "1"}\n'
+        '{"platform": "twitter", "post_id": "3", "replies_count": 4}\n'
     )
     (tmp_path / "d.csv").write_text("platform,post_id\n,\n")
     code, output = await call("import", str(tmp_path / "a.csv"))

@@ -83,7 +83,7 @@ POINTS = {
     ],
 }
 SLOW = ("after submit", "after put", "inside settle")
-"""The points that are tried where a process takes long to start: after the outside call, and amid the transaction."""
+"""The points for stores where a process starts slowly: after the call, and in the transaction."""
 
 
 async def test_kills_at_every_point(trial: Any, bare_place: Any, tmp_path: Path) -> None:

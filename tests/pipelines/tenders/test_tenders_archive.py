@@ -204,7 +204,8 @@ async def test_exports_round_trip(trial: TendersTrial, place: Any, tmp_path: Pat
             )
             assert answer == getattr(tender, name), name
     counted = duckdb.sql(
-        f"SELECT count(*), sum(monto_estimado), min(fecha_publicacion)::VARCHAR FROM '{tmp_path}/artifacts/licitaciones/**/*.parquet'"
+        "SELECT count(*), sum(monto_estimado), min(fecha_publicacion)::VARCHAR "
+        f"FROM '{tmp_path}/artifacts/licitaciones/**/*.parquet'"
     )
     assert counted.fetchall()[0][:2] == (3, Decimal("191999999.5123456789"))
     assert (await trial.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}

@@ -19,7 +19,7 @@ from esclusa.pipelines.tenders.records import RegistryEntry
 
 HERE = Path(__file__).parent
 LEASE = 60
-"""Seconds: longer than any stall of a busy machine, for a worker that lives must not lose what it holds."""
+"""Seconds; longer than a busy machine stalls, so that a live worker keeps its leases."""
 
 Start = Callable[..., subprocess.Popen[bytes]]
 

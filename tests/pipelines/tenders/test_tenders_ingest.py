@@ -492,7 +492,10 @@ async def test_the_list_completes_a_detail(trial: TendersTrial) -> None:
 )
 def test_amounts_of_the_site(text: str, expected: Decimal | None) -> None:
     """A range is not an amount, and an amount that no export can hold is dropped."""
-    card = f'<div class="licitacion-publicada"><span class="id-licitacion">1-1-L126</span><span class="monto">{text}</span></div>'
+    card = (
+        '<div class="licitacion-publicada"><span class="id-licitacion">1-1-L126</span>'
+        f'<span class="monto">{text}</span></div>'
+    )
     assert [row["monto_estimado"] for row in parse_page(card)] == [expected]
 
 

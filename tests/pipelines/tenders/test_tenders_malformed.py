@@ -143,7 +143,7 @@ UNNAMED: tuple[dict[str, str], ...] = tuple(
         ";;;",
     )
 )
-"""How gateways and plain servers name their pages: without an encoding, or with one that is none."""
+"""Content types of gateways and simple servers: without a charset, or with an unknown one."""
 
 
 @ONE_STORE
@@ -154,7 +154,8 @@ async def test_a_page_without_a_charset_is_read(
     """A gateway's error page is an outage and is retried; the site's page is read."""
     detail = sample_tender(0, await trial.today())
     trial.chile.add(detail, api=False)
-    card = f'<div class="licitacion-publicada"><span class="id-licitacion">{detail["CodigoExterno"]}</span></div>'
+    code = detail["CodigoExterno"]
+    card = f'<div class="licitacion-publicada"><span class="id-licitacion">{code}</span></div>'
     trial.chile.order(
         "/BuscarLicitacion", status=200, headers=headers, body=f"<p>Señalética: é</p>{card}"
     )
