@@ -145,7 +145,9 @@ async def test_many_jobs_in_one_run(new_trial: Any, width: int) -> None:
         )
     from esclusa.simulators.information_tracer import SimulatedSearch
 
-    trial.sim.searches |= {f"h{n}": SimulatedSearch(f"h{n}", str(n), "twitter") for n in range(count)}
+    trial.sim.searches |= {
+        f"h{n}": SimulatedSearch(f"h{n}", str(n), "twitter") for n in range(count)
+    }
     run = await trial.check()
     assert (run["counters"]["done"], run["outcome"]) == (count, "ok")
     assert {s.checks for s in trial.sim.searches.values()} == {1}
