@@ -100,7 +100,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Runtime":  # imports the whole engine, which declarations do not need
+    if name == "Runtime":  # imports the whole engine; declarations do not need it
         from esclusa.runtime import Runtime  # noqa: PLC0415
 
         return Runtime

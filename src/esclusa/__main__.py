@@ -1,4 +1,4 @@
-"""``python -m esclusa`` is the command ``esclusa``."""
+"""Runs the command ``esclusa`` as ``python -m esclusa``."""
 
 from esclusa.app import main
 

@@ -17,7 +17,7 @@ from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.publishers import publisher_for
 from esclusa.runtime import Runtime, StoreOpener
-from esclusa.settings import Settings, shown
+from esclusa.settings import Settings, without_password
 
 Verdict = Literal["ok", "warn", "fail"]
 SKEW = timedelta(seconds=2)
@@ -40,7 +40,7 @@ class Check:
 async def examine(settings: Settings, opened: StoreOpener) -> list[Check]:
     """Everything, in the order in which a person would mend it. Writes and removes one small artifact; changes nothing else."""
     checks = [*check_settings(settings), *check_pipelines(settings)]
-    checks += await _store(opened(settings), shown(settings.store))
+    checks += await _store(opened(settings), without_password(settings.store))
     artifacts = open_artifacts(settings.artifacts, public_url=settings.artifacts_public_url)
     return [*checks, await check_artifacts(artifacts)]
 

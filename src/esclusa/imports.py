@@ -1,5 +1,7 @@
-"""Rows from outside: CSV (with commas, semicolons or tabs), a JSON array, or one JSON object per line; read one by one, each fault
-named by its row."""
+"""Reads rows from files and request bodies: CSV, a JSON array, or NDJSON.
+
+Rows are read one by one. Invalid rows are reported by their number.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ class BadFile(EsclusaError):
 
 @dataclass(frozen=True, slots=True)
 class ImportedRow:
-    """One row, numbered from 1 (a CSV header is not a row; of NDJSON it is the line): its values, or why it has none."""
+    """One row: its values, or the fault if it cannot be read.
+
+    Rows are numbered from 1. A CSV header is not counted; NDJSON counts lines.
+    """
 
     number: int
     values: dict[str, Any] | None
@@ -40,7 +45,7 @@ class ImportedRow:
 
 @dataclass
 class ImportReport:
-    """What became of the rows: how many are new, how many were known, and the fault of each that was refused."""
+    """The result of an import: how many rows are new, how many exist, and the faults by row."""
 
     created: int = 0
     known: int = 0
@@ -50,7 +55,7 @@ class ImportReport:
         self.errors.append({"row": row, "error": error})
 
     def count(self, answers: Iterable[Inserted | Duplicate]) -> None:
-        """Count what the store answered to rows that were well-formed."""
+        """Count the store's answers to valid rows."""
         for answer in answers:
             if isinstance(answer, Inserted):
                 self.created += 1
@@ -62,7 +67,7 @@ class ImportReport:
 
 
 def format_of(path: Path) -> Format:
-    """The format that a file's name says. Raises BadFile if it says none."""
+    """The format of a file, by the end of its name. Raises BadFile."""
     found = _BY_SUFFIX.get(path.suffix.lower())
     if found is None:
         raise BadFile(f"{path}: its name must end in {', '.join(_BY_SUFFIX)}")
@@ -70,9 +75,12 @@ def format_of(path: Path) -> Format:
 
 
 def read_file(path: Path, columns: Collection[str] = ()) -> Iterator[ImportedRow]:
-    """The rows of a file, by the format that its name says. CSV and NDJSON are read as they come: bounded memory. A file that
-    breaks off amid its rows says so in a last one, for those before it may be kept by then. Raises BadFile if there is none before,
-    and if a CSV's header names a column that is none of ``columns``, where they are given: it would be the fault of every row."""
+    """The rows of a file, in the format of its name. CSV and NDJSON need bounded memory.
+
+    Raises BadFile if no row can be read, or if a CSV header has a column that is not in ``columns``
+    (if given). If the file becomes unreadable after some rows, which may be imported by then, the
+    last row has the fault.
+    """
     form, number = format_of(path), 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
@@ -80,29 +88,33 @@ def read_file(path: Path, columns: Collection[str] = ()) -> Iterator[ImportedRow
                 yield row
                 number = row.number
     except (BadFile, UnicodeDecodeError, OSError) as error:
-        fault = BadFile(f"{path}: {_why(path, error)}") if not isinstance(error, BadFile) else error
+        fault = error if isinstance(error, BadFile) else BadFile(f"{path}: {_cause(path, error)}")
         if not number:
             raise fault from None
-        yield ImportedRow(number + 1, None, f"from here on it cannot be read: {fault}")
+        yield ImportedRow(number + 1, None, f"it cannot be read from here on: {fault}")
 
 
-def _why(path: Path, error: UnicodeDecodeError | OSError) -> str:
-    """Where in a file that is not as it should be the fault is: the decoder counts from the beginning of its buffer."""
+def _cause(path: Path, error: UnicodeDecodeError | OSError) -> str:
+    """The cause, with the line: the decoder's position counts from the start of its buffer."""
     if isinstance(error, OSError):
         return str(error.strerror)
-    with (
-        path.open("rb") if path.is_file() else nullcontext(()) as lines
-    ):  # a pipe cannot be read again
+    with path.open("rb") if path.is_file() else nullcontext(()) as lines:  # not a pipe
         for number, line in enumerate(lines, 1):
             try:
                 line.decode()
             except UnicodeDecodeError as found:
-                return f"line {number} is not UTF-8 text ({found.reason} at byte {found.start + 1} of it); save it as UTF-8"
+                return (
+                    f"line {number} is not UTF-8 text ({found.reason} at its byte "
+                    f"{found.start + 1}); save the file as UTF-8"
+                )
     return f"it is not UTF-8 text ({error.reason})"
 
 
 def format_of_body(body: bytes, content_type: str) -> Format:
-    """The format of a request's body: what its type says; else objects are one per line, unless they are one object over lines."""
+    """The format of a request's body: by its content type, otherwise by its content.
+
+    Several lines that begin with an object are NDJSON, unless they are one JSON object.
+    """
     if any(word in content_type.lower() for word in ("ndjson", "jsonl")):
         return "ndjson"
     text = body.strip(b"\xef\xbb\xbf \t\r\n")
@@ -139,27 +151,26 @@ def _read(
 
 def _csv(text: Any, where: str, columns: Collection[str]) -> Iterator[ImportedRow]:
     head = text.readline()
-    reader = csv.DictReader(
-        chain([head], text), restkey="", delimiter=max(",;\t", key=head.count)
-    )  # as spreadsheets write it
+    delimiter = max(",;\t", key=head.count)  # spreadsheets use any of them
+    reader = csv.DictReader(chain([head], text), restkey="", delimiter=delimiter)
     try:
         names = [name.strip() for name in reader.fieldnames or ()]
         if not names or not all(names):
             raise BadFile(f"{where}: its first line must name every column")
         if len(set(names)) < len(names):
-            raise BadFile(
-                f"{where}: its first line names {next(n for n in names if names.count(n) > 1)} twice"
-            )
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BadFile(f"{where}: its first line names {twice} twice")
         if unknown := [name for name in names if columns and name not in columns]:
             raise BadFile(
-                f"{where}: {', '.join(unknown)}: there is no such column; there are {', '.join(columns)}"
+                f"{where}: {', '.join(unknown)}: there is no such column; "
+                f"there are {', '.join(columns)}"
             )
         for number, row in enumerate(reader, 1):
             if "" in row:
                 yield ImportedRow(
                     number, None, f"it has more values than the {len(names)} columns of the header"
                 )
-            else:  # an empty cell is no value
+            else:  # an empty cell is None
                 yield ImportedRow(
                     number,
                     {
@@ -180,7 +191,8 @@ def _json(text: str, where: str) -> Iterator[ImportedRow]:
         read = [read]
     if not isinstance(read, list):
         raise BadFile(
-            f"{where}: it must be a JSON array of objects, one object, or one object per line (NDJSON)"
+            f"{where}: it must be a JSON array of objects, one object, "
+            "or one object per line (NDJSON)"
         )
     for number, value in enumerate(read, 1):
         yield _object(number, value)

@@ -1,4 +1,8 @@
-"""One typed settings object: file < environment < command line, every fault reported at once by the name its author used."""
+"""Settings: one typed object from a TOML file, the environment and the command line.
+
+The command line overrides the environment, which overrides the file. All faults are reported
+together, each with the name that was used.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,7 @@ _AsIs = GetPydanticSchema(lambda _source, _handler: core_schema.any_schema())
 
 @value
 class ApiToken:
-    """Who may call the API: a name for the history, the token itself, and what it may do."""
+    """A caller of the API: the name in the history, the token, and the role."""
 
     name: str
     secret: SecretStr
@@ -48,39 +52,45 @@ class ApiToken:
 
 
 class Settings(BaseModel):
-    """What the house is told. Made by ``load``; nothing else reads the environment for it."""
+    """All settings, made by ``load``. Nothing else reads them from the environment."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     store: str = option(
-        "ESCLUSA_STORE", "sqlite:///esclusa.db",
-        help="Where records live: sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host/database or"
-        " firestore://project[/database].",
-    )  # fmt: skip
+        "ESCLUSA_STORE",
+        "sqlite:///esclusa.db",
+        help="The store of the records: sqlite:///relative.db, sqlite:////absolute.db, "
+        "postgresql://user:password@host/database or firestore://project[/database].",
+    )
     artifacts: str = option(
         "ESCLUSA_ARTIFACTS",
         "./artifacts",
-        help="Where files live: a folder, file:///path, s3://bucket[/prefix], gs://bucket[/prefix] or supabase://bucket.",
+        help="The store of the artifacts: a folder, file:///path, s3://bucket[/prefix], "
+        "gs://bucket[/prefix] or supabase://bucket.",
     )
     artifacts_public_url: str | None = option(
         "ESCLUSA_ARTIFACTS_PUBLIC_URL",
         None,
-        help="The address under which readers find the artifacts.",
+        help="The URL under which readers find the artifacts.",
     )
     artifacts_durable: bool = option(
-        "ESCLUSA_ARTIFACTS_DURABLE", True,
-        help="Whether a file in a folder is on the disk before its record says so. No: it outlives every crash of ours, but not a power cut"
-        " in the half minute that the system takes.",
-    )  # fmt: skip
+        "ESCLUSA_ARTIFACTS_DURABLE",
+        True,
+        help="Sync each file to disk before settling its record. If off, a power cut can lose "
+        "the files of the last 30 seconds.",
+    )
     pipelines: tuple[str, ...] = option(
         "ESCLUSA_PIPELINES",
         BUILT_IN,
-        help=f"Which pipelines to load: {', '.join(BUILT_IN)}, module:app or path/to/file.py:app.",
+        help=f"The pipelines to load: {', '.join(BUILT_IN)}, module:app or path/to/file.py:app.",
     )
     api_tokens: Annotated[tuple[ApiToken, ...], _AsIs] = option(
-        "ESCLUSA_API_TOKENS", (), secret=True,
-        help="Who may call the API: token, token:read or name=token:operate. Without any, the server listens on loopback only.",
-    )  # fmt: skip
+        "ESCLUSA_API_TOKENS",
+        (),
+        secret=True,
+        help="The tokens for API and console: token, token:read or name=token:operate. "
+        "Without tokens the server listens only on loopback.",
+    )
     host: str = option("ESCLUSA_HOST", "127.0.0.1", help="The address that the server listens on.")
     port: int = option(
         ("PORT", "ESCLUSA_PORT"),
@@ -90,25 +100,30 @@ class Settings(BaseModel):
         help="The port that the server listens on; 0 takes a free one.",
     )
     proxies: str = option(
-        "ESCLUSA_PROXIES", "127.0.0.1,::1",
-        help="Whose word is taken on who called and where we are (X-Forwarded-…): addresses and networks with commas, or * where nothing"
-        " but the proxy can reach the server, as on Cloud Run.",
-    )  # fmt: skip
+        "ESCLUSA_PROXIES",
+        "127.0.0.1,::1",
+        help="Proxies whose X-Forwarded-* headers are trusted: addresses and networks with "
+        "commas, or * if only the proxy can reach the server, as on Cloud Run.",
+    )
     root_path: str = option(
-        "ESCLUSA_ROOT_PATH", "", pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-        help="The sub-path that a proxy serves us under, if it does not say so itself (X-Forwarded-Prefix): /esclusa.",
-    )  # fmt: skip
+        "ESCLUSA_ROOT_PATH",
+        "",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        help="The path below which a proxy serves Esclusa, such as /esclusa, if it does not send "
+        "X-Forwarded-Prefix.",
+    )
     lease_seconds: float = option(
         "ESCLUSA_LEASE_SECONDS",
         60.0,
         ge=1,
-        help="How long a claim holds without a heartbeat; a crashed worker's records are due then.",
+        help="How long a claim holds without being renewed; then the records of a crashed worker "
+        "are due again.",
     )
     poll_seconds: float = option(
         "ESCLUSA_POLL_SECONDS",
         1.0,
         gt=0,
-        help="How often an idle worker looks, should no wake-up reach it.",
+        help="How often an idle worker polls the store, in case a notification is lost.",
     )
     grace_seconds: float = option(
         "ESCLUSA_GRACE_SECONDS", 20.0, ge=0, help="How long handlers may go on after a stop signal."
@@ -116,57 +131,62 @@ class Settings(BaseModel):
     clock_offset_seconds: float = option(
         "ESCLUSA_CLOCK_OFFSET_SECONDS",
         0.0,
-        help="Shifts the store's and the engine's now, for trials.",
+        help="Shifts the time of store and engine, for tests.",
     )
     auto_migrate: bool = option(
         "ESCLUSA_AUTO_MIGRATE",
         True,
-        help="Whether run, worker and serve bring the schema up to date.",
+        help="Whether run, worker and serve migrate the schema when they start.",
     )
     alert_webhook: SecretStr | None = option(
         "ESCLUSA_ALERT_WEBHOOK",
         None,
         secret=True,
-        help="Alerts are posted to this address, as JSON.",
+        help="The URL to which alerts are posted as JSON.",
     )
     publish: str | None = option(
-        "ESCLUSA_PUBLISH", None,
-        help="Where messages of the outbox go: pubsub://project. Not set: to Pub/Sub if dead letters have a topic projects/…/topics/…,"
-        " else they wait there.",
-    )  # fmt: skip
+        "ESCLUSA_PUBLISH",
+        None,
+        help="Where messages of the outbox are published: pubsub://project. If not set: to Pub/Sub "
+        "if dead letters have a topic projects/…/topics/…, otherwise they wait in the outbox.",
+    )
     tick_seconds: float = option(
         "ESCLUSA_TICK_SECONDS",
         50.0,
         ge=1,
         le=3500,
-        help="How long POST /tick works at most, where the call does not say.",
+        help="The longest time that POST /tick works, if the call does not set one.",
     )
     tick_service_account: str | None = option(
         "ESCLUSA_TICK_SERVICE_ACCOUNT",
         None,
-        help="The service account whose OIDC tokens may call POST /tick; needed with the audience.",
+        help="The service account whose OIDC tokens may call POST /tick; required with the "
+        "audience.",
     )
     tick_audience: tuple[str, ...] = option(
-        "ESCLUSA_TICK_AUDIENCE", (),
-        help="Audiences of the OIDC tokens with which Cloud Scheduler may call POST /tick, besides API tokens; mostly the service's URL.",
-    )  # fmt: skip
+        "ESCLUSA_TICK_AUDIENCE",
+        (),
+        help="Audiences of the OIDC tokens with which Cloud Scheduler may call POST /tick, usually "
+        "the service's URL. API tokens work as well.",
+    )
     oidc_certs_url: str = option(
         "ESCLUSA_OIDC_CERTS_URL",
         "https://www.googleapis.com/oauth2/v3/certs",
-        help="Where the keys of the OIDC tokens' issuer are.",
+        help="The URL of the keys of the OIDC tokens' issuer.",
     )
     google_project: str | None = option(
         "ESCLUSA_GOOGLE_PROJECT",
         None,
-        help="The project in the trace names of log lines, for Cloud Logging (else GOOGLE_CLOUD_PROJECT).",
+        help="The project in the trace names of log lines, for Cloud Logging; by default "
+        "GOOGLE_CLOUD_PROJECT.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = option(
-        "ESCLUSA_LOG_LEVEL", "info", help="The least level that is logged."
+        "ESCLUSA_LOG_LEVEL", "info", help="The lowest level that is logged."
     )
     log_format: Literal["auto", "json", "text"] = option(
         "ESCLUSA_LOG_FORMAT",
         "auto",
-        help="How log lines look; auto is text on a terminal and JSON elsewhere.",
+        help="The format of log lines; auto is text on a terminal and JSON elsewhere.",
     )
     postgres_pool_size: int = option(
         "ESCLUSA_POSTGRES_POOL_SIZE",
@@ -179,17 +199,17 @@ class Settings(BaseModel):
         "ESCLUSA_POSTGRES_STATEMENT_CACHE_SIZE",
         100,
         ge=0,
-        help="Prepared statements per connection; 0 behind PgBouncer.",
+        help="Prepared statements per connection; set 0 behind PgBouncer.",
     )
 
     plans: Annotated[tuple[Plan, ...], _AsIs] = ()
-    """The pipelines, each bound with its own settings."""
+    """The pipelines, each with its own settings."""
     config: Path | None = None
     """The file that was read."""
     sources: dict[str, str] = {}
-    """What was set, by the name of the setting (``media.timeout_seconds`` for a pipeline's), and where."""
+    """Where each value that was set comes from, by the setting (``media.timeout_seconds``)."""
     unknown: tuple[str, ...] = ()
-    """Names in the environment that look like settings and are none, each with what may have been meant."""
+    """Unknown names in the environment that look like settings, each with a suggestion."""
 
     @field_validator("log_level", "log_format", mode="before")
     @classmethod
@@ -203,7 +223,8 @@ class Settings(BaseModel):
             path = url.removeprefix("sqlite:///")
             if path == url or not path or path == "/" or path.startswith(":memory:"):
                 raise ValueError(
-                    "a SQLite store is sqlite:///relative.db or, with four slashes, sqlite:////absolute/path.db"
+                    "a SQLite store is sqlite:///relative.db "
+                    "or, with four slashes, sqlite:////absolute/path.db"
                 )
         elif url.startswith("firestore:"):
             if not re.fullmatch(
@@ -214,11 +235,12 @@ class Settings(BaseModel):
                 )
         elif not url.startswith(("postgresql://", "postgres://")):
             raise ValueError(
-                "a store is sqlite:///path, postgresql://user:password@host/database or firestore://project/database"
+                "a store is sqlite:///path, postgresql://user:password@host/database "
+                "or firestore://project/database"
             )
         elif not urlsplit(url).path.strip("/"):
             raise ValueError(
-                "a PostgreSQL store names its database: postgresql://user:password@host/database"
+                "a PostgreSQL store needs a database: postgresql://user:password@host/database"
             )
         return url
 
@@ -242,7 +264,7 @@ class Settings(BaseModel):
     @classmethod
     def _check_webhook(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None and not _http(url.get_secret_value()):
-            raise ValueError("an alert webhook is an address that begins with https:// or http://")
+            raise ValueError("an alert webhook is a URL that begins with https:// or http://")
         return url
 
     @field_validator("api_tokens", mode="before")
@@ -251,29 +273,20 @@ class Settings(BaseModel):
         if not isinstance(written, list | tuple) or not all(isinstance(w, str) for w in written):
             raise ValueError("tokens are a list of texts: token, token:read or name=token:operate")
         tokens = tuple(_token(text, number) for number, text in enumerate(written, 1))
-        if len({t.secret.get_secret_value() for t in tokens}) < len(tokens) or len(
-            {t.name for t in tokens}
-        ) < len(tokens):
+        secrets = {token.secret.get_secret_value() for token in tokens}
+        if len(secrets) < len(tokens) or len({token.name for token in tokens}) < len(tokens):
             raise ValueError("two tokens, or the names of two tokens, are the same")
         return tokens
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Where the pipelines publish their dead letters."""
-        return tuple(
-            sorted(
-                {
-                    stage.dead_letter_topic
-                    for plan in self.plans
-                    for stage in plan.stages
-                    if stage.dead_letter_topic
-                }
-            )
-        )
+        """The topics to which the pipelines publish their dead letters."""
+        stages = [stage for plan in self.plans for stage in plan.stages]
+        return tuple(sorted({s.dead_letter_topic for s in stages if s.dead_letter_topic}))
 
     @property
     def loopback(self) -> bool:
-        """Whether the server listens to this machine alone."""
+        """Whether only this machine can reach the server."""
         return is_loopback(self.host)
 
 
@@ -283,13 +296,13 @@ def _token(text: str, number: int) -> ApiToken:
         name, rest = f"token-{number}", text
     elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,60}", name):
         raise ValueError(
-            f"token {number}: its name, before the =, has letters, digits, . _ @ and - only"
+            f"token {number}: its name, before the =, may have letters, digits, . _ @ and -"
         )
     token, colon, role = rest.rpartition(":")
     if not colon:
         token, role = rest, "operate"
     if role not in ("read", "operate"):
-        raise ValueError(f"token {number}: after the : comes its role, read or operate")
+        raise ValueError(f"token {number}: its role, after the :, is read or operate")
     if not token:
         raise ValueError(f"token {number} is empty")
     return ApiToken(name, SecretStr(token), "read" if role == "read" else "operate")
@@ -301,7 +314,7 @@ def _http(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this host name or address reaches this machine only."""
+    """Whether this host name or address stands for this machine."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True
@@ -312,12 +325,12 @@ def is_loopback(host: str) -> bool:
     return bool((getattr(address, "ipv4_mapped", None) or address).is_loopback)
 
 
-def shown(url: str) -> str:
+def without_password(url: str) -> str:
     """A URL without its password, for messages."""
     return re.sub(r"(?<=://)([^:/@]*):[^@]*@", r"\1:***@", url)
 
 
-HOUSE_OPTIONS: tuple[Option, ...] = tuple(options_of(Settings))
+SYSTEM_OPTIONS: tuple[Option, ...] = tuple(options_of(Settings))
 
 
 def load(
@@ -327,16 +340,18 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     apps: Callable[[str], App] = load_app,
 ) -> Settings:
-    """Read the settings: ``path`` (or ``ESCLUSA_CONFIG``, or ``esclusa.toml`` here if it is there), then the environment, then
-    ``overrides`` by the name of the setting (None: not given). Raises SettingsError with every fault.
+    """Read the settings. Raises SettingsError with every fault.
 
-    An empty text in the environment counts as not set. ``NAME_FILE`` reads the value of ``NAME`` from a file.
+    First the file: ``path``, or ``ESCLUSA_CONFIG``, or ``esclusa.toml`` in the working directory if
+    it exists. Then the environment. Then ``overrides``, by the name of the setting (None: not
+    given). An empty text in the environment counts as not set. ``NAME_FILE`` names a file with the
+    value of ``NAME``.
     """
     reader = _Reader(environ, {k: v for k, v in (overrides or {}).items() if v is not None})
     reader.read_file(path)
-    runtime: Settings = reader.fill(Settings, HOUSE_OPTIONS, reader.file, "")
-    reader.check_artifacts(runtime)
-    plans = reader.plans(runtime.pipelines, apps)
+    settings: Settings = reader.fill(Settings, SYSTEM_OPTIONS, reader.file, "")
+    reader.check_artifacts(settings)
+    plans = reader.plans(settings.pipelines, apps)
     reader.refuse_unknown_keys(plans)
     if reader.faults:
         raise SettingsError("the settings are wrong:", reader.faults)
@@ -346,12 +361,12 @@ def load(
         "sources": reader.sources,
         "unknown": tuple(reader.unknown_names()),
     }
-    return runtime.model_copy(update=more)
+    return settings.model_copy(update=more)
 
 
 @dataclass(slots=True)
 class _Given:
-    """A value and where it was written, as its author would find it."""
+    """A value and the place where it was given."""
 
     source: str
     value: Any
@@ -359,6 +374,8 @@ class _Given:
 
 @dataclass(slots=True)
 class _Reader:
+    """Reads the layers and collects the faults."""
+
     environ: Mapping[str, str]
     overrides: Mapping[str, Any]
     file: dict[str, Any] = field(default_factory=dict)
@@ -377,10 +394,11 @@ class _Reader:
             self.path = chosen
         except (OSError, UnicodeDecodeError) as error:
             self.faults.append(
-                f"{source}: {str(chosen)!r} cannot be read: {getattr(error, 'strerror', None) or error}"
+                f"{source}: {str(chosen)!r} cannot be read: "
+                f"{getattr(error, 'strerror', None) or error}"
             )
         except tomllib.TOMLDecodeError as error:
-            self.faults.append(f"{chosen}: this is not TOML: {error}")
+            self.faults.append(f"{chosen}: it is not TOML: {error}")
 
     def fill(
         self,
@@ -389,7 +407,10 @@ class _Reader:
         table: Mapping[str, Any],
         prefix: str,
     ) -> Any:
-        """The model with what was given and is right; the rest are faults. None if a setting that it needs is missing."""
+        """The model with the valid values; the others become faults.
+
+        None if a required setting is missing.
+        """
         known, given = {o.field: o for o in options}, {}
         for name, opt in known.items():
             found = self._given(opt, table, prefix)
@@ -407,26 +428,21 @@ class _Reader:
                 name = str(each["loc"][0]) if each["loc"] else ""
                 self.faults.append(_fault(each, known.get(name), given.get(name), prefix))
                 values.pop(name, None)
-        try:
-            return model.model_validate(
-                values
-            )  # so that the faults of what depends on it are found too
+        try:  # go on without them, to find the faults of what depends on these settings
+            return model.model_validate(values)
         except ValidationError:
             return None
 
     def _given(self, opt: Option, table: Mapping[str, Any], prefix: str) -> _Given | None:
         """The value of the highest layer that has one."""
-        found = (
-            _Given(f"{self.path}: {prefix}{opt.field}", table[opt.field])
-            if opt.field in table
-            else None
-        )
+        found = None
+        if opt.field in table:
+            found = _Given(f"{self.path}: {prefix}{opt.field}", table[opt.field])
         for name in opt.env:
             self.names |= {name, f"{name}_FILE"}
             text, file = self.environ.get(name), self.environ.get(f"{name}_FILE")
-            text = (
-                text.strip() if text and opt.secret else text
-            )  # as one from a file is: a blank that was pasted along is no secret
+            if text and opt.secret:
+                text = text.strip()  # as from a file: people paste blanks along
             if text and file:
                 self.faults.append(f"{name} and {name}_FILE are both set; keep one of them")
             elif file:
@@ -442,7 +458,8 @@ class _Reader:
             text = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             self.faults.append(
-                f"{source}: {file!r} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
+                f"{source}: {file!r} cannot be read: "
+                f"{getattr(error, 'strerror', None) or 'it is not text'}"
             )
             return None
         if not text:
@@ -450,10 +467,10 @@ class _Reader:
             return None
         return _Given(source, text)
 
-    def check_artifacts(self, runtime: Settings) -> None:
+    def check_artifacts(self, settings: Settings) -> None:
         try:
             open_artifacts(
-                runtime.artifacts, public_url=runtime.artifacts_public_url, environ=self.environ
+                settings.artifacts, public_url=settings.artifacts_public_url, environ=self.environ
             )
         except SettingsError as error:
             for fault in error.faults:
@@ -464,7 +481,7 @@ class _Reader:
     def plans(self, names: tuple[str, ...], apps: Callable[[str], App]) -> tuple[Plan, ...]:
         source = self.sources.get("pipelines", "ESCLUSA_PIPELINES")
         plans: dict[str, Plan] = {}
-        owners = {book.kind.table.lower(): "the house" for book in SYSTEM_RECORDS}
+        owners = {record.kind.table.lower(): "Esclusa" for record in SYSTEM_RECORDS}
         for written in names:
             try:
                 app = apps(written)
@@ -487,11 +504,13 @@ class _Reader:
                     self.faults += [f"{source}: {written!r}: {fault}" for fault in error.faults]
                     continue
                 for kind in plan.kinds:
-                    ours = kind.table.lower().startswith("esclusa_")
-                    owner = owners.setdefault(kind.table.lower(), "the house" if ours else app.name)
+                    table = kind.table.lower()
+                    system = table.startswith("esclusa_")
+                    owner = owners.setdefault(table, "Esclusa" if system else app.name)
                     if owner != app.name:
                         self.faults.append(
-                            f"{source}: {written!r}: record {kind.name}: the table {kind.table} is used by {owner} already"
+                            f"{source}: {written!r}: record {kind.name}: "
+                            f"the table {kind.table} is used by {owner} already"
                         )
         return tuple(plans.values())
 
@@ -503,10 +522,10 @@ class _Reader:
         return {}
 
     def refuse_unknown_keys(self, plans: Iterable[Plan]) -> None:
-        runtime = {o.field for o in HOUSE_OPTIONS}
+        own = {o.field for o in SYSTEM_OPTIONS}
         pipelines = {plan.name: set(type(plan.settings).model_fields) for plan in plans}
         for key, found in self.file.items():
-            if key in runtime:
+            if key in own:
                 continue
             if key in pipelines and isinstance(found, dict):
                 self.faults += [
@@ -515,9 +534,9 @@ class _Reader:
                     if k not in pipelines[key]
                 ]
             elif isinstance(found, dict) and (key in BUILT_IN or self.faults):
-                continue  # a pipeline that is not listed now, or could not be loaded: nobody knows its keys
+                continue  # a pipeline that is not loaded: its keys are unknown
             else:
-                self.faults.append(_unknown(f"{self.path}: {key}", key, runtime | set(pipelines)))
+                self.faults.append(_unknown(f"{self.path}: {key}", key, own | set(pipelines)))
 
     def unknown_names(self) -> Iterator[str]:
         for name in sorted(self.environ):
@@ -535,7 +554,7 @@ def _split(value: Any) -> Any:
 
 def _unknown(where: str, name: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, sorted(names), n=1)
-    return f"{where} is no setting" + (f"; did you mean {near[0]}?" if near else "")
+    return f"{where} is not a setting" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _fault(error: Any, opt: Option | None, given: _Given | None, prefix: str) -> str:
@@ -546,11 +565,10 @@ def _fault(error: Any, opt: Option | None, given: _Given | None, prefix: str) ->
                 f"{name} is not set (in the file: {prefix}{opt.field}): {opt.help or opt.allowed}"
             )
         return f"{name}: {error['msg'].removeprefix('Value error, ')}"
-    value = (
-        _MASK
-        if opt.secret
-        else repr(shown(given.value) if isinstance(given.value, str) else given.value)[:120]
-    )
+    text = isinstance(given.value, str)
+    value = repr(without_password(given.value) if text else given.value)[:120]
+    if opt.secret:
+        value = _MASK
     if error["type"] in ("value_error", "assertion_error"):
         return f"{given.source}: {value}: {error['msg'].split(', ', 1)[1]}"
     return f"{given.source}: {value} is not {opt.allowed}"

@@ -1,3 +1,3 @@
-"""Which Esclusa this is."""
+"""The version of Esclusa."""
 
 __version__ = "0.1.0"

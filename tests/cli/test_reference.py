@@ -8,7 +8,7 @@ import click
 
 from esclusa.cli.reference import replaced, tables
 from esclusa.cli.root import COMMANDS, root
-from esclusa.settings import HOUSE_OPTIONS
+from esclusa.settings import SYSTEM_OPTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
@@ -22,7 +22,7 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_every_setting_is_listed() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for option in HOUSE_OPTIONS:
+    for option in SYSTEM_OPTIONS:
         assert all(f"`{name}`" in page for name in option.env)
         assert f"`{option.field}`" in page
 

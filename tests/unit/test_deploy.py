@@ -14,7 +14,7 @@ import yaml
 
 from esclusa.loading import BUILT_IN, NoPipeline, load_app
 from esclusa.model.options import options_of
-from esclusa.settings import HOUSE_OPTIONS
+from esclusa.settings import SYSTEM_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 CLOUDRUN = ROOT / "deploy" / "cloudrun"
@@ -50,7 +50,7 @@ def stages() -> list[Stage]:
 
 
 def known_settings() -> set[str]:
-    names = {name for option in HOUSE_OPTIONS for name in option.env}
+    names = {name for option in SYSTEM_OPTIONS for name in option.env}
     for pipeline in BUILT_IN:
         try:
             app = load_app(pipeline)

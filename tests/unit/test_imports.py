@@ -1,4 +1,4 @@
-"""Files of rows as people and spreadsheets make them."""
+"""Files of rows as people and spreadsheets write them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ def test_csv_as_spreadsheets_write_it(tmp_path: Path, content: bytes) -> None:
     ("head", "why"),
     [(b"", "name every column"), (b"a,,b\n", "name every column"), (b"a,b, a\n1,2,3\n", "a twice")],
 )
-def test_a_header_that_is_none(tmp_path: Path, head: bytes, why: str) -> None:
+def test_a_wrong_header_is_refused(tmp_path: Path, head: bytes, why: str) -> None:
     with pytest.raises(BadFile, match=why):
         rows(tmp_path, "a.csv", head)
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
-def test_a_file_that_is_no_text_further_down_says_in_which_line_and_what_was_before_it(
+def test_a_file_that_is_not_utf8_reports_the_line_after_the_rows_before_it(
     tmp_path: Path, form: str
 ) -> None:
-    """The place was counted from the beginning of a buffer, and the rows before it were not told of."""
     many = 3000
     line = b'{"id": "%d"}\n' if form == "ndjson" else b"row %d\n"
     head = b"" if form == "ndjson" else b"id\n"
@@ -59,11 +58,11 @@ def test_a_file_that_is_no_text_further_down_says_in_which_line_and_what_was_bef
     assert all(row.values is not None for row in read)
     assert (last.number, last.values) == (read[-1].number + 1, None)
     assert f"line {many + (form == 'csv') + 1} is not UTF-8 text" in str(last.fault)
-    with pytest.raises(BadFile, match=r"line 2 is not UTF-8 text .* at byte 3 of it"):
+    with pytest.raises(BadFile, match=r"line 2 is not UTF-8 text .* at its byte 3"):
         rows(tmp_path, "b.csv", "id\ncaña\n".encode("latin-1"))
 
 
-def test_a_pipe_that_is_no_text(tmp_path: Path) -> None:
+def test_a_pipe_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.csv")
     writer = Thread(target=(tmp_path / "a.csv").write_bytes, args=["id\nñ\n".encode("latin-1")])
     writer.start()
@@ -72,14 +71,14 @@ def test_a_pipe_that_is_no_text(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_a_quote_that_is_never_closed_ends_the_file_after_what_was_read(tmp_path: Path) -> None:
+def test_an_unclosed_quote_ends_the_file_after_the_rows_before_it(tmp_path: Path) -> None:
     *read, last = rows(tmp_path, "a.csv", b'id\na\n"' + b"b\n" * 100_000)
     assert [row.values for row in read] == [{"id": "a"}]
     assert "is not CSV" in str(last.fault)
 
 
-def test_a_header_with_a_column_that_is_none_is_told_once(tmp_path: Path) -> None:
-    """A million rows said each that it was not there."""
+def test_an_unknown_column_is_reported_once(tmp_path: Path) -> None:
+    """Not once for each of a million rows."""
     (tmp_path / "a.csv").write_text("post_id;imagen_ulr\na;b\n")
     with pytest.raises(
         BadFile, match="imagen_ulr: there is no such column; there are post_id, imagen_url"

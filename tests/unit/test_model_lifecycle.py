@@ -1,4 +1,4 @@
-"""Lifecycles: what the arrows mean, and every fault told where it is declared."""
+"""Lifecycles: what the arrows mean, and that every fault is reported when it is declared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from esclusa.model.errors import DeclarationError, UndeclaredMove
 from esclusa.model.lifecycle import Lifecycle
 
 MEDIA = """
-    pending -> downloading -> success   # the good way
+    pending -> downloading -> success   # the normal way
     downloading -> pending | error
 
     error -> pending
@@ -21,8 +21,12 @@ def test_arrows_become_states_and_moves() -> None:
     assert life.initial == "pending"
     assert life.terminal == {"success"}
     assert life.moves == {
-        ("pending", "downloading"), ("downloading", "success"), ("downloading", "pending"), ("downloading", "error"), ("error", "pending"),
-    }  # fmt: skip
+        ("pending", "downloading"),
+        ("downloading", "success"),
+        ("downloading", "pending"),
+        ("downloading", "error"),
+        ("error", "pending"),
+    }
     assert life.targets("downloading") == ("pending", "success", "error")
     assert life.sources("pending") == ("downloading", "error")
     assert life.targets("nowhere") == ()
@@ -32,26 +36,27 @@ def test_alternatives_on_both_sides_of_an_arrow() -> None:
     assert Lifecycle("a -> b | c -> d").moves == {("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")}
 
 
-def test_one_state_alone_is_a_lifecycle() -> None:
+def test_a_single_state_is_a_lifecycle() -> None:
     life = Lifecycle("kept")
     assert (life.states, life.terminal) == (("kept",), {"kept"})
 
 
-def test_equal_lifecycles_are_equal_whatever_their_layout() -> None:
+def test_lifecycles_are_compared_by_states_and_moves() -> None:
     assert Lifecycle("a -> b -> c") == Lifecycle("a->b\nb->c # more")
     assert hash(Lifecycle("a -> b")) == hash(Lifecycle("a->b"))
     assert Lifecycle("a -> b") != Lifecycle("a -> c")
 
 
 @pytest.mark.promise(2)
-def test_an_undeclared_move_says_what_is_allowed() -> None:
+def test_an_undeclared_move_names_the_allowed_states() -> None:
     life = Lifecycle(MEDIA)
     life.check("error", "pending", "here")
     assert life.allows("error", "pending")
     with pytest.raises(UndeclaredMove) as caught:
         life.check("downloading", "downloading", "publications 7")
     assert str(caught.value) == (
-        "publications 7: the move downloading -> downloading is not declared; from downloading it can go to pending, success, error"
+        "publications 7: the move downloading -> downloading is not declared; "
+        "from downloading it can go to pending, success, error"
     )
     with pytest.raises(UndeclaredMove, match="is a terminal state"):
         life.check("success", "pending", "x")
@@ -63,7 +68,7 @@ def test_an_undeclared_move_says_what_is_allowed() -> None:
     ("text", "fault"),
     [
         ("", "no states"),
-        ("  # nothing but words\n", "no states"),
+        ("  # only a comment\n", "no states"),
         ("a -> b\nc -> b", "state c cannot be reached from the initial state a"),
         ("a -> b\nb -> a", "no terminal state"),
         ("a -> b | c\nc -> d -> c", "no terminal state can be reached from the state c"),
@@ -83,14 +88,14 @@ def test_a_wrong_lifecycle_is_refused(text: str, fault: str) -> None:
     assert any(fault in f for f in caught.value.faults), caught.value.faults
 
 
-def test_every_fault_is_told_at_once_with_its_line() -> None:
+def test_all_faults_are_reported_at_once_with_their_lines() -> None:
     with pytest.raises(DeclarationError) as caught:
         Lifecycle("a -> b!\n\nc -> c\nd? -> a")
     assert len(caught.value.faults) == 3
     assert [f.split(":")[0] for f in caught.value.faults] == ["line 1", "line 3", "line 4"]
 
 
-def test_an_endless_lifecycle_must_say_so() -> None:
+def test_an_endless_lifecycle_must_be_declared_endless() -> None:
     life = Lifecycle("idle -> running -> idle", endless=True)
     assert life.terminal == frozenset()
     with pytest.raises(DeclarationError, match="cannot be reached"):
@@ -99,8 +104,13 @@ def test_an_endless_lifecycle_must_say_so() -> None:
 
 def test_it_is_drawn_as_mermaid() -> None:
     assert Lifecycle("a -> b | c").mermaid().splitlines() == [
-        "stateDiagram-v2", "    [*] --> a", "    a --> b", "    a --> c", "    b --> [*]", "    c --> [*]",
-    ]  # fmt: skip
+        "stateDiagram-v2",
+        "    [*] --> a",
+        "    a --> b",
+        "    a --> c",
+        "    b --> [*]",
+        "    c --> [*]",
+    ]
 
 
 def test_failed_and_finished_name_states() -> None:

@@ -1,4 +1,4 @@
-"""The portable query: what may be asked, converted and checked before any store sees it."""
+"""Queries: values are converted and checked before a store gets them."""
 
 from __future__ import annotations
 
@@ -46,9 +46,15 @@ def test_a_filter_becomes_checked_conditions() -> None:
         },
     )
     assert made == (
-        ("text", Cond("eq", "x")), ("number", Cond("gt", 3)), ("number", Cond("le", 5)), ("flag", Cond("eq", True)),
-        ("day", Cond("in", (date(2026, 1, 2),))), ("price", Cond("lt", Decimal("1.5"))), ("data", null), ("moment", not_null),
-    )  # fmt: skip
+        ("text", Cond("eq", "x")),
+        ("number", Cond("gt", 3)),
+        ("number", Cond("le", 5)),
+        ("flag", Cond("eq", True)),
+        ("day", Cond("in", (date(2026, 1, 2),))),
+        ("price", Cond("lt", Decimal("1.5"))),
+        ("data", null),
+        ("moment", not_null),
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ def test_a_wrong_limit_is_refused(limit: int) -> None:
         query(Sample, limit=limit)
 
 
-def test_orders_and_changes() -> None:
+def test_orders_and_copies_of_a_query() -> None:
     made = query(Sample, order=("-moment", "text"), limit=5)
     assert made.order == (Order("moment", True), Order("text"))
     assert made.but(limit=7).limit == 7
@@ -101,12 +107,27 @@ def test_orders_and_changes() -> None:
 @pytest.mark.parametrize(
     ("value", "cond", "answer"),
     [
-        (None, null, True), (1, null, False), (None, not_null, False), (0, not_null, True),
-        (1, Cond("eq", 1), True), (None, Cond("eq", 1), False), (1, one_of(1, 2), True), (None, one_of(1), False), (1, one_of(), False),
-        (1, below(2), True), (2, below(2), False), (2, at_most(2), True), (2, above(2), False), (3, above(2), True), (2, at_least(2), True),
-        (None, below(2), False), (None, at_most(2), False), (None, above(2), False), (None, at_least(2), False),
+        (None, null, True),
+        (1, null, False),
+        (None, not_null, False),
+        (0, not_null, True),
+        (1, Cond("eq", 1), True),
+        (None, Cond("eq", 1), False),
+        (1, one_of(1, 2), True),
+        (None, one_of(1), False),
+        (1, one_of(), False),
+        (1, below(2), True),
+        (2, below(2), False),
+        (2, at_most(2), True),
+        (2, above(2), False),
+        (3, above(2), True),
+        (2, at_least(2), True),
+        (None, below(2), False),
+        (None, at_most(2), False),
+        (None, above(2), False),
+        (None, at_least(2), False),
     ],
-)  # fmt: skip
+)
 def test_what_a_condition_means(value: Any, cond: Cond, answer: bool) -> None:
     assert matches({"number": value}, (("number", cond),)) is answer
 
@@ -128,6 +149,6 @@ def test_a_cursor_comes_back_typed(text: Any, moment: Any, price: Any, day: Any,
 
 
 @given(st.text())
-def test_what_is_no_cursor_is_a_bad_query(text: str) -> None:
+def test_a_text_that_is_not_a_cursor_is_a_bad_query(text: str) -> None:
     with pytest.raises(BadQuery):
         decode_cursor(query(Sample, order=("number", "moment"), after=text))

@@ -1,4 +1,4 @@
-"""Records: what a declaration becomes, every wrong one refused, keys that never collide."""
+"""Records: declarations become kinds, wrong ones are refused, keys never collide."""
 
 from __future__ import annotations
 
@@ -58,17 +58,30 @@ class Sheet(
     lifecycle = LIFE
 
 
-def test_fields_know_what_their_columns_hold() -> None:
+def test_fields_have_column_types() -> None:
     types = {f.name: (f.type, f.nullable) for f in Sheet.kind.fields}
     assert types == {
-        "org": ("text", False), "year": ("int", False), "total": ("decimal", True), "seen": ("time", True), "on": ("date", True),
-        "flag": ("bool", False), "ratio": ("float", False), "raw": ("bytes", False), "colour": ("text", False), "level": ("int", False),
-        "mode": ("text", False), "inner": ("json", True), "things": ("json", False), "either": ("json", True), "anything": ("json", False),
-        "code": ("text", True), "short": ("text", False),
-    }  # fmt: skip
+        "org": ("text", False),
+        "year": ("int", False),
+        "total": ("decimal", True),
+        "seen": ("time", True),
+        "on": ("date", True),
+        "flag": ("bool", False),
+        "ratio": ("float", False),
+        "raw": ("bytes", False),
+        "colour": ("text", False),
+        "level": ("int", False),
+        "mode": ("text", False),
+        "inner": ("json", True),
+        "things": ("json", False),
+        "either": ("json", True),
+        "anything": ("json", False),
+        "code": ("text", True),
+        "short": ("text", False),
+    }
 
 
-def test_a_kind_knows_its_table_key_and_tracking() -> None:
+def test_a_kind_has_its_table_key_and_tracking() -> None:
     kind = Sheet.kind
     assert (kind.name, kind.table, kind.key, kind.initial, kind.attached, kind.history) == (
         "Sheet",
@@ -184,7 +197,7 @@ def declare(body: dict[str, Any], **options: Any) -> type[Record]:
         ),
     ],
 )
-def test_a_wrong_record_is_refused_where_it_is_declared(
+def test_a_wrong_record_is_refused_when_declared(
     body: dict[str, Any], options: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(DeclarationError, match="record Wrong") as caught:
@@ -201,7 +214,7 @@ def test_bytes_are_shown_as_base64() -> None:
     assert shown["body"] == "AP8="
 
 
-def test_all_faults_of_a_record_are_told_at_once() -> None:
+def test_all_faults_of_a_record_are_reported_at_once() -> None:
     with pytest.raises(DeclarationError) as caught:
         declare({"a": str}, table="bad name", key=("zz",))
     assert len(caught.value.faults) == 3
@@ -233,7 +246,7 @@ def test_fields_are_checked_before_they_are_written() -> None:
         kind.check_fields({"status": "done"})
 
 
-def test_a_records_json_shows_mapped_names_and_no_inner_workings() -> None:
+def test_a_records_json_shows_mapped_names_and_hides_the_lease() -> None:
     class Mapped(Record, table="mapped", track=track(attempts="tries")):
         size: int = 1
         lifecycle = LIFE
@@ -300,15 +313,19 @@ def test_ids_stay_readable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said", "meant"),
+    ("key", "given", "id"),
     [
-        ("line", "12 Main St", "12%20Main%20St"), ("line", "12%20Main%20St", ""), ("line", "a:b c", "a%3Ab%20c"), ("line", "plain", ""),
-        (("feed", "guid"), "http://x/feed:g7", "http%3A%2F%2Fx%2Ffeed:g7"), (("feed", "guid"), "ab:c", ""),
+        ("line", "12 Main St", "12%20Main%20St"),
+        ("line", "12%20Main%20St", ""),
+        ("line", "a:b c", "a%3Ab%20c"),
+        ("line", "plain", ""),
+        (("feed", "guid"), "http://x/feed:g7", "http%3A%2F%2Fx%2Ffeed:g7"),
+        (("feed", "guid"), "ab:c", ""),
         (("feed", "guid"), "a b", "a%20b"),
     ],
-)  # fmt: skip
-def test_who_asks_by_a_key_in_plain_words_is_told_its_id(
-    key: str | tuple[str, ...], said: str, meant: str
+)
+def test_an_unknown_id_that_looks_like_a_key_is_answered_with_the_id(
+    key: str | tuple[str, ...], given: str, id: str
 ) -> None:
     class Thing(Record, table="things", key=key):
         line: str = ""
@@ -316,7 +333,7 @@ def test_who_asks_by_a_key_in_plain_words_is_told_its_id(
         guid: str = ""
         lifecycle = Lifecycle("new -> done")
 
-    told = str(Thing.kind.absent(said))
-    assert told == f"there is no record {said!r} in things" + (
-        f"; an id is made of its key: {meant}" if meant else ""
+    message = str(Thing.kind.absent(given))
+    assert message == f"there is no record {given!r} in things" + (
+        f"; an id is made of its key: {id}" if id else ""
     )

@@ -1,4 +1,4 @@
-"""Stages and pipelines as declared: every fault told at once, settings filled in."""
+"""Stages and pipelines: all faults are reported at once, settings are filled in."""
 
 from __future__ import annotations
 
@@ -108,15 +108,15 @@ def test_a_pipeline_is_bound_to_its_settings() -> None:
         """Never called."""
 
     @app.stage(Job, take="failed", retry=Backoff(tries=None), cycle=False)
-    async def mend(record: Any, at: Any) -> None:
+    async def repair(record: Any, at: Any) -> None:
         """Never called."""
 
-    @app.cycle(stages=["mend"], singleton=True)
+    @app.cycle(stages=["repair"], singleton=True)
     async def tidy(run: Any) -> None:
         """Never called."""
 
     plan = app.bind(Knobs(wide=9))
-    assert [s.name for s in plan.stages] == ["pipes.do-work", "pipes.mend"]
+    assert [s.name for s in plan.stages] == ["pipes.do-work", "pipes.repair"]
     assert [c.name for c in plan.cycles] == ["pipes.do-work", "pipes.tidy"]
     assert plan.stages[0].concurrency == 9
     assert plan.cycles[0].schedule == Every(300)
@@ -129,13 +129,13 @@ def test_a_pipeline_is_bound_to_its_settings() -> None:
     assert "pending" not in plan.stages[0].resets
 
 
-def test_a_stage_without_schedule_runs_whenever_something_is_due() -> None:
+def test_a_stage_without_schedule_runs_whenever_a_record_is_due() -> None:
     app = App("x")
     app.stage(Job, take="pending", hold="working", exhausted="failed")(handler)
     assert app.bind(app.settings()).cycles[0].schedule == Always()
 
 
-def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
+def test_faults_are_reported_when_declared_and_when_bound() -> None:
     with pytest.raises(DeclarationError, match="not a pipeline name"):
         App("Bad Name")
     app = App("x", settings=Knobs)
@@ -150,9 +150,9 @@ def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
     app.cycle(every=lambda s: "soon", name="odd")(handler)
     with pytest.raises(DeclarationError) as caught:
         app.bind(Knobs())
-    told = str(caught.value)
+    message = str(caught.value)
     for word in ("concurrency", "there is no stage absent", "soon"):
-        assert word in told
+        assert word in message
     twice = App("twice")
     for _ in range(2):
         twice.stage(Job, take="pending", hold="working", exhausted="failed")(handler)
@@ -168,25 +168,28 @@ def test_faults_are_told_where_they_are_declared_and_at_binding() -> None:
         )
 
 
-def test_every_fault_of_a_cycle_is_told_at_once() -> None:
+def test_all_faults_of_a_cycle_are_reported_at_once() -> None:
     app = App("try")
 
     @app.cycle(
         every="soon", stages=["nothing"], alert_rate="often", alert_min=1.5, counters=["taken"]
     )  # type: ignore[arg-type]
     def ingest(run: Any) -> None:
-        """Not async: what it did would be done, and the run an error."""
+        """Not async."""
 
     @app.cycle(every=[5], alert_rate=20)  # type: ignore[arg-type]
     async def other(run: Any) -> None:
-        """A share of 20 would never be an alert."""
+        """A share of 20 would never raise an alert."""
 
     with pytest.raises(DeclarationError) as caught:
         app.bind(app.settings())
     assert [fault.split("; ")[0] for fault in caught.value.faults] == [
         "cycle ingest: there is no stage nothing",
         "cycle ingest: its function must be async: async def name(run)",
-        "cycle ingest: alert_rate must be a share between 0 and 1, or None for no alert, not 'often'",
+        (
+            "cycle ingest: alert_rate must be a share between 0 and 1, or None for no alert, "
+            "not 'often'"
+        ),
         "cycle ingest: alert_min must be a whole number, 0 or more, not 1.5",
         "cycle ingest: counters must map the engine's names to the pipeline's, not ['taken']",
         "cycle ingest: 'soon' is not a duration such as 30s, 5m, 2h, 1d, or a number of seconds",
@@ -195,7 +198,7 @@ def test_every_fault_of_a_cycle_is_told_at_once() -> None:
     ]
 
 
-def test_an_option_that_the_settings_do_not_give_is_told_with_its_name() -> None:
+def test_a_failing_function_of_the_settings_is_reported_with_its_option() -> None:
     app = App("x", settings=Knobs)
     app.stage(
         Job,
@@ -215,22 +218,22 @@ def test_an_option_that_the_settings_do_not_give_is_told_with_its_name() -> None
     )
 
 
-@pytest.mark.parametrize("said", [dict, Record, "jobs"])
-def test_stages_and_views_are_of_records_with_a_table(said: Any) -> None:
+@pytest.mark.parametrize("given", [dict, Record, "jobs"])
+def test_stages_and_views_need_a_record_with_a_table(given: Any) -> None:
     app = App("x")
     with pytest.raises(
         DeclarationError,
         match=r"stage x.handler\s+- .* is not a record with a table; write: class Order",
     ):
-        app.stage(said, take="pending", exhausted="failed")(handler)
+        app.stage(given, take="pending", exhausted="failed")(handler)
     with pytest.raises(
         DeclarationError,
         match=r"view x.handler\s+- .* is not a record with a table; write: class Order",
     ):
-        app.view("Jobs", of=said)(handler)  # type: ignore[arg-type]
+        app.view("Jobs", of=given)(handler)  # type: ignore[arg-type]
 
 
-def test_two_records_of_one_table_are_refused() -> None:
+def test_two_records_with_the_same_table_are_refused() -> None:
     class Other(Record, table=Job.kind.table.upper()):
         lifecycle = Job.lifecycle
 
@@ -239,7 +242,7 @@ def test_two_records_of_one_table_are_refused() -> None:
         app.bind(app.settings())
 
 
-def test_a_field_that_a_handler_could_not_set_is_refused() -> None:
+def test_a_field_that_to_cannot_set_is_refused() -> None:
     class Why(Record, table="whys"):
         reason: str = ""
         state: str = ""

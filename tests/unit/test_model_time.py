@@ -1,4 +1,4 @@
-"""Durations, schedules, budget windows: all pure, so the odd days of a calendar are simply called."""
+"""Durations, schedules and budget windows, at clock changes too."""
 
 from __future__ import annotations
 
@@ -23,9 +23,24 @@ SANTIAGO = ZoneInfo("America/Santiago")
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400), ("1w", 604800), ("250ms", 0.25), ("1h 30m", 5400), ("1h30m", 5400),
-     ("1.5m", 90), ("15", 15), (" 5 M ", 300), (15, 15), (0.5, 0.5), (0, 0), (timedelta(minutes=2), 120)],
-)  # fmt: skip
+    [
+        ("90s", 90),
+        ("5m", 300),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("1w", 604800),
+        ("250ms", 0.25),
+        ("1h 30m", 5400),
+        ("1h30m", 5400),
+        ("1.5m", 90),
+        ("15", 15),
+        (" 5 M ", 300),
+        (15, 15),
+        (0.5, 0.5),
+        (0, 0),
+        (timedelta(minutes=2), 120),
+    ],
+)
 def test_durations_as_people_write_them(text: str, seconds: float) -> None:
     assert duration.seconds(text) == pytest.approx(seconds)
 
@@ -49,7 +64,7 @@ def test_durations_as_people_write_them(text: str, seconds: float) -> None:
         timedelta(-1),
     ],
 )
-def test_what_is_no_duration_says_what_one_looks_like(bad: object) -> None:
+def test_a_wrong_duration_is_refused_with_an_example(bad: object) -> None:
     with pytest.raises(ValueError, match="a duration such as 30s"):
         duration.seconds(bad)  # type: ignore[arg-type]
 
@@ -66,7 +81,7 @@ def test_what_is_no_duration_says_what_one_looks_like(bad: object) -> None:
         (60, "1m"),
     ],
 )
-def test_durations_for_people(seconds: float, words: str) -> None:
+def test_durations_in_words(seconds: float, words: str) -> None:
     assert duration.words(seconds) == words
 
 
@@ -119,7 +134,10 @@ def test_an_hourly_line_goes_on_through_a_clock_change() -> None:
 
 
 LORD_HOWE = "Australia/Lord_Howe"
-"""Its clocks move by half an hour: on 2026-04-05 from 02:00 back to 01:30 (15:00 UTC), on 2026-10-04 from 02:00 to 02:30 (15:30 UTC)."""
+"""Its clocks change by half an hour.
+
+On 2026-04-05 from 02:00 back to 01:30 (15:00 UTC), on 2026-10-04 from 02:00 to 02:30 (15:30 UTC).
+"""
 CHANGES = [datetime(2026, 4, 4, 15, tzinfo=UTC), datetime(2026, 10, 3, 15, 30, tzinfo=UTC)]
 
 
@@ -139,19 +157,19 @@ CHANGES = [datetime(2026, 4, 4, 15, tzinfo=UTC), datetime(2026, 10, 3, 15, 30, t
 def test_a_line_with_a_star_fires_in_every_minute_that_matches(line: str, change: datetime) -> None:
     start, end = change - timedelta(hours=30), change + timedelta(hours=30)
     minutes = [start + timedelta(minutes=n) for n in range(1, 60 * 60)]
-    said = line.split()[-5:]
-    wanted = [m for m in minutes if _matches(said, m.astimezone(ZoneInfo(LORD_HOWE)))]
+    parts = line.split()[-5:]
+    wanted = [m for m in minutes if _matches(parts, m.astimezone(ZoneInfo(LORD_HOWE)))]
     assert slots(schedule.cron(line, LORD_HOWE), start, end) == wanted
 
 
-def _matches(said: list[str], local: datetime) -> bool:
+def _matches(parts: list[str], local: datetime) -> bool:
     def one(field: str, number: int) -> bool:
         span, _, step = field.partition("/")
         least, _, most = span.partition("-")
         within = span == "*" or int(least) <= number <= int(most or least)
         return within and number % int(step or 1) == 0
 
-    return one(said[0], local.minute) and one(said[1], local.hour)
+    return one(parts[0], local.minute) and one(parts[1], local.hour)
 
 
 @pytest.mark.parametrize("zone", [LORD_HOWE, "America/Santiago", "Europe/Madrid"])
@@ -167,8 +185,8 @@ def _matches(said: list[str], local: datetime) -> bool:
         "0 30 2 * * *",
     ],
 )
-def test_a_daily_line_comes_once_a_day_whenever_it_is_asked_for(line: str, zone: str) -> None:
-    """As one who starts at any moment sees it: a process that starts in the hour that comes twice, too."""
+def test_a_daily_line_runs_once_a_day_from_any_starting_time(line: str, zone: str) -> None:
+    """Also for a process that starts in the hour that comes twice."""
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     cron = schedule.cron(line, zone)
     fired = slots(cron, start, end)
@@ -183,7 +201,7 @@ def test_a_daily_line_comes_once_a_day_whenever_it_is_asked_for(line: str, zone:
                 moment += timedelta(minutes=7)
 
 
-def test_a_line_that_never_comes_is_refused() -> None:
+def test_a_line_that_never_runs_is_refused() -> None:
     with pytest.raises(DeclarationError, match="never runs"):
         schedule.cron("0 0 */31 * MON#3")
 
@@ -201,9 +219,7 @@ def test_a_missed_slot_is_not_replayed_in_a_burst() -> None:
     ),
     st.sampled_from([0.1, 1, 7, 30, 60, 300, 3600, 86400]),
 )
-def test_the_slots_of_an_interval_are_the_same_for_everyone(
-    moment: datetime, seconds: float
-) -> None:
+def test_every_process_computes_the_same_slots(moment: datetime, seconds: float) -> None:
     line = schedule.every(seconds)
     slot = line.next_after(moment)
     assert moment < slot <= moment + timedelta(seconds=seconds * 1.001)
@@ -214,7 +230,7 @@ def test_the_slots_of_an_interval_are_the_same_for_everyone(
         assert line.next_after(slot - timedelta(microseconds=1)) == slot
 
 
-def test_the_zone_of_the_question_does_not_matter() -> None:
+def test_the_time_zone_of_the_argument_does_not_matter() -> None:
     moment = datetime(2026, 5, 5, 12, tzinfo=UTC)
     for line in (schedule.every("1h"), schedule.cron("0 9 * * *", "America/Santiago")):
         assert line.next_after(moment) == line.next_after(moment.astimezone(ZoneInfo("Asia/Tokyo")))
@@ -223,16 +239,27 @@ def test_the_zone_of_the_question_does_not_matter() -> None:
     )
 
 
-def test_what_a_declaration_may_say() -> None:
+def test_schedules_from_options() -> None:
     assert schedule.parse("5m") == schedule.Every(300)
     assert schedule.parse(30) == schedule.Every(30)
     assert schedule.parse(timedelta(hours=1)) == schedule.Every(3600)
     assert schedule.parse(None) == schedule.Always()
     assert schedule.parse(schedule.Manual()).next_after(datetime.now(UTC)) is None
     assert schedule.Always().next_after(datetime.now(UTC)) is None
-    assert [str(s) for s in (schedule.every("5m"), schedule.cron("0 3 * * *"), schedule.Manual(), schedule.Always())] == [
-        "every 5m", "cron 0 3 * * * (UTC)", "manual", "always",
-    ]  # fmt: skip
+    assert [
+        str(s)
+        for s in (
+            schedule.every("5m"),
+            schedule.cron("0 3 * * *"),
+            schedule.Manual(),
+            schedule.Always(),
+        )
+    ] == [
+        "every 5m",
+        "cron 0 3 * * * (UTC)",
+        "manual",
+        "always",
+    ]
 
 
 @pytest.mark.parametrize("bad", ["soon", 0, "0s", -3])
@@ -241,7 +268,7 @@ def test_a_wrong_interval_is_refused(bad: str | float) -> None:
         schedule.every(bad)
 
 
-def test_a_wrong_cron_line_and_zone_are_told_together() -> None:
+def test_a_wrong_cron_line_and_zone_are_reported_together() -> None:
     with pytest.raises(DeclarationError) as caught:
         schedule.cron("61 * * * *", "Chile/Nowhere")
     assert len(caught.value.faults) == 2
@@ -256,22 +283,95 @@ def test_a_wrong_cron_line_and_zone_are_told_together() -> None:
 @pytest.mark.parametrize(
     ("per", "zone", "now", "start", "reset"),
     [
-        ("second", "UTC", "2026-03-01T00:00:00.900000+00:00", "2026-03-01T00:00:00+00:00", "2026-03-01T00:00:01+00:00"),
-        ("minute", "America/Santiago", "2026-12-31T23:59:59+00:00", "2026-12-31T23:59:00+00:00", "2027-01-01T00:00:00+00:00"),
-        ("hour", "Asia/Kolkata", "2026-05-05T10:15:00+00:00", "2026-05-05T09:30:00+00:00", "2026-05-05T10:30:00+00:00"),
-        ("day", "UTC", "2026-02-28T23:59:59.999999+00:00", "2026-02-28T00:00:00+00:00", "2026-03-01T00:00:00+00:00"),
-        ("day", "America/Los_Angeles", "2026-11-16T02:00:00+00:00", "2026-11-15T08:00:00+00:00", "2026-11-16T08:00:00+00:00"),
+        (
+            "second",
+            "UTC",
+            "2026-03-01T00:00:00.900000+00:00",
+            "2026-03-01T00:00:00+00:00",
+            "2026-03-01T00:00:01+00:00",
+        ),
+        (
+            "minute",
+            "America/Santiago",
+            "2026-12-31T23:59:59+00:00",
+            "2026-12-31T23:59:00+00:00",
+            "2027-01-01T00:00:00+00:00",
+        ),
+        (
+            "hour",
+            "Asia/Kolkata",
+            "2026-05-05T10:15:00+00:00",
+            "2026-05-05T09:30:00+00:00",
+            "2026-05-05T10:30:00+00:00",
+        ),
+        (
+            "day",
+            "UTC",
+            "2026-02-28T23:59:59.999999+00:00",
+            "2026-02-28T00:00:00+00:00",
+            "2026-03-01T00:00:00+00:00",
+        ),
+        (
+            "day",
+            "America/Los_Angeles",
+            "2026-11-16T02:00:00+00:00",
+            "2026-11-15T08:00:00+00:00",
+            "2026-11-16T08:00:00+00:00",
+        ),
         # Los Angeles, the long day (25 h) and the short one (23 h)
-        ("day", "America/Los_Angeles", "2026-11-01T20:00:00+00:00", "2026-11-01T07:00:00+00:00", "2026-11-02T08:00:00+00:00"),
-        ("day", "America/Los_Angeles", "2026-03-08T20:00:00+00:00", "2026-03-08T08:00:00+00:00", "2026-03-09T07:00:00+00:00"),
-        # Santiago changes at midnight: on 2026-04-04 the hour before midnight comes twice, on 2026-09-06 the day begins at 01:00
-        ("day", "America/Santiago", "2026-04-04T12:00:00+00:00", "2026-04-04T03:00:00+00:00", "2026-04-05T04:00:00+00:00"),
-        ("day", "America/Santiago", "2026-09-06T12:00:00+00:00", "2026-09-06T04:00:00+00:00", "2026-09-07T03:00:00+00:00"),
-        ("month", "UTC", "2028-02-29T12:00:00+00:00", "2028-02-01T00:00:00+00:00", "2028-03-01T00:00:00+00:00"),
-        ("month", "UTC", "2026-12-31T23:59:59+00:00", "2026-12-01T00:00:00+00:00", "2027-01-01T00:00:00+00:00"),
-        ("month", "America/Santiago", "2026-04-20T00:00:00+00:00", "2026-04-01T03:00:00+00:00", "2026-05-01T04:00:00+00:00"),
+        (
+            "day",
+            "America/Los_Angeles",
+            "2026-11-01T20:00:00+00:00",
+            "2026-11-01T07:00:00+00:00",
+            "2026-11-02T08:00:00+00:00",
+        ),
+        (
+            "day",
+            "America/Los_Angeles",
+            "2026-03-08T20:00:00+00:00",
+            "2026-03-08T08:00:00+00:00",
+            "2026-03-09T07:00:00+00:00",
+        ),
+        # Santiago changes at midnight: on 2026-04-04 the hour before it comes twice,
+        # on 2026-09-06 the day begins at 01:00
+        (
+            "day",
+            "America/Santiago",
+            "2026-04-04T12:00:00+00:00",
+            "2026-04-04T03:00:00+00:00",
+            "2026-04-05T04:00:00+00:00",
+        ),
+        (
+            "day",
+            "America/Santiago",
+            "2026-09-06T12:00:00+00:00",
+            "2026-09-06T04:00:00+00:00",
+            "2026-09-07T03:00:00+00:00",
+        ),
+        (
+            "month",
+            "UTC",
+            "2028-02-29T12:00:00+00:00",
+            "2028-02-01T00:00:00+00:00",
+            "2028-03-01T00:00:00+00:00",
+        ),
+        (
+            "month",
+            "UTC",
+            "2026-12-31T23:59:59+00:00",
+            "2026-12-01T00:00:00+00:00",
+            "2027-01-01T00:00:00+00:00",
+        ),
+        (
+            "month",
+            "America/Santiago",
+            "2026-04-20T00:00:00+00:00",
+            "2026-04-01T03:00:00+00:00",
+            "2026-05-01T04:00:00+00:00",
+        ),
     ],
-)  # fmt: skip
+)
 def test_where_a_window_begins_and_ends(
     per: str, zone: str, now: str, start: str, reset: str
 ) -> None:
@@ -348,7 +448,7 @@ def test_a_wrong_budget_is_refused(windows: tuple[Window, ...], fault: str) -> N
         Budget("b", *windows)
 
 
-def test_what_is_left_and_what_is_said_when_nothing_is() -> None:
+def test_what_is_left_and_the_message_when_nothing_is() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert WindowUse("b", "day", 5, 3, now, now, {}).left == 2
     assert WindowUse("b", "day", 5, 9, now, now, {}).left == 0

@@ -1,4 +1,4 @@
-"""Settings: three layers, every fault at once by the name its author used, secrets never shown."""
+"""Settings: three layers, all faults at once by the name that was used, secrets never shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from esclusa.loading import NoPipeline
 from esclusa.model.errors import SettingsError
 from esclusa.model.options import options_of
 from esclusa.pipelines.media.settings import MediaSettings
-from esclusa.settings import HOUSE_OPTIONS, Settings, is_loopback, load, shown
+from esclusa.settings import SYSTEM_OPTIONS, Settings, is_loopback, load, without_password
 
 
 class Parcel(Record, table="parcels"):
@@ -97,7 +97,7 @@ def test_file_then_environment_then_flags(empty_folder: Path) -> None:
     assert settings.config == Path("esclusa.toml")
 
 
-def test_own_name_of_the_port_wins_over_the_general_one() -> None:
+def test_esclusa_port_overrides_port() -> None:
     assert load(environ={"PORT": "1", "ESCLUSA_PORT": "2"}).port == 2
 
 
@@ -116,45 +116,58 @@ def test_settings_are_frozen() -> None:
         load(environ={}).port = 1  # type: ignore[misc]
 
 
-def test_every_fault_is_reported_at_once_by_the_name_that_was_written(empty_folder: Path) -> None:
+def test_all_faults_are_reported_at_once_by_the_name_that_was_used(empty_folder: Path) -> None:
     (empty_folder / "esclusa.toml").write_text(
         'poll_seconds = "soon"\nstoer = "x"\n[medai]\nx = 1\n'
     )
     faults = faults_of(
         environ={
-            "PORT": "70000", "ESCLUSA_STORE": "mysql://u:hunter2@h/x", "ESCLUSA_AUTO_MIGRATE": "maybe", "ESCLUSA_LEASE_SECONDS": "inf",
-            "ESCLUSA_ALERT_WEBHOOK": "gopher://hunter2", "ESCLUSA_API_TOKENS": "hunter2:admin", "ESCLUSA_ARTIFACTS": "ftp://x",
-            "ESCLUSA_PIPELINES": "post,nobody", "POST_PER_DAY": "0",
+            "PORT": "70000",
+            "ESCLUSA_STORE": "mysql://u:hunter2@h/x",
+            "ESCLUSA_AUTO_MIGRATE": "maybe",
+            "ESCLUSA_LEASE_SECONDS": "inf",
+            "ESCLUSA_ALERT_WEBHOOK": "gopher://hunter2",
+            "ESCLUSA_API_TOKENS": "hunter2:admin",
+            "ESCLUSA_ARTIFACTS": "ftp://x",
+            "ESCLUSA_PIPELINES": "post,nobody",
+            "POST_PER_DAY": "0",
         },
         overrides={"log_level": "loud"},
         apps=only_post,
-    )  # fmt: skip
+    )
     text = "\n".join(faults)
     for name in (
-        "PORT: '70000'", "ESCLUSA_STORE: 'mysql://u:***@h/x'", "ESCLUSA_AUTO_MIGRATE: 'maybe' is not true or false",
-        "ESCLUSA_LEASE_SECONDS: 'inf'", "ESCLUSA_ALERT_WEBHOOK: (secret)", "ESCLUSA_API_TOKENS: (secret)", "ESCLUSA_ARTIFACTS: ",
-        "ESCLUSA_PIPELINES: 'nobody'", "POST_PER_DAY: '0' is not a whole number, 1 or more",
+        "PORT: '70000'",
+        "ESCLUSA_STORE: 'mysql://u:***@h/x'",
+        "ESCLUSA_AUTO_MIGRATE: 'maybe' is not true or false",
+        "ESCLUSA_LEASE_SECONDS: 'inf'",
+        "ESCLUSA_ALERT_WEBHOOK: (secret)",
+        "ESCLUSA_API_TOKENS: (secret)",
+        "ESCLUSA_ARTIFACTS: ",
+        "ESCLUSA_PIPELINES: 'nobody'",
+        "POST_PER_DAY: '0' is not a whole number, 1 or more",
         "--log-level: 'loud' is not one of debug, info, warning, error",
-        "esclusa.toml: poll_seconds: 'soon' is not a number", "esclusa.toml: stoer is no setting; did you mean store?",
-    ):  # fmt: skip
+        "esclusa.toml: poll_seconds: 'soon' is not a number",
+        "esclusa.toml: stoer is not a setting; did you mean store?",
+    ):
         assert name in text
     assert "hunter2" not in text
 
 
-def test_an_unknown_table_is_a_fault_unless_it_is_a_pipeline_that_is_not_listed_now(
+def test_an_unknown_table_is_a_fault_unless_it_is_a_built_in_pipeline(
     empty_folder: Path,
 ) -> None:
     (empty_folder / "esclusa.toml").write_text("[medai]\nx = 1\n")
-    assert faults_of(environ={}) == ["esclusa.toml: medai is no setting; did you mean media?"]
+    assert faults_of(environ={}) == ["esclusa.toml: medai is not a setting; did you mean media?"]
     (empty_folder / "esclusa.toml").write_text("[media]\nx = 1\n")
     assert [plan.name for plan in load(environ={"ESCLUSA_PIPELINES": "replies"}).plans] == [
         "replies"
     ]
 
 
-def test_broken_toml_is_a_fault_that_says_where(empty_folder: Path) -> None:
+def test_broken_toml_is_reported_with_its_line(empty_folder: Path) -> None:
     (empty_folder / "esclusa.toml").write_text("port = \n")
-    assert "esclusa.toml: this is not TOML" in faults_of(environ={})[0]
+    assert "esclusa.toml: it is not TOML" in faults_of(environ={})[0]
     assert "line 1" in faults_of(environ={})[0]
 
 
@@ -211,9 +224,12 @@ def test_api_tokens() -> None:
         environ={"ESCLUSA_API_TOKENS": "plain, r3ad:read,ana=abc:operate,base64==,bob=YWJj=="}
     ).api_tokens
     assert [(t.name, t.secret.get_secret_value(), t.role) for t in tokens] == [
-        ("token-1", "plain", "operate"), ("token-2", "r3ad", "read"), ("ana", "abc", "operate"), ("token-4", "base64==", "operate"),
+        ("token-1", "plain", "operate"),
+        ("token-2", "r3ad", "read"),
+        ("ana", "abc", "operate"),
+        ("token-4", "base64==", "operate"),
         ("bob", "YWJj==", "operate"),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("text", ["a:write", ":read", "a b=x", "x,x", "n=x,n=y"])
@@ -222,9 +238,9 @@ def test_api_tokens_that_are_refused(text: str) -> None:
     assert fault.startswith("ESCLUSA_API_TOKENS: (secret): ")
 
 
-def test_unknown_names_in_the_environment_are_told_not_refused() -> None:
+def test_unknown_names_in_the_environment_are_reported_not_refused() -> None:
     settings = load(environ={"ESCLUSA_STOER": "x", "ESCLUSA_PORT_FILE": "", "OTHER": "y"})
-    assert settings.unknown == ("ESCLUSA_STOER is no setting; did you mean ESCLUSA_STORE?",)
+    assert settings.unknown == ("ESCLUSA_STOER is not a setting; did you mean ESCLUSA_STORE?",)
 
 
 def test_a_pipelines_own_settings(empty_folder: Path) -> None:
@@ -249,7 +265,7 @@ def test_a_pipelines_own_settings(empty_folder: Path) -> None:
 def test_faults_in_a_pipelines_own_settings(empty_folder: Path) -> None:
     (empty_folder / "esclusa.toml").write_text('pipelines = ["post"]\n[post]\ncitty = "Arica"\n')
     assert faults_of(environ={}, apps=only_post) == [
-        "esclusa.toml: post.citty is no setting; did you mean city?"
+        "esclusa.toml: post.citty is not a setting; did you mean city?"
     ]
     (empty_folder / "esclusa.toml").write_text('pipelines = ["post"]\npost = 3\n')
     assert (
@@ -257,7 +273,7 @@ def test_faults_in_a_pipelines_own_settings(empty_folder: Path) -> None:
     )
 
 
-def test_a_setting_that_a_pipeline_needs() -> None:
+def test_a_missing_required_setting_is_reported() -> None:
     class Needs(BaseModel):
         key: str = option("POST_KEY", help="The carrier's key.")
 
@@ -265,12 +281,12 @@ def test_a_setting_that_a_pipeline_needs() -> None:
     assert faults == ["POST_KEY is not set (in the file: post.key): The carrier's key."]
 
 
-def test_two_pipelines_of_one_name() -> None:
+def test_two_pipelines_with_the_same_name_are_refused() -> None:
     faults = faults_of(environ={"ESCLUSA_PIPELINES": "post,post"}, apps=only_post)
     assert faults == ["ESCLUSA_PIPELINES: 'post': the name post is taken"]
 
 
-def test_a_file_sees_the_modules_beside_it(
+def test_a_pipeline_file_can_import_modules_beside_it(
     empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.path", [*sys.path])
@@ -303,19 +319,29 @@ def test_a_table_belongs_to_one_pipeline(empty_folder: Path) -> None:
         )
     assert faults_of(environ={"ESCLUSA_PIPELINES": "first.py,second.py,third.py"}) == [
         "ESCLUSA_PIPELINES: 'second.py': record Two: the table People is used by first already",
-        "ESCLUSA_PIPELINES: 'third.py': record Three: the table worker_runs is used by the house already",
+        (
+            "ESCLUSA_PIPELINES: 'third.py': record Three: "
+            "the table worker_runs is used by Esclusa already"
+        ),
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("nobody", "none of replies"), ("no.such.module:app", "cannot be loaded"), ("none.py:app", "there is no file"),
-        ("json:dumps", "not an App"), ("broken.py", "ZeroDivisionError: division by zero (broken.py, line 2)"),
-        ("wrong.py", "declared wrongly"), ("wrong.py", "(wrong.py, line 2)"), ("helped.py", "(broken.py, line 2)"),
-        ("other.py", "other.py has no 'app'; it has other.py:mine"), ("json", "none of replies"), ("json:app", "json has no 'app'; write"),
+        ("nobody", "one of replies"),
+        ("no.such.module:app", "cannot be loaded"),
+        ("none.py:app", "there is no file"),
+        ("json:dumps", "not an App"),
+        ("broken.py", "ZeroDivisionError: division by zero (broken.py, line 2)"),
+        ("wrong.py", "declared wrongly"),
+        ("wrong.py", "(wrong.py, line 2)"),
+        ("helped.py", "(broken.py, line 2)"),
+        ("other.py", "other.py has no 'app'; it has other.py:mine"),
+        ("json", "one of replies"),
+        ("json:app", "json has no 'app'; write"),
     ],
-)  # fmt: skip
+)
 def test_pipelines_that_cannot_be_loaded(empty_folder: Path, name: str, why: str) -> None:
     (empty_folder / "broken.py").write_text("import json\n1 / 0\n")
     (empty_folder / "helped.py").write_text("import broken\n")
@@ -326,19 +352,19 @@ def test_pipelines_that_cannot_be_loaded(empty_folder: Path, name: str, why: str
     assert why in faults_of(environ={"ESCLUSA_PIPELINES": name})[0]
 
 
-def test_every_setting_says_what_it_is_for() -> None:
-    assert {o.field for o in HOUSE_OPTIONS} == set(Settings.model_fields) - {
+def test_every_setting_has_a_description() -> None:
+    assert {o.field for o in SYSTEM_OPTIONS} == set(Settings.model_fields) - {
         "plans",
         "config",
         "sources",
         "unknown",
     }
-    for each in HOUSE_OPTIONS:
+    for each in SYSTEM_OPTIONS:
         assert each.help.endswith("."), each.field
         assert all(name == "PORT" or name.startswith("ESCLUSA_") for name in each.env)
 
 
-def test_options_know_their_words() -> None:
+def test_options_describe_what_they_accept() -> None:
     words = {o.field: (o.allowed, o.secret, o.many) for o in options_of(PostSettings, "post")}
     assert words["per_day"] == ("a whole number, 1 or more", False, False)
     assert words["routes"] == ("a list, separated by commas", False, True)
@@ -362,14 +388,18 @@ def test_loopback(host: str, own: bool) -> None:
 
 
 def test_urls_are_shown_without_passwords() -> None:
-    assert shown("postgresql://u:p:w@h/d") == "postgresql://u:***@h/d"
-    assert shown("sqlite:///a.db") == "sqlite:///a.db"
+    assert without_password("postgresql://u:p:w@h/d") == "postgresql://u:***@h/d"
+    assert without_password("sqlite:///a.db") == "sqlite:///a.db"
 
 
-def test_blanks_around_a_secret_are_no_part_of_it() -> None:
-    """One that was pasted with its line end signed nothing, and one of blanks alone was a secret that anybody can guess."""
-    said = {"ESCLUSA_PIPELINES": "media", "META_APP_SECRET": " abc d\n", "META_VERIFY_TOKEN": " \t"}
-    [plan] = load(environ=said).plans
+def test_blanks_around_a_secret_are_removed() -> None:
+    """A pasted line end would break signatures; blanks alone would be a guessable secret."""
+    environ = {
+        "ESCLUSA_PIPELINES": "media",
+        "META_APP_SECRET": " abc d\n",
+        "META_VERIFY_TOKEN": " \t",
+    }
+    [plan] = load(environ=environ).plans
     assert isinstance(plan.settings, MediaSettings)
     assert plan.settings.app_secret is not None
     assert plan.settings.app_secret.get_secret_value() == "abc d"

@@ -51,10 +51,10 @@ def tables() -> str:
 
 def _settings() -> Iterator[str]:
     from esclusa.loading import BUILT_IN, NoPipeline, load_app
-    from esclusa.settings import HOUSE_OPTIONS
+    from esclusa.settings import SYSTEM_OPTIONS
 
     yield "## Settings\n"
-    yield from _options(HOUSE_OPTIONS, "")
+    yield from _options(SYSTEM_OPTIONS, "")
     for name in BUILT_IN:
         try:
             model = load_app(name).settings

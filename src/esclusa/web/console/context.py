@@ -25,7 +25,7 @@ from esclusa.model.system_records import Alert, DeadLetter
 from esclusa.model.texts import text
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
-from esclusa.settings import shown as without_password
+from esclusa.settings import without_password
 from esclusa.web import problems
 from esclusa.web.api.health import Readiness
 from esclusa.web.auth.failed_attempts import FailedAttempts
