@@ -137,7 +137,7 @@ async def test_old_keys_are_purged(shop: Client) -> None:
     await shop.post("/api/cycles/shop.stock/run", headers=key("old"))
     store = shop.runtime.store
     store.clock_offset = 3 * 86400  # type: ignore[attr-defined]
-    ran = await shop.post("/api/cycles/esclusa.forget/run")
+    ran = await shop.post("/api/cycles/esclusa.prune/run")
     assert ran.json["counters"]["esclusa_calls"] == 1
 
 

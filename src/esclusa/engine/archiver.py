@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esclusa.engine.engine import Engine
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.records import Records
 from esclusa.model.errors import DeclarationError, EsclusaError
 from esclusa.model.query import (
     Query,
@@ -28,6 +29,7 @@ from esclusa.model.record import Kind, Record, kind_of
 from esclusa.model.settlement import Inserted, Settled, Settlement
 from esclusa.model.system_records import Export
 from esclusa.ports.artifacts import Artifacts
+from esclusa.ports.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,9 +48,21 @@ class ExportError(EsclusaError):
 class Archiver:
     """Moves old records out of the way, and keeps proof before anything is removed."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._store = engine.store
+    def __init__(
+        self,
+        store: Store,
+        records: Records,
+        clock: StoreClock,
+        artifacts: Artifacts,
+        worker: str,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._clock = clock
+        self._artifacts = artifacts
+        self._worker = worker
+        self._stopping = stopping
         self._room: dict[tuple[str, str], tuple[Export, int]] = {}
         """The export that is filling, by table and month, and how many rows it still takes."""
 
@@ -72,7 +86,7 @@ class Archiver:
             )
         asked, total, idle = query(kind, where, order=by), 0, 0
         while (
-            not self._engine.stopping and idle < 3
+            not self._stopping() and idle < 3
         ):  # what is found and then not moved was changed, or its export closed
             month = await self._oldest_month(_also(asked, {by: not_null}).but(limit=1), by)
             if month is None:
@@ -113,7 +127,7 @@ class Archiver:
         faults: list[str] = []
         async for export in self._unproved(kind, by, rows):
             try:
-                file = await self._write(kind, export, to or self._engine.artifacts, keep, progress)
+                file = await self._write(kind, export, to or self._artifacts, keep, progress)
             except ExportError as error:
                 faults.append(str(error))
                 continue
@@ -131,13 +145,13 @@ class Archiver:
     ) -> int:
         """Remove archived rows whose export is verified and past its ``drop_eligible_at``; return how many."""
         kind = kind_of(kind)
-        total, now = 0, await self._engine.clock.sync()
+        total, now = 0, await self._clock.sync()
         where: dict[str, Any] = {
             "table_name": kind.table,
             "status": "verified",
             "drop_eligible_at": at_most(now),
         }
-        async for export in self._engine.records.each(Export, where):
+        async for export in self._records.each(Export, where):
             if others := await self._store.undeclared(kind):
                 raise ExportError(
                     f"{kind.table}: its archive has what the record does not declare, and so the files do not hold"
@@ -176,7 +190,7 @@ class Archiver:
         found = self._room.get((kind.table, name))
         if found is None:
             where = {"table_name": kind.table, "month": name, "status": "filling"}
-            export = await self._engine.records.first(Export, where) or await self._open(
+            export = await self._records.first(Export, where) or await self._open(
                 kind, month, "filling"
             )
             found = export, rows - await self._given(kind, export, rows)
@@ -214,19 +228,17 @@ class Archiver:
     async def _unproved(self, kind: Kind, by: str, rows: int) -> AsyncIterator[Export]:
         """The exports that want a file, each with its rows: those begun, those that were filling, new ones for what is in none."""
         for state in ("written", "filling"):
-            async for export in self._engine.records.each(
+            async for export in self._records.each(
                 Export, {"table_name": kind.table, "status": state}
             ):
-                if self._engine.stopping:
+                if self._stopping():
                     return
                 if state == "filling":  # from here on no row comes to it
                     await self._settle(export, "written")
                 await self._fill(kind, by, export, rows)
                 yield export
         free = query(kind, {"export_id": null, by: not_null}, order=by, limit=1, archived=True)
-        while (
-            not self._engine.stopping and (month := await self._oldest_month(free, by)) is not None
-        ):
+        while not self._stopping() and (month := await self._oldest_month(free, by)) is not None:
             export = await self._open(kind, month, "written")
             await self._fill(kind, by, export, rows)
             yield export
@@ -255,7 +267,7 @@ class Archiver:
     ) -> Export | None:
         """Write its file and prove it. One without rows is forgotten: None."""
         if not await self._given(kind, export, 1):
-            await self._engine.records.purge(Export, {"id": export.id})
+            await self._records.purge(Export, {"id": export.id})
             return None
         with tempfile.TemporaryDirectory(prefix="esclusa-export-") as folder:
             file = Path(folder) / "part.parquet"
@@ -264,7 +276,7 @@ class Archiver:
             await target.put(export.path, file, content_type="application/vnd.apache.parquet")
             size = (await asyncio.to_thread(file.stat)).st_size
             await self._verify(target, export, Path(folder) / "back.parquet", checksum, rows)
-        now = await self._engine.clock.sync()
+        now = await self._clock.sync()
         fields = {
             "row_count": rows,
             "byte_count": size,
@@ -320,7 +332,7 @@ class Archiver:
     async def _settle(self, export: Export, to: str, **fields: Any) -> None:
         frm = Export.lifecycle.sources(to)
         verdict = await self._store.settle(
-            [Settlement(export.ref, to, frm, None, fields, who=self._engine.worker)]
+            [Settlement(export.ref, to, frm, None, fields, who=self._worker)]
         )
         if not isinstance(verdict[0], Settled):
             raise ExportError(f"{export.path}: another process changed this export meanwhile")

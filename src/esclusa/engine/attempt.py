@@ -1,40 +1,60 @@
-"""What a handler gets beside its record: the attempt, and the tools of the house."""
+"""What a handler gets beside its record: the attempt, and the tools that it may use."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.records import Records
+from esclusa.engine.runs import RunContext
+from esclusa.engine.settler import Settler
 from esclusa.model.budget import Budget, BudgetEmpty, Denied
 from esclusa.model.errors import EsclusaError
 from esclusa.model.settlement import Leased, Renewal
+from esclusa.model.stage import Stage
+from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts, Body, KeptArtifact
-
-if TYPE_CHECKING:
-    from esclusa.engine.records import Records
-    from esclusa.engine.stage_runner import StageRunner
-
+from esclusa.ports.store import Store
+from esclusa.ports.telemetry import Telemetry
 
 T = TypeVar("T")
 
 
 class LeaseLost(EsclusaError):
-    """The record is no longer ours: whatever this attempt does from here on does not count."""
+    """The lease of the record was lost: nothing that this attempt still does is settled."""
+
+
+@value
+class StageTools:
+    """What all attempts of one stage in one run share. ``lease`` is in seconds."""
+
+    stage: Stage
+    run: RunContext
+    store: Store
+    settler: Settler
+    clock: StoreClock
+    telemetry: Telemetry
+    settings: Any
+    context: Any
+    lease: float
+    loop: asyncio.AbstractEventLoop
 
 
 class Attempt:
-    """One attempt at one record, or at a batch of them.
+    """One attempt at one record, or at a batch.
 
-    ``number`` is 1 for the first; ``tries`` how many there may be (None: no limit); ``run`` the run it is part of.
+    ``number`` is 1 for the first; ``tries`` is how many there may be (None: no limit); ``run`` is the
+    run that it is part of; ``lost`` becomes true when the lease is lost.
     """
 
     __slots__ = (
-        "_engine",
         "_leases",
         "_spent",
         "_spent_at",
+        "_tools",
         "kept",
         "lost",
         "number",
@@ -43,15 +63,15 @@ class Attempt:
     )
 
     def __init__(
-        self, runner: StageRunner, leases: list[Leased], spent_at: datetime | None = None
+        self, tools: StageTools, leases: list[Leased], spent_at: datetime | None = None
     ) -> None:
-        stage = runner.stage
-        self._engine = runner.engine
+        stage = tools.stage
+        self._tools = tools
         self._leases = leases
         self._spent = stage.cost * len(leases) if stage.budget is not None else 0
         self._spent_at = {stage.budget.name: spent_at} if stage.budget is not None else {}
         self.stage = stage
-        self.run = runner.run
+        self.run = tools.run
         self.number = leases[0].record.attempts
         self.lost = False
         self.kept: tuple[KeptArtifact, ...] = ()
@@ -63,100 +83,111 @@ class Attempt:
     @property
     def now(self) -> datetime:
         """The store's time."""
-        return self._engine.clock.now()
+        return self._tools.clock.now()
 
     @property
     def records(self) -> Records:
-        return self._engine.records
+        return self.run.records
 
     @property
     def artifacts(self) -> Artifacts:
-        return self._engine.artifacts
+        return self.run.artifacts
 
     @property
     def settings(self) -> Any:
-        """The pipeline's own settings."""
-        return self._engine.plan_of(self.stage.name).settings
+        """The settings of the pipeline."""
+        return self._tools.settings
 
     @property
     def context(self) -> Any:
         """What the pipeline's lifespan yielded."""
-        return self._engine.contexts[self.stage.name.split(".")[0]]
+        return self._tools.context
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
-        """A structured log line that says which record and attempt it is about."""
-        one = (
+        """Write a structured log line that names the record and the attempt."""
+        subject = (
             {"record": self._leases[0].record.id}
             if len(self._leases) == 1
             else {"records": len(self._leases)}
         )
-        self._engine.telemetry.event(
+        self._tools.telemetry.event(
             level,
             message,
             engine_stage=self.stage.name,
             attempt=self.number,
             tries=self.tries,
             run=self.run.id,
-            **one,
+            **subject,
             **fields,
         )
 
     def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
-        """In a handler that is a plain function: what an ``async`` tool of the house answers, ``at.wait(at.save(seen=3))``. A
-        handler that is ``async`` awaits it."""
+        """Call an async method from a handler that is a plain function: ``at.wait(at.save(seen=3))``.
+
+        An async handler awaits the method instead.
+        """
         try:
             asyncio.get_running_loop()
-        except RuntimeError:  # as it should be: this is a thread of its own
-            return asyncio.run_coroutine_threadsafe(awaitable, self._engine.loop).result()
+        except RuntimeError:  # expected: a plain function runs in a thread without a loop
+            return asyncio.run_coroutine_threadsafe(awaitable, self._tools.loop).result()
         awaitable.close()
-        raise RuntimeError("this handler is async: await instead of at.wait(…)")
+        raise RuntimeError("this handler is async: use await instead of at.wait(…)")
 
     async def save(self, **fields: Any) -> None:
-        """Keep these fields already now, before the attempt ends. Raises LeaseLost if the record is no longer ours."""
+        """Write these fields now, before the attempt ends. Raises LeaseLost."""
         if len(self._leases) > 1:
             raise TypeError(
-                "save is for a handler of one record; a batch answers with the fields of each"
+                "save needs a handler of single records; a batch handler returns the fields instead"
             )
         lease = self._leases[0]
         checked = lease.ref.kind.check_fields(fields)
-        if self.kept:  # the record may say where they are
-            await self._engine.artifacts.sync(self.kept)
+        if self.kept:  # the fields may hold their URLs, so the files come first
+            await self.artifacts.sync(self.kept)
             for file in self.kept:
                 if file.error is not None:
                     raise file.error
-        held = await self._engine.store.renew(
-            [Renewal(lease.ref, lease.fence, self._engine.lease_of(self.stage), checked)]
+        held = await self._tools.store.renew(
+            [Renewal(lease.ref, lease.fence, self._tools.lease, checked)]
         )
         if lease.ref not in held:
             self.lost = True
             raise LeaseLost(f"{lease.ref} is no longer held by this worker")
-        for name, value in checked.items():
-            setattr(lease.record, name, value)
+        for name, each in checked.items():
+            setattr(lease.record, name, each)
 
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> str:
-        """Keep a file for what this attempt answers, and return its public URL. It is on the disk before the record says so: the
-        settlement waits for that, together with those of others, and the handler goes on; if it cannot be, that is the record's
-        error. What others are told of, or what takes the place of something that is then deleted, is ``at.artifacts.put``."""
-        file = await self._engine.artifacts.keep(path, body, content_type=content_type)
+        """Write a file that belongs to the outcome, and return its public URL.
+
+        The file is on disk before the record is settled: the settlement waits for it, together with
+        other files, and the handler goes on. If it cannot be written, that is the record's error. Use
+        ``at.artifacts.put`` for a file that others learn of before the settlement, or that replaces a
+        file which is then deleted.
+        """
+        file = await self.artifacts.keep(path, body, content_type=content_type)
         self.kept += (file,)
         return file.url
 
     async def caught_up(self) -> None:
-        """Wait until what this process has settled is written. Before a call outside that must not be made again: a crash
-        then repeats no more than the calls that are under way."""
-        await self._engine.settler.flush()
+        """Wait until everything that this process has settled so far is written.
+
+        Use it before an outside call that must not be repeated: after a crash, only the calls under
+        way are made again.
+        """
+        await self._tools.settler.flush()
 
     async def spend(self, budget: Budget, units: int = 1) -> None:
-        """Reserve before a metered call. Denied: raises BudgetEmpty, and the record waits for the reset."""
-        answer = await self._engine.store.spend(budget, units, self.stage.name, least=units)
+        """Reserve units before a metered call. Raises BudgetEmpty; the record then waits."""
+        answer = await self._tools.store.spend(budget, units, self.stage.name, least=units)
         if isinstance(answer, Denied):
             raise BudgetEmpty(budget.name, answer.until)
-        self._spent_at.setdefault(
-            budget.name, answer.at
-        )  # of several grants the first: better unused than overspent
+        # Refund to the window of the first grant: unused units are better than overspent ones.
+        self._spent_at.setdefault(budget.name, answer.at)
 
     async def refund(self, units: int | None = None, budget: Budget | None = None) -> None:
-        """Give back what was reserved for this attempt and not used (all of it, of the stage's budget, by default)."""
+        """Give back units that this attempt reserved and did not use.
+
+        By default: everything that was reserved of the stage's budget.
+        """
         source = budget or self.stage.budget
         if source is None:
             return
@@ -165,6 +196,6 @@ class Attempt:
             units = min(units, self._spent)
             self._spent -= units
         if units > 0:
-            await self._engine.store.refund(
+            await self._tools.store.refund(
                 source, units, self.stage.name, self._spent_at.get(source.name)
             )

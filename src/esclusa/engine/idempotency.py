@@ -1,20 +1,24 @@
-"""Calls that must not act twice: the same key answers as it did the first time."""
+"""Idempotent calls: a key that is sent again gets the first answer, and nothing is done twice."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from esclusa.engine.engine import Engine
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.leases import HeldLease, LeaseRenewer
+from esclusa.engine.options import Options
+from esclusa.engine.settler import Settler
 from esclusa.model.errors import EsclusaError
 from esclusa.model.query import null
 from esclusa.model.record import Ref
 from esclusa.model.settlement import ClaimRequest, Inserted, Settlement
 from esclusa.model.system_records import IdempotentCall
 from esclusa.model.value import value
+from esclusa.ports.store import Store
 
 
 class KeyReused(EsclusaError):
-    """The key was used for another call before."""
+    """The key was used for another call."""
 
 
 class CallUnderWay(EsclusaError):
@@ -23,7 +27,7 @@ class CallUnderWay(EsclusaError):
 
 @value
 class Answer:
-    """What was answered, as it went out."""
+    """An HTTP answer as it was sent. ``again``: it is the answer of an earlier call."""
 
     code: int
     body: str
@@ -32,10 +36,26 @@ class Answer:
 
 
 class Idempotency:
-    """A key is held under a lease while its call acts, so a process that dies leaves no key that can never be used."""
+    """Holds each key under a lease while its call is under way.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    A process that dies leaves no key behind that can never be used again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settler: Settler,
+        leases: LeaseRenewer,
+        clock: StoreClock,
+        options: Options,
+        worker: str,
+    ) -> None:
+        self._store = store
+        self._settler = settler
+        self._leases = leases
+        self._clock = clock
+        self._lease = options.lease
+        self._worker = worker
 
     async def once(
         self,
@@ -46,57 +66,64 @@ class Idempotency:
         *,
         final: Callable[[Answer], bool],
     ) -> Answer:
-        """Act, and keep the answer under the key if it is ``final``; with a key that has one, answer it and do not act.
+        """Call ``act`` and keep its answer if it is ``final``; a key with an answer gets that one.
 
-        Raises KeyReused if the key was used with another ``fingerprint``, CallUnderWay while the first call acts.
+        Raises KeyReused if the key was used with another ``fingerprint``, CallUnderWay while the
+        first call is under way.
         """
-        engine = self._engine
         call = IdempotentCall(
-            who=who, key=key, fingerprint=fingerprint, called_at=engine.clock.now()
+            who=who, key=key, fingerprint=fingerprint, called_at=self._clock.now()
         )
         ref = Ref(call.kind, call.kind.id_of(who, key))
-        if not isinstance((await engine.store.insert([call]))[0], Inserted):
-            found = (await engine.store.get(ref.kind, [ref.id]))[0]
+        [added] = await self._store.insert([call])
+        if not isinstance(added, Inserted):
+            [found] = await self._store.get(ref.kind, [ref.id])
             if isinstance(found, IdempotentCall):
                 if found.fingerprint != fingerprint:
                     raise KeyReused(
-                        "this Idempotency-Key came with another path or body before; a new call needs a new key"
+                        "this Idempotency-Key was used with another path or body;"
+                        " a new call needs a new key"
                     )
                 if found.code is not None:
                     return Answer(found.code, found.body, found.media_type, again=True)
-        lease = engine.options.lease
-        ask = ClaimRequest(
-            ref.kind,
-            "esclusa.calls",
-            ("kept",),
-            None,
-            (("code", null),),
-            ids=(ref.id,),
-            lease=lease,
-            worker=engine.worker,
-        )
-        taken = await engine.store.claim(ask)
-        if not taken:
-            raise CallUnderWay(
-                "the first call with this Idempotency-Key is still under way; ask again in a moment"
-            )
-        [held] = engine.leases.hold([taken[0]], lease)
+        held = await self._hold(ref)
         kept: Answer | None = None
         try:
             answer = await act()
             kept = answer if final(answer) else None
             return answer
         finally:
-            engine.leases.release([held])
-            fields = (
-                {"code": kept.code, "body": kept.body, "media_type": kept.media_type}
-                if kept
-                else {}
+            self._leases.release([held])
+            await self._settle(held, kept, who)
+
+    async def _hold(self, ref: Ref) -> HeldLease:
+        request = ClaimRequest(
+            ref.kind,
+            "esclusa.calls",
+            ("kept",),
+            None,
+            (("code", null),),
+            ids=(ref.id,),
+            lease=self._lease,
+            worker=self._worker,
+        )
+        taken = await self._store.claim(request)
+        if not taken:
+            raise CallUnderWay(
+                "the first call with this Idempotency-Key is still under way; try again in a moment"
             )
-            end = Settlement(ref, "kept", ("kept",), taken[0].fence, fields, attempts=0, who=who)
-            if kept is None:
-                engine.settler.add(
-                    end
-                )  # a store that is away must not keep the caller waiting for nothing
-            else:
-                await engine.settler.settle(end)
+        [held] = self._leases.hold(taken, self._lease)
+        return held
+
+    async def _settle(self, held: HeldLease, kept: Answer | None, who: str) -> None:
+        """End the lease. An answer that is kept is written before the caller gets it."""
+        fields = (
+            {}
+            if kept is None
+            else {"code": kept.code, "body": kept.body, "media_type": kept.media_type}
+        )
+        end = Settlement(held.ref, "kept", ("kept",), held.lease.fence, fields, attempts=0, who=who)
+        if kept is None:
+            self._settler.add(end)  # the caller need not wait for a store that does not answer
+        else:
+            await self._settler.settle(end)

@@ -1,55 +1,60 @@
-"""The heartbeat: keeps every lease of this process alive, and stops work whose lease is lost."""
+"""The leases that this process holds: renewed at a third, and work whose lease is lost is stopped."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from esclusa.model.decide import Result
-from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased, Renewal
+from esclusa.ports.store import Store
+from esclusa.ports.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from esclusa.engine.attempt import Attempt
-    from esclusa.engine.engine import Engine
+
+BATCH = 1000
+"""The most leases that one call renews."""
 
 
 class HeldLease:
-    """A lease that this process holds, and the task that works on it (None while it waits its turn).
+    """A lease that this process holds, and the task that works on it (None while it waits).
 
-    ``spent_at`` is when its share of the stage's budget was granted (None: it has none)."""
+    ``renewed`` is when it was last claimed or renewed, by the loop's clock. ``spent_at`` is when its
+    part of the stage's budget was granted (None: the stage has no budget).
+    """
 
     __slots__ = (
         "attempt",
-        "ending",
         "lease",
         "lost",
         "ref",
+        "renewed",
+        "result",
         "seconds",
-        "since",
         "spent_at",
         "task",
         "took",
     )
 
     def __init__(
-        self, lease: Leased, seconds: float, since: float, spent_at: datetime | None
+        self, lease: Leased, seconds: float, renewed: float, spent_at: datetime | None
     ) -> None:
         self.lease = lease
         self.ref = lease.ref
         self.seconds = seconds
-        self.since = since
+        self.renewed = renewed
         self.spent_at = spent_at
         self.task: asyncio.Task[None] | None = None
         self.attempt: Attempt | None = None
-        self.ending: Result | None = None
+        self.result: Result | None = None
         self.took = 0.0
         self.lost = False
 
     def lose(self) -> None:
-        """Another worker has it, or an operator moved it: stop."""
+        """Stop the work: another worker holds the record, or an operator moved it."""
         self.lost = True
         if self.attempt is not None:
             self.attempt.lost = True
@@ -58,25 +63,20 @@ class HeldLease:
 
 
 class LeaseRenewer:
-    """Renews in one call whatever has used a third of its lease. A store that does not answer is asked again;
-    until it does, work goes on: the fence decides at the settlement."""
+    """Renews in one call every lease of which a third has passed.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    While the store does not answer, work goes on: the fence decides at the settlement.
+    """
+
+    def __init__(self, store: Store, telemetry: Telemetry) -> None:
+        self._store = store
+        self._telemetry = telemetry
         self._held: set[HeldLease] = set()
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._loop(), name="heartbeat")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     def hold(
         self, leases: list[Leased], seconds: float, spent_at: datetime | None = None
     ) -> list[HeldLease]:
+        """Renew these from now on, until they are released."""
         now = asyncio.get_running_loop().time()
         held_leases = [HeldLease(lease, seconds, now, spent_at) for lease in leases]
         self._held.update(held_leases)
@@ -85,38 +85,19 @@ class LeaseRenewer:
     def release(self, held_leases: Iterable[HeldLease]) -> None:
         self._held.difference_update(held_leases)
 
-    async def _loop(self) -> None:
-        engine = self._engine
-        beat = min(
-            *(engine.lease_of(stage) / 6 for stage in engine.all_stages),
-            engine.options.lease / 6,
-            10.0,
-        )
-        while True:
-            await asyncio.sleep(beat)
-            try:
-                await engine.clock.sync()
-                await self._renew()
-                await engine.beat()
-            except (StoreUnavailable, StoreConflict) as error:
-                engine.telemetry.event("warning", f"heartbeat: {error}; will be tried again")
-            except Exception as error:  # noqa: BLE001 - without a heartbeat every lease would be lost
-                engine.telemetry.event("error", f"heartbeat: {type(error).__name__}: {error}")
-
-    async def _renew(self) -> None:
+    async def renew(self, others: Sequence[Renewal] = ()) -> None:
+        """Renew what is held and ``others``; stop the work whose lease is lost."""
         now = asyncio.get_running_loop().time()
-        ripe = [h for h in self._held if now - h.since >= h.seconds / 3]
-        renewals = [
-            Renewal(h.ref, h.lease.fence, h.seconds) for h in ripe
-        ] + self._engine.own_renewals()
-        for start in range(0, len(renewals), 1000):
-            part = renewals[start : start + 1000]
-            renewed = await self._engine.store.renew(part)
-            for held in ripe[start : start + 1000]:
+        aged = [held for held in self._held if now - held.renewed >= held.seconds / 3]
+        renewals = [Renewal(held.ref, held.lease.fence, held.seconds) for held in aged]
+        renewals += others
+        for start in range(0, len(renewals), BATCH):
+            renewed = await self._store.renew(renewals[start : start + BATCH])
+            for held in aged[start : start + BATCH]:
                 if held.ref in renewed:
-                    held.since = now
+                    held.renewed = now
                 elif held in self._held:
-                    self._engine.telemetry.event(
+                    self._telemetry.event(
                         "warning", "lease lost; its work is stopped", record=str(held.ref)
                     )
                     self.release([held])

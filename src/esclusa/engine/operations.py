@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from esclusa.engine.engine import Engine
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.cycle_records import CycleRecords
+from esclusa.engine.cycles import CycleRunner
+from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext
 from esclusa.model.effects import Move
 from esclusa.model.errors import BadQuery, NotFound, UndeclaredMove
@@ -17,6 +20,7 @@ from esclusa.model.settlement import Settled, Settlement
 from esclusa.model.stage import Stage
 from esclusa.model.system_records import SYSTEM_RECORDS, Audit, CycleRecord, DeadLetter
 from esclusa.model.texts import text
+from esclusa.ports.store import Store
 
 CHUNK = 500
 MOVABLE = ("dead_letters", "esclusa_outbox", "esclusa_alerts")
@@ -48,9 +52,21 @@ class Operations:
     Acts on many take ``seen``, how many matched when somebody decided: if more match now, nothing is done, and the answer is that of
     a dry run."""
 
-    def __init__(self, engine: Engine, who: str) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        who: str,
+        registry: Registry,
+        runner: CycleRunner,
+        cycle_records: CycleRecords,
+        store: Store,
+        clock: StoreClock,
+    ) -> None:
         self.who = who
+        self._registry = registry
+        self._runner = runner
+        self._cycle_records = cycle_records
+        self._store = store
+        self._clock = clock
 
     async def move(
         self,
@@ -66,7 +82,7 @@ class Operations:
     ) -> Acted:
         """Move records to a state, by their ids or by a filter. If one of them cannot make that move, none is moved:
         UndeclaredMove. Attempts start again at 0; leases end."""
-        kind = self._engine.kind(table)
+        kind = self._registry.kind(table)
         if kind in [book.kind for book in SYSTEM_RECORDS] and kind.table not in MOVABLE:
             raise BadQuery(text("system_table", table=table))
         if to not in kind.lifecycle.states:
@@ -88,8 +104,8 @@ class Operations:
         dry_run: bool = False,
     ) -> Acted:
         """Give records in an exhausted state a new try: back to where their stage takes them."""
-        kind = self._engine.kind(table)
-        ways = ways_back(kind, self._engine.all_stages)
+        kind = self._registry.kind(table)
+        ways = ways_back(kind, self._registry.all_stages)
         if not ways:
             raise NotFound(text("no_retry", table=table))
         chosen = _narrowed(_chosen(kind, ids, where), ways)
@@ -108,7 +124,7 @@ class Operations:
     ) -> Acted:
         """A verb of a pipeline's own: each record that matches (``limit``: up to so many that are moved) gets what ``choose``
         answers, with its fields and effects, in one transaction each; a text says why it is passed over."""
-        kind = self._engine.kind(table)
+        kind = self._registry.kind(table)
         acted = await self._start(verb, kind, where, dry_run=dry_run)
         async for records in self._chunks(kind, where, acted):
             settlements: list[Settlement] = []
@@ -189,18 +205,18 @@ class Operations:
         self, cycle: str, *, limit: int | None = None, params: dict[str, Any] | None = None
     ) -> RunContext:
         """Run a cycle now, to its end. Raises AlreadyRunning or Paused."""
-        run = await self._engine.run_cycle(cycle, limit=limit, params=params)
+        run = await self._runner.run(cycle, limit=limit, params=params)
         await self.note("run", cycle, run.counters["taken"])
         return run
 
     async def limit(self, budget: str, per: str, limit: int, reason: str = "") -> None:
         """Set the limit of a budget's open window, until it resets; what is declared holds again after that."""
         found = next(
-            (b for plan in self._engine.plans for b in plan.budgets if b.name == budget), None
+            (b for plan in self._registry.plans for b in plan.budgets if b.name == budget), None
         )
         if found is None or per not in [w.per for w in found.windows]:
             raise NotFound(text("budget_not_found", budget=budget, per=per))
-        await self._engine.store.observe(found, per, limit=limit)
+        await self._store.observe(found, per, limit=limit)
         await self.note("limit", budget, 1, {"per": per, "limit": str(limit)}, reason)
 
     async def note(
@@ -214,21 +230,21 @@ class Operations:
         """Leave an audit row, for an act that a door does without one of the verbs above: it added, replaced or removed records."""
         row = Audit(
             who=self.who, verb=verb, subject=subject, filter=dict(filter or {}), affected=affected, reason=reason,
-            done_at=self._engine.clock.now(),
+            done_at=self._clock.now(),
         )  # fmt: skip
-        await self._engine.store.insert([row])
+        await self._store.insert([row])
 
     # how
 
     async def _switch(self, cycle: str, frm: tuple[str, ...], to: str, reason: str) -> None:
-        found = self._engine.cycle(cycle)
-        card = await self._engine.records.get(CycleRecord, CycleRecord.kind.id_of(found.name))
+        found = self._registry.cycle(cycle)
+        card = await self._cycle_records.get(found.name)
         if card is None:
             raise NotFound(text("cycle_never_started", cycle=cycle))
         if card.status == to or card.status not in frm:  # paused already, or not paused at all
             return
-        until = found.schedule.next_after(self._engine.clock.now()) if to == "idle" else None
-        verdict = await self._engine.store.settle(
+        until = found.schedule.next_after(self._clock.now()) if to == "idle" else None
+        verdict = await self._store.settle(
             [Settlement(card.ref, to, frm, None, until=until, who=self.who, reason=reason)]
         )
         if not isinstance(verdict[0], Settled):
@@ -236,11 +252,11 @@ class Operations:
                 f"cycle {cycle}", card.status, to, CycleRecord.lifecycle.targets(card.status)
             )
         await self.note("pause" if to == "paused" else "resume", cycle, 1, reason=reason)
-        await self._engine.refresh()
+        await self._cycle_records.refresh()
 
     async def _refuse_undeclared(self, kind: Kind, to: str, chosen: Where) -> None:
         wrong = [s for s in kind.lifecycle.states if s != to and not kind.lifecycle.allows(s, to)]
-        page = await self._engine.store.find(query(kind, _narrowed(chosen, wrong), limit=1))
+        page = await self._store.find(query(kind, _narrowed(chosen, wrong), limit=1))
         if page.items:
             state = page.items[0].status
             raise UndeclaredMove(str(page.items[0].ref), state, to, kind.lifecycle.targets(state))
@@ -284,7 +300,7 @@ class Operations:
     async def _start(
         self, verb: str, kind: Kind, chosen: Where, *, seen: int | None = None, dry_run: bool
     ) -> Acted:
-        count, exact = await self._engine.store.count(query(kind, chosen))
+        count, exact = await self._store.count(query(kind, chosen))
         return Acted(
             verb, kind.table, count, exact, dry_run=dry_run or (seen is not None and count > seen)
         )
@@ -293,7 +309,7 @@ class Operations:
         """Pages of what matches, by id, so that moved records do not disturb the paging."""
         after: str | None = None
         while not acted.dry_run:
-            page = await self._engine.store.find(query(kind, chosen, limit=CHUNK, after=after))
+            page = await self._store.find(query(kind, chosen, limit=CHUNK, after=after))
             if page.items:
                 yield page.items
             after = page.next
@@ -304,7 +320,7 @@ class Operations:
         if not settlements:
             return
         for settlement, verdict in zip(
-            settlements, await self._engine.store.settle(settlements), strict=True
+            settlements, await self._store.settle(settlements), strict=True
         ):
             if isinstance(verdict, Settled):
                 acted.moved += 1
@@ -332,7 +348,7 @@ class Operations:
         """Where the stage would take it again that gave it up; where several could have, the history says which one."""
         found = ways[record.status]
         if len({state for _, state in found}) > 1:
-            steps = await self._engine.store.history(record.ref, 10, newest=True)
+            steps = await self._store.history(record.ref, 10, newest=True)
             came = next(
                 (
                     s.frm
@@ -347,9 +363,9 @@ class Operations:
     async def _redriven(
         self, letter: DeadLetter, reason: str, fields: Mapping[str, Any]
     ) -> Settlement:
-        kind = self._engine.kind(letter.table_name)
-        ways = ways_back(kind, self._engine.all_stages)
-        record = (await self._engine.store.get(kind, [letter.record_id]))[0]
+        kind = self._registry.kind(letter.table_name)
+        ways = ways_back(kind, self._registry.all_stages)
+        record = (await self._store.get(kind, [letter.record_id]))[0]
         if record is None:
             raise NotFound(text("dead_letter_orphaned", id=letter.record_id, table=kind.table))
         if record.status not in ways:

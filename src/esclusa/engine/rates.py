@@ -1,4 +1,4 @@
-"""What each stage did, minute by minute: the small rollup behind rates, error shares and latencies."""
+"""What each stage did, minute by minute: the basis of rates, error shares and latencies."""
 
 from __future__ import annotations
 
@@ -6,57 +6,43 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from esclusa.engine.clock import StoreClock
+from esclusa.model.results import RATED, ResultName
 from esclusa.model.system_records import Rate
-
-if TYPE_CHECKING:
-    from esclusa.engine.engine import Engine
+from esclusa.ports.store import Store
 
 BOUNDS = (
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    20.0,
-    60.0,
-    120.0,
-    300.0,
-)
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
+    1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0,
+)  # fmt: skip
 """Upper bounds of the histogram of handler times, in seconds; the last bucket is open."""
 
 
 class _Count:
-    """One stage in the minute under way."""
+    """The counts of one stage in the current minute."""
 
     __slots__ = ("histogram", "minute", "results", "seconds")
 
     def __init__(self, minute: datetime) -> None:
         self.minute = minute
-        self.results = dict.fromkeys(("moved", "retried", "waited", "exhausted", "lost"), 0)
+        self.results = dict.fromkeys(RATED, 0)
         self.seconds = 0.0
         self.histogram = [0] * (len(BOUNDS) + 1)
 
 
 class Rates:
-    """Counts in memory, one row per stage and minute when the minute is over."""
+    """Counts in memory and writes one row per stage and minute once the minute has passed."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, store: Store, clock: StoreClock, worker: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._worker = worker
         self._counts: dict[str, _Count] = {}
         self._done: list[Rate] = []
 
-    def add(self, stage: str, result: str, times: Sequence[float]) -> None:
-        """So many attempts ended with this result; the seconds that each handler took."""
+    def add(self, stage: str, result: ResultName, times: Sequence[float]) -> None:
+        """Count attempts with this result, by the seconds that each handler took."""
         count = self._counts.get(stage)
         if count is None:
             count = self._counts[stage] = _Count(self._minute())
@@ -67,36 +53,33 @@ class Rates:
                 count.histogram[bisect_left(BOUNDS, seconds)] += 1
 
     def _minute(self) -> datetime:
-        return self._engine.clock.now().replace(second=0, microsecond=0)
+        return self._clock.now().replace(second=0, microsecond=0)
 
     async def flush(self, *, all: bool = False) -> None:
-        """Write the minutes that are over (``all``: the one under way too)."""
-        minute, worker = self._minute(), self._engine.worker
+        """Write the minutes that have passed; with ``all``, the current one too."""
+        minute = self._minute()
         for stage in [s for s, count in self._counts.items() if all or count.minute < minute]:
             count = self._counts.pop(stage)
             row = Rate(
                 stage=stage,
                 minute=count.minute,
-                worker=worker,
+                worker=self._worker,
                 seconds=count.seconds,
                 histogram=count.histogram,
                 **count.results,
             )
             self._done.append(row)
         if self._done:
-            await self._engine.store.insert(self._done)
+            await self._store.insert(self._done)
             self._done = []
 
 
 def merge(rows: list[Rate]) -> dict[str, dict[str, float]]:
-    """Totals per stage: counts, and percentiles of the handler time from the histograms."""
+    """Totals per stage: counts, and percentiles of handler times from the histograms."""
     out: dict[str, dict[str, float]] = {}
     histograms: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
     for row in rows:
-        total = out.setdefault(
-            row.stage,
-            {"moved": 0, "retried": 0, "waited": 0, "exhausted": 0, "lost": 0, "seconds": 0.0},
-        )
+        total = out.setdefault(row.stage, {**dict.fromkeys(RATED, 0), "seconds": 0.0})
         for name in total:
             total[name] += getattr(row, name)
         histograms[row.stage] = [

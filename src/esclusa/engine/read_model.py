@@ -1,18 +1,33 @@
-"""The read model: what the command line, the API and the console show. It changes nothing."""
+"""The read model: everything that the command line, the API and the console show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from esclusa.engine.engine import Engine
+from esclusa.engine import read_shapes as shapes
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.cycle_records import NEVER
 from esclusa.engine.operations import retry_targets
+from esclusa.engine.options import Options
 from esclusa.engine.rates import merge
+from esclusa.engine.records import Records
+from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.why import Why, why
+from esclusa.model.errors import NotFound
 from esclusa.model.pipeline import Plan
-from esclusa.model.query import Page, Where, at_least, query
+from esclusa.model.query import (
+    Page,
+    Where,
+    above,
+    at_least,
+    at_most,
+    beginning,
+    one_of,
+    query,
+)
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, Step
@@ -26,43 +41,103 @@ from esclusa.model.system_records import (
     Run,
     WorkerRecord,
 )
-from esclusa.model.texts import load
+from esclusa.model.texts import load, text
+from esclusa.model.view import View
+from esclusa.ports.store import Store
+
+RELATED = 20
+"""The most related records of one relation."""
+LEASES = 100
+"""The most leases of one stage."""
+COUNTED = 10_000
+"""The records of a view are counted up to here."""
+ARCHIVED = 100_000
+"""The rows of an archive are counted up to here."""
 
 
 class ReadModel:
-    """Answers in plain data, ready for JSON."""
+    """Answers in plain data, ready for JSON. It changes nothing.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    Sentences that Esclusa stored as codes are ``Text`` here: English strings with their code.
+    ``registry`` holds what is declared.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        store: Store,
+        records: Records,
+        clock: StoreClock,
+        options: Options,
+        titles: shapes.Titles,
+    ) -> None:
+        self.registry = registry
+        self._store = store
+        self._records = records
+        self._clock = clock
+        self._options = options
+        self._titles = titles
+
+    @property
+    def store_url(self) -> str:
+        """Where the store is, without secrets."""
+        return self._store.url
+
+    def now(self) -> datetime:
+        """The store's time."""
+        return self._clock.now()
+
+    # what is declared
+
+    def pipelines(self) -> list[Plan]:
+        """The pipelines with their settings, without the system pipeline."""
+        return [plan for plan in self.registry.plans if plan.name != "esclusa"]
+
+    def lookup(self, table: str) -> Kind:
+        """The kind of this table. Raises NotFound."""
+        return self.registry.kind(table)
+
+    def roles(self, kind: Kind) -> dict[str, Role]:
+        """The role of each state of the kind."""
+        return roles(kind, self.registry.all_stages)
+
+    def worked(self, kind: Kind) -> bool:
+        """Whether a stage takes records of this kind."""
+        return any(stage.kind == kind for stage in self.registry.all_stages)
+
+    def retry_targets(self, kind: Kind) -> dict[str, str]:
+        """For each exhausted state of the kind, the state to which a retry moves a record."""
+        return retry_targets(kind, self.registry.all_stages)
 
     # kinds and records
 
     def declared(self, *, system: bool = False) -> list[Kind]:
-        """The kinds of the pipelines; with ``books`` the house's own too."""
-        own = {k.table for plan in self._engine.plans if plan.name != "esclusa" for k in plan.kinds}
-        return [k for k in self._engine.all_kinds if system or k.table in own]
+        """The kinds of the pipelines; with ``system`` the system records too."""
+        own = {kind.table for plan in self.pipelines() for kind in plan.kinds}
+        return [k for k in self.registry.all_kinds if system or k.table in own]
 
     async def kinds(self, *, system: bool = False) -> list[dict[str, Any]]:
-        """Every kind with its lifecycle and counts per state."""
+        """Every kind with its lifecycle and the counts of its states."""
         return [await self.kind(k.table) for k in self.declared(system=system)]
 
     async def kind(self, table: str) -> dict[str, Any]:
-        kind = self._engine.kind(table)
-        return self.described(kind, await self._engine.store.tally(kind))
+        kind = self.registry.kind(table)
+        return self.described(kind, await self.tally(kind))
 
     def described(self, kind: Kind, counts: Sequence[StateCount]) -> dict[str, Any]:
         """A kind, its lifecycle, and these counts."""
-        life = kind.lifecycle
-        return {
-            "table": kind.table, "kind": kind.name, "pipeline": self._pipeline(kind), "key": list(kind.key),
-            "fields": {name: type for name, type in kind.types.items() if name not in ("fence", "leased_by")},
-            "lifecycle": {
-                "initial": life.initial, "states": list(life.states), "terminal": sorted(life.terminal),
-                "roles": roles(kind, self._engine.all_stages),
-                "moves": [list(m) for m in sorted(life.moves, key=lambda m: (life.states.index(m[0]), life.states.index(m[1])))],
-            },
-            "counts": [asdict(c) for c in counts],
-        }  # fmt: skip
+        pipeline = self.registry.pipeline_of(kind)
+        return shapes.kind_shape(kind, pipeline, self.roles(kind), counts)
+
+    async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
+        """How many records are in each state; with ``cap`` no state is counted further."""
+        return await self._store.tally(kind, cap)
+
+    async def count(
+        self, table: str, where: Where, *, cap: int = 100_000, archived: bool = False
+    ) -> tuple[int, bool]:
+        """How many records match, counted up to ``cap``, and whether that is all."""
+        return await self._store.count(query(self.lookup(table), where, archived=archived), cap)
 
     async def records(
         self,
@@ -74,120 +149,208 @@ class ReadModel:
         after: str | None = None,
         archived: bool = False,
     ) -> Page[Record]:
-        return await self._engine.store.find(
-            query(
-                self._engine.kind(table),
-                where,
-                order=order,
-                limit=limit,
-                after=after,
-                archived=archived,
-            )
+        """One page of the records that match; ``next`` continues it."""
+        kind = self.registry.kind(table)
+        page = await self._store.find(
+            query(kind, where, order=order, limit=limit, after=after, archived=archived)
         )
+        return shapes.readable_page(page)
 
     async def record(self, table: str, id: str) -> Record:
-        kind = self._engine.kind(table)
-        found = (await self._engine.store.get(kind, [id]))[0]
+        kind = self.registry.kind(table)
+        [found] = await self._store.get(kind, [id])
         if found is None:
             raise kind.absent(id)
-        return found
+        return shapes.readable(found)
 
     async def history(self, table: str, id: str, limit: int = 1000) -> list[Step]:
-        """The newest ``limit`` moves of the record, oldest first; reasons that Esclusa gave are texts."""
-        steps = await self._engine.store.history(
-            Ref(self._engine.kind(table), id), limit, newest=True
-        )
+        """The newest ``limit`` moves of the record, oldest first."""
+        steps = await self._store.history(Ref(self.registry.kind(table), id), limit, newest=True)
         return [replace(step, reason=load(step.reason)) if step.reason else step for step in steps]
 
     async def why(self, table: str, id: str) -> Why:
         """Why the record is not moving, and when it can."""
         record = await self.record(table, id)
-        engine, kind = self._engine, record.kind
-        stages = [s for s in engine.all_stages if s.kind == kind]
-        cycles = {s.name: self._cycle_of(s) for s in stages}
-        cards = {c.cycle: c async for c in engine.records.each(CycleRecord)}
-        budgets = {
-            s.budget.name: await engine.store.usage(s.budget)
-            for s in stages
-            if s.budget is not None
-        }
-        workers = await self.workers()
-        alive = any(w["alive"] for w in workers)
-        steps = await engine.store.history(record.ref, 1, newest=True)
-        said = load(steps[-1].reason or "") if steps and steps[-1].to == record.status else None
+        stages = [stage for stage in self.registry.all_stages if stage.kind == record.kind]
+        budgets = [stage.budget for stage in stages if stage.budget is not None]
+        steps = await self.history(table, id, 1)
         return why(
             record,
             stages,
-            cycles,
-            cards,
-            budgets,
-            now=await engine.clock.sync(),
-            workers_alive=alive,
-            said=said,
+            {stage.name: self.registry.cycle_of(stage) for stage in stages},
+            {c.cycle: c async for c in self._records.each(CycleRecord)},
+            {budget.name: await self._store.usage(budget) for budget in budgets},
+            now=await self._clock.sync(),
+            workers_alive=any(worker["alive"] for worker in await self.workers()),
+            last_reason=steps[-1].reason if steps and steps[-1].to == record.status else None,
         )
 
-    # stages, cycles, runs
+    async def search(self, text: str, limit: int = 5) -> list[dict[str, Any]]:
+        """Records of every kind whose id is this text, or else begins with it.
 
-    async def stages(self, *, system: bool = False) -> list[dict[str, Any]]:
-        """Every stage: what is due, since when, and how it went in the last five minutes."""
-        rates = await self.rates(timedelta(minutes=5))
-        now = self._engine.clock.now()
+        At most ``limit`` of a kind.
+        """
         out = []
-        for stage in self._engine.all_stages:
-            if stage.name.startswith("esclusa.") and not system:
-                continue
-            backlog = await self.backlog(stage)
-            rate = rates.get(stage.name, {})
-            moved = sum(rate.get(k, 0) for k in ("moved", "retried", "exhausted"))
-            failed = rate.get("retried", 0) + rate.get("exhausted", 0)
-            out.append({
-                "stage": stage.name, "table": stage.kind.table, "take": list(stage.take), "hold": stage.hold, "due": backlog.due,
-                "due_exact": backlog.exact, "oldest_due_at": backlog.oldest, "next_due_at": backlog.next,
-                "oldest_due_seconds": max(0.0, (now - backlog.oldest).total_seconds()) if backlog.oldest else None,
-                "per_minute": round(moved / 5, 2), "error_share": round(failed / moved, 4) if moved else None,
-                "p50": rate.get("p50"), "p99": rate.get("p99"),
-                "drain_seconds": round(backlog.due / (moved / 300), 1) if moved and backlog.due else None,
-            })  # fmt: skip
+        for kind in self.registry.all_kinds if text else ():
+            found = [r for r in await self._store.get(kind, [text]) if r is not None]
+            if not found:
+                begins = query(kind, {"id": beginning(text)}, limit=limit)
+                found = list((await self._store.find(begins)).items)
+            if found:
+                out.append(
+                    {"table": kind.table, "items": [self._titles.item(record) for record in found]}
+                )
         return out
 
+    async def related(self, table: str, id: str) -> list[dict[str, Any]]:
+        """The records that this one refers to, those that refer to it, and its dead letters.
+
+        ``more``: there are others; the filter ``field=id`` in that table finds them.
+        """
+        record = await self.record(table, id)
+        known = {kind.table: kind for kind in self.registry.all_kinds}
+        out = []
+        for field, target in record.kind.refs:
+            value = getattr(record, field)
+            if value and target in known:
+                found = await self._store.get(known[target], [str(value)])
+                present = [r for r in found if r is not None]
+                out.append(self._titles.relation("to", field, target, Page(present, None)))
+        for other in self.registry.all_kinds:
+            for field, target in other.refs:
+                served = next((i for i in other.indexes if i[0].removeprefix("-") == field), None)
+                if target == table and served is not None:  # without an index: a full table scan
+                    asked = query(other, {field: id}, order=served[1:2], limit=RELATED)
+                    page = await self._store.find(asked)
+                    out.append(self._titles.relation("from", field, other.table, page))
+        where = {"table_name": table, "record_id": id}
+        letters = await self.dead_letters(where, limit=RELATED)
+        if letters.items:
+            out.append(self._titles.relation("from", "record_id", DeadLetter.kind.table, letters))
+        return out
+
+    # views
+
+    async def views(self, pipeline: str | None = None) -> list[dict[str, Any]]:
+        """Every view (of one pipeline) with its number of records; None if it is not about records."""
+        return [
+            await self._view_shape(view)
+            for plan in self.registry.plans
+            if pipeline in (None, plan.name)
+            for view in plan.app.views
+        ]
+
+    async def view(self, name: str, *, limit: int = 50, after: str | None = None) -> dict[str, Any]:
+        """One page of a view: its columns in order, its items, and the cursor of the next page."""
+        views = {view.name: view for plan in self.registry.plans for view in plan.app.views}
+        if name not in views:
+            raise NotFound(text("view_not_found", name=name, known=", ".join(views) or "-"))
+        page = await views[name].load_page(self._records, limit, after)
+        columns = list(dict.fromkeys(column for item in page["items"] for column in item))
+        return await self._view_shape(views[name]) | {
+            "columns": columns,
+            "items": page["items"],
+            "next": page["next"],
+        }
+
+    async def _view_shape(self, view: View) -> dict[str, Any]:
+        count: int | None = None
+        exact = True
+        if view.kind is not None:
+            count, exact = await self._store.count(query(view.kind, view.where), COUNTED)
+        return {
+            "view": view.name,
+            "title": dict(view.title),
+            "table": view.kind.table if view.kind is not None else None,
+            "count": count,
+            "exact": exact,
+        }
+
+    # stages, leases and rates
+
+    def _stages(self, *, system: bool) -> list[Stage]:
+        return [s for s in self.registry.all_stages if system or not s.name.startswith(SYSTEM)]
+
+    async def stages(self, *, system: bool = False) -> list[dict[str, Any]]:
+        """Every stage: what is due, since when, and its rates of the last five minutes."""
+        rates = merge(await self._rates(self._minute() - shapes.STAGE_RATES))
+        now = self.now()
+        return [
+            shapes.stage_shape(stage, await self.backlog(stage), rates.get(stage.name, {}), now)
+            for stage in self._stages(system=system)
+        ]
+
     async def backlog(self, stage: Stage) -> Backlog:
-        return await self._engine.store.backlog(
+        return await self._store.backlog(
             ClaimRequest(stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order)
         )
 
-    async def rates(self, span: timedelta) -> dict[str, dict[str, float]]:
-        since = self._engine.clock.now() - span
-        rows = [
-            r
-            async for r in self._engine.records.each(
-                Rate, {"minute": at_least(since.replace(second=0, microsecond=0))}
-            )
+    async def rates(self, minutes: int = 60, *, system: bool = False) -> list[dict[str, Any]]:
+        """What each stage did, minute by minute; the current minute is not in it yet."""
+        first = self._minute() - timedelta(minutes=minutes)
+        by_stage: dict[str, list[Rate]] = {}
+        for row in await self._rates(first):
+            by_stage.setdefault(row.stage, []).append(row)
+        return [
+            shapes.rate_series(stage.name, by_stage.get(stage.name, []), first, minutes)
+            for stage in self._stages(system=system)
         ]
-        return merge(rows)
+
+    async def _rates(self, since: datetime) -> list[Rate]:
+        return [row async for row in self._records.each(Rate, {"minute": at_least(since)})]
+
+    def _minute(self) -> datetime:
+        return self.now().replace(second=0, microsecond=0)
+
+    async def leases(self, *, system: bool = False) -> list[dict[str, Any]]:
+        """The records that are held now: by which worker, until when."""
+        return [
+            shapes.lease_shape(stage, record, self.now())
+            for stage in self._stages(system=system)
+            for record in await self._held(stage)
+        ]
+
+    async def _held(self, stage: Stage) -> list[Record]:
+        where: dict[str, Any] = {"status": stage.hold}
+        if stage.hold is None:
+            # Held in the take state: a lease ends soon, so only what is due soon can be held.
+            now = self.now()
+            lease = timedelta(seconds=stage.lease or self._options.lease)
+            where = {"status": one_of(*stage.take), "due_at": (above(now), at_most(now + lease))}
+        page = await self._store.find(query(stage.kind, where, order="due_at", limit=LEASES))
+        return [record for record in page.items if record.leased_by is not None]
+
+    # cycles and runs
 
     async def cycles(self, *, system: bool = False) -> list[dict[str, Any]]:
         """Every cycle: its schedule, whether it is paused or running, its last run and the next."""
-        cards = {c.cycle: c async for c in self._engine.records.each(CycleRecord)}
-        out = []
-        for cycle in self._engine.cycles.values():
-            if cycle.name.startswith("esclusa.") and not system:
-                continue
-            last = await self._engine.records.first(Run, {"cycle": cycle.name}, order="-started_at")
-            card = cards.get(cycle.name)
-            running = last is not None and last.status == "running"
-            out.append({
-                "cycle": cycle.name, "schedule": str(cycle.schedule), "singleton": cycle.singleton,
-                "state": "paused" if card and card.status == "paused" else "running" if running else "idle",
-                "next": self._next(cycle, card), "last": last.kind.as_json(last) if last else None,
-            })  # fmt: skip
-        return out
+        records = {c.cycle: c async for c in self._records.each(CycleRecord)}
+        return [
+            await self._cycle_shape(cycle, records.get(cycle.name))
+            for cycle in self.registry.cycles.values()
+            if system or not cycle.name.startswith(SYSTEM)
+        ]
 
-    def _next(self, cycle: Cycle, card: CycleRecord | None) -> Any:
-        now = self._engine.clock.now()
+    async def _cycle_shape(self, cycle: Cycle, record: CycleRecord | None) -> dict[str, Any]:
+        last = await self._records.first(Run, {"cycle": cycle.name}, order="-started_at")
+        paused = record is not None and record.status == "paused"
+        running = last is not None and last.status == "running"
+        return {
+            "cycle": cycle.name,
+            "schedule": str(cycle.schedule),
+            "singleton": cycle.singleton,
+            "state": "paused" if paused else "running" if running else "idle",
+            "next": self._next(cycle, record),
+            "last": last.kind.as_json(shapes.readable(last)) if last else None,
+        }
+
+    def _next(self, cycle: Cycle, record: CycleRecord | None) -> datetime | None:
+        now = self.now()
         if isinstance(cycle.schedule, Always):
             return now
-        if cycle.singleton and card is not None and card.due_at is not None and card.due_at > now:
-            return card.due_at if card.due_at.year < now.year + 50 else None
+        due = record.due_at if record is not None and cycle.singleton else None
+        if due is not None and due > now:
+            return due if due < now + NEVER / 2 else None
         return cycle.schedule.next_after(now)
 
     async def runs(
@@ -197,24 +360,20 @@ class ReadModel:
             Run.kind.table, where, order="-started_at", limit=limit, after=after
         )
 
-    # budgets, dead letters, alerts, workers
+    # budgets, dead letters, alerts, workers, archives
 
     async def budgets(self) -> list[dict[str, Any]]:
-        out = []
-        for plan in self._engine.plans:
-            for budget in plan.budgets:
-                now = self._engine.clock.now()
-                windows = [
-                    asdict(w)
-                    | {
-                        "left": w.left,
-                        "projected": w.projected(now),
-                        "runs_out_at": w.runs_out_at(now),
-                    }
-                    for w in await self._engine.store.usage(budget)
-                ]
-                out.append({"budget": budget.name, "pipeline": plan.name, "windows": windows})
-        return out
+        """Every budget with the use of its windows."""
+        now = self.now()
+        return [
+            {
+                "budget": budget.name,
+                "pipeline": plan.name,
+                "windows": [shapes.window_shape(w, now) for w in await self._store.usage(budget)],
+            }
+            for plan in self.registry.plans
+            for budget in plan.budgets
+        ]
 
     async def dead_letters(
         self, where: Where, *, limit: int = 100, after: str | None = None
@@ -226,27 +385,23 @@ class ReadModel:
     async def dead_letter_groups(
         self, where: Where | None = None, *, cap: int = 10_000
     ) -> tuple[list[dict[str, Any]], bool]:
-        """Open dead letters (or those that ``where`` says) by table and error, the largest group first; the newest ``cap`` of
-        them, and whether that is all."""
-        groups: dict[tuple[str, str], dict[str, Any]] = {}
-        seen, after = 0, None
-        while seen < cap:
+        """Open dead letters (or those of ``where``) by table and error, the largest group first.
+
+        Only the newest ``cap`` are counted; the flag is whether that is all.
+        """
+        letters: list[Record] = []
+        after: str | None = None
+        while len(letters) < cap:
             page = await self.dead_letters(
-                {"status": "open", **(where or {})}, limit=min(1000, cap - seen), after=after
+                {"status": "open", **(where or {})},
+                limit=min(1000, cap - len(letters)),
+                after=after,
             )
-            for letter in page.items:
-                assert isinstance(letter, DeadLetter)
-                newest = {
-                    "table": letter.table_name, "error_type": letter.error_type, "count": 0, "message": letter.error_message,
-                    "newest": letter.created_at, "oldest": letter.created_at, "example": letter.record_id,
-                }  # fmt: skip
-                group = groups.setdefault((letter.table_name, letter.error_type), newest)
-                group["count"] += 1
-                group["oldest"] = letter.created_at
-            seen, after = seen + len(page.items), page.next
+            letters += page.items
+            after = page.next
             if after is None:
                 break
-        return sorted(groups.values(), key=lambda g: -g["count"]), after is None
+        return shapes.dead_letter_groups(letters), after is None
 
     async def alerts(
         self, where: Where | None = None, *, limit: int = 100, after: str | None = None
@@ -257,66 +412,49 @@ class ReadModel:
 
     async def workers(self) -> list[dict[str, Any]]:
         """Worker processes, the newest first; alive while their own lease lasts."""
-        now = self._engine.clock.now()
-        page = await self._engine.records.find(WorkerRecord, order="-started_at", limit=100)
+        now = self.now()
+        page = await self._records.find(WorkerRecord, order="-started_at", limit=100)
         return [
-            w.kind.as_json(w)
-            | {"alive": w.status == "running" and w.due_at is not None and w.due_at > now}
-            for w in page.items
+            worker.kind.as_json(worker)
+            | {
+                "alive": worker.status == "running"
+                and worker.due_at is not None
+                and worker.due_at > now
+            }
+            for worker in page.items
         ]
 
-    async def status(self) -> dict[str, Any]:
-        """The whole house at a glance."""
-        await self._engine.clock.sync()
-        return {
-            "now": self._engine.clock.now(), "store": self._engine.store.url, "kinds": await self.kinds(), "stages": await self.stages(),
-            "cycles": await self.cycles(), "budgets": await self.budgets(), "workers": [w for w in await self.workers() if w["alive"]],
-            "dead_letters": (await self._engine.store.count(query(DeadLetter, {"status": "open"})))[0],
-        }  # fmt: skip
+    async def archives(self) -> list[dict[str, Any]]:
+        """Each kind with an archive: its rows, and what was exported, verified and dropped."""
+        return [await self._archive(kind) for kind in self.registry.all_kinds if kind.archive]
 
-    # declarations and counts, for pages
-
-    def pipelines(self) -> list[Plan]:
-        """The pipelines with their settings, without the system pipeline."""
-        return [plan for plan in self._engine.plans if plan.name != "esclusa"]
-
-    def lookup(self, table: str) -> Kind:
-        """The kind of this table; NotFound if there is none."""
-        return self._engine.kind(table)
-
-    def roles(self, kind: Kind) -> dict[str, Role]:
-        """The role of each state of the kind."""
-        return roles(kind, self._engine.all_stages)
-
-    def worked(self, kind: Kind) -> bool:
-        """Whether a stage takes records of this kind."""
-        return any(stage.kind == kind for stage in self._engine.all_stages)
-
-    def retry_targets(self, kind: Kind) -> dict[str, str]:
-        """For each exhausted state of the kind, the state to which a retry moves a record."""
-        return retry_targets(kind, self._engine.all_stages)
-
-    async def count(
-        self, table: str, where: Where, *, cap: int, archived: bool = False
-    ) -> tuple[int, bool]:
-        """How many records match, counted up to ``cap``, and whether that is all."""
-        return await self._engine.store.count(
-            query(self.lookup(table), where, archived=archived), cap
+    async def _archive(self, kind: Kind) -> dict[str, Any]:
+        begun = [e async for e in self._records.each(Export, {"table_name": kind.table})]
+        unverified = [e.id for e in begun if e.status in ("filling", "written")]
+        owners = [None, one_of(*unverified)] if unverified else [None]
+        waiting = [query(kind, {"export_id": owner}, archived=True) for owner in owners]
+        return shapes.archive_shape(
+            kind,
+            await self._store.count(query(kind, archived=True), ARCHIVED),
+            [await self._store.count(asked, ARCHIVED) for asked in waiting],
+            [e for e in begun if e.status != "filling"],
         )
 
-    async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
-        """Records per state, each state counted up to ``cap``."""
-        return await self._engine.store.tally(kind, cap)
-
     async def exports(self, *, limit: int = 50) -> list[Export]:
-        """Exports of archives, newest first."""
-        page = await self._engine.records.find(Export, order="-created_at", limit=limit)
-        return list(page.items)
+        """The exports of archived rows, newest first."""
+        return (await self._records.find(Export, order="-created_at", limit=limit)).items
 
-    # how
-
-    def _cycle_of(self, stage: Stage) -> Cycle | None:
-        return next((c for c in self._engine.cycles.values() if stage in c.stages), None)
-
-    def _pipeline(self, kind: Kind) -> str:
-        return next((plan.name for plan in self._engine.plans if kind in plan.kinds), "esclusa")
+    async def status(self) -> dict[str, Any]:
+        """The whole system in one answer."""
+        await self._clock.sync()
+        open_letters = query(DeadLetter, {"status": "open"})
+        return {
+            "now": self.now(),
+            "store": self.store_url,
+            "kinds": await self.kinds(),
+            "stages": await self.stages(),
+            "cycles": await self.cycles(),
+            "budgets": await self.budgets(),
+            "workers": [worker for worker in await self.workers() if worker["alive"]],
+            "dead_letters": (await self._store.count(open_letters))[0],
+        }

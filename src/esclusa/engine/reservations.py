@@ -1,50 +1,52 @@
-"""A stage's share of its budget."""
+"""A stage's reservations of its budget: made before a claim, given back for what is not handled."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from esclusa.model.budget import Denied
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.stage import Stage
-
-if TYPE_CHECKING:
-    from esclusa.engine.engine import Engine
+from esclusa.ports.store import Store
+from esclusa.ports.telemetry import Telemetry
 
 
 class BudgetReservation:
-    """Reserved before records are claimed, given back for those that are not handled. Without a budget there is always enough."""
+    """Reserves units of the stage's budget. A stage without a budget is granted everything."""
 
-    def __init__(self, engine: Engine, stage: Stage) -> None:
-        self._engine = engine
+    def __init__(self, stage: Stage, store: Store, telemetry: Telemetry) -> None:
         self._stage = stage
         self._budget = stage.budget if stage.cost else None
+        self._store = store
+        self._telemetry = telemetry
 
     async def reserve(self, records: int) -> tuple[int, datetime | None] | Denied:
-        """For how many of so many records there is enough, and when it was granted. Raises StoreUnavailable and StoreConflict."""
-        budget, cost, store = self._budget, self._stage.cost, self._engine.store
+        """Return for how many of these records there are units, and when they were granted.
+
+        Raises StoreUnavailable and StoreConflict.
+        """
+        budget, cost = self._budget, self._stage.cost
         if budget is None:
             return records, None
-        answer = await store.spend(budget, records * cost, self._stage.name, least=cost)
+        answer = await self._store.spend(budget, records * cost, self._stage.name, least=cost)
         if isinstance(answer, Denied):
             return answer
         if answer.units % cost:
-            await store.refund(budget, answer.units % cost, self._stage.name, answer.at)
+            await self._store.refund(budget, answer.units % cost, self._stage.name, answer.at)
         return answer.units // cost, answer.at
 
     async def give_back(self, records: int, at: datetime | None) -> None:
-        """What was granted ``at`` that time for so many records is not used. A store that is away keeps it: better unused than
-        overspent."""
+        """Refund what was granted ``at`` that time for records that were not handled.
+
+        A store that does not answer keeps it: an unused unit is better than an overspent budget.
+        """
         if self._budget is None or records <= 0:
             return
         try:
-            await self._engine.store.refund(
-                self._budget, records * self._stage.cost, self._stage.name, at
-            )
+            await self._store.refund(self._budget, records * self._stage.cost, self._stage.name, at)
         except (StoreUnavailable, StoreConflict) as error:
-            self._engine.telemetry.event(
+            self._telemetry.event(
                 "warning",
-                f"{records} shares of the budget were not given back: {error}",
+                f"the budget of {records} records was not given back: {error}",
                 engine_stage=self._stage.name,
             )

@@ -1,14 +1,19 @@
-"""Runs: one time a cycle ran, its counters, and how it ended."""
+"""Runs: one execution of a cycle, its counters and its outcome."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from esclusa.engine.archiver import Archiver
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.options import Options
+from esclusa.engine.records import Records
+from esclusa.engine.settler import Settler
 from esclusa.model.budget import Budget, BudgetEmpty, Denied, Per, WindowUse
 from esclusa.model.query import at_least, below
 from esclusa.model.record import Ref
@@ -16,15 +21,33 @@ from esclusa.model.settlement import Inserted, Renewal, Settlement
 from esclusa.model.stage import Cycle
 from esclusa.model.storable import words
 from esclusa.model.system_records import Run
+from esclusa.model.texts import Text, dump
+from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
-
-if TYPE_CHECKING:
-    from esclusa.engine.archiver import Archiver
-    from esclusa.engine.engine import Engine
-    from esclusa.engine.records import Records
+from esclusa.ports.store import Store
+from esclusa.ports.telemetry import Telemetry
 
 RunOutcome = Literal["ok", "blocked", "partial", "error"]
 _WORSE: tuple[RunOutcome, ...] = ("ok", "partial", "blocked", "error")
+
+
+@value
+class RunTools:
+    """What a run works with: the settings and context of its pipeline, and parts of the engine.
+
+    ``drain`` handles what is due for a stage, with the arguments of ``RunContext.drain``.
+    """
+
+    store: Store
+    records: Records
+    clock: StoreClock
+    artifacts: Artifacts
+    telemetry: Telemetry
+    worker: str
+    settings: Any
+    context: Any
+    drain: Callable[..., Awaitable[None]]
+    stopping: Callable[[], bool]
 
 
 @dataclass
@@ -34,7 +57,7 @@ class RunContext:
     ``shared`` belongs to the pipeline: a cycle's function sets it, handlers read ``at.run.shared``.
     """
 
-    engine: Engine
+    tools: RunTools
     cycle: Cycle
     id: str
     slot: str
@@ -53,33 +76,82 @@ class RunContext:
 
     @property
     def records(self) -> Records:
-        return self.engine.records
+        return self.tools.records
+
+    @property
+    def artifacts(self) -> Artifacts:
+        return self.tools.artifacts
 
     @property
     def settings(self) -> Any:
-        return self.engine.plan_of(self.cycle.name).settings
+        """The settings of the pipeline."""
+        return self.tools.settings
 
     @property
     def context(self) -> Any:
         """What the pipeline's lifespan yielded."""
-        return self.engine.contexts[self.cycle.name.split(".")[0]]
+        return self.tools.context
+
+    @property
+    def worker(self) -> str:
+        """The name of this worker process."""
+        return self.tools.worker
+
+    @property
+    def now(self) -> datetime:
+        """The store's time."""
+        return self.tools.clock.now()
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has lasted."""
+        return time.monotonic() - self._begun
 
     @property
     def stopping(self) -> bool:
-        """Whether the process was asked to stop: a function that drains in a loop ends it."""
-        return self.engine.stopping or self.halted
+        """Whether the process was asked to stop; a function that drains in a loop then ends."""
+        return self.tools.stopping() or self.halted
+
+    @property
+    def archiver(self) -> Archiver:
+        """Archives old records, exports them, and drops those whose export is verified."""
+        tools = self.tools
+        return Archiver(
+            tools.store, tools.records, tools.clock, tools.artifacts, tools.worker, tools.stopping
+        )
+
+    @property
+    def named_counters(self) -> dict[str, int]:
+        """The counters under the cycle's own names; a name that the cycle declares is always there."""
+        names = self.cycle.counters
+        named = dict.fromkeys(names.values(), 0)
+        for name, count in self.counters.items():
+            own = names.get(name, name)
+            named[own] = named.get(own, 0) + count
+        return named
+
+    def answer(self) -> dict[str, Any]:
+        """The run as HTTP and ``--json`` show it."""
+        return {
+            "run": self.id,
+            "cycle": self.cycle.name,
+            "outcome": self.outcome,
+            "counters": self.named_counters,
+            "message": self.message,
+        }
 
     def count(self, name: str, by: int = 1) -> None:
         self.counters[name] += by
 
     def end(self, outcome: RunOutcome, message: str | None = None) -> None:
-        """Say how it went; a worse word said before stands."""
+        """Set the outcome and the message, unless a worse outcome is set already."""
         if _WORSE.index(outcome) >= _WORSE.index(self.outcome):
             self.outcome = outcome
-            self.message = words(message) if message else self.message
+            if message:
+                self.message = message if isinstance(message, Text) else words(message)
 
     def halt(self, outcome: RunOutcome, message: str) -> None:
-        """Stop the run: nothing more is claimed, what is claimed and not begun goes back untouched."""
+        """Stop the run: nothing more is claimed, and what was not begun is given back."""
         self.end(outcome, message)
         self.halted = True
 
@@ -92,37 +164,16 @@ class RunContext:
         before: datetime | None = None,
         eager: bool | None = None,
     ) -> None:
-        """Handle what is due now for the stage, to its end. ``before``: only what was due at that moment, so that drains which
-        share it take no record twice. ``eager``: also what is not due yet (by default as the run is)."""
-        await self.engine.drain(self, stage, limit=limit, where=where, before=before, eager=eager)
+        """Handle what is due now for the stage; return when all of it is settled.
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._begun
-
-    @property
-    def told(self) -> dict[str, int]:
-        """The counters as the cycle calls them; those that it names itself are there even when they are 0."""
-        names = self.cycle.counters
-        told = dict.fromkeys(names.values(), 0)
-        for name, count in self.counters.items():
-            called = names.get(name, name)
-            told[called] = told.get(called, 0) + count
-        return told
-
-    def answer(self) -> dict[str, Any]:
-        """The run as HTTP and ``--json`` answer it."""
-        return {
-            "run": self.id,
-            "cycle": self.cycle.name,
-            "outcome": self.outcome,
-            "counters": self.told,
-            "message": self.message,
-        }
+        ``before``: only what was due at that time, so that drains which share it take no record
+        twice. ``eager``: also what is not due yet (by default as the run is).
+        """
+        await self.tools.drain(self, stage, limit=limit, where=where, before=before, eager=eager)
 
     async def spend(self, budget: Budget, units: int = 1) -> None:
-        """Reserve before a metered call. Raises BudgetEmpty, which says until when."""
-        answer = await self.engine.store.spend(budget, units, self.cycle.name, least=units)
+        """Reserve units before a metered call. Raises BudgetEmpty, which has the time of the reset."""
+        answer = await self.tools.store.spend(budget, units, self.cycle.name, least=units)
         if isinstance(answer, Denied):
             raise BudgetEmpty(budget.name, answer.until)
 
@@ -135,80 +186,92 @@ class RunContext:
         limit: int | None = None,
         until: datetime | None = None,
     ) -> WindowUse:
-        """Tell the budget what the provider says of its open window: at least ``used`` is used, its limit is ``limit``, nothing is
-        to be had before ``until``. Returns what is known of the window now."""
-        store = self.engine.store
+        """Record what the provider reports of the open window, and return the window as known now.
+
+        At least ``used`` is used; the limit is ``limit``; nothing is available before ``until``.
+        """
+        store = self.tools.store
         await store.observe(budget, per, used=used, limit=limit, until=until)
         return next(window for window in await store.usage(budget) if window.per == per)
 
     async def earlier(self, *, since: datetime | None = None) -> AsyncIterator[Run]:
-        """The runs of this cycle before this one, the oldest that the books still hold first; ``since``: those that began then or later."""
+        """The runs of this cycle before this one that are still stored, oldest first.
+
+        ``since``: only those that began then or later.
+        """
         began = (below(self.started),) if since is None else (below(self.started), at_least(since))
         async for run in self.records.each(
             Run, {"cycle": self.cycle.name, "started_at": began}, order="started_at"
         ):
             yield run
 
-    @property
-    def now(self) -> datetime:
-        """The store's time."""
-        return self.engine.clock.now()
-
-    @property
-    def artifacts(self) -> Artifacts:
-        return self.engine.artifacts
-
-    @property
-    def archiver(self) -> Archiver:
-        """Moves old records out of the way, exports them, and drops what is proved to be kept elsewhere."""
-        from esclusa.engine.archiver import Archiver  # noqa: PLC0415 - it stands on the engine, which stands on this
-
-        return Archiver(self.engine)
-
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
-        """A structured log line that says which run it is about."""
-        self.engine.telemetry.event(level, message, cycle=self.cycle.name, run=self.id, **fields)
+        """Write a structured log line that names the run."""
+        self.tools.telemetry.event(level, message, cycle=self.cycle.name, run=self.id, **fields)
 
 
-class RunBook:
-    """Writes runs: a row when one starts, a renewal while it lasts, its end."""
+class RunLog:
+    """Writes runs: a row at the start, a renewal while it lasts, its outcome at the end."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        store: Store,
+        settler: Settler,
+        clock: StoreClock,
+        telemetry: Telemetry,
+        options: Options,
+        worker: str,
+    ) -> None:
+        self._store = store
+        self._settler = settler
+        self._clock = clock
+        self._telemetry = telemetry
+        self._options = options
+        self._worker = worker
         self._open: dict[str, RunContext] = {}
 
     async def start(self, run: RunContext) -> bool:
-        """Write its row, held under a lease; False if this cycle and slot ran already."""
-        engine = self._engine
+        """Write its row, held under a lease; False if this cycle has already run for this slot."""
         row = Run(
-            id=run.id, cycle=run.cycle.name, slot=run.slot, worker=engine.worker, started_at=run.started,
-            leased_by=engine.worker, due_at=engine.clock.now() + engine.options.lease_time,
-        )  # fmt: skip
-        row.id = row.kind.id_of(run.cycle.name, run.slot)
-        answer = await engine.store.insert([row])
-        if not isinstance(answer[0], Inserted):
+            id=Run.kind.id_of(run.cycle.name, run.slot),
+            cycle=run.cycle.name,
+            slot=run.slot,
+            worker=self._worker,
+            started_at=run.started,
+            leased_by=self._worker,
+            due_at=self._clock.now() + self._options.lease_time,
+        )
+        [answer] = await self._store.insert([row])
+        if not isinstance(answer, Inserted):
             return False
-        run.id = answer[0].id
+        run.id = answer.id
         self._open[run.id] = run
         return True
 
     def renewals(self) -> list[Renewal]:
-        """Leases of the runs under way, with their counters so far."""
-        lease = self._engine.options.lease
+        """The leases of the runs under way, with their counters so far."""
+        lease = self._options.lease
         return [
-            Renewal(Ref(Run.kind, r.id), 0, lease, {"counters": r.told})
+            Renewal(Ref(Run.kind, r.id), 0, lease, {"counters": r.named_counters})
             for r in self._open.values()
         ]
 
     async def finish(self, run: RunContext) -> None:
-        """Write how it ended."""
-        now = self._engine.clock.now()
+        """Write its outcome."""
+        counters, seconds = run.named_counters, run.seconds
         settlement = Settlement(
-            ref=Ref(Run.kind, run.id), to=run.outcome, frm=("running",), fence=0, who=self._engine.worker,
+            Ref(Run.kind, run.id),
+            to=run.outcome,
+            frm=("running",),
+            fence=0,
+            who=self._worker,
             fields={
-                "counters": run.told, "message": run.message, "finished_at": now, "duration_ms": round(run.seconds * 1000),
+                "counters": counters,
+                "message": run.message and dump(run.message),
+                "finished_at": self._clock.now(),
+                "duration_ms": round(seconds * 1000),
             },
-        )  # fmt: skip
+        )
         self._open.pop(run.id, None)
-        await self._engine.settler.settle(settlement)
-        self._engine.telemetry.run_finished(run.cycle.name, run.outcome, run.seconds, run.told)
+        await self._settler.settle(settlement)
+        self._telemetry.run_finished(run.cycle.name, run.outcome, seconds, counters)

@@ -1,4 +1,4 @@
-"""The settler: gathers settlements, writes them in batches, and never loses one to a passing fault."""
+"""The settler: writes settlements in batches, and loses none to a transient fault of the store."""
 
 from __future__ import annotations
 
@@ -17,39 +17,45 @@ from esclusa.ports.telemetry import Telemetry
 
 
 class Receiver(Protocol):
-    """Whoever wants to know what became of its settlements."""
+    """Gets the verdicts of the settlements that it added."""
 
-    def written(self, told: list[tuple[Any, Settlement, Verdict]]) -> None:
-        """These were written: for each the token that was added with it, and the verdict."""
+    def written(self, verdicts: list[tuple[Any, Settlement, Verdict]]) -> None:
+        """Called once for each settlement, with the token that was added with it."""
 
 
-class _Waiting:
-    """The receiver of somebody who waits for one verdict."""
+class _SingleReceiver:
+    """The receiver of a caller that awaits one verdict."""
 
-    def __init__(self, answer: asyncio.Future[Verdict]) -> None:
-        self._answer = answer
+    def __init__(self, verdict: asyncio.Future[Verdict]) -> None:
+        self._verdict = verdict
 
-    def written(self, told: list[tuple[Any, Settlement, Verdict]]) -> None:
-        if not self._answer.done():
-            self._answer.set_result(told[0][2])
+    def written(self, verdicts: list[tuple[Any, Settlement, Verdict]]) -> None:
+        if not self._verdict.done():
+            self._verdict.set_result(verdicts[0][2])
 
 
 _Entry: TypeAlias = tuple[Settlement, "Receiver | None", Any, Sequence[KeptArtifact]]
 
 _CROWD = 8
-"""Settlements in a batch from which on the next is gathered."""
+"""A batch of at least this size makes the next one wait for more."""
 
 _GATHER = 0.02
-"""Seconds from one gathered batch to the next. What a store does for each batch costs as much as twenty settlements do."""
+"""Seconds from one gathered batch to the next.
+
+A store's fixed cost for each batch equals that of about twenty settlements.
+"""
 
 _GATHER_FILES = 0.1
-"""The same for batches that wait for the disk: what that does for each of them costs as much as a hundred files do."""
+"""The same for batches with files: the fixed cost of a disk sync equals that of about 100 files."""
 
 
 class Settler:
-    """One batch at a time; whatever arrives meanwhile makes the next. So a lone settlement is written at once, and under load the
-    batches grow by themselves. After a crowd the next batch waits a moment for more, unless somebody waits for it. What a batch says
-    of files is written once they are safe."""
+    """Writes one batch at a time; what arrives meanwhile makes the next.
+
+    So a single settlement is written at once, and under load the batches grow by themselves. After a
+    large batch the next one waits a moment for more, unless a caller waits for it (``hurry``). A
+    settlement that refers to files is written after the files are on disk.
+    """
 
     def __init__(
         self, store: Store, artifacts: Artifacts, telemetry: Telemetry, *, batch: int
@@ -59,12 +65,12 @@ class Settler:
         self._telemetry = telemetry
         self._batch = batch
         self._queue: list[_Entry] = []
+        self._in_hand: list[_Entry] = []
         self._some = asyncio.Event()
         self._hurried = asyncio.Event()
         self._added = 0
         self._written = 0
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._in_hand: list[_Entry] = []
         self._task: asyncio.Task[None] | None = None
         self._end: asyncio.TimerHandle | None = None
         self._over = False
@@ -80,12 +86,15 @@ class Settler:
         token: Any = None,
         kept: Sequence[KeptArtifact] = (),
     ) -> None:
-        """Queue it; ``receiver`` is told the verdict, with the token, once it is written: Lost, if that is over; Rejected, if one of
-        the files that were ``kept`` for it is not safe. Never blocks."""
+        """Queue a settlement; ``receiver`` gets the verdict with the token. Never blocks.
+
+        The verdict is Lost after the settler has given up, and Rejected if one of the ``kept`` files
+        is not on disk.
+        """
         entry = settlement, receiver, token, kept
         self._added += 1
         if self._over:
-            self._tell([entry], [Lost(settlement.ref)])
+            self._deliver([entry], [Lost(settlement.ref)])
             return
         self._queue.append(entry)
         self._some.set()
@@ -93,18 +102,18 @@ class Settler:
             self.hurry()
 
     def hurry(self) -> None:
-        """Somebody waits for what is queued: gather no more."""
+        """Write what is queued now: a caller waits for it."""
         self._hurried.set()
 
     async def settle(self, settlement: Settlement) -> Verdict:
-        """Queue one and wait for its verdict."""
-        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        self.add(settlement, _Waiting(answer))
+        """Queue a settlement and wait for its verdict."""
+        verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.add(settlement, _SingleReceiver(verdict))
         self.hurry()
-        return await answer
+        return await verdict
 
     async def flush(self) -> None:
-        """Wait until everything that was added before now is written."""
+        """Wait until everything that was added before this call is written."""
         if self._written < self._added:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append((self._added, waiter))
@@ -112,8 +121,11 @@ class Settler:
             await waiter
 
     def give_up_in(self, seconds: float) -> None:
-        """The process ends: a store that is away is waited for so long and no longer. What is not written by then is Lost, and
-        so is whatever comes after: its lease runs out by itself, and the record is handled again."""
+        """Wait at most this long for a store that does not answer: the process ends.
+
+        What is not written by then, and what comes later, is Lost. Its lease expires, and the record
+        is handled again.
+        """
         if self._end is not None:
             self._end.cancel()
         self._end = asyncio.get_running_loop().call_later(seconds, self._give_up)
@@ -128,14 +140,14 @@ class Settler:
         if left:
             self._telemetry.event(
                 "error",
-                "stopped before the store took every outcome; those records are handled again",
+                "stopped before the store wrote every outcome; those records are handled again",
                 outcomes=len(left),
             )
-        self._tell(left, [Lost(settlement.ref) for settlement, *_ in left])
+        self._deliver(left, [Lost(settlement.ref) for settlement, *_ in left])
 
     async def stop(self) -> None:
-        """Write what is left, then end. Whatever comes after is Lost."""
-        while self._written < self._added:  # what was rejected is settled again, as an error
+        """Write what is left, then end. What comes later is Lost."""
+        while self._written < self._added:  # a rejected settlement is settled again, as an error
             await self.flush()
         if self._end is not None:
             self._end.cancel()
@@ -150,7 +162,7 @@ class Settler:
             self._some.clear()
             while self._queue:
                 begun = time.monotonic()
-                if pause := await self._write():
+                if pause := await self._write_batch():
                     await self._gather(begun + pause - time.monotonic())
 
     async def _gather(self, seconds: float) -> None:
@@ -159,59 +171,45 @@ class Settler:
                 async with asyncio.timeout(seconds):
                     await self._hurried.wait()
 
-    async def _write(self) -> float:
-        """Write the next batch; how long after its beginning the one after it may wait for company. Nothing of it is kept here while the
-        settler waits for more."""
+    async def _write_batch(self) -> float:
+        """Write the next batch; return the seconds, from its start, that the following may wait.
+
+        No reference to its records is kept while the settler waits for more.
+        """
         batch = self._in_hand = self._queue[: self._batch]
         del self._queue[: self._batch]
         if not self._queue:
             self._hurried.clear()
         crowd, files = len(batch) >= _CROWD, any(entry[3] for entry in batch)
         if files:
-            batch = self._in_hand = await self._safe(batch)
-        verdicts = await self._verdicts([entry[0] for entry in batch]) if batch else []
-        if not self._over:  # they were told that they are lost
+            batch = self._in_hand = await self._with_files_synced(batch)
+        verdicts = await self._write([entry[0] for entry in batch]) if batch else []
+        if not self._over:  # otherwise they were reported as lost
             self._in_hand = []
-            self._tell(batch, verdicts)
+            self._deliver(batch, verdicts)
         return (_GATHER_FILES if files else _GATHER) if crowd else 0.0
 
-    async def _safe(self, batch: list[_Entry]) -> list[_Entry]:
-        """Those whose files are on the disk; the others are told that they cannot be written."""
+    async def _with_files_synced(self, batch: list[_Entry]) -> list[_Entry]:
+        """The entries whose files are on disk; the others are rejected."""
         failed: Exception | None = None
         try:
             await self._artifacts.sync([kept for entry in batch for kept in entry[3]])
-        except Exception as error:  # noqa: BLE001 - it never should, and then nobody knows of any that it is safe
+        except Exception as error:  # noqa: BLE001 - against its contract; then no file is known to be safe
             failed = error
         faults = [
             next((kept.error or failed for kept in entry[3] if kept.error or failed), None)
             for entry in batch
         ]
-        lost = [
+        rejected = [
             (entry, Rejected(entry[0].ref, str(error), error))
             for entry, error in zip(batch, faults, strict=True)
             if error is not None
         ]
-        self._tell([entry for entry, _ in lost], [verdict for _, verdict in lost])
+        self._deliver([entry for entry, _ in rejected], [verdict for _, verdict in rejected])
         return [entry for entry, error in zip(batch, faults, strict=True) if error is None]
 
-    def _tell(self, batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
-        """Each receiver its own; then those who wait that so many are written."""
-        told: defaultdict[Receiver | None, list[tuple[Any, Settlement, Verdict]]] = defaultdict(
-            list
-        )
-        for (settlement, receiver, token, _), verdict in zip(batch, verdicts, strict=True):
-            told[receiver].append((token, settlement, verdict))
-        for receiver, theirs in told.items():
-            if receiver is not None:
-                receiver.written(theirs)
-        self._written += len(batch)
-        while self._waiters and self._waiters[0][0] <= self._written:
-            waiter = self._waiters.popleft()[1]
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def _verdicts(self, settlements: list[Settlement]) -> list[Verdict]:
-        """Write a batch; while the store is unavailable, try again."""
+    async def _write(self, settlements: list[Settlement]) -> list[Verdict]:
+        """Write them, however long the store does not answer."""
         pause = 0.05
         while True:
             try:
@@ -219,8 +217,26 @@ class Settler:
             except (StoreUnavailable, StoreConflict) as error:
                 self._telemetry.event(
                     "warning",
-                    f"settle: {error}; the outcomes are kept and tried again",
+                    f"settle: {error}; the outcomes are kept, will retry",
                     outcomes=len(settlements),
                 )
                 await asyncio.sleep(pause)
                 pause = min(5.0, pause * 2)
+            except Exception as error:  # noqa: BLE001 - against its contract; others must still settle
+                why = f"{type(error).__name__}: {error}"
+                return [Rejected(settlement.ref, why) for settlement in settlements]
+
+    def _deliver(self, batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
+        """Give each receiver its verdicts, then wake the callers of ``flush``."""
+        by_receiver: defaultdict[Receiver | None, list[tuple[Any, Settlement, Verdict]]]
+        by_receiver = defaultdict(list)
+        for (settlement, receiver, token, _), verdict in zip(batch, verdicts, strict=True):
+            by_receiver[receiver].append((token, settlement, verdict))
+        for receiver, theirs in by_receiver.items():
+            if receiver is not None:
+                receiver.written(theirs)
+        self._written += len(batch)
+        while self._waiters and self._waiters[0][0] <= self._written:
+            waiter = self._waiters.popleft()[1]
+            if not waiter.done():
+                waiter.set_result(None)

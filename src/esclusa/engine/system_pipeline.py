@@ -1,4 +1,4 @@
-"""The house keeps its own books with its own means: a pipeline like any other."""
+"""The system pipeline: what Esclusa does with its own records, as a pipeline like any other."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from esclusa.engine.attempt import Attempt
 from esclusa.engine.runs import RunContext
 from esclusa.model.outcome import Outcome, Retry, To
 from esclusa.model.pipeline import App
-from esclusa.model.query import below, one_of, query
+from esclusa.model.query import below, one_of
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
 from esclusa.model.system_records import Alert, IdempotentCall, Message, Rate, Run, WorkerRecord
+from esclusa.model.texts import text
 from esclusa.ports.publisher import Publisher
 
 KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
@@ -22,20 +23,20 @@ KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
     (IdempotentCall, "called_at", timedelta(days=2)),
     (Message, "created_at", timedelta(days=30)),
 )
-"""How long the house keeps its own books."""
+"""How long system records are kept, by the age of a field."""
 
 
 def system_pipeline(publisher: Publisher | None) -> App:
-    """The pipeline ``esclusa``: ends runs and workers that died, publishes the outbox, forgets old books."""
+    """The pipeline ``esclusa``: ends dead runs and workers, publishes the outbox, prunes old records."""
     app = App("esclusa")
     forever = Backoff(tries=None, base=1, cap=300)
 
     @app.stage(Run, take="running", retry=forever, every="10s", alert_rate=None)
     async def end_dead_runs(run: Run, at: Attempt) -> Outcome:
-        return To("error", message=f"its worker {run.worker} stopped without finishing it")
+        return To("error", message=text("run_abandoned", worker=run.worker).dump())
 
     @app.stage(WorkerRecord, take="running", retry=forever, every="10s", alert_rate=None)
-    async def end_dead_workers(card: WorkerRecord, at: Attempt) -> Outcome:
+    async def end_dead_workers(worker: WorkerRecord, at: Attempt) -> Outcome:
         return To("lost")
 
     if publisher is not None:
@@ -53,14 +54,14 @@ def system_pipeline(publisher: Publisher | None) -> App:
             return [To("published") if failure is None else Retry(failure) for failure in answers]
 
     @app.cycle(every="1h", singleton=True)
-    async def forget(run: RunContext) -> None:
+    async def prune(run: RunContext) -> None:
         for kind, field, age in KEEP:
             where = {field: below(run.started - age)}
-            if kind.kind.lifecycle.terminal and len(kind.kind.lifecycle.states) > 1:
-                where["status"] = one_of(
-                    *sorted(kind.kind.lifecycle.terminal | ({"raised"} if kind is Alert else set()))
-                )
-            while removed := await run.engine.store.purge(query(kind, where, limit=1000)):
+            life = kind.kind.lifecycle
+            if life.terminal and len(life.states) > 1:
+                ended = life.terminal | ({"raised"} if kind is Alert else set())
+                where["status"] = one_of(*sorted(ended))
+            if removed := await run.records.purge(kind, where):
                 run.count(kind.kind.table, removed)
 
     app.records += [Message]

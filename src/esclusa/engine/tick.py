@@ -1,4 +1,7 @@
-"""A tick: everything that is due, run within a time budget. For places where no worker stays and something outside keeps the time."""
+"""A tick: run everything that is due within a time limit.
+
+For platforms where no worker process stays and an outside clock calls.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,35 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
-from esclusa.engine.engine import Engine
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.cycle_records import CycleRecords
+from esclusa.engine.cycles import CycleRunner
+from esclusa.engine.records import Records
+from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.runs import RunContext
 from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused
 from esclusa.model.schedule import Always, Every, Manual
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle
-from esclusa.model.system_records import CycleRecord, Run
+from esclusa.model.system_records import Run
 from esclusa.model.value import value
+from esclusa.ports.store import Store
+from esclusa.ports.telemetry import Telemetry
 
 MARGIN = 0.2
-"""The part of the budget (ten seconds at most) in which nothing more is claimed, so that handlers can end by themselves."""
+"""The last part of the time (ten seconds at most), in which nothing is claimed: handlers end."""
+
 LAST = 2.0
-"""Seconds that handlers have to give up once they are told to."""
+"""Seconds that handlers have to end after they were cancelled."""
 
 
 @value
 class Ticked:
-    """What a tick did. ``complete``: it ended because nothing more was due; otherwise time ran out, and the next tick goes on."""
+    """What a tick did.
+
+    ``complete``: it ended because nothing more was due. Otherwise the time was up, and the next tick
+    goes on.
+    """
 
     runs: tuple[RunContext, ...]
     complete: bool
@@ -38,32 +52,49 @@ class Ticked:
         }
 
 
-async def tick(engine: Engine, seconds: float) -> Ticked:
-    """Run every cycle whose slot has come, and drain every stage that is always served, until nothing is due or time is up.
+class Tick:
+    """Runs every cycle whose slot has come, and drains every stage that is always served.
 
-    Claims end before the time does; what is not handled then is given back at once, its attempt not counted. Ticks may overlap
-    each other and workers: claims share the records, a slot runs once, a cycle that runs alone is locked. Raises StoreUnavailable.
+    Claims end before the time does; what is not handled then is given back at once, its attempt not
+    counted. Ticks may overlap each other and workers: claims share the records, a slot runs once, a
+    singleton cycle is locked.
     """
-    return await _Tick(engine, seconds).run()
 
-
-class _Tick:
-    def __init__(self, engine: Engine, seconds: float) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        registry: Registry,
+        runner: CycleRunner,
+        cycle_records: CycleRecords,
+        store: Store,
+        records: Records,
+        clock: StoreClock,
+        telemetry: Telemetry,
+        *,
+        seconds: float,
+        poll: float,
+    ) -> None:
+        self._registry = registry
+        self._runner = runner
+        self._cycle_records = cycle_records
+        self._store = store
+        self._records = records
+        self._clock = clock
+        self._telemetry = telemetry
+        self._poll = poll
         self._begun = time.monotonic()
         self._end = self._begun + seconds
         self._last_claim = self._end - min(10.0, seconds * MARGIN)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: list[RunContext] = []
-        self._spent: set[str] = set()
+        self._finished: set[str] = set()
 
     async def run(self) -> Ticked:
-        engine = self._engine
+        """Run until nothing is due or the time is up. Raises StoreUnavailable."""
         complete = False
         try:
-            await engine.clock.sync()  # the process may have been frozen since it last looked
-            await engine.refresh()
-            while not engine.stopping and time.monotonic() < self._last_claim:
+            await self._clock.sync()  # the process may have been frozen meanwhile
+            await self._cycle_records.refresh()
+            while not self._runner.stopping and time.monotonic() < self._last_claim:
                 await self._start()
                 if not self._tasks:
                     complete = True
@@ -71,7 +102,7 @@ class _Tick:
                 left = self._last_claim - time.monotonic()
                 await asyncio.wait(
                     self._tasks.values(),
-                    timeout=max(0.0, min(left, engine.options.poll)),
+                    timeout=max(0.0, min(left, self._poll)),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
@@ -83,8 +114,8 @@ class _Tick:
         """Start every cycle that should run now and is not running."""
         cycles = [
             c
-            for c in self._engine.cycles.values()
-            if c.name not in self._tasks and c.name not in self._spent
+            for c in self._registry.cycles.values()
+            if c.name not in self._tasks and c.name not in self._finished
         ]
         for cycle, slot in zip(
             cycles, await asyncio.gather(*(self._slot(c) for c in cycles)), strict=True
@@ -96,67 +127,66 @@ class _Tick:
 
     async def _run(self, cycle: Cycle, slot: str | None) -> None:
         try:
-            run = await self._engine.run_cycle(cycle.name, person=False, slot=slot)
+            run = await self._runner.run(cycle.name, person=False, slot=slot)
         except (AlreadyRunning, Paused):
-            self._spent.add(cycle.name)  # somebody else sees to it
+            self._finished.add(cycle.name)  # another process runs it
         except EsclusaError as error:
-            self._spent.add(cycle.name)
-            self._engine.telemetry.event("error", f"{cycle.name}: {error}", cycle=cycle.name)
+            self._finished.add(cycle.name)
+            self._telemetry.event("error", f"{cycle.name}: {error}", cycle=cycle.name)
         else:
             self._runs.append(run)
             if run.outcome in ("blocked", "error") or (
                 cycle.function is None and not run.counters["taken"]
             ):
-                self._spent.add(cycle.name)  # it cannot do more for now
+                self._finished.add(cycle.name)  # it can do nothing more now
 
     # what is due
 
     async def _slot(self, cycle: Cycle) -> str | None:
-        """The slot in which the cycle should run now; an empty one if it has none of its own, None if it should not."""
-        if isinstance(cycle.schedule, Manual) or self._engine.paused(cycle.name):
+        """The slot in which the cycle is to run now: "" if it has none, None if it is not to run."""
+        if isinstance(cycle.schedule, Manual) or self._cycle_records.paused(cycle.name):
             return None
         if isinstance(cycle.schedule, Always):
             return "" if await self._has_due(cycle) else None
         slot = await self._scheduled(cycle)
-        if slot is None or slot > self._engine.clock.now():
+        if slot is None or slot > self._clock.now():
             return None
         if (
-            cycle.name.startswith("esclusa.")
+            cycle.name.startswith(SYSTEM)
             and cycle.function is None
             and not await self._has_due(cycle)
         ):
-            return None  # the house's own upkeep leaves no row where there was nothing to do
+            return None  # a system cycle with nothing to do leaves no run behind
         return f"{slot:%Y%m%dT%H%M%S.%fZ}"
 
     async def _has_due(self, cycle: Cycle) -> bool:
         for stage in cycle.stages:
-            ask = ClaimRequest(
+            request = ClaimRequest(
                 stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order
             )
-            if (await self._engine.store.backlog(ask, cap=1)).due:
+            if (await self._store.backlog(request, cap=1)).due:
                 return True
         return False
 
     async def _scheduled(self, cycle: Cycle) -> datetime | None:
-        """The first slot that the cycle has not run in. However many were missed, it is one."""
-        engine = self._engine
-        card = await engine.records.get(CycleRecord, CycleRecord.kind.id_of(cycle.name))
+        """The first slot that the cycle has not run in; missed slots count as one."""
+        record = await self._cycle_records.get(cycle.name)
         if cycle.singleton:
-            return None if card is None or card.status == "paused" else card.due_at
-        latest = await engine.records.first(Run, {"cycle": cycle.name}, order="-started_at")
-        now = engine.clock.now()
+            return None if record is None or record.status == "paused" else record.due_at
+        latest = await self._records.first(Run, {"cycle": cycle.name}, order="-started_at")
+        now = self._clock.now()
         if latest is not None:
             since = latest.started_at
         elif isinstance(cycle.schedule, Every):
             since = now - timedelta(seconds=cycle.schedule.seconds)
         else:
-            since = card.created_at if card is not None and card.created_at is not None else now
+            since = (record.created_at if record is not None else None) or now
         return cycle.schedule.next_after(since)
 
     # the end
 
     async def _wind_down(self) -> None:
-        """No new claims, then what is left of the time, then the records go back."""
+        """No new claims for the rest of the time; then the records are given back."""
         await self._wait(abort=False, seconds=max(0.0, self._end - time.monotonic()))
         await self._wait(abort=True, seconds=LAST)
         for task in self._tasks.values():
@@ -166,8 +196,8 @@ class _Tick:
     async def _wait(self, *, abort: bool, seconds: float) -> None:
         running = {name: task for name, task in self._tasks.items() if not task.done()}
         for name in running:
-            run = self._engine.under_way(name)
+            run = self._runner.active(name)
             if run is not None:
-                self._engine.stop_run(run, abort=abort)
+                self._runner.stop_run(run, abort=abort)
         if running:
             await asyncio.wait(running.values(), timeout=seconds)

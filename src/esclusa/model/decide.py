@@ -1,4 +1,4 @@
-"""The whole retry policy in one pure function: how an attempt ended becomes what is settled."""
+"""The whole retry policy in one pure function: from the result of an attempt to its settlement."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, TypeAlias, assert_never
 
 from esclusa.model.budget import BudgetEmpty
 from esclusa.model.effects import Create, Effect, effects
-from esclusa.model.errors import EsclusaError, Failure, Throttled
+from esclusa.model.errors import Failure, Throttled
 from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.retry import error_message, error_type, unwrap_group
 from esclusa.model.settlement import Leased, Settlement
 from esclusa.model.stage import Stage
 from esclusa.model.storable import words
 from esclusa.model.system_records import DeadLetter, publish
+from esclusa.model.texts import Text, dump, text
 from esclusa.model.value import value
 
 
@@ -28,42 +29,34 @@ class Raised:
 
 @value
 class GivenBack:
-    """It was not handled after all (an orderly stop, a run that ended): as if it had not been claimed."""
+    """The record was not handled (a stop, a run that ended): as if it had not been claimed."""
 
     reason: str
 
 
 @value
 class OverLimit:
-    """It was claimed past its limit: attempts were used up by crashes, or fewer are allowed than before."""
+    """The record was claimed with no attempt left: crashes used them, or fewer are allowed now."""
 
 
 @value
-class ExhaustionPostponed:
-    """It was to go to its exhausted state with ``error``, and what belongs to that cannot be made or written: ``fault`` names the
-    error that this is, ``why`` tells it."""
+class ExhaustionFailed:
+    """The record was to become exhausted with ``error``, but that could not be made or written.
+
+    ``type`` and ``why`` describe the fault of the dead letter or of the effects.
+    """
 
     error: Mapping[str, Any]
-    fault: str
+    type: str
     why: str
 
 
-Result: TypeAlias = Outcome | Raised | GivenBack | OverLimit | ExhaustionPostponed
-
-
-class ExhaustionFailed(EsclusaError):
-    """The stage's own ``letter`` or ``on_exhausted`` failed, for a record that is to end with ``error``."""
-
-    def __init__(self, error: Mapping[str, Any], broken: Exception) -> None:
-        self.error = error
-        self.fault = error_type(broken)
-        super().__init__(
-            f"its dead letter or the effects of its end failed: {error_type(broken)}: {error_message(broken)}"
-        )
+Result: TypeAlias = Outcome | Raised | GivenBack | OverLimit | ExhaustionFailed
+"""How an attempt ended."""
 
 
 def decide(
-    ending: Result,
+    result: Result,
     lease: Leased,
     stage: Stage,
     *,
@@ -72,36 +65,44 @@ def decide(
     who: str,
     run: str | None = None,
 ) -> Settlement:
-    """What to settle. No I/O, no clock, no randomness of its own. Raises CannotEnd, or what is wrong with an answer."""
-    if isinstance(ending, To):
-        return _move(lease, stage, ending, now, who, run)
+    """The settlement of a result. No I/O, no clock, no randomness of its own.
+
+    Raises what is wrong with an answer: UndeclaredMove, BadRecord.
+    """
+    if isinstance(result, To):
+        return _move(lease, stage, result, now, who, run)
     outcome: Wait | Retry
-    match Raised(unwrap_group(ending.error)) if isinstance(ending, Raised) else ending:
+    match Raised(unwrap_group(result.error)) if isinstance(result, Raised) else result:
         case Wait() | Retry() as outcome:
             pass
         case Raised(Throttled() as error):
             outcome = Wait(error.after, error_message(error))
         case Raised(BudgetEmpty() as error):
-            outcome = Wait(error.until, error_message(error))
+            outcome = Wait(error.until, error.text)
         case Raised(error):
             outcome = Retry(error)
         case GivenBack(reason):
             outcome = Wait(0, reason)
         case OverLimit():
             outcome = _over_limit(lease)
-        case ExhaustionPostponed() as unended:
-            return _settled(lease, who, run, _postponed(lease, stage, unended))
+        case ExhaustionFailed() as failed:
+            return _settlement(lease, who, run, _postponed(lease, stage, failed))
         case never:
             assert_never(never)
-    said = (
+    changes = (
         _wait(lease, stage, outcome)
         if isinstance(outcome, Wait)
         else _retry(lease, stage, outcome, now, rng)
     )
-    return _settled(lease, who, run, said)
+    return _settlement(lease, who, run, changes)
 
 
-def _settled(lease: Leased, who: str, run: str | None, said: Mapping[str, Any]) -> Settlement:
+def exhaustion_failed(settlement: Settlement) -> bool:
+    """Whether it postpones a record that could not become exhausted."""
+    return settlement.error is not None and "of" in settlement.error
+
+
+def _settlement(lease: Leased, who: str, run: str | None, changes: Mapping[str, Any]) -> Settlement:
     record = lease.record
     return Settlement(
         lease.ref,
@@ -110,50 +111,53 @@ def _settled(lease: Leased, who: str, run: str | None, said: Mapping[str, Any]) 
         who=who,
         run=run,
         attempt=record.attempts,
-        **said,
+        **changes,
     )
 
 
 def _move(
     lease: Leased, stage: Stage, to: To, now: datetime, who: str, run: str | None
 ) -> Settlement:
-    """The way that nearly every record goes, and so without detours."""
+    """The settlement of a ``To``: built directly, because it is the most frequent one."""
     record = lease.record
     attempts = to.attempts if to.attempts is not None else 0 if to.state in stage.resets else None
-    error = (
-        None
-        if to.fault is None
-        else _error(lease, error_type(to.fault), error_message(to.fault), now)
-    )
-    reason = (
-        words(to.reason) if to.reason is not None else error["type"] if error is not None else None
-    )
+    error = None if to.fault is None else _error(lease, *_describe(to.fault), now)
+    reason = _stored(to.reason) if to.reason is not None else error["type"] if error else None
     return Settlement(
-        lease.ref, to.state, (record.status,), record.fence, stage.kind.check_fields(to.fields), attempts, to.after,
-        error=error, clear_error=error is None, effects=to.also, who=who, run=run, attempt=record.attempts, reason=reason,
-    )  # fmt: skip
+        lease.ref,
+        to.state,
+        (record.status,),
+        record.fence,
+        stage.kind.check_fields(to.fields),
+        attempts,
+        to.after,
+        error=error,
+        clear_error=error is None,
+        effects=to.also,
+        who=who,
+        run=run,
+        attempt=record.attempts,
+        reason=reason,
+    )
 
 
 def _wait(lease: Leased, stage: Stage, wait: Wait) -> dict[str, Any]:
-    attempts = max(0, lease.attempt - 1) if wait.attempts is None else wait.attempts
-    fields = stage.kind.check_fields(wait.fields)
-    to = _home(lease, stage)
     return {
-        "to": to,
-        "fields": fields,
-        "attempts": attempts,
+        "to": _home(lease, stage),
+        "fields": stage.kind.check_fields(wait.fields),
+        "attempts": max(0, lease.attempt - 1) if wait.attempts is None else wait.attempts,
         "delay": wait.delay,
         "until": wait.until,
-        "reason": words(wait.reason),
+        "reason": _stored(wait.reason),
     }
 
 
 def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random) -> dict[str, Any]:
-    kind_of, message = _name(retry)
+    type, message = _describe(retry.error, retry.type)
     failure = retry.error if isinstance(retry.error, Failure) else None
-    policy = stage.retry.of(kind_of)
-    error = _error(lease, kind_of, message, now)
-    said = {
+    policy = stage.retry.of(type)
+    error = _error(lease, type, message, now)
+    changes = {
         "fields": stage.kind.check_fields(retry.fields),
         "attempts": retry.attempts,
         "error": error,
@@ -161,88 +165,108 @@ def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random
     final = (
         retry.permanent
         or (failure is not None and failure.permanent)
-        or kind_of in stage.retry.permanent
+        or type in stage.retry.permanent
     )
     if stage.exhausted is not None and (final or policy.spent(lease.attempt)):
-        reason = "permanent error" if final else f"reached the maximum of attempts ({policy.tries})"
+        reason = (text("permanent") if final else text("exhausted", tries=policy.tries)).dump()
         try:
-            belonging = (
-                ()
-                if stage.on_exhausted is None
-                else effects("on_exhausted", stage.on_exhausted(lease.record))
+            own = () if stage.on_exhausted is None else stage.on_exhausted(lease.record)
+            last = (
+                *retry.also,
+                *effects("on_exhausted", own),
+                *_dead_letter(stage, lease, error, reason),
             )
-            last = (*retry.also, *belonging, *_dead_letter(stage, lease, error, reason))
-        except Exception as broken:  # they are functions of the pipeline, and may raise anything
-            raise ExhaustionFailed(error, broken) from broken
-        return said | {"to": stage.exhausted, "reason": reason, "effects": last}
+        except Exception as broken:  # noqa: BLE001 - functions of the pipeline may raise anything
+            fault, why = _describe(broken)
+            why = text("exhaustion_broken", type=fault, why=why)
+            return _postponed(lease, stage, ExhaustionFailed(error, fault, why))
+        return changes | {"to": stage.exhausted, "reason": reason, "effects": last}
     least = (
         retry.after if retry.after is not None else failure.after if failure is not None else None
     )
     delay = policy.delay(max(1, lease.attempt), rng) if least is None else least
-    tries = f"/{policy.tries}" if policy.tries is not None else ""
-    reason = f"attempt {lease.attempt}{tries}, will retry"
-    return said | {"to": stage.retry_to, "delay": delay, "effects": retry.also, "reason": reason}
+    reason = (
+        text("retrying", attempt=lease.attempt)
+        if policy.tries is None
+        else text("retrying_of", attempt=lease.attempt, tries=policy.tries)
+    ).dump()
+    return changes | {"to": stage.retry_to, "delay": delay, "effects": retry.also, "reason": reason}
 
 
 def _over_limit(lease: Leased) -> Retry:
-    """It ends with the error of its last attempt, if that left one."""
+    """It becomes exhausted with the error of its last attempt, if that left one."""
     last = lease.record.last_error or {}
     if last.get("attempt") == lease.attempt and isinstance(last.get("message"), str):
         last = last.get("of", last)
         return Retry(last["message"], type=last.get("type"), permanent=True)
-    return Retry("the worker that held it stopped without answering", type="crash", permanent=True)
+    return Retry(text("crash"), type="crash", permanent=True)
 
 
-def _postponed(lease: Leased, stage: Stage, unended: ExhaustionPostponed) -> dict[str, Any]:
-    """Nothing is thrown away: it waits as long as it ever would between two tries, and then only its end is tried again, for it has
-    used up its attempts."""
+def _postponed(lease: Leased, stage: Stage, failed: ExhaustionFailed) -> dict[str, Any]:
+    """Wait for the longest delay of the policy, then try only the exhaustion again.
+
+    All attempts count as used, so no handler is called. ``of`` keeps the error of the record.
+    """
     attempts = max(lease.attempt, stage.retry.tries or 0)
-    fault = {
-        "message": words(unended.why[:2000]),
-        "type": unended.fault,
+    why = failed.why[:2000] if not isinstance(failed.why, Text) else failed.why
+    error = {
+        **failed.error,
+        **_message(why),
+        "type": failed.type,
         "attempt": attempts,
-        "of": dict(unended.error),
+        "of": dict(failed.error),
     }
-    error = {**unended.error, **fault}
-    reason = words(f"it cannot end, will be tried again: {unended.why}"[:2000])
     return {
         "to": stage.retry_to,
         "delay": float(stage.retry.cap),
         "attempts": attempts,
         "error": error,
-        "reason": reason,
+        "reason": _stored(text("exhaustion_failed", why=why)),
     }
 
 
 def _error(lease: Leased, type: str, message: str, now: datetime) -> dict[str, Any]:
     return {
-        "message": message,
+        **_message(message),
         "type": type,
         "timestamp": now.isoformat(),
         "attempt": lease.attempt,
     }
 
 
+def _message(message: str) -> dict[str, Any]:
+    """The sentence for other programs that read the error; its code for readers that translate."""
+    if isinstance(message, Text):
+        return {"message": words(message), "code": message.code, "values": dict(message.values)}
+    return {"message": message}
+
+
+def _stored(reason: str) -> str:
+    return words(dump(reason))
+
+
+def _describe(error: str | BaseException, type: str | None = None) -> tuple[str, str]:
+    """The type and the message of an error."""
+    if isinstance(error, BaseException):
+        own = error.args[0] if len(error.args) == 1 else None
+        message = own if isinstance(own, Text) else error_message(error)
+        return words(str(type)) if type else error_type(error), message
+    message = error if isinstance(error, Text) else words(str(error)[:2000])
+    return words(str(type or "error")), message
+
+
 def _home(lease: Leased, stage: Stage) -> str:
-    """Where a record goes that was not handled after all: the state it was taken from, if it can."""
+    """Where a record goes that was not handled: the state it was taken from, if it can."""
     life, here = stage.kind.lifecycle, lease.record.status
     return lease.taken if lease.taken == here or life.allows(here, lease.taken) else stage.retry_to
-
-
-def _name(retry: Retry) -> tuple[str, str]:
-    if isinstance(retry.error, BaseException):
-        return words(str(retry.type)) if retry.type else error_type(retry.error), error_message(
-            retry.error
-        )
-    return words(str(retry.type or "error")), words(str(retry.error)[:2000])
 
 
 def _dead_letter(
     stage: Stage, lease: Leased, error: Mapping[str, Any], reason: str
 ) -> tuple[Effect, ...]:
-    """The letter in its table and, where the stage names a topic, the same words as a message in the outbox."""
+    """The dead letter and, if the stage names a topic, a message with the same payload."""
     record = lease.record
-    told = {
+    cause = {
         "error_type": error["type"],
         "error_message": error["message"],
         "attempts": lease.attempt,
@@ -250,11 +274,17 @@ def _dead_letter(
     }
     payload = (
         record.kind.as_json(record) if stage.dead_letter is None else stage.dead_letter(record)
-    ) | told
+    ) | cause
     letter = DeadLetter(
-        table_name=lease.ref.kind.table, record_id=record.id, state_before=lease.taken, error_type=error["type"],
-        error_message=error["message"], attempts=lease.attempt, reason=reason, payload=payload,
-    )  # fmt: skip
+        table_name=lease.ref.kind.table,
+        record_id=record.id,
+        state_before=lease.taken,
+        error_type=error["type"],
+        error_message=error["message"],
+        attempts=lease.attempt,
+        reason=reason,
+        payload=payload,
+    )
     message = (
         ()
         if stage.dead_letter_topic is None

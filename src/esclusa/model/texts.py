@@ -25,11 +25,45 @@ TEXTS: Final[Mapping[str, str]] = {
     # Errors that no handler raised: `last_error`.
     "crash": "the worker stopped without settling this record",
     "rejected": "the settlement was rejected: {why}",
+    "handler_timeout": "the handler did not answer within {seconds:g} seconds, the stage's timeout",
+    "exhaustion_broken": "the dead letter or the effects of exhaustion failed: {type}: {why}",
     # How a run ended: `message` of a run.
     "budget_empty": "budget {budget} is empty until {until}",
     "records_exhausted": "records ended in {state}",
     "run_cancelled": "stopped before the end",
     "run_abandoned": "worker {worker} stopped without finishing this run",
+    # What an alert reports: `message` of an alert.
+    "cycle_failed": "{cycle} failed: {why}",
+    "error_rate": "{cycle}: {failed} of {taken} records failed ({share}, more than {limit})",
+    # Why a record is not moving: `esclusa why`.
+    "why_unknown_state": "{state!r} is not a state of {table}; another program wrote it",
+    "why_finished": "finished: {state} is a terminal state",
+    "why_no_stage": "no stage takes {state}; an operator or another record can move it to {targets}",
+    "why_exhausted": (
+        "no attempts are left after attempt {attempt}; an operator can move it to {targets}"
+    ),
+    "why_exhausted_by": (
+        "no attempts are left after attempt {attempt}: {type}: {message};"
+        " an operator can move it to {targets}"
+    ),
+    "why_filtered": "{stage} takes only records whose {conditions}",
+    "why_held": "held by {worker} until {due}, attempt {attempt}",
+    "why_held_of": "held by {worker} until {due}, attempt {attempt} of {tries}",
+    "why_orphan": "the lease of {worker} expired at {due}; the next claim takes it over",
+    "why_not_due": "not due until {due}",
+    "why_waits": "not due until {due}: {reason}",
+    "why_failed": "not due until {due}: attempt {attempt} failed ({type}: {message})",
+    "why_failed_of": "not due until {due}: attempt {attempt} of {tries} failed ({type}: {message})",
+    "why_due": "due since {due}; {stage} will claim it in turn",
+    "why_no_worker": "no worker is running; start one with 'esclusa worker'",
+    "why_paused": "cycle {cycle} is paused; resume it with 'esclusa resume {cycle}'",
+    "why_manual": "cycle {cycle} runs only when it is started by hand",
+    "why_schedule": "cycle {cycle} runs {schedule}, next at {slot}",
+    "why_budget_empty": "budget {budget} is empty until {reset} ({used} of {limit} per {per})",
+    "why_budget_blocked": "the provider of budget {budget} grants nothing before {until}",
+    # Why an operation skips a record.
+    "same_state": "it is {state} already",
+    "changed_meanwhile": "it changed meanwhile",
     # Why a request is refused: the `text` of a Refusal.
     "plain": "{message}",
     "record_not_found": "there is no record {id!r} in {table}",
@@ -133,8 +167,12 @@ class Text(str):
     values: Mapping[str, Any]
 
     def dump(self) -> str:
-        """The form in which it is stored: a JSON object with ``code`` and the values."""
-        return json.dumps({"code": self.code, **self.values}, default=str, ensure_ascii=False)
+        """The form in which it is stored: a JSON object with ``code`` and the values.
+
+        A value that is a text itself is stored in the same form.
+        """
+        values = {n: dump(v) if isinstance(v, Text) else v for n, v in self.values.items()}
+        return json.dumps({"code": self.code, **values}, default=str, ensure_ascii=False)
 
 
 def text(code: str, **values: Any) -> Text:
@@ -154,7 +192,8 @@ def load(stored: str) -> str:
     if stored.startswith('{"code"'):
         try:
             values = json.loads(stored)
-            return text(values.pop("code"), **values)
+            loaded = {n: load(v) if isinstance(v, str) else v for n, v in values.items()}
+            return text(loaded.pop("code"), **loaded)
         except (ValueError, KeyError, TypeError):
             return stored
     return stored

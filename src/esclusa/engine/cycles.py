@@ -1,0 +1,241 @@
+"""Runs cycles: once, to the end, or for as long as the process serves them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol
+
+from esclusa.engine.alerts import AlertLog
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.cycle_records import CycleRecords
+from esclusa.engine.options import Options
+from esclusa.engine.registry import Registry
+from esclusa.engine.runs import RunContext, RunLog, RunTools
+from esclusa.engine.stage_worker import StageWorker
+from esclusa.model.errors import AlreadyRunning, SettingsError
+from esclusa.model.pipeline import Plan
+from esclusa.model.query import Where
+from esclusa.model.schedule import Always
+from esclusa.model.settlement import Renewal
+from esclusa.model.stage import Cycle, Stage
+from esclusa.model.texts import text
+from esclusa.ports.telemetry import Telemetry
+
+JUDGED = 100
+"""Records after which the error share of an always-on cycle is judged again."""
+
+
+class NewStageWorker(Protocol):
+    """Makes the worker of one stage in one run."""
+
+    def __call__(
+        self,
+        stage: Stage,
+        run: RunContext,
+        *,
+        forever: bool = False,
+        where: Where | None = None,
+        before: datetime | None = None,
+        eager: bool = False,
+    ) -> StageWorker: ...
+
+
+class CycleRunner:
+    """Runs cycles of this process; a cycle never overlaps itself."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        records: CycleRecords,
+        runs: RunLog,
+        alerts: AlertLog,
+        clock: StoreClock,
+        telemetry: Telemetry,
+        options: Options,
+        worker: str,
+        *,
+        run_tools: Callable[[Plan], RunTools],
+        stage_worker: NewStageWorker,
+    ) -> None:
+        self._registry = registry
+        self._records = records
+        self._runs = runs
+        self._alerts = alerts
+        self._clock = clock
+        self._telemetry = telemetry
+        self._options = options
+        self._worker = worker
+        self._run_tools = run_tools
+        self._stage_worker = stage_worker
+        self._active: dict[str, RunContext] = {}
+        self._workers: set[StageWorker] = set()
+        self.stopping = False
+
+    # run
+
+    async def run(
+        self,
+        name: str,
+        *,
+        person: bool = True,
+        limit: int | None = None,
+        slot: str | None = None,
+        params: dict[str, Any] | None = None,
+    ) -> RunContext:
+        """Run a cycle once, to the end.
+
+        ``person``: somebody started it, so an eager cycle takes what is not due yet; otherwise the
+        schedule did. Raises AlreadyRunning, Paused, NotFound, SettingsError (a setting is missing).
+        """
+        cycle = self._registry.cycle(name)
+        now = await self._clock.sync()
+        if name in self._active:  # nothing is awaited between this and the entry below
+            self._telemetry.event("warning", "worker_already_running", cycle=name)
+            raise AlreadyRunning(text("running_here", cycle=name))
+        self._refuse_missing_settings(name)
+        run = self.new_run(cycle, now, slot=slot)
+        run.eager, run.limit, run.params = person and cycle.eager, limit, params or {}
+        self._active[name] = run
+        try:
+            if cycle.singleton:
+                run.lock = await self._records.lock(cycle, now, early=person)
+            elif person:
+                await self._records.refuse_paused(name)
+            if not await self._runs.start(run):
+                raise AlreadyRunning(text("slot_done", cycle=name, slot=run.slot))
+            await self._run(run)
+        finally:
+            if run.lock is not None:
+                await self._records.unlock(run.lock, cycle, run.started)
+            del self._active[name]
+        return run
+
+    def new_run(self, cycle: Cycle, now: datetime, *, slot: str | None = None) -> RunContext:
+        """A run that is not written yet; without a slot it gets one of its own."""
+        tools = self._run_tools(self._registry.plan_of(cycle.name))
+        own = f"{now:%Y%m%dT%H%M%S.%fZ}-{self._worker}"
+        return RunContext(tools, cycle, "", slot or own, now)
+
+    def _refuse_missing_settings(self, name: str) -> None:
+        plan = self._registry.plan_of(name)
+        if plan.app.needs_ is not None and (missing := list(plan.app.needs_(plan.settings))):
+            raise SettingsError(f"{name} cannot run:", missing)
+
+    async def _run(self, run: RunContext) -> None:
+        try:
+            if run.cycle.function is not None:
+                await run.cycle.function(run)
+            else:
+                for stage in run.cycle.stages:
+                    await self.drain(run, stage.name, limit=run.limit)
+        except asyncio.CancelledError:
+            run.end("error", text("run_cancelled"))
+            await asyncio.shield(self._runs.finish(run))
+            raise
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - even sys.exit() in a cycle is an outcome
+            run.end("error", f"{type(error).__name__}: {error}")
+            message = text("cycle_failed", cycle=run.cycle.name, why=run.message)
+            self._telemetry.event(
+                "error", message, cycle=run.cycle.name, run=run.id, exc_info=error
+            )
+            await self._alerts.alert("cycle_failed", run.cycle.name, message, run=run.id)
+        await self._runs.finish(run)
+        await self._alerts.judge(run)
+
+    async def drain(
+        self,
+        run: RunContext,
+        stage: str,
+        *,
+        limit: int | None = None,
+        where: Where | None = None,
+        before: datetime | None = None,
+        eager: bool | None = None,
+    ) -> None:
+        """Handle what is due now for the stage, as part of a run. After a stop, nothing is claimed."""
+        moment = before or await self._clock.sync()
+        if self.stopping:
+            return
+        found = self._registry.stage(stage, pipeline=run.cycle.name.split(".")[0])
+        worker = self._stage_worker(
+            found,
+            run,
+            where=where,
+            before=moment,
+            eager=run.eager if eager is None else eager,
+        )
+        self._workers.add(worker)
+        try:
+            await worker.serve(limit=limit)
+        finally:
+            self._workers.discard(worker)
+
+    async def serve(self, cycle: Cycle, stopping: asyncio.Event) -> None:
+        """Serve an ``always`` cycle until ``stopping``: its stages claim when something is due."""
+        run = self.new_run(cycle, await self._clock.sync())
+        self._active[cycle.name] = run
+        await self._runs.start(run)
+        workers = [self._stage_worker(stage, run, forever=True) for stage in cycle.stages]
+        self._workers |= set(workers)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for worker in workers:
+                    group.create_task(worker.serve(), name=worker.stage.name)
+                await stopping.wait()
+                for worker in workers:
+                    worker.stop()
+        finally:
+            self._workers -= set(workers)
+            del self._active[cycle.name]
+            await asyncio.shield(self._runs.finish(run))
+
+    # look
+
+    def active(self, cycle: str) -> RunContext | None:
+        """The run of this cycle that is under way in this process."""
+        return self._active.get(cycle)
+
+    def inflight(self, stage: str) -> int:
+        """How many records of the stage this process holds."""
+        return sum(worker.inflight for worker in self._workers if worker.stage.name == stage)
+
+    def renewals(self) -> list[Renewal]:
+        """The locks of the cycles that run now."""
+        locks = [run.lock for run in self._active.values() if run.lock is not None]
+        return [Renewal(ref, fence, self._options.lease) for ref, fence in locks]
+
+    async def judge(self) -> None:
+        """Judge the error share of always-on cycles, which have no end at which to do so."""
+        for run in list(self._active.values()):
+            fresh = run.counters["taken"] - run.judged["taken"]
+            if isinstance(run.cycle.schedule, Always) and fresh >= JUDGED:
+                await self._alerts.judge(run)
+
+    # wake and stop
+
+    def wake(self, table: str) -> None:
+        """Claim now: the store reports that a record of this table (``*``: of any) may be due."""
+        for worker in self._workers:
+            if table in ("*", worker.stage.kind.table):
+                worker.wake()
+
+    def stop(self) -> None:
+        """Claim nothing more; runs under way come to their end."""
+        self.stopping = True
+        for worker in list(self._workers):
+            worker.stop()
+
+    def stop_run(self, run: RunContext, *, abort: bool = False) -> None:
+        """Claim nothing more for this run; with ``abort``, stop its handlers too."""
+        run.halted = True
+        for worker in [w for w in self._workers if w.run is run]:
+            worker.abort() if abort else worker.stop()
+
+    def abort(self) -> None:
+        """Stop the handlers too; their records go back at once."""
+        for worker in list(self._workers):
+            worker.abort()

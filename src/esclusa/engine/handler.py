@@ -1,0 +1,104 @@
+"""Calls a stage's handler and turns what it answers or raises into results."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Any
+
+from esclusa.engine.attempt import Attempt
+from esclusa.engine.threads import Threads
+from esclusa.model.decide import Raised, Result
+from esclusa.model.outcome import Retry, To, Wait
+from esclusa.model.record import Record
+from esclusa.model.stage import Stage
+from esclusa.model.texts import text
+
+OUTCOMES = (To, Retry, Wait)
+
+
+class HandlerCaller:
+    """Calls the handler with one record or a batch, in a thread if it is a plain function.
+
+    ``pace`` is the moving average of the seconds that a call takes, 0 before the first one.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._is_async = inspect.iscoroutinefunction(stage.handler)
+        self._direct = self._is_async and stage.timeout is None
+        self._threads = None if self._is_async else Threads(stage.name)
+        self.pace = 0.0
+
+    def call(self, records: Sequence[Record], attempt: Attempt) -> Awaitable[Any]:
+        """Start the handler; what it answers is awaited by the caller."""
+        argument = records[0] if self._stage.batch is None else records
+        if self._direct:
+            answer: Awaitable[Any] = self._stage.handler(argument, attempt)
+            return answer
+        return self._bounded(argument, attempt)
+
+    def outcomes(self, answer: Any, count: int) -> Sequence[Result]:
+        """The outcome of each record. Raises TypeError if the handler answered something else."""
+        if self._stage.batch is None:
+            return (self._outcome(answer),)
+        if not isinstance(answer, list | tuple) or len(answer) != count:
+            got = (
+                f"{len(answer)} answers" if isinstance(answer, list | tuple) else _type_name(answer)
+            )
+            raise TypeError(
+                f"stage {self._stage.name}: a batch of {count} needs a list of {count} outcomes,"
+                f" not {got}"
+            )
+        return [self._outcome(each) for each in answer]
+
+    def took(self, start: float) -> float:
+        """Return the seconds since ``start`` and count them in ``pace``."""
+        seconds = time.monotonic() - start
+        self.pace = 0.9 * self.pace + 0.1 * seconds if self.pace else max(seconds, 1e-6)
+        return seconds
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
+
+    def _outcome(self, answer: Any) -> Result:
+        if isinstance(answer, OUTCOMES):
+            return answer
+        raise TypeError(
+            f"stage {self._stage.name}: the handler must answer To, Retry or Wait,"
+            f" not {_type_name(answer)}"
+        )
+
+    async def _bounded(self, argument: Any, attempt: Attempt) -> Any:
+        """Call the handler in a thread if it is a plain function, within the stage's timeout."""
+        limit = asyncio.timeout(self._stage.timeout)
+        try:
+            async with limit:
+                if self._threads is None:
+                    return await self._stage.handler(argument, attempt)
+                answer = await self._threads.call(partial(self._stage.handler, argument, attempt))
+                # A plain function may wrap a coroutine function.
+                return await answer if inspect.isawaitable(answer) else answer
+        except TimeoutError as error:
+            if limit.expired() and not str(error):
+                raise TimeoutError(text("handler_timeout", seconds=self._stage.timeout)) from None
+            raise
+
+
+def raised(error: BaseException) -> Raised:
+    """The result of a handler that raised.
+
+    Drop the caller's frame to avoid a reference cycle: the frame holds the error, and the error its
+    traceback. The record and the handler's locals would stay in memory until the next collection.
+    """
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next
+    return Raised(error)
+
+
+def _type_name(answer: Any) -> str:
+    return type(answer).__name__

@@ -1,0 +1,68 @@
+"""The registry: the plans of this process and everything that they declare, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from esclusa.model.errors import NotFound
+from esclusa.model.pipeline import Plan
+from esclusa.model.record import Kind
+from esclusa.model.stage import Cycle, Stage
+from esclusa.model.system_records import SYSTEM_RECORDS
+from esclusa.model.texts import text
+
+SYSTEM = "esclusa."
+"""The prefix of the cycles and stages of the system pipeline."""
+
+
+class Registry:
+    """Look-ups of plans, cycles, stages and kinds. Names that are not declared raise NotFound."""
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self.plans = tuple(plans)
+        self.cycles: dict[str, Cycle] = {c.name: c for plan in plans for c in plan.cycles}
+        self.stages: dict[str, Stage] = {s.name: s for plan in plans for s in plan.stages}
+        self.kinds: dict[str, Kind] = {k.table: k for plan in plans for k in plan.kinds}
+        self.kinds |= {record.kind.table: record.kind for record in SYSTEM_RECORDS}
+        self._plans = {plan.name: plan for plan in plans}
+
+    def plan_of(self, name: str) -> Plan:
+        """The plan that a cycle or stage belongs to."""
+        return self._plans[name.split(".", 1)[0]]
+
+    def cycle(self, name: str) -> Cycle:
+        if name in self.cycles:
+            return self.cycles[name]
+        known = ", ".join(sorted(c for c in self.cycles if not c.startswith(SYSTEM)))
+        if not known:
+            raise NotFound(text("no_cycles", name=name))
+        raise NotFound(text("cycle_not_found", name=name, known=known))
+
+    def kind(self, table: str) -> Kind:
+        if table in self.kinds:
+            return self.kinds[table]
+        raise NotFound(text("kind_not_found", table=table, known=", ".join(sorted(self.kinds))))
+
+    def stage(self, name: str, *, pipeline: str) -> Stage:
+        """The stage of this name, or of this name in the pipeline."""
+        found = self.stages.get(name) or self.stages.get(f"{pipeline}.{name}")
+        if found is not None:
+            return found
+        known = ", ".join(sorted(s for s in self.stages if not s.startswith(SYSTEM)))
+        raise NotFound(text("stage_not_found", name=name, known=known or "-"))
+
+    def cycle_of(self, stage: Stage) -> Cycle | None:
+        """The first cycle that drains the stage."""
+        return next((c for c in self.cycles.values() if stage in c.stages), None)
+
+    def pipeline_of(self, kind: Kind) -> str:
+        """The name of the pipeline that declares the kind; ``esclusa`` for system records."""
+        return next((plan.name for plan in self.plans if kind in plan.kinds), "esclusa")
+
+    @property
+    def all_stages(self) -> tuple[Stage, ...]:
+        return tuple(self.stages.values())
+
+    @property
+    def all_kinds(self) -> tuple[Kind, ...]:
+        return tuple(self.kinds.values())

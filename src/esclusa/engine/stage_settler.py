@@ -1,0 +1,190 @@
+"""Settles the attempts of one stage in one run, and counts what became of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from random import Random
+from typing import Any, TypeAlias
+
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.handler import OUTCOMES
+from esclusa.engine.leases import HeldLease, LeaseRenewer
+from esclusa.engine.rates import Rates
+from esclusa.engine.runs import RunContext
+from esclusa.engine.settler import Settler
+from esclusa.model.decide import (
+    ExhaustionFailed,
+    GivenBack,
+    Raised,
+    Result,
+    decide,
+    exhaustion_failed,
+)
+from esclusa.model.errors import Failure
+from esclusa.model.outcome import To
+from esclusa.model.results import ResultName
+from esclusa.model.settlement import Leased, Rejected, Settled, Settlement, Verdict
+from esclusa.model.stage import Stage
+from esclusa.model.texts import load, text
+from esclusa.ports.telemetry import Telemetry
+
+_COUNTED_BY_RESULT = frozenset({"retried", "waited", "lost"})
+"""Results that a run counts by name; it counts the others by the state that the record moved to."""
+
+_Ended: TypeAlias = list[tuple[HeldLease, Settlement | None]]
+
+
+class StageSettler:
+    """From a result to its settlement, and from the verdict to the counters.
+
+    ``settling`` counts the settlements that are not written yet. ``released`` is called with the
+    number of records that this process no longer holds: 0 when a settlement was only queued.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        run: RunContext,
+        *,
+        settler: Settler,
+        leases: LeaseRenewer,
+        rates: Rates,
+        telemetry: Telemetry,
+        clock: StoreClock,
+        rng: Random,
+        worker: str,
+        released: Callable[[int], None],
+    ) -> None:
+        self._stage = stage
+        self._run = run
+        self._settler = settler
+        self._leases = leases
+        self._rates = rates
+        self._telemetry = telemetry
+        self._clock = clock
+        self._rng = rng
+        self._worker = worker
+        self._released = released
+        self.settling = 0
+
+    def settle(self, held: HeldLease, result: Result) -> None:
+        """Decide what the result means for the record and queue the settlement.
+
+        If the lease was lost meanwhile, it is only counted.
+        """
+        if held.lost and self.drop_lost(held):
+            return
+        try:
+            settlement = decide(
+                result,
+                held.lease,
+                self._stage,
+                now=self._clock.now(),
+                rng=self._rng,
+                who=self._worker,
+                run=self._run.id or None,
+            )
+        except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a bad field
+            self.settle(held, Raised(error))
+            return
+        if exhaustion_failed(settlement):
+            self._report_exhaustion_failed(held, settlement)
+        held.result = result
+        self.settling += 1
+        # Files belong to an answer: those of a failed attempt need not be on disk.
+        kept = held.attempt.kept if held.attempt and isinstance(result, OUTCOMES) else ()
+        self._settler.add(settlement, self, held, kept)
+        self._released(0)
+
+    def drop_lost(self, held: HeldLease) -> bool:
+        """Whether the lease is lost: then it is counted, and nothing is settled."""
+        if held.lost:
+            self._count("lost", [(held, None)])
+        return held.lost
+
+    def hurry(self) -> None:
+        """Write what is queued now."""
+        self._settler.hurry()
+
+    def written(self, verdicts: list[tuple[HeldLease, Settlement, Verdict]]) -> None:
+        """Count the settlements that the settler wrote; a rejected one ends with an error instead."""
+        self.settling -= len(verdicts)
+        ended: defaultdict[ResultName, _Ended] = defaultdict(list)
+        for held, settlement, verdict in verdicts:
+            if isinstance(verdict, Settled):
+                ended[self._result_name(held, settlement)].append((held, settlement))
+            elif isinstance(verdict, Rejected) and not exhaustion_failed(settlement):
+                self._reject(held, settlement, verdict)
+            else:
+                ended["lost"].append((held, settlement))
+        for name, those in ended.items():
+            self._count(name, those)
+
+    def _reject(self, held: HeldLease, settlement: Settlement, verdict: Rejected) -> None:
+        """Settle again, as an error: this settlement cannot be written."""
+        if verdict.error is not None:
+            self.settle(held, Raised(verdict.error))
+        elif settlement.error is not None and settlement.to == self._stage.exhausted:
+            self.settle(held, ExhaustionFailed(settlement.error, "rejected", verdict.why))
+        else:
+            self.settle(held, Raised(Failure(text("rejected", why=verdict.why), type="rejected")))
+
+    def _report_exhaustion_failed(self, held: HeldLease, settlement: Settlement) -> None:
+        assert settlement.error is not None
+        self._telemetry.event(
+            "error",
+            f"{self._stage.name}: {held.ref} cannot be exhausted: {settlement.error['message']}",
+            engine_stage=self._stage.name,
+            record=held.ref.id,
+        )
+
+    def _result_name(self, held: HeldLease, settlement: Settlement) -> ResultName:
+        if settlement.error is not None and settlement.to == self._stage.exhausted:
+            return "exhausted"
+        if isinstance(held.result, To):
+            return "moved"
+        if settlement.error is not None:
+            return "retried"
+        return "given_back" if isinstance(held.result, GivenBack) else "waited"
+
+    def _count(self, name: ResultName, ended: _Ended) -> None:
+        """Count these, which all have the same result, in the run, the rates and the telemetry."""
+        run = self._run
+        self._leases.release(held for held, _ in ended)
+        if name == "given_back":
+            run.counters["taken"] -= len(ended)
+        elif name in _COUNTED_BY_RESULT:
+            run.counters[name] += len(ended)
+        else:
+            run.counters.update(settlement.to for _, settlement in ended if settlement is not None)
+        if name == "exhausted":
+            run.end("partial", text("records_exhausted", state=self._stage.exhausted))
+        times = [held.took for held, _ in ended]
+        self._rates.add(self._stage.name, name, times)
+        self._telemetry.settled(
+            self._stage.name,
+            name,
+            times,
+            lambda n: _event_fields(ended[n][0].lease, ended[n][1], run.id),
+        )
+        self._released(len(ended))
+
+
+def _event_fields(lease: Leased, settlement: Settlement | None, run: str) -> dict[str, Any]:
+    """The fields of a settlement's log event: the record and its move, no business field."""
+    fields: dict[str, Any] = {
+        "table": lease.ref.kind.table,
+        "record": lease.ref.id,
+        "attempt": lease.attempt,
+        "run": run,
+    }
+    if settlement is not None:
+        reason = settlement.reason and load(settlement.reason)
+        fields |= {"from": settlement.frm[0], "to": settlement.to, "reason": reason}
+        if settlement.error is not None:
+            fields |= {
+                "error_type": settlement.error["type"],
+                "error_message": settlement.error["message"],
+            }
+    return fields

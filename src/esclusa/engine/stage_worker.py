@@ -1,0 +1,275 @@
+"""One stage of one run: claim → handle → settle, bounded, overlapped, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from esclusa.engine.attempt import Attempt, StageTools
+from esclusa.engine.claimer import Claimed, Claimer
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.handler import HandlerCaller, raised
+from esclusa.engine.handler_pool import HandlerPool
+from esclusa.engine.leases import HeldLease, LeaseRenewer
+from esclusa.engine.options import Options
+from esclusa.engine.runs import RunContext
+from esclusa.engine.stage_settler import StageSettler
+from esclusa.model.budget import Denied
+from esclusa.model.decide import GivenBack, OverLimit, Raised, Result
+from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
+from esclusa.model.stage import Stage
+from esclusa.model.texts import text
+from esclusa.ports.telemetry import Telemetry
+
+LEAD = 0.1
+"""Seconds of work that may be claimed ahead: enough to hide a claim's round trip."""
+
+
+class StageWorker:
+    """Drains a stage once (a run), or serves it until it is stopped (``forever``).
+
+    At most ``concurrency`` handler calls are under way. What is claimed ahead follows the pace of the
+    handler: what its calls can handle in LEAD seconds, at most ``options.prefetch``. Claiming,
+    handling and settling overlap: records that are being settled take no room, up to the same number
+    again.
+
+    One record's way: ``_claim`` → ``_take`` → the pool → ``_attempt`` → ``StageSettler.settle`` →
+    ``StageSettler.written``.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        run: RunContext,
+        *,
+        tools: StageTools,
+        claimer: Claimer,
+        leases: LeaseRenewer,
+        stage_settler: Callable[..., StageSettler],
+        clock: StoreClock,
+        telemetry: Telemetry,
+        options: Options,
+        paused: Callable[[], bool],
+        forever: bool = False,
+    ) -> None:
+        """``stage_settler`` makes the settler; it is called with ``released``."""
+        self.stage = stage
+        self.run = run
+        self.inflight = 0
+        self._forever = forever
+        self._tools = tools
+        self._claimer = claimer
+        self._leases = leases
+        self._settler = stage_settler(released=self._released)
+        self._clock = clock
+        self._telemetry = telemetry
+        self._options = options
+        self._paused = paused
+        self._size = stage.batch or 1
+        self._handler = HandlerCaller(stage)
+        self._pool = HandlerPool(
+            stage.name,
+            size=stage.concurrency,
+            batch=self._size,
+            handle=self._attempt,
+            stopped=self._halted,
+            give_back=self._give_back,
+        )
+        self._stopping = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._taken = 0
+        self._unspent: Counter[datetime | None] = Counter()
+
+    def wake(self) -> None:
+        """Claim now instead of at the next poll: something may be due."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Claim nothing more and give back what was not begun; ``serve`` ends with the handlers."""
+        self._stopping.set()
+        self._woken.set()
+        self._freed.set()
+
+    def abort(self) -> None:
+        """Stop the handlers too; their records go back at once, the attempt not counted."""
+        self.stop()
+        self._pool.cancel("stopping")
+
+    async def serve(self, *, limit: int | None = None) -> None:
+        """Work until nothing is due (a run) or until stopped; return when all is settled."""
+        try:
+            while not self._over(limit):
+                if self._forever and self._paused():
+                    self._woken.clear()  # what is due now waits until the cycle is resumed
+                    await self._sleep(self._options.poll)
+                elif await self._claim(limit) == 0 and not await self._idle():
+                    break
+        finally:
+            await self._wind_down()
+
+    def _halted(self) -> bool:
+        return self._stopping.is_set() or self.run.halted
+
+    def _over(self, limit: int | None) -> bool:
+        return self._halted() or (limit is not None and self._taken >= limit)
+
+    # claim
+
+    def _room(self, limit: int | None) -> int:
+        """How many more to claim now; 0 while enough is waiting."""
+        full = self.stage.concurrency * self._size
+        most = max(self._options.prefetch, full)
+        pace = self._handler.pace
+        ahead = min(most, int(full * LEAD / pace)) if pace else 0
+        if self._pool.waiting > ahead // 2:
+            return 0
+        wanted = min(full + max(ahead, full // 4 if self._size > 1 else 0), most)
+        room = min(wanted - (self.inflight - self._settler.settling), 2 * most - self.inflight)
+        return room if limit is None else min(room, limit - self._taken)
+
+    async def _claim(self, limit: int | None) -> int:
+        """Wait for room and claim.
+
+        Return the number taken: 0 when nothing is due, -1 while the store does not answer.
+        """
+        while (room := self._room(limit)) <= 0:
+            self._freed.clear()
+            if self._room(limit) > 0:
+                continue
+            await self._freed.wait()
+            if self._over(limit):
+                return 0
+        self._woken.clear()
+        try:
+            claimed = await self._claimer.claim(room)
+        except (StoreUnavailable, StoreConflict) as error:
+            self._telemetry.event(
+                "warning", f"claim: {error}; will retry", engine_stage=self.stage.name
+            )
+            await self._sleep(self._options.poll)
+            return -1
+        if isinstance(claimed, Denied):
+            await self._denied(claimed)
+            return 0
+        begun = self._take(claimed) if claimed.leases else 0
+        await self._claimer.give_back(claimed.granted - begun, claimed.at)
+        return len(claimed.leases)
+
+    async def _denied(self, denied: Denied) -> None:
+        """The budget is empty: a run ends, a server waits for the reset."""
+        if self._forever:
+            left = (denied.until - self._clock.now()).total_seconds()
+            await self._sleep(min(30.0, max(0.05, left)))
+        else:
+            assert self.stage.budget is not None
+            self.run.halt(
+                "blocked", text("budget_empty", budget=self.stage.budget.name, until=denied.until)
+            )
+
+    def _take(self, claimed: Claimed) -> int:
+        """Queue the records for their handlers and return how many; the others are settled at once."""
+        leases = claimed.leases
+        self.inflight += len(leases)
+        self._taken += len(leases)
+        self.run.counters["taken"] += len(leases)
+        begun: list[HeldLease] = []
+        for held in self._leases.hold(leases, self._tools.lease, claimed.at):
+            lease = held.lease
+            if lease.fault is not None:
+                self._settler.settle(held, Raised(Failure(lease.fault, type="invalid_record")))
+            elif lease.over:
+                self._settler.settle(held, OverLimit())
+            else:
+                begun.append(held)
+        self._pool.add(begun)
+        return len(begun)
+
+    async def _idle(self) -> bool:
+        """Nothing is due: return False once a run's handlers are done; a server waits and polls."""
+        if self._forever:
+            await self._sleep(self._options.poll)
+            return True
+        while self.inflight and not self._stopping.is_set():
+            await self._progress()
+        return False
+
+    async def _progress(self) -> None:
+        """Wait until a record is settled."""
+        self._freed.clear()
+        if self._settler.settling == self.inflight:
+            self._settler.hurry()  # flush now: no more work is coming
+        await self._freed.wait()
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    # handle
+
+    async def _attempt(self, taken: list[HeldLease], me: asyncio.Task[None]) -> None:
+        """Handle these records, one or a batch, and settle what the handler answers."""
+        batch = [held for held in taken if not self._settler.drop_lost(held)]
+        if not batch:
+            return
+        attempt = Attempt(self._tools, [held.lease for held in batch], batch[0].spent_at)
+        for held in batch:
+            held.task, held.attempt = me, attempt
+        results: Sequence[Result]
+        start, cancels = time.monotonic(), me.cancelling()
+        try:
+            answer = await self._handler.call([held.lease.record for held in batch], attempt)
+            results = self._handler.outcomes(answer, len(batch))
+        except BaseException as error:  # noqa: BLE001 - an error of these records alone
+            results = [self._caught(error, batch, me, cancels)] * len(batch)
+        took = self._handler.took(start)
+        for held, result in zip(batch, results, strict=True):
+            held.task, held.took = None, took
+            self._settler.settle(held, result)
+
+    def _caught(
+        self, error: BaseException, batch: list[HeldLease], me: asyncio.Task[None], cancels: int
+    ) -> Result:
+        """The result of a handler that raised.
+
+        Raise the error again if the task itself was cancelled, or is destroyed with its event loop.
+        """
+        if isinstance(error, GeneratorExit) and asyncio.current_task(me.get_loop()) is not me:
+            raise error
+        if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:
+            return raised(error)  # the task was not cancelled: something that it awaited was
+        if not (self._stopping.is_set() or any(held.lost for held in batch)):
+            raise error
+        me.uncancel()  # the cancel was for this work alone: an abort, a lost lease
+        return GivenBack(text("worker_stopped" if self._stopping.is_set() else "batch_lost"))
+
+    def _give_back(self) -> None:
+        """Give back what waits and was not begun."""
+        why = self.run.message if self.run.halted else None
+        reason = text("run_stopped", why=why) if why else text("worker_stopped")
+        for held in self._pool.take_waiting():
+            self._unspent[held.spent_at] += 1
+            self._settler.settle(held, GivenBack(reason))
+
+    # end
+
+    def _released(self, count: int) -> None:
+        self.inflight -= count
+        self._freed.set()
+
+    async def _wind_down(self) -> None:
+        """Give back what waits, let the handlers end, and wait until everything is settled."""
+        if self._halted():
+            self._give_back()
+        while self.inflight:
+            await self._progress()
+        await self._pool.close()
+        for at, records in self._unspent.items():
+            await self._claimer.give_back(records, at)
+        self._handler.close()
