@@ -18,7 +18,6 @@ from esclusa.artifacts import open_artifacts
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.engine import Engine
 from esclusa.engine.gc_tuning import tune_gc
-from esclusa.engine.scheduler import Scheduler
 from esclusa.model.pipeline import NoSettings
 from esclusa.observability import log
 from esclusa.observability.telemetry import Observer
@@ -113,9 +112,9 @@ class Ours:
             return perf_counter() - start
 
     async def work(self, work: str, concurrency: int) -> None:
-        async with opened(work, concurrency) as engine, engine.running(card=True):
+        async with opened(work, concurrency) as engine, engine.running(register=True):
             tune_gc()
-            scheduler = Scheduler(engine)
+            scheduler = engine.scheduler()
             scheduler.stop_on_signals()
             await scheduler.serve()
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from esclusa.engine.engine import AlertSink
+    from esclusa.engine.alerts import AlertSink
     from esclusa.model.system_records import Alert
     from esclusa.ports.store import Store
     from esclusa.ports.telemetry import Telemetry
@@ -75,8 +75,10 @@ async def open_store(
 ) -> AsyncIterator[Runtime]:
     """The house on its opened store, whatever the schema; nothing else is opened."""
     from esclusa.artifacts import open_artifacts
-    from esclusa.engine.engine import Engine, Options
-    from esclusa.engine.read_model import ReadModel
+    from esclusa.engine.engine import Engine
+    from esclusa.engine.options import Options
+    from esclusa.engine.read_shapes import Titles
+    from esclusa.observability import redact
     from esclusa.publishers import publisher_for
     from esclusa.runtime import Runtime
 
@@ -102,7 +104,8 @@ async def open_store(
     await store.open()
     try:
         await engine.clock.sync()
-        yield Runtime(settings, store, artifacts, engine, ReadModel(engine))
+        titles = Titles(hidden=redact.secret_name, masked=redact.text)
+        yield Runtime(settings, store, artifacts, engine, engine.read_model(titles))
     finally:
         await store.close()
 

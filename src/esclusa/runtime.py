@@ -1,11 +1,12 @@
-"""An opened house: what the command line, the API and the pipelines' own doors are handed."""
+"""An opened system: what the command line, the API and the pipelines' own routes work with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from esclusa.engine.archiver import Archiver
 from esclusa.engine.engine import Engine
 from esclusa.engine.operations import Operations
 from esclusa.engine.read_model import ReadModel
@@ -14,13 +15,13 @@ from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 from esclusa.settings import Settings
 
-if TYPE_CHECKING:
-    from esclusa.engine.archiver import Archiver
-
 
 @value
 class Runtime:
-    """The engine on its store and artifacts. Doors ask ``insight`` and act through ``operator``."""
+    """The engine on its store and artifacts.
+
+    Readers use ``read_model``; whatever changes something goes through ``operations``.
+    """
 
     settings: Settings
     store: Store
@@ -29,18 +30,16 @@ class Runtime:
     read_model: ReadModel
 
     def operations(self, who: str) -> Operations:
-        """The operator's verbs, in somebody's name."""
-        return Operations(self.engine, who)
+        """The operator's verbs, on behalf of ``who``."""
+        return self.engine.operations(who)
 
     @property
     def archiver(self) -> Archiver:
         """Archive, export and drop old records."""
-        from esclusa.engine.archiver import Archiver  # noqa: PLC0415 - few commands need it
-
-        return Archiver(self.engine)
+        return self.engine.archiver()
 
     async def migrate(self) -> list[str]:
-        """Bring the schema up to date; one line for each thing done."""
+        """Bring the schema up to date; return one line for each change."""
         return await self.store.migrate(self.engine.all_kinds, self.engine.all_stages)
 
     async def pending(self) -> list[str]:
@@ -49,14 +48,17 @@ class Runtime:
 
 
 class RuntimeOpener(Protocol):
-    """How a door opens the house; the composition root gives it one."""
+    """Opens the system; the composition root provides it."""
 
     def __call__(
         self, settings: Settings, *, migrate: bool | None = None, work: bool = True
     ) -> AbstractAsyncContextManager[Runtime]:
-        """``work``: records will be handled here, so telemetry and artifacts are opened, and the schema is brought up to date
-        as ``ESCLUSA_AUTO_MIGRATE`` says. Without it the house is only looked at, which starts faster and changes nothing.
-        ``migrate`` overrules; None without ``work`` means no. Raises SchemaError if the schema is behind."""
+        """Open the store and what the caller needs. Raises SchemaBehind if the schema is behind.
+
+        ``work``: records will be handled, so telemetry and artifacts are opened, and the schema is
+        brought up to date if ``ESCLUSA_AUTO_MIGRATE`` is set. Without it the system is only read,
+        which starts faster and changes nothing. ``migrate`` overrides; None without ``work`` is no.
+        """
 
 
 StoreOpener = Callable[[Settings], AbstractAsyncContextManager[Runtime]]

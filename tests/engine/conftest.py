@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from esclusa.artifacts.local import LocalArtifacts
-from esclusa.engine.engine import Engine, Options
+from esclusa.engine.engine import Engine
+from esclusa.engine.options import Options
 from esclusa.model.pipeline import App
 
 NewEngine = Callable[..., Awaitable[Engine]]
@@ -26,7 +27,7 @@ async def new_engine(bare_place: Any, tmp_path: Path) -> AsyncIterator[NewEngine
             app: App,
             *,
             lease: float = 30.0,
-            card: bool = False,
+            register: bool = False,
             offset: float = 0.0,
             **options: Any,
         ) -> Engine:
@@ -49,7 +50,7 @@ async def new_engine(bare_place: Any, tmp_path: Path) -> AsyncIterator[NewEngine
             )
             await store.migrate(engine.all_kinds, engine.all_stages)
             await store.use(engine.all_kinds, engine.all_stages)
-            await stack.enter_async_context(engine.running(card=card))
+            await stack.enter_async_context(engine.running(register=register))
             return engine
 
         yield new

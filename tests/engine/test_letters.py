@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from esclusa import App, Backoff, Lifecycle, Permanent, Record, RunContext, To
-from esclusa.engine.operations import Operations
 from esclusa.model.system_records import Audit, DeadLetter, Message
 
 
@@ -101,14 +100,14 @@ async def test_a_function_that_drains_in_a_loop_sees_that_the_process_stops(
         while not run.stopping:
             turns += 1
             await run.drain("work")
-            run.engine.stop()
+            engine.stop()
 
     engine = await new_engine(app)
     await engine.records.insert([Letter(name="good")])
     run = await engine.run_cycle("mail.loop")
     assert (turns, run.counters["done"]) == (1, 1)
     await engine.records.insert([Letter(name="late")])
-    await engine.drain(run, "work")
+    await engine.runner.drain(run, "work")
     assert run.counters["done"] == 1
 
 
@@ -146,7 +145,7 @@ async def test_a_record_goes_back_to_the_stage_that_gave_it_up(new_engine: Any, 
     await engine.run_cycle("web.fetch")
     await engine.run_cycle("web.parse")
     assert {p.status async for p in engine.records.each(Page)} == {"error"}
-    operator = Operations(engine, "ana")
+    operator = engine.operations("ana")
     if verb == "retry":
         acted = await operator.retry("pages", where={"status": "error"}, reason="mended")
     else:
@@ -162,7 +161,7 @@ async def test_a_letter_whose_record_went_on_is_passed_over(new_engine: Any) -> 
     engine = await new_engine(pipeline())
     await engine.records.insert([Letter(name="bad")])
     await engine.run_cycle("mail.work")
-    operator = Operations(engine, "ana")
+    operator = engine.operations("ana")
     await operator.retry("letters", ids=["bad"], reason="once more")
     acted = await operator.redrive(where={"record_id": "bad"}, reason="once more")
     assert (acted.matched, acted.moved) == (1, 0)
@@ -177,7 +176,7 @@ async def test_more_than_somebody_saw_is_only_counted(new_engine: Any) -> None:
     """Whoever decided for two decided nothing about a third: it is not acted on, and neither are they."""
     engine = await new_engine(pipeline())
     await engine.records.insert([Letter(name=f"l{n}", status="bad") for n in range(3)])
-    operator, open_ones = Operations(engine, "tests"), {"status": "open"}
+    operator, open_ones = engine.operations("tests"), {"status": "open"}
     letter = {
         "table_name": "letters",
         "state_before": "new",

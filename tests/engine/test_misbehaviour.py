@@ -28,9 +28,9 @@ from esclusa import (
     Wait,
     Wake,
 )
-from esclusa.engine.operations import Operations
 from esclusa.model.record import Ref
 from esclusa.model.system_records import DeadLetter, Run
+from esclusa.model.texts import load
 
 
 class Piece(Record, table="pieces", key="name"):
@@ -268,7 +268,7 @@ async def test_a_plain_handler_uses_the_tools_of_the_house(new_engine: Any) -> N
     assert (right.status, right.seen, right.url.endswith("right.txt")) == ("done", 3, True)
     assert (other.status, other.last_error["message"]) == (
         "new",
-        "this handler is async: await instead of at.wait(…)",
+        "this handler is async: use await instead of at.wait(…)",
     )
 
 
@@ -285,7 +285,7 @@ async def test_what_a_batch_saves_would_be_lost_and_so_is_refused(new_engine: An
     await engine.records.insert([Note(name=name) for name in "ab"])
     await engine.run_cycle("try.work")
     assert (
-        "save is for a handler of one record"
+        "save needs a handler of single records"
         in (await engine.records.get(Note, "a")).last_error["message"]
     )
 
@@ -329,7 +329,7 @@ def _broken(piece: Piece) -> Any:
 
 
 ENDS: dict[str, dict[str, Any]] = {
-    "a letter that fails": {"letter": _broken},
+    "a dead letter that fails": {"dead_letter": _broken},
     "effects that fail": {"on_exhausted": _broken},
     "effects that are rejected": {"on_exhausted": lambda piece: [Move(Piece, "nobody", "done")]},
 }
@@ -359,7 +359,7 @@ async def test_what_cannot_end_waits_and_its_handler_is_not_called_again(
     )
     assert piece.last_error["type"] == ("rejected" if "rejected" in ends else "zero_division_error")
     step = (await engine.store.history(Ref(Piece.kind, "a")))[-1]
-    assert step.reason.startswith("it cannot end, will be tried again: ")
+    assert load(step.reason).startswith("exhaustion failed, will retry: ")
 
     mended = await new_engine(pipeline(work, every="1h", retry=policy), offset=601)
     await mended.run_cycle("try.work")
@@ -385,7 +385,7 @@ async def test_a_paused_cycle_claims_nothing_more_however_much_is_due(new_engine
     async with running_scheduler(engine):
         while not handled:
             await asyncio.sleep(0.01)
-        await Operations(engine, "ana").pause("try.work", "stop that")
+        await engine.operations("ana").pause("try.work", "stop that")
         before = await engine.records.count(Piece, {"status": "new"})
         await engine.records.insert(list(pieces("b")))  # the worker hears it, and goes on resting
         await asyncio.sleep(1)
@@ -395,7 +395,7 @@ async def test_a_paused_cycle_claims_nothing_more_however_much_is_due(new_engine
         told = len(handled)
         await asyncio.sleep(0.5)
         assert len(handled) == told
-        await Operations(engine, "ana").resume("try.work")
+        await engine.operations("ana").resume("try.work")
         while len(handled) == told:
             await asyncio.sleep(0.01)
 
@@ -407,7 +407,7 @@ async def test_a_worker_that_starts_while_its_cycle_is_paused_claims_nothing(
         return To("done")
 
     engine = await new_engine(pipeline(work))
-    await Operations(engine, "ana").pause("try.work")
+    await engine.operations("ana").pause("try.work")
     await engine.records.insert([Piece(name="a")])
     async with running_scheduler(engine):
         await asyncio.sleep(0.5)

@@ -29,11 +29,10 @@ from esclusa import (
     Window,
     not_null,
 )  # fmt: skip
-from esclusa.engine.operations import Operations
-from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import AlreadyRunning, BadQuery, NotFound, Paused, StoreUnavailable
 from esclusa.model.record import Ref
 from esclusa.model.system_records import Alert, DeadLetter, Run
+from esclusa.model.texts import load
 
 
 class Item(Record, table="items", key="name"):
@@ -193,7 +192,7 @@ async def test_errors_are_typed_counted_and_end_in_the_exhausted_state_with_a_de
         ("new", "busy"),
         ("busy", "bad"),
     ]
-    assert steps[-1].reason == "reached the maximum of attempts (3)"
+    assert load(steps[-1].reason) == "reached the maximum of attempts (3)"
 
 
 async def test_words_that_no_store_can_hold_are_told_without_what_is_wrong_with_them(
@@ -475,7 +474,7 @@ async def test_a_cycle_never_overlaps_itself_and_an_alone_one_not_even_in_the_cl
 
     first, second = await new_engine(app), await new_engine(app)
     task = asyncio.create_task(first.run_cycle("try.ingest"))
-    while not first._active or first._active["try.ingest"].lock is None:
+    while (run := first.under_way("try.ingest")) is None or run.lock is None:
         await asyncio.sleep(0.01)
     for engine in (first, second):
         with pytest.raises(AlreadyRunning):
@@ -499,7 +498,7 @@ async def test_a_cycle_that_breaks_is_an_error_and_an_alert(new_engine: Any) -> 
     engine = await new_engine(app, alert_sink=sink)
     run = await engine.run_cycle("try.ingest")
     assert (run.outcome, run.message) == ("error", "RuntimeError: no site")
-    assert [a.name for a in told] == ["cycle_broke"]
+    assert [a.name for a in told] == ["cycle_failed"]
     assert [a.subject async for a in engine.records.each(Alert)] == ["try.ingest"]
     with pytest.raises(NotFound, match=r"there are: try\.ingest"):
         await engine.run_cycle("try.nothing")
@@ -531,7 +530,7 @@ async def test_operator_retry_move_pause_and_redrive(new_engine: Any) -> None:
         return To("done")
 
     engine = await new_engine(pipeline(work))
-    operator, read_model = Operations(engine, "ana"), ReadModel(engine)
+    operator, read_model = engine.operations("ana"), engine.read_model()
     await engine.records.insert(items(5))
     await engine.run_cycle("try.work")
     assert (await read_model.why("items", "i0000")).reasons[0].code == "exhausted"
@@ -571,7 +570,7 @@ async def test_an_operator_does_not_move_the_house_s_own_books(new_engine: Any) 
 
     engine = await new_engine(pipeline(work))
     with pytest.raises(BadQuery, match="is a system table"):
-        await Operations(engine, "ana").move(
+        await engine.operations("ana").move(
             "esclusa_cycles", "running", where={"status": "idle"}, reason="mischief"
         )
 

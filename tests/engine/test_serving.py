@@ -10,10 +10,10 @@ import pytest
 from support.scheduling import running_scheduler
 
 from esclusa import App, Backoff, Lifecycle, Record, To
-from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import StoreUnavailable
 from esclusa.model.record import Ref
 from esclusa.model.system_records import Rate, Run, WorkerRecord
+from esclusa.model.texts import load
 
 
 class Item(Record, table="items", key="name"):
@@ -54,13 +54,13 @@ async def test_an_idle_worker_is_woken_by_an_insert_from_another_process(new_eng
     async def work(item: Item, at: Any) -> To:
         return To("done")
 
-    engine = await new_engine(pipeline(work), poll=30, card=True)
+    engine = await new_engine(pipeline(work), poll=30, register=True)
     other = await new_engine(pipeline(work))
     async with running_scheduler(engine):
         await asyncio.sleep(0.3)
         await other.records.insert([Item(name="a")])
         await until(lambda: _is(other, "a", "done"), 10)  # long before the poll
-        workers = await ReadModel(other).workers()
+        workers = await other.read_model().workers()
         assert [(w["id"], w["alive"]) for w in workers] == [(engine.worker, True)]
     run = await other.records.first(Run, {"cycle": "try.work"})
     assert (run.status, run.counters) == ("ok", {"taken": 1, "done": 1})
@@ -100,13 +100,12 @@ async def test_a_lost_lease_cancels_the_work_and_its_outcome_does_not_count(
             raise
         return To("done")
 
-    from esclusa.engine.operations import Operations
 
     engine = await new_engine(pipeline(work), lease=1.0)
     await engine.records.insert([Item(name="a")])
     async with running_scheduler(engine) as scheduler:
         await started.wait()
-        await Operations(engine, "ana").move("items", "bad", ids=["a"], reason="stop that")
+        await engine.operations("ana").move("items", "bad", ids=["a"], reason="stop that")
         await asyncio.wait_for(cancelled.wait(), 10)
         scheduler.stop()
     item = await engine.records.get(Item, "a")
@@ -230,7 +229,10 @@ async def test_runs_and_workers_that_died_are_ended(new_engine: Any) -> None:
     await engine.run_cycle("esclusa.end-dead-runs")
     await engine.run_cycle("esclusa.end-dead-workers")
     run = await engine.records.first(Run, {"cycle": "try.work"})
-    assert (run.status, run.message) == ("error", "its worker gone stopped without finishing it")
+    assert (run.status, load(run.message)) == (
+        "error",
+        "worker gone stopped without finishing this run",
+    )
     assert (await engine.records.get(WorkerRecord, "gone")).status == "lost"
 
 
@@ -293,7 +295,7 @@ async def test_a_store_that_is_away_does_not_hold_up_the_end(
     async def away(settlements: Any) -> Any:
         raise StoreUnavailable("the store is away")
 
-    engine = await new_engine(pipeline(work), grace=0.5 if stops == 1 else 60, card=True)
+    engine = await new_engine(pipeline(work), grace=0.5 if stops == 1 else 60, register=True)
     await engine.records.insert([Item(name="a")])
     async with running_scheduler(engine) as scheduler:
         await begun.wait()

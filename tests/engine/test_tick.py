@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from esclusa import App, Backoff, Create, Lifecycle, Record, RunContext, To
-from esclusa.engine.operations import Operations
-from esclusa.engine.tick import tick
 from esclusa.model.schedule import cron
 from esclusa.model.system_records import CycleRecord, Run
+from esclusa.model.texts import load
 
 
 class Item(Record, table="items", key="name"):
@@ -55,14 +54,14 @@ async def test_what_is_due_runs_and_what_follows_from_it_too(new_engine: Any) ->
     app.stage(Part, name="finish", **OPTIONS)(_finish)
     engine = await new_engine(app)
     await engine.records.insert([Item(name=f"i{n}") for n in range(20)])
-    ticked = await tick(engine, 60)
+    ticked = await engine.tick(60)
     assert ticked.complete
     assert await states(engine, Item) == {"done": 20}
     assert await states(engine, Part) == {"done": 40}
     assert {"try.split", "try.finish"} <= set(names(ticked))
     assert ticked.seconds < 30
     assert sum(run.counters["taken"] for run in ticked.runs if run.cycle.name == "try.finish") == 40
-    again = await tick(engine, 60)
+    again = await engine.tick(60)
     assert (again.answer()["runs"], again.complete) == (
         [],
         True,
@@ -99,13 +98,13 @@ async def test_slots_that_have_come_run_once_and_missed_ones_are_not_made_up_for
         ran.append("called")
 
     engine = await new_engine(app)
-    await tick(engine, 30)
-    await tick(engine, 30)
-    assert sorted(ran) == ["singleton", "hourly"]
+    await engine.tick(30)
+    await engine.tick(30)
+    assert sorted(ran) == ["hourly", "singleton"]
     later = await new_engine(app, offset=3 * 3600 + 300)
-    await tick(later, 30)
-    await tick(later, 30)
-    assert sorted(ran) == ["singleton", "singleton", "hourly", "hourly"]
+    await later.tick(30)
+    await later.tick(30)
+    assert sorted(ran) == ["hourly", "hourly", "singleton", "singleton"]
     runs = [r async for r in engine.records.each(Run, {"cycle": "try.hourly"})]
     assert [r.status for r in runs] == ["ok", "ok"]
 
@@ -115,8 +114,8 @@ async def test_a_paused_cycle_does_not_run(new_engine: Any) -> None:
     app.stage(Item, name="split", **OPTIONS)(_split)
     engine = await new_engine(app)
     await engine.records.insert([Item(name="a")])
-    await Operations(engine, "me").pause("try.split", "wait")
-    ticked = await tick(engine, 30)
+    await engine.operations("me").pause("try.split", "wait")
+    ticked = await engine.tick(30)
     assert (names(ticked), await states(engine, Item)) == ([], {"new": 1})
 
 
@@ -132,7 +131,7 @@ async def test_time_is_kept_and_nothing_stays_held(new_engine: Any) -> None:
     engine = await new_engine(app)
     await engine.records.insert([Item(name=f"i{n}") for n in range(50)])
     start = time.monotonic()
-    ticked = await tick(engine, 3)
+    ticked = await engine.tick(3)
     assert 2.5 < time.monotonic() - start < 5.9
     assert not ticked.complete
     after = await states(engine, Item)
@@ -154,10 +153,10 @@ async def test_a_function_that_does_not_end_is_ended(new_engine: Any) -> None:
 
     engine = await new_engine(app)
     start = time.monotonic()
-    await tick(engine, 1)
+    await engine.tick(1)
     assert time.monotonic() - start < 6
     run = await engine.records.first(Run, {"cycle": "try.stuck"})
-    assert (run.status, run.message) == ("error", "stopped before it ended")
+    assert (run.status, load(run.message)) == ("error", "stopped before the end")
     card = await engine.records.get(CycleRecord, CycleRecord.kind.id_of("try.stuck"))
     assert card.status == "idle"
 
@@ -179,7 +178,7 @@ async def test_ticks_may_overlap(new_engine: Any) -> None:
 
     engines = [await new_engine(app) for _ in range(3)]
     await engines[0].records.insert([Item(name=f"i{n}") for n in range(60)])
-    ticked = await asyncio.gather(*(tick(engine, 60) for engine in engines), tick(engines[0], 60))
+    ticked = await asyncio.gather(*(engine.tick(60) for engine in engines), engines[0].tick(60))
     assert sorted(seen) == sorted(f"i{n}" for n in range(60))
     assert sum(run.cycle.name == "try.hourly" for each in ticked for run in each.runs) == 1
     assert await states(engines[0], Item) == {"done": 60}

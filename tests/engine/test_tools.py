@@ -25,8 +25,6 @@ from esclusa import (
     Wait,
     Window,
 )
-from esclusa.engine.operations import Operations
-from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import AlreadyRunning, ArtifactError, SettingsError, StoreUnavailable
 
 BUDGET = Budget("calls", Window("day", 10))
@@ -93,7 +91,7 @@ async def test_why_says_what_it_waits_for(new_engine: Any) -> None:
     engine = await new_engine(pipeline(work, every="1h", budget=BUDGET))
     await engine.records.insert([Child(name="waits", parent="p"), Child(name="spends", parent="p")])
     await engine.run_cycle("try.work")
-    read_model = ReadModel(engine)
+    read_model = engine.read_model()
     said = {
         name: (await read_model.why("offspring", name)).reasons[0].text
         for name in ("waits", "spends")
@@ -102,7 +100,7 @@ async def test_why_says_what_it_waits_for(new_engine: Any) -> None:
     assert ": budget calls is empty until " in said["spends"]
     await engine.store.observe(BUDGET, "day", until=engine.clock.now() + timedelta(minutes=5))
     assert any(
-        "gives nothing before" in r.text
+        "grants nothing before" in r.text
         for r in (await read_model.why("offspring", "waits")).reasons
     )
 
@@ -192,7 +190,7 @@ async def test_an_operator_acts_record_by_record(new_engine: Any) -> None:
             else To("new", note="again", also=[Add(Parent, child.parent, lost=1)])
         )
 
-    operator = Operations(engine, "ada")
+    operator = engine.operations("ada")
     dry = await operator.apply("rescue", "offspring", choose, where={"status": "bad"}, dry_run=True)
     assert (dry.matched, dry.moved) == (5, 0)
     acted = await operator.apply("rescue", "offspring", choose, where={"status": "bad"}, limit=3)
@@ -279,7 +277,7 @@ async def test_a_load_answers_in_order_and_reads_only_a_little_ahead(new_engine:
     async for part in engine.records.load(drafts(), size=100):
         answered += len(part)
         kinds += [type(answer).__name__ for answer in part]
-    assert kinds == ["Inserted"] * 900 + ["Known"] * 100
+    assert kinds == ["Inserted"] * 900 + ["Duplicate"] * 100
     assert (await engine.records.count(Child))[0] == 900
 
 

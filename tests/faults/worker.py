@@ -16,8 +16,8 @@ from typing import Any
 
 from esclusa import Add, App, Attempt, Backoff, Budget, Create, Lifecycle, Record, To, Window
 from esclusa.artifacts.local import LocalArtifacts
-from esclusa.engine.engine import Engine, Options
-from esclusa.engine.scheduler import Scheduler
+from esclusa.engine.engine import Engine
+from esclusa.engine.options import Options
 from esclusa.ports.store import Store
 
 POINT, _, COUNT = os.environ.get("KILL_AT", "").partition(":")
@@ -126,9 +126,9 @@ async def main(url: str) -> None:
     )
     await store.open()
     await store.use(engine.all_kinds, engine.all_stages)
-    scheduler = Scheduler(engine)
+    scheduler = engine.scheduler()
     scheduler.stop_on_signals()
-    async with engine.running(card=True):
+    async with engine.running(register=True):
         await scheduler.serve()
     await store.close()
 

@@ -15,8 +15,16 @@ from pydantic import BaseModel, ValidationError
 
 from esclusa import Lifecycle, Record, publish
 from esclusa.model.budget import BudgetEmpty
-from esclusa.model.decide import ExhaustionPostponed, GivenBack, OverLimit, Raised, Result, decide
-from esclusa.model.effects import Add, Create, Exists, Move, Wake
+from esclusa.model.decide import (
+    ExhaustionFailed,
+    GivenBack,
+    OverLimit,
+    Raised,
+    Result,
+    decide,
+    exhaustion_failed,
+)
+from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.errors import (
     ArtifactError,
     BadRecord,
@@ -31,6 +39,7 @@ from esclusa.model.record import Ref
 from esclusa.model.retry import Backoff, error_message, error_type
 from esclusa.model.settlement import Leased, Settlement
 from esclusa.model.system_records import DeadLetter, Message
+from esclusa.model.texts import load
 
 NOW = datetime(2026, 5, 5, 12, tzinfo=UTC)
 PLAIN = Backoff(tries=3, base=10, factor=2, cap=60, jitter=0)
@@ -75,7 +84,7 @@ def test_every_settlement_is_fenced_and_signed() -> None:
         Raised(ValueError("x")),
         GivenBack("stop"),
         OverLimit(),
-        ExhaustionPostponed({"type": "x", "message": "x"}, "broken", "it broke"),
+        ExhaustionFailed({"type": "x", "message": "x"}, "broken", "it broke"),
     ]
     for ending in results:
         made = decided(ending, attempt=2)
@@ -215,7 +224,7 @@ def test_an_error_is_retried_with_backoff_and_remembered(ending: Result) -> None
             attempt,
             NOW.isoformat(),
         )
-        assert made.reason == f"attempt {attempt}/3, will retry"
+        assert load(made.reason or "") == f"attempt {attempt}/3, will retry"
         assert dead_letters(made) == []
 
 
@@ -223,7 +232,7 @@ def test_an_error_is_retried_with_backoff_and_remembered(ending: Result) -> None
 def test_the_last_attempt_exhausts_with_a_dead_letter(ending: Result) -> None:
     for attempt in (3, 4):
         made = decided(ending, lease=leased(attempt, lane="ñ"))
-        assert (made.to, made.delay, made.reason) == (
+        assert (made.to, made.delay, load(made.reason or "")) == (
             "failed",
             0.0,
             "reached the maximum of attempts (3)",
@@ -255,7 +264,7 @@ def test_permanent_errors_end_at_once() -> None:
         (Retry("no", type="not_found"), named),
     ):
         made = decided(ending, stage=using)
-        assert (made.to, made.reason) == ("failed", "permanent error")
+        assert (made.to, load(made.reason or "")) == ("failed", "permanent error")
         assert len(dead_letters(made)) == 1
 
 
@@ -287,10 +296,25 @@ def test_a_retry_keeps_fields_and_effects() -> None:
     assert len(dead_letters(made)) == 1
 
 
+def test_an_exhaustion_that_breaks_is_postponed() -> None:
+    def broken(record: Job) -> list[Effect]:
+        raise ZeroDivisionError("no effects")
+
+    using = replace(STAGE, on_exhausted=broken)
+    made = decided(Raised(Permanent("refused", type="refused")), 1, using)
+    assert exhaustion_failed(made)
+    assert (made.to, made.attempts, made.effects) == ("pending", 3, ())
+    assert made.error is not None
+    assert (made.error["type"], made.error["of"]["type"]) == ("zero_division_error", "refused")
+    assert load(made.reason or "") == f"exhaustion failed, will retry: {made.error['message']}"
+    assert not exhaustion_failed(decided(Retry("x")))
+
+
 def test_without_limit_it_is_tried_for_ever() -> None:
     using = replace(STAGE, exhausted=None, retry=Backoff(tries=None, base=1, cap=30, jitter=0))
     made = decided(Raised(ValueError("x")), 1000, using)
-    assert (made.to, made.delay, made.reason) == ("pending", 30.0, "attempt 1000, will retry")
+    assert (made.to, made.delay) == ("pending", 30.0)
+    assert load(made.reason or "") == "attempt 1000, will retry"
     assert decided(Raised(Permanent("x")), 1, using).to == "pending"  # there is nowhere else to go
 
 

@@ -13,7 +13,8 @@ from support.pubsub import PROJECT, PubSubEmulator, Topic
 
 from esclusa import App, Backoff, Lifecycle, Permanent, Record, To
 from esclusa.artifacts.local import LocalArtifacts
-from esclusa.engine.engine import Engine, Options
+from esclusa.engine.engine import Engine
+from esclusa.engine.options import Options
 from esclusa.health import check_settings
 from esclusa.model.errors import SettingsError
 from esclusa.model.system_records import DeadLetter, Message

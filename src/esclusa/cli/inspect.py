@@ -19,7 +19,6 @@ from esclusa.cli.options import (
 from esclusa.cli.output import Screen, ago, as_json, moment, seconds_of, text_of
 from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
-from esclusa.engine.outlook import Outlook
 from esclusa.model.query import parse_filter
 
 if TYPE_CHECKING:
@@ -404,7 +403,7 @@ def _state(worker: dict[str, Any]) -> str:
 @click.pass_obj
 def leases(session: Session) -> None:
     """Records that are held now: by which worker, until when."""
-    answer, now = session.look_now(lambda runtime: Outlook(runtime.engine).leases())
+    answer, now = session.look_now(lambda runtime: runtime.read_model.leases())
 
     def draw(screen: Screen) -> None:
         rows = [
@@ -433,7 +432,7 @@ def leases(session: Session) -> None:
 @click.pass_obj
 def related(session: Session, table: str, id: str) -> None:
     """Records that a record refers to, and records that refer to it."""
-    answer = session.look(lambda runtime: Outlook(runtime.engine).related(table, id))
+    answer = session.look(lambda runtime: runtime.read_model.related(table, id))
 
     def draw(screen: Screen) -> None:
         rows = [
@@ -455,7 +454,7 @@ def related(session: Session, table: str, id: str) -> None:
 @click.pass_obj
 def search(session: Session, text: str) -> None:
     """Records of every kind whose id equals or begins with TEXT."""
-    answer = session.look(lambda runtime: Outlook(runtime.engine).search(text.strip()))
+    answer = session.look(lambda runtime: runtime.read_model.search(text.strip()))
     rows = [
         (found["table"], i["id"], i["status"], i["title"])
         for found in answer
@@ -477,7 +476,7 @@ def search(session: Session, text: str) -> None:
 def views(session: Session, name: str | None, limit: int, after: str | None) -> None:
     """The views of the pipelines with their number of records, or one page of VIEW."""
     if name is None:
-        found = session.look(lambda runtime: Outlook(runtime.engine).views())
+        found = session.look(lambda runtime: runtime.read_model.views())
         rows = [(v["view"], _number(v["count"], v["exact"]), v["title"]["en"]) for v in found]
         session.show_list(
             found,
@@ -487,7 +486,7 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
         )
         return
     page = session.look(
-        lambda runtime: Outlook(runtime.engine).view(name, limit=limit, after=after)
+        lambda runtime: runtime.read_model.view(name, limit=limit, after=after)
     )
 
     def draw(screen: Screen) -> None:

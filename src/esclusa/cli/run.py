@@ -102,11 +102,9 @@ def run_worker(session: Session, only: Sequence[str] = ()) -> int:
     """
 
     async def serve_cycles(runtime: Runtime) -> None:
-        from esclusa.engine.scheduler import Scheduler
-
         names = frozenset(runtime.engine.cycle(name).name for name in only) or None
-        async with runtime.engine.running(card=True) as engine:
-            scheduler = Scheduler(engine)
+        async with runtime.engine.running(register=True) as engine:
+            scheduler = engine.scheduler()
             scheduler.stop_on_signals()
             cycles = (
                 len(names) if names else sum(not n.startswith("esclusa.") for n in engine.cycles)
@@ -184,13 +182,10 @@ def tick(session: Session, seconds: float | None) -> int:
     """
 
     async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
-        from esclusa.engine.tick import tick as run_what_is_due
-
         async with runtime.engine.running() as engine:
             stopping = _stop_on_signals(session, engine)
-            ticked = await run_what_is_due(
-                engine, runtime.settings.tick_seconds if seconds is None else seconds
-            )
+            limit = runtime.settings.tick_seconds if seconds is None else seconds
+            ticked = await engine.tick(limit)
             return ticked.answer(), stopping.is_set()
 
     answer, stopped = session.work(do)

@@ -8,7 +8,6 @@ from esclusa.cli.options import after_option, limit_option
 from esclusa.cli.output import Screen, moment, seconds_of
 from esclusa.cli.root import Command
 from esclusa.cli.session import Session
-from esclusa.engine.outlook import Outlook
 
 
 @click.command(cls=Command)
@@ -23,7 +22,7 @@ from esclusa.engine.outlook import Outlook
 @click.pass_obj
 def rates(session: Session, minutes: int) -> None:
     """What each stage did: outcomes and handler times."""
-    answer = session.look(lambda runtime: Outlook(runtime.engine).rates(minutes))
+    answer = session.look(lambda runtime: runtime.read_model.rates(minutes))
 
     def draw(screen: Screen) -> None:
         counts, times = ("moved", "retried", "exhausted", "waited", "lost"), ("p50", "p90", "p99")
@@ -54,7 +53,7 @@ def rates(session: Session, minutes: int) -> None:
 @click.pass_obj
 def archives(session: Session) -> None:
     """The archive of each kind and its exports."""
-    answer = session.look(lambda runtime: Outlook(runtime.engine).archives())
+    answer = session.look(lambda runtime: runtime.read_model.archives())
 
     def draw(screen: Screen) -> None:
         rows = [

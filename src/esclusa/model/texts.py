@@ -171,8 +171,7 @@ class Text(str):
 
         A value that is a text itself is stored in the same form.
         """
-        values = {n: dump(v) if isinstance(v, Text) else v for n, v in self.values.items()}
-        return json.dumps({"code": self.code, **values}, default=str, ensure_ascii=False)
+        return json.dumps(_packed(self), default=str, ensure_ascii=False)
 
 
 def text(code: str, **values: Any) -> Text:
@@ -191,12 +190,20 @@ def load(stored: str) -> str:
     """A stored sentence: a ``Text`` if Esclusa wrote it, otherwise the words of a person."""
     if stored.startswith('{"code"'):
         try:
-            values = json.loads(stored)
-            loaded = {n: load(v) if isinstance(v, str) else v for n, v in values.items()}
-            return text(loaded.pop("code"), **loaded)
+            return _unpacked(json.loads(stored))
         except (ValueError, KeyError, TypeError):
             return stored
     return stored
+
+
+def _packed(sentence: Text) -> dict[str, Any]:
+    values = {n: _packed(v) if isinstance(v, Text) else v for n, v in sentence.values.items()}
+    return {"code": sentence.code, **values}
+
+
+def _unpacked(stored: dict[str, Any]) -> Text:
+    values = {n: _unpacked(v) if isinstance(v, dict) else v for n, v in stored.items()}
+    return text(values.pop("code"), **values)
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:

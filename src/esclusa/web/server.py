@@ -18,8 +18,6 @@ from fastapi.responses import JSONResponse
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from esclusa import __version__
-from esclusa.engine.idempotency import Idempotency
-from esclusa.engine.scheduler import Scheduler
 from esclusa.model.errors import EsclusaError, SettingsError
 from esclusa.runtime import Runtime
 from esclusa.web import problems
@@ -95,7 +93,7 @@ def create_app(
 
     app.state.prepare = functools.partial(_prepare, app, console)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI documents this
-    app.add_middleware(IdempotencyMiddleware, idempotency=Idempotency(runtime.engine))
+    app.add_middleware(IdempotencyMiddleware, idempotency=runtime.engine.idempotency)
     app.add_middleware(
         AuthMiddleware,
         tokens=tokens,
@@ -154,7 +152,7 @@ class Service:
 
     def __init__(self, runtime: Runtime, *, worker: bool) -> None:
         self._runtime = runtime
-        self._scheduler = Scheduler(runtime.engine) if worker else None
+        self._scheduler = runtime.engine.scheduler() if worker else None
         self._server: uvicorn.Server | None = None
         self._stops = 0
         self._stopping = asyncio.Event()
@@ -192,7 +190,7 @@ class Service:
     ) -> None:
         """Serve on these sockets until stopped; return when all work is settled."""
         engine = self._runtime.engine
-        async with engine.running(card=self._scheduler is not None):
+        async with engine.running(register=self._scheduler is not None):
             app = create_app(self._runtime, **options)
             config = uvicorn.Config(
                 app,

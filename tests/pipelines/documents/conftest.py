@@ -14,7 +14,6 @@ import aiohttp
 import pytest
 
 from esclusa.app import open_runtime
-from esclusa.engine.operations import Operations
 from esclusa.model.system_records import DeadLetter, Message
 from esclusa.observability import log
 from esclusa.pipelines.documents.events import FINALIZED
@@ -96,11 +95,11 @@ class DocumentsService:
         signal = from_command(uri, **options)
         inserted = await self.records.insert([signal])
         params = {"folio_id": signal.folio_id, "signal": inserted[0].id}
-        run = await Operations(self.runtime.engine, "test").run("documents.process", params=params)
+        run = await self.runtime.operations("test").run("documents.process", params=params)
         return run.answer()
 
     async def run(self) -> dict[str, Any]:
-        return (await Operations(self.runtime.engine, "test").run("documents.process")).answer()
+        return (await self.runtime.operations("test").run("documents.process")).answer()
 
     async def folio(self) -> Folio:
         found = (await self.records.find(Folio)).items

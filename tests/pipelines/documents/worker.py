@@ -10,8 +10,8 @@ from faults.worker import POINT, reached
 
 from esclusa.app import store_for
 from esclusa.artifacts.local import LocalArtifacts
-from esclusa.engine.engine import Engine, Options
-from esclusa.engine.scheduler import Scheduler
+from esclusa.engine.engine import Engine
+from esclusa.engine.options import Options
 from esclusa.observability import log
 from esclusa.observability.telemetry import Observer
 from esclusa.pipelines.documents.documentai import DocumentAiProcessor
@@ -82,9 +82,9 @@ async def main() -> None:
     )
     await store.open()
     await store.use(engine.all_kinds, engine.all_stages)
-    scheduler = Scheduler(engine)
+    scheduler = engine.scheduler()
     scheduler.stop_on_signals()
-    async with engine.running(card=True):
+    async with engine.running(register=True):
         await scheduler.serve()
     await store.close()
 

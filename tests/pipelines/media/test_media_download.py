@@ -373,7 +373,7 @@ async def test_alert_when_the_run_itself_fails(
     run = await service.run()
     assert run.outcome == "error"
     [alert] = [a async for a in service.records.each(Alert)]
-    assert alert.name == "cycle_broke"
+    assert alert.name == "cycle_failed"
     assert "no disk" in alert.message
 
 

@@ -177,7 +177,7 @@ async def load_devices(records: Any) -> DeviceIndex:
 async def write_tender(run: RunContext, tender: Licitacion, devices: DeviceIndex) -> None:
     """Claim the code; if it is new, write the tender, its event and its deliveries with it."""
     entry = RegistryEntry(
-        codigo_externo=tender.codigo_externo, claimed_by=run.engine.worker, claimed_at=run.now
+        codigo_externo=tender.codigo_externo, claimed_by=run.worker, claimed_at=run.now
     )
     children: list[Record | FanOut] = [tender]
     matching: list[str] = []

@@ -32,7 +32,6 @@ from esclusa.web.api.requests import (
     Table,
     Who,
     api_router,
-    trends,
 )
 from esclusa.web.api.responses import (
     ActionOut,
@@ -234,7 +233,7 @@ async def why(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
 )
 async def related(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
     """The records that this record refers to, and those that refer to it."""
-    return {"items": await trends(runtime).related(table, id)}
+    return {"items": await runtime.read_model.related(table, id)}
 
 
 @router.get(
@@ -268,7 +267,7 @@ async def search(
     ],
 ) -> Any:
     """Records of every kind whose id is, or begins with, the text."""
-    return {"items": await trends(runtime).search(q.strip())}
+    return {"items": await runtime.read_model.search(q.strip())}
 
 
 @router.post(

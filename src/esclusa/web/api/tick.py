@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from esclusa.engine.tick import tick
 from esclusa.model.errors import SettingsError
 from esclusa.settings import Settings
 from esclusa.web.api.requests import CurrentRuntime, operation_id
@@ -52,7 +51,7 @@ async def run_what_is_due(
     such as Cloud Scheduler sends.
     """
     limit = runtime.settings.tick_seconds if seconds is None else seconds
-    return (await tick(runtime.engine, limit)).answer()
+    return (await runtime.engine.tick(limit)).answer()
 
 
 def oidc_verifiers(settings: Settings) -> dict[tuple[str, str], OidcVerifier]:
