@@ -53,7 +53,6 @@ async def dispatch(driver: Driver, report: Report, scale: Any) -> None:
 async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
     """A database with deliveries that are due; its address."""
     from bench.tenders import opened
-    from esclusa.engine.runs import RunContext
     from esclusa.pipelines.tenders.devices import DeviceBody
     from esclusa.pipelines.tenders.ingestion import load_devices, write_tender
     from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
@@ -70,7 +69,8 @@ async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
             [record for body in bodies for record in DeviceBody.model_validate(body).records(now)]
         )
         targets = await load_devices(runtime.engine.records)
-        run = RunContext(runtime.engine, runtime.engine.cycle("tenders.ingest"), "bench", "", now)
+        run = runtime.engine.runner.new_run(runtime.engine.cycle("tenders.ingest"), now)
+        run.id = "bench"
         for n in range(tenders):
             await write_tender(run, make_tender(fields_of(sample_tender(n, "2026-11-16")), now), targets)
     driver.settle_down(driver.server.url(name))

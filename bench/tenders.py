@@ -40,7 +40,6 @@ async def opened(driver: Driver, name: str, folder: Path) -> AsyncIterator[Any]:
 
 async def targeting(driver: Driver, report: Report, scale: Any) -> None:
     """Tenders of the day against 10,000 devices' preferences: deliveries created per second, beside a bare INSERT … SELECT."""
-    from esclusa.engine.runs import RunContext
     from esclusa.pipelines.tenders.ingestion import load_devices, write_tender
     from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
     from esclusa.pipelines.tenders.tender_fields import make_tender
@@ -66,13 +65,9 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
                 f"    matching alone: {chosen / (time.monotonic() - begun):,.0f} deliveries/s, {chosen / len(details):,.0f} per tender"
             )
             for turn in range(scale.rounds):
-                run = RunContext(
-                    runtime.engine,
-                    runtime.engine.cycle("tenders.ingest"),
-                    f"bench-{turn}",
-                    "",
-                    runtime.engine.clock.now(),
-                )
+                cycle = runtime.engine.cycle("tenders.ingest")
+                run = runtime.engine.runner.new_run(cycle, runtime.engine.clock.now())
+                run.id = f"bench-{turn}"
                 part = iter(details[turn * tenders : (turn + 1) * tenders])
                 begun = time.monotonic()
 
@@ -276,14 +271,13 @@ async def _bare_export(driver: Driver, file: Path) -> float:
 
 async def _pages_alone(runtime: Any, file: Path, rows: int) -> float:
     """The part of the export that reads and writes rows."""
-    from esclusa.engine.archiver import Archiver
     from esclusa.model.system_records import Export
     from esclusa.pipelines.tenders.records import Licitacion
 
     exports = [e.id async for e in runtime.engine.records.each(Export)]
     begun = time.monotonic()
     written = sum(
-        [await Archiver(runtime.engine)._parquet(Licitacion.kind, id, file, None) for id in exports]
+        [await runtime.archiver._parquet(Licitacion.kind, id, file, None) for id in exports]
     )
     assert written == rows
     return rows / (time.monotonic() - begun)

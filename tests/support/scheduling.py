@@ -13,7 +13,7 @@ from esclusa.engine.scheduler import Scheduler
 @asynccontextmanager
 async def running_scheduler(engine: Engine) -> AsyncIterator[Scheduler]:
     """Run every cycle of the engine; stop in order at the end unless the test already did."""
-    scheduler = Scheduler(engine)
+    scheduler = engine.scheduler()
     task = asyncio.create_task(scheduler.serve())
     try:
         yield scheduler

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from pipelines.documents.conftest import DocumentsService, NewService, headers, until
 
-from esclusa.engine.operations import Operations
 from esclusa.model.record import Ref
 from esclusa.pipelines.documents.buckets import BadUri, Blob, LocalBucket, parse_uri
 from esclusa.pipelines.documents.folder_signals import from_command, from_flags
@@ -555,7 +554,7 @@ async def test_7_operator_retry_of_a_document_reopens_its_folder(
     )
     await service.process("gs://bkt/a")
     assert (await service.folio()).status == "DONE_WITH_ERRORS"
-    acted = await Operations(service.runtime.engine, "ana").redrive(
+    acted = await service.runtime.operations("ana").redrive(
         reason="the processor was repaired", where={"table_name": "documentos"}
     )
     assert acted.moved == 1

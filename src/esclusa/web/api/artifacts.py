@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from esclusa.artifacts.paths import fault
 from esclusa.model.errors import ArtifactMissing
-from esclusa.web.api.requests import CurrentRuntime, api_router, trends
+from esclusa.web.api.requests import CurrentRuntime, api_router
 from esclusa.web.api.responses import ListOut
 from esclusa.web.security import HEAD_ONLY
 
@@ -41,7 +41,7 @@ class ArchiveOut(BaseModel):
 @router.get("/archives", response_model=ListOut[ArchiveOut], summary="List archives")
 async def archives(runtime: CurrentRuntime) -> Any:
     """The archive of each kind, and its exports."""
-    return {"items": await trends(runtime).archives()}
+    return {"items": await runtime.read_model.archives()}
 
 
 @router.get(

@@ -8,9 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from esclusa.engine.outlook import Outlook
 from esclusa.model.storable import storage_fault
-from esclusa.observability import redact
 from esclusa.runtime import Runtime
 from esclusa.web.api.filters import OPERATORS
 
@@ -23,11 +21,6 @@ def operation_id(route: APIRoute) -> str:
 def api_router(tag: str) -> APIRouter:
     """A router for routes below ``/api``."""
     return APIRouter(prefix="/api", tags=[tag], generate_unique_id_function=operation_id)
-
-
-def trends(runtime: Runtime) -> Outlook:
-    """The rest of the read model: rates, leases, views, search, archives."""
-    return Outlook(runtime.engine, redact.secret_name, redact.text)
 
 
 async def _runtime(request: Request) -> Runtime:

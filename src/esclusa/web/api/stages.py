@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict
 
-from esclusa.web.api.requests import CurrentRuntime, System, api_router, trends
+from esclusa.web.api.requests import CurrentRuntime, System, api_router
 from esclusa.web.api.responses import ListOut
 
 router = api_router("work")
@@ -80,10 +80,10 @@ async def rates(
     system: System = False,
 ) -> Any:
     """What each stage settled, minute by minute."""
-    return {"items": await trends(runtime).rates(minutes, system=system)}
+    return {"items": await runtime.read_model.rates(minutes, system=system)}
 
 
 @router.get("/leases", response_model=ListOut[LeaseOut], summary="List leases")
 async def leases(runtime: CurrentRuntime, *, system: System = False) -> Any:
     """Records that are held now: by which worker, until when."""
-    return {"items": await trends(runtime).leases(system=system)}
+    return {"items": await runtime.read_model.leases(system=system)}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
-from esclusa.web.api.requests import After, CurrentRuntime, api_router, trends
+from esclusa.web.api.requests import After, CurrentRuntime, api_router
 from esclusa.web.api.responses import ListOut, RecordJson, mask_fields
 
 router = api_router("work")
@@ -43,7 +43,7 @@ async def views(
     ] = None,
 ) -> Any:
     """Every view with the number of its records."""
-    return {"items": await trends(runtime).views(pipeline)}
+    return {"items": await runtime.read_model.views(pipeline)}
 
 
 @router.get(
@@ -62,5 +62,5 @@ async def view(
     after: After = None,
 ) -> Any:
     """One page of a view: its columns and rows."""
-    page = await trends(runtime).view(name, limit=limit, after=after)
+    page = await runtime.read_model.view(name, limit=limit, after=after)
     return page | {"items": [mask_fields(item) for item in page["items"]]}

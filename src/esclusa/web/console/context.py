@@ -19,11 +19,9 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from esclusa.engine.outlook import Outlook
 from esclusa.model.errors import EsclusaError, StoreUnavailable
 from esclusa.model.system_records import Alert, DeadLetter
 from esclusa.model.texts import text
-from esclusa.observability import redact
 from esclusa.runtime import Runtime
 from esclusa.settings import without_password
 from esclusa.web import problems
@@ -66,7 +64,6 @@ class ConsoleContext:
     ) -> None:
         self.runtime = runtime
         self.read_model = runtime.read_model
-        self.outlook = Outlook(runtime.engine, redact.secret_name, redact.text)
         self.tokens = tuple(tokens)
         self.readiness = Readiness(runtime)
         self.sessions = Sessions(tokens)

@@ -88,7 +88,7 @@ def _map(console: ConsoleContext) -> APIRouter:
     async def stages(request: Request, minutes: int = 60) -> Response:
         minutes = min(MAX_SPAN, max(5, minutes))
         found = await console.read_model.stages()
-        trends = {s["stage"]: s for s in await console.outlook.rates(minutes)}
+        trends = {s["stage"]: s for s in await console.read_model.rates(minutes)}
         plans = {s.name: (p, s) for p in console.read_model.pipelines() for s in p.stages}
         for stage in found:
             plan, declared = plans[stage["stage"]]
@@ -112,12 +112,12 @@ def _views(console: ConsoleContext) -> APIRouter:
 
     @api.get("/console/views")
     async def views(request: Request) -> Response:
-        found = await console.cache.get("views", 2.0, console.outlook.views)
+        found = await console.cache.get("views", 2.0, console.read_model.views)
         return await console.page(request, "views.html", here="views", views=found)
 
     @api.get("/console/views/{name}")
     async def view(request: Request, name: str, after: str | None = None) -> Response:
-        found = await console.outlook.view(name, limit=PAGE, after=after)
+        found = await console.read_model.view(name, limit=PAGE, after=after)
         columns = [c for c in found["columns"] if c != "id"]
         rows = [{"id": item.get("id"), "cells": _cells(item, columns)} for item in found["items"]]
         return await console.page(
@@ -206,7 +206,7 @@ def _system(console: ConsoleContext) -> APIRouter:
     @api.get("/console/workers")
     async def workers(request: Request) -> Response:
         found = await read_model.workers()
-        trends = await console.outlook.rates(60)
+        trends = await console.read_model.rates(60)
         states = {
             w["id"]: "lost" if w["status"] == "running" and not w["alive"] else w["status"]
             for w in found
@@ -217,7 +217,7 @@ def _system(console: ConsoleContext) -> APIRouter:
             here="workers",
             workers=found,
             states=states,
-            leases=await console.outlook.leases(),
+            leases=await console.read_model.leases(),
             lost=sum(trend["total"]["lost"] for trend in trends),
         )
 
@@ -281,7 +281,7 @@ def _system(console: ConsoleContext) -> APIRouter:
 
     @api.get("/console/archive")
     async def archive(request: Request) -> Response:
-        archives = await console.cache.get("archives", 5.0, console.outlook.archives)
+        archives = await console.cache.get("archives", 5.0, console.read_model.archives)
         exports = await read_model.exports(limit=PAGE)
         paths = {e.id: render.url("api", "artifacts", *e.path.split("/")) for e in exports}
         return await console.page(
