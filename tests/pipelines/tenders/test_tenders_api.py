@@ -12,7 +12,6 @@ from pipelines.tenders.conftest import TendersTrial, environ_of
 
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
-from esclusa.engine.outlook import Outlook
 from esclusa.model.errors import SettingsError
 from esclusa.pipelines.tenders import app
 from esclusa.settings import load
@@ -185,7 +184,7 @@ async def test_deliveries_are_listed_and_failed_ones_retried(trial: TendersTrial
     assert {d["last_error_code"] for d in page["items"]} == {"MessageTooBig"}
     assert page["items"][0]["attempt_count"] == 1
     [code] = trial.chile.details
-    related = await Outlook(trial.runtime.engine).related("licitaciones", code)
+    related = await trial.runtime.read_model.related("licitaciones", code)
     assert {(r["way"], r["table"], len(r["items"])) for r in related} == {
         ("from", "notification_events", 1),
         ("from", "notification_deliveries", 2),

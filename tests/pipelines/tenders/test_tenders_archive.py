@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 from pipelines.tenders.conftest import NewTrial, TendersTrial
 
-from esclusa.engine.archiver import Archiver
-from esclusa.engine.outlook import Outlook
 from esclusa.model.errors import ArtifactError
 from esclusa.model.query import query
 from esclusa.model.system_records import Export
@@ -120,7 +118,7 @@ async def test_a_delivery_of_an_archived_tender_is_sent(trial: TendersTrial) -> 
     await trial.publish()
     await trial.run("ingest")
     [code] = trial.chile.details
-    await Archiver(trial.runtime.engine).archive(
+    await trial.runtime.archiver.archive(
         Licitacion.kind, {"codigo_externo": code}, "fecha_publicacion"
     )
     assert (await trial.run("dispatch")).told["sent"] == 1
@@ -257,10 +255,10 @@ async def test_a_late_row_goes_into_another_part(trial: TendersTrial) -> None:
 async def test_large_months_are_split_into_parts(trial: TendersTrial) -> None:
     await trial.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
     for _ in range(3):  # a new archiver each time, as after a restart
-        await Archiver(trial.runtime.engine).archive(
+        await trial.runtime.archiver.archive(
             Licitacion.kind, {}, "fecha_publicacion", batch=6, rows=10
         )
-    made = await Archiver(trial.runtime.engine).export(
+    made = await trial.runtime.archiver.export(
         Licitacion.kind, "fecha_publicacion", rows=10
     )
     assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
@@ -271,7 +269,7 @@ async def test_rows_without_an_export_are_assigned_to_one(trial: TendersTrial) -
     await trial.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
     assert await trial.runtime.store.archive(query(Licitacion, limit=24)) == 24
     await trial.run("cleanup")
-    made = await Archiver(trial.runtime.engine).export(
+    made = await trial.runtime.archiver.export(
         Licitacion.kind, "fecha_publicacion", rows=10
     )
     assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
@@ -284,7 +282,7 @@ async def test_rows_without_an_export_are_assigned_to_one(trial: TendersTrial) -
 async def test_a_closed_export_gets_no_more_rows(trial: TendersTrial) -> None:
     """The archiver still holds an export that is closed: its next rows go to the next part."""
     then = datetime(2025, 2, 1, tzinfo=UTC)
-    archiver = Archiver(trial.runtime.engine)
+    archiver = trial.runtime.archiver
     await trial.records.insert([old_tender(1, then)])
     assert await archiver.archive(Licitacion.kind, {}, "fecha_publicacion") == 1
     [export] = await exports(trial)
@@ -301,7 +299,7 @@ async def test_a_closed_export_gets_no_more_rows(trial: TendersTrial) -> None:
 
 async def test_an_export_without_rows_is_deleted(trial: TendersTrial) -> None:
     """It was opened for rows that disappeared before they were assigned to it."""
-    await Archiver(trial.runtime.engine)._open(
+    await trial.runtime.archiver._open(
         Licitacion.kind, datetime(2025, 2, 1, tzinfo=UTC), "filling"
     )
     assert (await trial.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
@@ -314,7 +312,7 @@ async def test_unexported_rows_are_reported(trial: TendersTrial) -> None:
     await trial.run("cleanup")
 
     async def answer() -> tuple[int, int, int]:
-        found = {a["table"]: a for a in await Outlook(trial.runtime.engine).archives()}[
+        found = {a["table"]: a for a in await trial.runtime.read_model.archives()}[
             "licitaciones"
         ]
         return found["rows"], found["not_exported"], found["exports"]
@@ -380,7 +378,7 @@ async def test_an_interrupted_export_is_finished_by_the_next_run(
         None,
         0,
     )
-    assert await Archiver(trial.runtime.engine).drop(Licitacion.kind) == 0
+    assert await trial.runtime.archiver.drop(Licitacion.kind) == 0
     assert len(await archived(trial, Licitacion)) == 3
     assert (await trial.run("archive-export")).told == {"files": 1, "rows": 3, "dropped": 0}
     assert [(e.status, e.part, e.row_count) for e in await exports(trial)] == [("verified", 1, 3)]
