@@ -588,7 +588,7 @@ async def test_a_cycle_calls_counters_by_its_own_names(new_engine: Any) -> None:
     run = await engine.run_cycle("own.counting")
     assert run.answer()["counters"] == {"retryable": 2, "failed": 0, "seen": 1}
     [row] = (await engine.records.find(Run, {"cycle": "own.counting"})).items
-    assert row.counters == run.told
+    assert row.counters == run.named_counters
 
 
 async def test_handlers_read_what_the_cycle_function_shares(new_engine: Any) -> None:

@@ -100,7 +100,6 @@ async def test_a_lost_lease_cancels_the_work_and_its_outcome_does_not_count(
             raise
         return To("done")
 
-
     engine = await new_engine(pipeline(work), lease=1.0)
     await engine.records.insert([Item(name="a")])
     async with running_scheduler(engine) as scheduler:

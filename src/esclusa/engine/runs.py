@@ -130,8 +130,6 @@ class RunContext:
             named[own] = named.get(own, 0) + count
         return named
 
-    told = named_counters  # until the tests of tenders use the new name
-
     def answer(self) -> dict[str, Any]:
         """The run as HTTP and ``--json`` show it."""
         return {

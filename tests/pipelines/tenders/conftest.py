@@ -109,7 +109,7 @@ class TendersTrial:
         await self.device(name, **preferences)
         await self.publish()
         assert (await self.run("ingest")).counters["new"] == 1
-        assert (await self.run("dispatch")).told["sent"] >= 1
+        assert (await self.run("dispatch")).named_counters["sent"] >= 1
         return await self.delivery(name)
 
 

@@ -80,11 +80,15 @@ async def test_cleanup_archives_old_records_without_open_deliveries(trial: Tende
         ]
     )
     run = await trial.run("cleanup")
-    assert run.told == {"licitaciones": 1, "deliveries": 2, "kept": 1}
+    assert run.named_counters == {"licitaciones": 1, "deliveries": 2, "kept": 1}
     assert [t.id for t in await archived(trial, Licitacion)] == ["1-1-L125"]
     assert {d.installation_id for d in await archived(trial, Delivery)} == {"d1", "d4"}
     assert {d.installation_id for d in await trial.deliveries()} == {"d2", "d3"}
-    assert (await trial.run("cleanup")).told == {"licitaciones": 0, "deliveries": 0, "kept": 1}
+    assert (await trial.run("cleanup")).named_counters == {
+        "licitaciones": 0,
+        "deliveries": 0,
+        "kept": 1,
+    }
     status, answer = await trial.call("GET", "/licitaciones/1-1-L125")
     assert (status, answer["codigo_externo"]) == (200, "1-1-L125")  # found in the archive
 
@@ -106,7 +110,7 @@ async def test_cleanup_handles_many_batches(trial: TendersTrial) -> None:
         [delivery(n, "7-1-L125", "ok", completed_at=then) for n in range(2300)]
     )
     await trial.records.insert([delivery(9999, "700-1-L125", "pending")])
-    assert (await trial.run("cleanup")).told == {
+    assert (await trial.run("cleanup")).named_counters == {
         "licitaciones": 1299,
         "deliveries": 2300,
         "kept": 1,
@@ -121,7 +125,7 @@ async def test_a_delivery_of_an_archived_tender_is_sent(trial: TendersTrial) -> 
     await trial.runtime.archiver.archive(
         Licitacion.kind, {"codigo_externo": code}, "fecha_publicacion"
     )
-    assert (await trial.run("dispatch")).told["sent"] == 1
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1
 
 
 VALUES: list[dict[str, Any]] = [
@@ -171,7 +175,7 @@ async def test_exports_round_trip(trial: TendersTrial, place: Any, tmp_path: Pat
     await trial.run("cleanup")
     kept = {t.id: t for t in await archived(trial, Licitacion)}
     run = await trial.run("archive-export")
-    assert (run.outcome, run.told) == ("ok", {"files": 3, "rows": 4, "dropped": 0})
+    assert (run.outcome, run.named_counters) == ("ok", {"files": 3, "rows": 4, "dropped": 0})
     found = {e.path: e for e in await exports(trial)}
     assert list(found) == [
         "licitaciones/year=2025/month=02/part-00001.parquet",
@@ -206,7 +210,11 @@ async def test_exports_round_trip(trial: TendersTrial, place: Any, tmp_path: Pat
         f"FROM '{tmp_path}/artifacts/licitaciones/**/*.parquet'"
     )
     assert counted.fetchall()[0][:2] == (3, Decimal("191999999.5123456789"))
-    assert (await trial.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
+    assert (await trial.run("archive-export")).named_counters == {
+        "files": 0,
+        "rows": 0,
+        "dropped": 0,
+    }
 
 
 async def test_a_file_has_the_columns_of_the_table(
@@ -231,7 +239,7 @@ async def test_a_file_has_the_columns_of_the_table(
     )
     [row] = await place.rows("notification_deliveries", "id")
     await trial.run("cleanup")
-    assert (await trial.run("archive-export")).told["rows"] == 1
+    assert (await trial.run("archive-export")).named_counters["rows"] == 1
     file = tmp_path / "artifacts/notification_deliveries/year=2025/month=01/part-00001.parquet"
     [kept] = pq.ParquetFile(file).read().to_pylist()
     assert set(kept) == set(row)
@@ -258,9 +266,7 @@ async def test_large_months_are_split_into_parts(trial: TendersTrial) -> None:
         await trial.runtime.archiver.archive(
             Licitacion.kind, {}, "fecha_publicacion", batch=6, rows=10
         )
-    made = await trial.runtime.archiver.export(
-        Licitacion.kind, "fecha_publicacion", rows=10
-    )
+    made = await trial.runtime.archiver.export(Licitacion.kind, "fecha_publicacion", rows=10)
     assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
 
 
@@ -269,9 +275,7 @@ async def test_rows_without_an_export_are_assigned_to_one(trial: TendersTrial) -
     await trial.records.insert([old_tender(n, datetime(2025, 2, 1, tzinfo=UTC)) for n in range(25)])
     assert await trial.runtime.store.archive(query(Licitacion, limit=24)) == 24
     await trial.run("cleanup")
-    made = await trial.runtime.archiver.export(
-        Licitacion.kind, "fecha_publicacion", rows=10
-    )
+    made = await trial.runtime.archiver.export(Licitacion.kind, "fecha_publicacion", rows=10)
     assert [(e.part, e.row_count) for e in made] == [(1, 10), (2, 10), (3, 5)]
     found = [
         r async for page in trial.runtime.store.scan(query(Licitacion, archived=True)) for r in page
@@ -299,10 +303,12 @@ async def test_a_closed_export_gets_no_more_rows(trial: TendersTrial) -> None:
 
 async def test_an_export_without_rows_is_deleted(trial: TendersTrial) -> None:
     """It was opened for rows that disappeared before they were assigned to it."""
-    await trial.runtime.archiver._open(
-        Licitacion.kind, datetime(2025, 2, 1, tzinfo=UTC), "filling"
-    )
-    assert (await trial.run("archive-export")).told == {"files": 0, "rows": 0, "dropped": 0}
+    await trial.runtime.archiver._open(Licitacion.kind, datetime(2025, 2, 1, tzinfo=UTC), "filling")
+    assert (await trial.run("archive-export")).named_counters == {
+        "files": 0,
+        "rows": 0,
+        "dropped": 0,
+    }
     assert await exports(trial) == []
 
 
@@ -312,9 +318,7 @@ async def test_unexported_rows_are_reported(trial: TendersTrial) -> None:
     await trial.run("cleanup")
 
     async def answer() -> tuple[int, int, int]:
-        found = {a["table"]: a for a in await trial.runtime.read_model.archives()}[
-            "licitaciones"
-        ]
+        found = {a["table"]: a for a in await trial.runtime.read_model.archives()}["licitaciones"]
         return found["rows"], found["not_exported"], found["exports"]
 
     assert await answer() == (3, 3, 0)
@@ -330,12 +334,12 @@ async def test_undeclared_columns_prevent_a_drop(new_trial: NewTrial, place: Any
     await altered(place, f"ALTER TABLE {table} ADD COLUMN nota_interna TEXT")
     try:
         run = await trial.run("archive-export")
-        assert (run.outcome, run.told["dropped"]) == ("error", 0)
+        assert (run.outcome, run.named_counters["dropped"]) == ("error", 0)
         assert "nota_interna" in (run.message or "")
         assert len(await archived(trial, Licitacion)) == 1
     finally:
         await altered(place, f"ALTER TABLE {table} DROP COLUMN nota_interna")
-    assert (await trial.run("archive-export")).told["dropped"] == 1
+    assert (await trial.run("archive-export")).named_counters["dropped"] == 1
 
 
 async def test_rows_are_dropped_after_their_date_if_verified(
@@ -345,15 +349,19 @@ async def test_rows_are_dropped_after_their_date_if_verified(
     trial: TendersTrial = await new_trial(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="10")
     await trial.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
     await trial.run("cleanup")
-    assert (await trial.run("archive-export")).told == {"files": 1, "rows": 1, "dropped": 0}
+    assert (await trial.run("archive-export")).named_counters == {
+        "files": 1,
+        "rows": 1,
+        "dropped": 0,
+    }
     await trial.later(9.9 * 86400)
-    assert (await trial.run("archive-export")).told["dropped"] == 0
+    assert (await trial.run("archive-export")).named_counters["dropped"] == 0
     await trial.later(0.2 * 86400)
-    assert (await trial.run("archive-export")).told["dropped"] == 1
+    assert (await trial.run("archive-export")).named_counters["dropped"] == 1
     assert await archived(trial, Licitacion) == []
     [export] = await exports(trial)
     assert (export.status, export.dropped_at is not None) == ("dropped", True)
-    assert (await trial.run("archive-export")).told["dropped"] == 0
+    assert (await trial.run("archive-export")).named_counters["dropped"] == 0
 
 
 async def test_an_interrupted_export_is_finished_by_the_next_run(
@@ -380,7 +388,11 @@ async def test_an_interrupted_export_is_finished_by_the_next_run(
     )
     assert await trial.runtime.archiver.drop(Licitacion.kind) == 0
     assert len(await archived(trial, Licitacion)) == 3
-    assert (await trial.run("archive-export")).told == {"files": 1, "rows": 3, "dropped": 0}
+    assert (await trial.run("archive-export")).named_counters == {
+        "files": 1,
+        "rows": 3,
+        "dropped": 0,
+    }
     assert [(e.status, e.part, e.row_count) for e in await exports(trial)] == [("verified", 1, 3)]
 
 
@@ -406,12 +418,12 @@ async def test_a_corrupted_upload_is_detected_and_not_dropped(
     with monkeypatch.context() as patch:
         patch.setattr(type(artifacts), "put", damaged)
         run = await trial.run("archive-export")
-        assert (run.outcome, run.told["dropped"]) == ("error", 0)
+        assert (run.outcome, run.named_counters["dropped"]) == ("error", 0)
     [export] = await exports(trial)
     assert (export.status, export.verified_at) == ("written", None)
     assert len(await archived(trial, Licitacion)) == 3
     run = await trial.run("archive-export")
-    assert (run.outcome, run.told["files"], run.told["dropped"]) == ("ok", 1, 3)
+    assert (run.outcome, run.named_counters["files"], run.named_counters["dropped"]) == ("ok", 1, 3)
 
 
 async def test_a_fault_affects_one_file_only(
@@ -437,7 +449,10 @@ async def test_a_fault_affects_one_file_only(
     await trial.run("cleanup")
     for files, rows in (3, 3), (0, 0):
         run = await trial.run("archive-export")
-        assert (run.outcome, run.told) == ("error", {"files": files, "rows": rows, "dropped": rows})
+        assert (run.outcome, run.named_counters) == (
+            "error",
+            {"files": files, "rows": rows, "dropped": rows},
+        )
         assert "licitaciones 6-1-L125: monto_estimado" in (run.message or "")
         assert {t.codigo_externo for t in await archived(trial, Licitacion)} == {
             "5-1-L125",
@@ -462,7 +477,7 @@ async def test_exports_go_to_a_bucket(
     await trial.records.insert([old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in range(3)])
     await trial.run("cleanup")
     run = await trial.run("archive-export")
-    assert (run.outcome, run.told["rows"]) == ("ok", 3), run.message
+    assert (run.outcome, run.named_counters["rows"]) == ("ok", 3), run.message
     body = client.get_object(
         Bucket=bucket, Key="licitaciones/year=2025/month=02/part-00001.parquet"
     )["Body"].read()

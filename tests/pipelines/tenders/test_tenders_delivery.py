@@ -35,9 +35,9 @@ async def test_a_delivery_is_sent_once_and_ended_by_its_receipt(trial: TendersTr
     assert tender is not None
     assert tender.notificada
 
-    assert (await trial.run("receipt")).told["ok"] == 0  # the ticket is not old enough
+    assert (await trial.run("receipt")).named_counters["ok"] == 0  # the ticket is not old enough
     await trial.later(15 * 60 + 5)
-    assert (await trial.run("receipt")).told == {
+    assert (await trial.run("receipt")).named_counters == {
         "taken": 1,
         "ok": 1,
         "retryable": 0,
@@ -101,7 +101,7 @@ async def test_retries_after_1_2_4_8_16_32_60_minutes_then_failed(trial: Tenders
     await trial.publish()
     await trial.run("ingest")
     for n, minutes in enumerate(LADDER, 1):
-        assert (await trial.run("dispatch")).told["retryable"] == 1
+        assert (await trial.run("dispatch")).named_counters["retryable"] == 1
         delivery = await trial.delivery()
         assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
             "retryable",
@@ -115,7 +115,7 @@ async def test_retries_after_1_2_4_8_16_32_60_minutes_then_failed(trial: Tenders
         assert (await trial.run("dispatch")).counters["taken"] == 0
         await trial.later(11)
     run = await trial.run("dispatch")
-    assert (run.told["failed"], run.outcome) == (1, "partial")
+    assert (run.named_counters["failed"], run.outcome) == (1, "partial")
     delivery = await trial.delivery()
     assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
         "failed",
@@ -131,7 +131,7 @@ async def test_retries_after_1_2_4_8_16_32_60_minutes_then_failed(trial: Tenders
     delivery = await trial.delivery()
     assert (delivery.status, delivery.attempts, delivery.completed_at) == ("pending", 0, None)
     trial.expo.devices.clear()
-    assert (await trial.run("dispatch")).told["sent"] == 1
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_a_throttle_waits_without_counting(trial: TendersTrial) -> None:
     await trial.run("dispatch")
     assert (await trial.delivery()).attempts == 0
     await trial.later(61)
-    assert (await trial.run("dispatch")).told["sent"] == 1
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1
     assert (await trial.delivery()).attempts == 1
 
 
@@ -200,9 +200,9 @@ async def test_an_unregistered_device_is_deactivated_and_its_deliveries_end_inva
     await trial.run("ingest")
     trial.expo.devices[token] = {"ticket": "DeviceNotRegistered", "times": 1}
     run = await trial.runtime.engine.run_cycle("tenders.dispatch", limit=1)
-    assert run.told["invalidated"] == 1
+    assert run.named_counters["invalidated"] == 1
     assert not (await trial.installation()).active
-    assert (await trial.run("dispatch")).told["invalidated"] == 1
+    assert (await trial.run("dispatch")).named_counters["invalidated"] == 1
     codes = {d.last_error_code for d in await trial.deliveries()}
     assert {d.status for d in await trial.deliveries()} == {"invalid"}
     assert codes == {"DeviceNotRegistered", "installation_inactive"}
@@ -218,9 +218,9 @@ async def test_an_unregistered_receipt_deactivates_the_device(trial: TendersTria
     await trial.publish()
     await trial.run("ingest")
     await trial.later(901)
-    assert (await trial.run("receipt")).told["invalidated"] == 1
+    assert (await trial.run("receipt")).named_counters["invalidated"] == 1
     assert not (await trial.installation()).active
-    assert (await trial.run("dispatch")).told["invalidated"] == 1
+    assert (await trial.run("dispatch")).named_counters["invalidated"] == 1
     assert {d.status for d in await trial.deliveries()} == {"invalid"}
 
 
@@ -254,7 +254,7 @@ async def test_receipts_with_final_errors_fail(trial: TendersTrial, code: str) -
     await trial.run("dispatch")
     await trial.later(901)
     run = await trial.run("receipt")
-    assert (run.told["failed"], run.outcome) == (1, "partial")
+    assert (run.named_counters["failed"], run.outcome) == (1, "partial")
     delivery = await trial.delivery()
     assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
         "failed",
@@ -269,9 +269,9 @@ async def test_a_transient_receipt_continues_the_retries(trial: TendersTrial) ->
     await trial.publish()
     await trial.run("ingest")
     for n, minutes in (1, 1), (2, 2):
-        assert (await trial.run("dispatch")).told["sent"] == 1
+        assert (await trial.run("dispatch")).named_counters["sent"] == 1
         await trial.later(901)
-        assert (await trial.run("receipt")).told["retryable"] == 1
+        assert (await trial.run("receipt")).named_counters["retryable"] == 1
         delivery = await trial.delivery()
         assert (delivery.status, delivery.attempts, delivery.last_error_code) == (
             "retryable",
@@ -284,7 +284,7 @@ async def test_a_transient_receipt_continues_the_retries(trial: TendersTrial) ->
         await trial.later(minutes * 60 + 1)
     await trial.run("dispatch")
     await trial.later(901)
-    assert (await trial.run("receipt")).told["ok"] == 1
+    assert (await trial.run("receipt")).named_counters["ok"] == 1
     assert (await trial.delivery()).attempts == 3
 
 
@@ -304,7 +304,7 @@ async def test_a_missing_receipt_fails_after_a_day(trial: TendersTrial) -> None:
     await trial.run("receipt")
     assert ((await trial.delivery()).status, (await trial.delivery()).attempts) == ("sent", 1)
     await trial.later(24 * 3600)
-    assert (await trial.run("receipt")).told["failed"] == 1
+    assert (await trial.run("receipt")).named_counters["failed"] == 1
     assert ((await trial.delivery()).last_error_code, (await trial.delivery()).attempts) == (
         "receipt_missing",
         1,
@@ -320,7 +320,13 @@ async def test_deleted_inactive_and_changed_devices_end_at_dispatch(trial: Tende
     await trial.device("changed", regions=["Región de Magallanes"])
     await trial.device("off", enabled=False)
     run = await trial.run("dispatch")
-    assert run.told == {"taken": 4, "sent": 1, "retryable": 0, "failed": 2, "invalidated": 1}
+    assert run.named_counters == {
+        "taken": 4,
+        "sent": 1,
+        "retryable": 0,
+        "failed": 2,
+        "invalidated": 1,
+    }
     found = {d.installation_id: (d.status, d.last_error_code) for d in await trial.deliveries()}
     assert found == {
         "kept": ("sent", None),
@@ -347,7 +353,7 @@ async def test_quiet_hours_wait_without_an_attempt(trial: TendersTrial) -> None:
     )
     assert trial.expo.messages.total() == 0
     await trial.later(3 * 3600)
-    assert (await trial.run("dispatch")).told["sent"] == 1
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1
 
 
 async def test_several_projects_are_split_and_sent_again(trial: TendersTrial) -> None:
@@ -356,7 +362,7 @@ async def test_several_projects_are_split_and_sent_again(trial: TendersTrial) ->
         trial.expo.devices[await trial.device(f"d{n}")] = {"project": f"@x/p{n % 3}"}
     await trial.publish()
     await trial.run("ingest")
-    assert (await trial.run("dispatch")).told["sent"] == 6
+    assert (await trial.run("dispatch")).named_counters["sent"] == 6
     assert set(trial.expo.messages.values()) == {1}
     assert trial.expo.counts["POST /--/api/v2/push/send"] == 4
 
@@ -373,7 +379,7 @@ async def test_a_refused_message_does_not_affect_the_others(trial: TendersTrial)
     await trial.publish()
     await trial.run("ingest")
     run = await trial.run("dispatch")
-    assert (run.told["sent"], run.told["failed"]) == (5, 1)
+    assert (run.named_counters["sent"], run.named_counters["failed"]) == (5, 1)
     assert (await trial.delivery("odd")).last_error_code == "VALIDATION_ERROR"
 
 
@@ -390,7 +396,7 @@ async def test_a_refused_access_token_blocks_without_an_attempt(new_trial: Any) 
     assert ((await wrong.delivery()).status, (await wrong.delivery()).attempts) == ("pending", 0)
     right: TendersTrial = await new_trial(EXPO_ACCESS_TOKEN="right")
     await right.later(61)
-    assert (await right.run("dispatch")).told["sent"] == 1
+    assert (await right.run("dispatch")).named_counters["sent"] == 1
 
 
 async def test_batches_hold_at_most_100_messages_and_1000_receipts(trial: TendersTrial) -> None:
@@ -405,10 +411,10 @@ async def test_batches_hold_at_most_100_messages_and_1000_receipts(trial: Tender
     )
     await trial.publish(5)
     assert (await trial.run("ingest")).counters["deliveries"] == 1150
-    assert (await trial.run("dispatch")).told["sent"] == 1150
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1150
     assert trial.expo.largest["send"] <= 100
     await trial.later(901)
-    assert (await trial.run("receipt")).told["ok"] == 1150
+    assert (await trial.run("receipt")).named_counters["ok"] == 1150
     assert trial.expo.largest["receipts"] <= 1000
     assert set(trial.expo.messages.values()) == {1}
 

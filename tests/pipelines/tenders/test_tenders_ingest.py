@@ -30,7 +30,7 @@ async def test_new_tenders_become_rows_events_and_deliveries(
     [by_api] = await trial.publish(1)
     [by_site] = await trial.publish(1, site=True, api=False)
     run = await trial.run("ingest")
-    assert run.told == {"found": 2, "known": 0, "new": 2, "deliveries": 3, "left": 0}
+    assert run.named_counters == {"found": 2, "known": 0, "new": 2, "deliveries": 3, "left": 0}
     assert (run.outcome, run.message) == ("ok", None)
     first, second = await trial.tender(by_api), await trial.tender(by_site)
     assert first is not None
@@ -65,7 +65,7 @@ async def test_a_second_run_adds_nothing_and_reads_no_detail(trial: TendersTrial
     calls = trial.chile.counts[f"GET {API}"]
     await trial.device("b")
     run = await trial.run("ingest")
-    assert run.told == {"found": 5, "known": 5, "new": 0, "deliveries": 0, "left": 0}
+    assert run.named_counters == {"found": 5, "known": 5, "new": 0, "deliveries": 0, "left": 0}
     assert trial.chile.counts[f"GET {API}"] == calls + 1
     assert len(await trial.deliveries()) == 5
 
@@ -154,17 +154,22 @@ async def test_the_first_run_of_a_day_reads_yesterdays_list(trial: TendersTrial)
     """Tenders published after a day's last run, or left by it, are in yesterday's list alone."""
     today = f"{datetime.fromisoformat(await trial.today()):%d%m%Y}"
     await trial.publish()
-    assert (await trial.run("ingest")).told["new"] == 1
+    assert (await trial.run("ingest")).named_counters["new"] == 1
     assert days_asked(trial) == [today]  # no earlier run: it begins with today
     [late] = await trial.publish()
     await trial.later(86400)
     tomorrow = f"{datetime.fromisoformat(await trial.today()):%d%m%Y}"
     await trial.publish()
     run = await trial.run("ingest")
-    assert (run.outcome, run.told["found"], run.told["known"], run.told["new"]) == ("ok", 3, 1, 2)
+    assert (
+        run.outcome,
+        run.named_counters["found"],
+        run.named_counters["known"],
+        run.named_counters["new"],
+    ) == ("ok", 3, 1, 2)
     assert await trial.tender(late) is not None
     assert days_asked(trial) == [tomorrow, today]
-    assert (await trial.run("ingest")).told["new"] == 0
+    assert (await trial.run("ingest")).named_counters["new"] == 0
     assert days_asked(trial) == [tomorrow]
 
 
@@ -178,7 +183,7 @@ async def test_yesterdays_list_is_read_until_complete(trial: TendersTrial) -> No
     days_asked(trial)
     trial.chile.order(API, times=6, status=503, match=f"fecha={today}")
     run = await trial.run("ingest")
-    assert (run.outcome, run.told["new"]) == ("ok", 1)
+    assert (run.outcome, run.named_counters["new"]) == ("ok", 1)
     assert "yesterday's tenders" in (run.message or "")
     trial.chile.order(
         API,
@@ -186,9 +191,9 @@ async def test_yesterdays_list_is_read_until_complete(trial: TendersTrial) -> No
         match=f"codigo={codes[1]}",
         body={"Codigo": 10300, "Mensaje": "Los parámetros no son válidos."},
     )
-    assert (await trial.run("ingest")).told["new"] == 1
+    assert (await trial.run("ingest")).named_counters["new"] == 1
     days_asked(trial)
-    assert (await trial.run("ingest")).told["new"] == 1
+    assert (await trial.run("ingest")).named_counters["new"] == 1
     assert today in days_asked(trial)
     await trial.run("ingest")
     assert today not in days_asked(trial)
@@ -545,7 +550,7 @@ async def test_the_publication_date_falls_back_to_the_creation_date(
     for detail in undated, created_only:
         answer = {"Listado": [detail | {"Fechas": {**dates, "FechaPublicacion": None}}]}
         trial.chile.order(API, match=f"codigo={detail['CodigoExterno']}", status=200, body=answer)
-    assert (await trial.run("ingest")).told["new"] == 3
+    assert (await trial.run("ingest")).named_counters["new"] == 3
     found = [
         await trial.tender(detail["CodigoExterno"]) for detail in (dated, undated, created_only)
     ]

@@ -68,7 +68,7 @@ async def test_unstorable_values_in_details_are_removed(
         None,
     )
     assert tender.detalle["Otro"]["clave"][1] == 10**40
-    assert (await trial.run("dispatch")).told["sent"] == 2
+    assert (await trial.run("dispatch")).named_counters["sent"] == 2
 
 
 @ONE_STORE
@@ -266,12 +266,12 @@ async def test_a_gateways_page_instead_of_expos_answer(
         "http_502",
     )
     await trial.later(61)
-    assert (await trial.run("dispatch")).told["sent"] == 1
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1
     await trial.later(16 * 60)
     trial.expo.order(RECEIPTS, status=502, headers=headers, body="<h1>Bad Gateway</h1>")
-    assert (await trial.run("receipt")).told["waited"] == 1
+    assert (await trial.run("receipt")).named_counters["waited"] == 1
     await trial.later(61)
-    assert (await trial.run("receipt")).told["ok"] == 1
+    assert (await trial.run("receipt")).named_counters["ok"] == 1
 
 
 @ONE_STORE
@@ -302,11 +302,11 @@ async def test_an_answer_of_another_shape_counts_an_attempt(trial: TendersTrial)
     for body in bodies:
         await another(trial)
         trial.expo.order(SEND, status=200, body=body)
-        assert (await trial.run("dispatch")).told["retryable"] == 1, body
+        assert (await trial.run("dispatch")).named_counters["retryable"] == 1, body
         [delivery] = await trial.deliveries(status="retryable")
         assert (delivery.attempts, bool(delivery.last_error_code)) == (1, True), body
         await trial.later(61)
-        assert (await trial.run("dispatch")).told["sent"] == 1
+        assert (await trial.run("dispatch")).named_counters["sent"] == 1
     assert set(trial.expo.messages.values()) == {1}
 
 
@@ -327,7 +327,7 @@ async def test_a_refused_request(trial: TendersTrial) -> None:
     for status, body, ends in cases:
         await another(trial)
         trial.expo.order(SEND, status=status, body=body)
-        assert (await trial.run("dispatch")).told[ends] == 1, body
+        assert (await trial.run("dispatch")).named_counters[ends] == 1, body
         await trial.later(61)
         await trial.run("dispatch")
 
@@ -340,7 +340,7 @@ async def test_projects_are_split_even_without_details(trial: TendersTrial) -> N
         await another(trial)
         error = {"code": "PUSH_TOO_MANY_EXPERIENCE_IDS", "message": "x", "details": details}
         trial.expo.order(SEND, status=400, body={"errors": [error]})
-        assert (await trial.run("dispatch")).told["sent"] == 2, details
+        assert (await trial.run("dispatch")).named_counters["sent"] == 2, details
     assert set(trial.expo.messages.values()) == {1}
 
 
@@ -356,7 +356,7 @@ async def test_retry_after_is_limited_to_a_day(trial: TendersTrial) -> None:
         assert delivery.due_at is not None
         assert delivery.due_at <= await trial.now() + timedelta(days=1), after
         await trial.later(86_401)
-        assert (await trial.run("dispatch")).told["sent"] == 1
+        assert (await trial.run("dispatch")).named_counters["sent"] == 1
 
 
 @ONE_STORE
@@ -372,7 +372,7 @@ async def test_an_invalid_retry_after_is_ignored(trial: TendersTrial) -> None:
             timedelta(seconds=30) < delivery.due_at - await trial.now() <= timedelta(seconds=60)
         ), after
         await trial.later(61)
-        assert (await trial.run("dispatch")).told["sent"] == 1
+        assert (await trial.run("dispatch")).named_counters["sent"] == 1
 
 
 @ONE_STORE
@@ -383,7 +383,7 @@ async def test_tokens_of_the_old_format_are_sent_to(trial: TendersTrial) -> None
     ] == 200
     [code] = await trial.publish()
     await trial.run("ingest")
-    assert (await trial.run("dispatch")).told["sent"] == 1
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1
     assert trial.expo.messages == {f"{token} {code}": 1}
 
 
@@ -413,7 +413,7 @@ async def test_an_unreadable_receipt_does_not_resend(trial: TendersTrial) -> Non
         [still] = await trial.deliveries(status="sent")
         assert still.attempts == 1, body
         await trial.later(901)
-        assert (await trial.run("receipt")).told["ok"] == 1, body
+        assert (await trial.run("receipt")).named_counters["ok"] == 1, body
     assert set(trial.expo.messages.values()) == {1}
 
 
@@ -444,11 +444,11 @@ async def test_a_refused_or_missing_ticket_does_not_delay_others(
         status=400,
         body={"errors": [{"code": "VALIDATION_ERROR", "message": "x"}]},
     )
-    assert (await trial.run("receipt")).told["ok"] == 1
+    assert (await trial.run("receipt")).named_counters["ok"] == 1
     assert {d.installation_id for d in await trial.deliveries(status="sent")} == {"none", "bad"}
     await trial.later(86_400)
     trial.expo.faults.clear()
-    assert (await trial.run("receipt")).told["failed"] == 2
+    assert (await trial.run("receipt")).named_counters["failed"] == 2
     assert {d.last_error_code for d in await trial.deliveries(status="failed")} == {
         "receipt_missing"
     }
@@ -576,7 +576,7 @@ async def test_foreign_preferences_affect_their_device_only(
         await trial.publish()
         run = await trial.run("ingest")
         assert (run.outcome, run.counters["deliveries"]) == ("ok", answer), (regions, run.message)
-        assert (await trial.run("dispatch")).told["sent"] == answer, regions
+        assert (await trial.run("dispatch")).named_counters["sent"] == answer, regions
     now = await trial.now()
     opens = {
         "start": f"{now - timedelta(hours=5):%H:%M}",
@@ -593,17 +593,17 @@ async def test_foreign_preferences_affect_their_device_only(
         await write(quiet_hours=quiet)
         await trial.publish()
         await trial.run("ingest")
-        answer = (await trial.run("dispatch")).told
+        answer = (await trial.run("dispatch")).named_counters
         assert (answer["sent"], answer["retryable"]) == (1, 1), quiet
         [held] = await trial.deliveries(status="retryable")
         assert (held.installation_id, held.last_error_code) == ("odd", "bad_preferences"), quiet
         await write(quiet_hours=None)
         await trial.later(61)
-        assert (await trial.run("dispatch")).told["sent"] == 1
+        assert (await trial.run("dispatch")).named_counters["sent"] == 1
     await write(quiet_hours=opens)
     await trial.publish()
     await trial.run("ingest")
-    answer = (await trial.run("dispatch")).told
+    answer = (await trial.run("dispatch")).named_counters
     assert (answer["sent"], answer["waited"]) == (1, 1)
 
 
