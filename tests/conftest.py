@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from conformance.places import PLACES, DataSet, Provider, opened
+from conformance.databases import PROVIDERS, Database, DatabaseProvider, opened
 from hypothesis import HealthCheck, settings
 from support.firestore import FirestoreEmulator
 from support.pubsub import PubSubEmulator
@@ -37,13 +37,13 @@ NewStore = Callable[..., Awaitable[Store]]
 
 
 @pytest.fixture(scope="session")
-def providers() -> Iterator[Callable[[str], Provider]]:
+def providers() -> Iterator[Callable[[str], DatabaseProvider]]:
     """Return the provider of a store by its name, started once and only if a test needs it."""
-    started: dict[str, Provider] = {}
+    started: dict[str, DatabaseProvider] = {}
 
-    def provider(name: str) -> Provider:
+    def provider(name: str) -> DatabaseProvider:
         if name not in started:
-            started[name] = PLACES[name]()
+            started[name] = PROVIDERS[name]()
         return started[name]
 
     yield provider
@@ -51,34 +51,36 @@ def providers() -> Iterator[Callable[[str], Provider]]:
         each.stop()
 
 
-@pytest.fixture(params=list(PLACES))
-def provider(request: pytest.FixtureRequest, providers: Callable[[str], Provider]) -> Provider:
+@pytest.fixture(params=list(PROVIDERS))
+def provider(
+    request: pytest.FixtureRequest, providers: Callable[[str], DatabaseProvider]
+) -> DatabaseProvider:
     return providers(request.param)
 
 
 @pytest.fixture
-async def place(provider: Provider) -> AsyncIterator[DataSet]:
-    """A new data set with the schema of the conformance kinds."""
-    place = await provider.place()
-    yield place
-    await place.remove()
+async def database(provider: DatabaseProvider) -> AsyncIterator[Database]:
+    """A new database with the schema of the conformance kinds."""
+    database = await provider.database()
+    yield database
+    await database.remove()
 
 
 @pytest.fixture
-async def bare_place(provider: Provider) -> AsyncIterator[DataSet]:
-    """A new data set without any schema."""
-    place = await provider.place(empty=True)
-    yield place
-    await place.remove()
+async def empty_database(provider: DatabaseProvider) -> AsyncIterator[Database]:
+    """A new database without a schema."""
+    database = await provider.database(empty=True)
+    yield database
+    await database.remove()
 
 
 @pytest.fixture
-async def new_store(place: DataSet) -> AsyncIterator[NewStore]:
+async def new_store(database: Database) -> AsyncIterator[NewStore]:
     """Open store objects on the same data, with the schema of the conformance kinds."""
     stores: list[Store] = []
 
     async def new(**options: Any) -> Store:
-        stores.append(await opened(place, **options))
+        stores.append(await opened(database, **options))
         return stores[-1]
 
     yield new
@@ -87,14 +89,14 @@ async def new_store(place: DataSet) -> AsyncIterator[NewStore]:
 
 
 @pytest.fixture
-async def bare_store(bare_place: DataSet) -> AsyncIterator[NewStore]:
+async def bare_store(empty_database: Database) -> AsyncIterator[NewStore]:
     """Open store objects on data without a schema; migrate it first if there are ``kinds``."""
     stores: list[Store] = []
 
     async def new(
         kinds: tuple[Kind, ...] = (), stages: tuple[Stage, ...] = (), **options: Any
     ) -> Store:
-        store = bare_place.store(**options)
+        store = empty_database.store(**options)
         await store.open()
         stores.append(store)
         if kinds:

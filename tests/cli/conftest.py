@@ -52,7 +52,7 @@ def esclusa(
             from support.indexes import enforce_indexes
 
             monkeypatch.setenv(
-                "ESCLUSA_STORE", asyncio.run(providers("firestore").place(empty=True)).url
+                "ESCLUSA_STORE", asyncio.run(providers("firestore").database(empty=True)).url
             )
             stack.enter_context(enforce_indexes(indexes))
         yield call

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from conformance.databases import Database
 from conformance.helpers import ending, everything, look, put, settled, take
 from conformance.kinds import stage
-from conformance.places import DataSet
 
 from esclusa.model.columns import track
 from esclusa.model.errors import DeclarationError
@@ -49,15 +49,15 @@ WORK = stage(
 
 
 @pytest.fixture
-async def table(bare_place: DataSet) -> DataSet:
-    if not bare_place.has_tables():
+async def table(empty_database: Database) -> Database:
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
-    await bare_place.make_table("viejas", COLUMNS, "id", ROWS)
-    return bare_place
+    await empty_database.make_table("viejas", COLUMNS, "id", ROWS)
+    return empty_database
 
 
 async def test_rows_that_pass_begin_in_the_state_that_adopt_names(
-    table: DataSet, bare_store: Any
+    table: Database, bare_store: Any
 ) -> None:
     store = await bare_store()
     assert any("UPDATE" in statement for statement in await store.pending((Old.kind,), (WORK,)))
@@ -76,7 +76,7 @@ async def test_rows_that_pass_begin_in_the_state_that_adopt_names(
     assert [x.ref.id for x in await take(store, WORK)] == ["1"]
 
 
-async def test_rows_are_adopted_once(table: DataSet, bare_store: Any) -> None:
+async def test_rows_are_adopted_once(table: Database, bare_store: Any) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     await table.write("viejas", "id", 1, kept="file:a")
     assert await store.migrate((Old.kind,), (WORK,)) == []
@@ -84,23 +84,23 @@ async def test_rows_are_adopted_once(table: DataSet, bare_store: Any) -> None:
 
 
 async def test_a_table_that_has_the_status_column_is_taken_as_it_is(
-    bare_place: DataSet, bare_store: Any
+    empty_database: Database, bare_store: Any
 ) -> None:
-    if not bare_place.has_tables():
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     rows = [row | {"x_status": None} for row in ROWS]
-    await bare_place.make_table("viejas", COLUMNS | {"x_status": "text"}, "id", rows)
+    await empty_database.make_table("viejas", COLUMNS | {"x_status": "text"}, "id", rows)
     store = await bare_store((Old.kind,), (WORK,))
     assert {r.status for r in await everything(store, Old)} == {"pending"}
 
 
 async def test_attempts_that_were_counted_before_are_kept(
-    bare_place: DataSet, bare_store: Any
+    empty_database: Database, bare_store: Any
 ) -> None:
-    if not bare_place.has_tables():
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     rows = [row | {"x_attempts": 3 if row["id"] == 2 else None} for row in ROWS]
-    await bare_place.make_table("viejas", COLUMNS | {"x_attempts": "int"}, "id", rows)
+    await empty_database.make_table("viejas", COLUMNS | {"x_attempts": "int"}, "id", rows)
     store = await bare_store((Old.kind,), (WORK,))
     assert {r.id: (r.status, r.attempts) for r in await everything(store, Old)} == {
         "1": ("pending", 0), "2": ("success", 3), "3": ("success", 0), "4": ("error", 0)
@@ -108,9 +108,9 @@ async def test_attempts_that_were_counted_before_are_kept(
 
 
 async def test_the_table_numbers_new_rows_where_it_can(
-    bare_place: DataSet, bare_store: Any
+    empty_database: Database, bare_store: Any
 ) -> None:
-    if not bare_place.has_tables():
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
     store = await bare_store((Old.kind,), (WORK,))  # the table is made: it numbers its rows
     one, two = await store.insert([Old(link="a"), Old(link="b")])
@@ -119,11 +119,11 @@ async def test_the_table_numbers_new_rows_where_it_can(
 
 
 async def test_a_table_that_makes_no_ids_gets_new_ones(
-    bare_place: DataSet, bare_store: Any
+    empty_database: Database, bare_store: Any
 ) -> None:
-    if not bare_place.has_tables():
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
-    await bare_place.make_table("viejas", COLUMNS | {"id": "text"}, "id")
+    await empty_database.make_table("viejas", COLUMNS | {"id": "text"}, "id")
     store = await bare_store((Old.kind,), (WORK,))
     answers = await store.insert([Old(link="a"), Old(link="b"), Old(id="mine", link="c")])
     assert all(isinstance(answer, Inserted) for answer in answers)
@@ -160,7 +160,7 @@ async def test_a_summary_counts_and_averages_what_matches_by_state(bare_store: A
 
 
 async def test_a_summary_of_an_attached_table_reads_nulls_as_they_are_meant(
-    table: DataSet, bare_store: Any
+    table: Database, bare_store: Any
 ) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     assert table is not None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from conformance.databases import Database
 from conformance.helpers import (
     advance,
     ask,
@@ -23,7 +24,6 @@ from conformance.helpers import (
     take_one,
 )
 from conformance.kinds import stage
-from conformance.places import DataSet
 
 from esclusa.model.columns import track
 from esclusa.model.effects import Create
@@ -96,16 +96,16 @@ def rows(count: int = 6) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def table(bare_place: DataSet) -> DataSet:
-    if not bare_place.has_tables():
+async def table(empty_database: Database) -> Database:
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     columns = {**COLUMNS, "imagen_local": "text"}
-    await bare_place.make_table("publicaciones", columns, "pk", rows())
-    return bare_place
+    await empty_database.make_table("publicaciones", columns, "pk", rows())
+    return empty_database
 
 
 @pytest.fixture
-async def store(table: DataSet, bare_store: Any) -> Any:
+async def store(table: Database, bare_store: Any) -> Any:
     assert table is not None
     return await bare_store((Media.kind,), (LOAD,))
 
@@ -171,7 +171,7 @@ async def test_what_is_due_since_for_ever_comes_first(store: Any) -> None:
     assert [x.ref.id for x in await take(store, LOAD, limit=4)][:3] == ["40", "50", "60"]
 
 
-async def test_nothing_of_others_is_touched(store: Any, table: DataSet) -> None:
+async def test_nothing_of_others_is_touched(store: Any, table: Database) -> None:
     before = await table.rows("publicaciones", "pk")
     leases = await take(store, LOAD, limit=3)
     await store.renew([Renewal(leases[2].ref, leases[2].fence, 60.0, {"imagen_local": "half"})])
@@ -195,7 +195,7 @@ async def test_nothing_of_others_is_touched(store: Any, table: DataSet) -> None:
     assert [shown[x.ref.id]["media_tomado"] is None for x in leases] == [True, True, False]
 
 
-async def test_outsiders_write_on_while_we_work(store: Any, table: DataSet) -> None:
+async def test_outsiders_write_on_while_we_work(store: Any, table: Database) -> None:
     lease = await take_one(store, LOAD, "10")
     await table.write("publicaciones", "pk", 10, likes=99, imagen="http://x/new")
     await settled(store, ending(lease, "success", fields={"imagen_local": "a"}))
@@ -215,7 +215,7 @@ async def test_outsiders_write_on_while_we_work(store: Any, table: DataSet) -> N
 
 
 async def test_a_row_that_does_not_fit_is_claimed_with_its_fault(
-    table: DataSet, bare_store: Any
+    table: Database, bare_store: Any
 ) -> None:
     store = await bare_store((Strict.kind,), (STRICT,))
     assert table is not None
@@ -253,7 +253,7 @@ async def test_get_find_and_history_speak_of_ids_as_text(store: Any) -> None:
 
 
 async def test_claims_of_an_attached_table_by_two_stores(
-    store: Any, bare_place: DataSet, bare_store: Any
+    store: Any, empty_database: Database, bare_store: Any
 ) -> None:
     other = await bare_store((Media.kind,), (LOAD,))
     batches = await asyncio.gather(*(take(s, LOAD, limit=1) for s in (store, other) * 3))
@@ -261,9 +261,7 @@ async def test_claims_of_an_attached_table_by_two_stores(
     assert len(taken) == len(set(taken))
 
 
-async def test_migrate_adds_only_what_is_missing_and_once(
-    table: DataSet, bare_store: Any
-) -> None:
+async def test_migrate_adds_only_what_is_missing_and_once(table: Database, bare_store: Any) -> None:
     before = await table.rows("publicaciones", "pk")
     store = await bare_store()
     assert await store.pending((Media.kind,), (LOAD,))
@@ -280,31 +278,29 @@ async def test_migrate_adds_only_what_is_missing_and_once(
 
 
 async def test_a_missing_business_or_id_column_names_table_and_column(
-    bare_place: DataSet, bare_store: Any
+    empty_database: Database, bare_store: Any
 ) -> None:
-    if not bare_place.has_tables():
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     columns = {n: t for n, t in COLUMNS.items() if n not in ("pk", "imagen")}
-    await bare_place.make_table("publicaciones", {"other": "int", **columns}, "other")
+    await empty_database.make_table("publicaciones", {"other": "int", **columns}, "other")
     store = await bare_store()
     with pytest.raises(SchemaError) as caught:
         await store.migrate((Media.kind,), (LOAD,))
     for word in ("publicaciones", "imagen", "pk"):
         assert word in str(caught.value)
-    assert await bare_place.rows("publicaciones", "other") == []
+    assert await empty_database.rows("publicaciones", "other") == []
     assert await store.pending((Media.kind,), (LOAD,)) is not None
 
 
-async def test_a_row_without_an_id_is_left_alone(
-    bare_place: DataSet, bare_store: Any
-) -> None:
+async def test_a_row_without_an_id_is_left_alone(empty_database: Database, bare_store: Any) -> None:
     """The table's own key is another: nobody could say which row was meant, and the others do not wait for it."""
-    if not bare_place.has_tables():
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     given = [
         {"other": n, **row, "pk": None if n == 2 else row["pk"]} for n, row in enumerate(rows(), 1)
     ]
-    await bare_place.make_table(
+    await empty_database.make_table(
         "publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given
     )
     store = await bare_store((Media.kind,), (LOAD,))
@@ -318,12 +314,12 @@ async def test_a_row_without_an_id_is_left_alone(
 
 
 async def test_ids_that_do_not_tell_rows_apart_are_refused(
-    bare_place: DataSet, bare_store: Any
+    empty_database: Database, bare_store: Any
 ) -> None:
-    if not bare_place.has_tables():
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
     given = [{"other": n, **row, "pk": 7} for n, row in enumerate(rows(), 1)]
-    await bare_place.make_table(
+    await empty_database.make_table(
         "publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given
     )
     store = await bare_store()
@@ -354,9 +350,9 @@ class Numbered(Record, table="t_numbered", key="name", database_id=True):
 
 @pytest.mark.promise(5)
 async def test_the_store_may_number_the_rows_itself(
-    bare_place: DataSet, bare_store: Any
+    empty_database: Database, bare_store: Any
 ) -> None:
-    if not bare_place.has_tables():
+    if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
     store = await bare_store((Numbered.kind,), ())
     one, two = await store.insert([Numbered(name="x"), Numbered(name="ñ")])

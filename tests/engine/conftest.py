@@ -19,7 +19,7 @@ NewEngine = Callable[..., Awaitable[Engine]]
 
 
 @pytest.fixture
-async def new_engine(bare_place: Any, tmp_path: Path) -> AsyncIterator[NewEngine]:
+async def new_engine(empty_database: Any, tmp_path: Path) -> AsyncIterator[NewEngine]:
     """``await new_engine(app)`` gives a running engine on its own store object; several share the same data."""
     async with AsyncExitStack() as stack:
 
@@ -31,7 +31,7 @@ async def new_engine(bare_place: Any, tmp_path: Path) -> AsyncIterator[NewEngine
             offset: float = 0.0,
             **options: Any,
         ) -> Engine:
-            store: Any = bare_place.store(clock_offset=offset)
+            store: Any = empty_database.store(clock_offset=offset)
             await store.open()
             stack.push_async_callback(store.close)
             knobs = Options(

@@ -21,9 +21,9 @@ POINTS = [
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("point", POINTS)
 async def test_killed_at_every_point_between_claim_and_settle(
-    bare_place: Any, tmp_path: Path, point: str
+    empty_database: Any, tmp_path: Path, point: str
 ) -> None:
-    async with yard(bare_place, tmp_path, 120) as here:
+    async with yard(empty_database, tmp_path, 120) as here:
         slow = {"HANDLER_SECONDS": "1.2"} if "renew" in point else {}
         count = {"handler begins": 30, "handler ends": 30}.get(point, 2)
         await died(here.start(f"{point}:{count}", **slow))
@@ -37,9 +37,9 @@ async def test_killed_at_every_point_between_claim_and_settle(
 
 @pytest.mark.promise(1)
 @pytest.mark.promise(6)
-async def test_workers_killed_at_random_moments(bare_place: Any, tmp_path: Path) -> None:
+async def test_workers_killed_at_random_moments(empty_database: Any, tmp_path: Path) -> None:
     rng = random.Random(7)
-    async with yard(bare_place, tmp_path, 1500) as here:
+    async with yard(empty_database, tmp_path, 1500) as here:
         team = [here.start(HANDLER_SECONDS="0.02", BUDGET="100000") for _ in range(3)]
         for _ in range(8):
             await asyncio.sleep(rng.uniform(0.2, 0.9))
@@ -53,9 +53,9 @@ async def test_workers_killed_at_random_moments(bare_place: Any, tmp_path: Path)
 
 @pytest.mark.promise(6)
 async def test_a_budget_is_never_overspent_by_workers_that_die(
-    bare_place: Any, tmp_path: Path
+    empty_database: Any, tmp_path: Path
 ) -> None:
-    async with yard(bare_place, tmp_path, 300) as here:
+    async with yard(empty_database, tmp_path, 300) as here:
         await died(here.start("handler begins:20", BUDGET="100"))
         team = [here.start(BUDGET="100") for _ in range(3)]
         last = -1
@@ -72,9 +72,9 @@ async def test_a_budget_is_never_overspent_by_workers_that_die(
 
 @pytest.mark.promise(3)
 async def test_a_worker_that_outlives_its_lease_does_not_overwrite_its_successor(
-    bare_place: Any, tmp_path: Path
+    empty_database: Any, tmp_path: Path
 ) -> None:
-    async with yard(bare_place, tmp_path, 40) as here:
+    async with yard(empty_database, tmp_path, 40) as here:
         frozen = here.start("handler ends", KILL_WITH="SIGSTOP", HANDLER_SECONDS="0.5")
         await asyncio.to_thread(os.waitpid, frozen.pid, os.WUNTRACED)
         here.start()
@@ -86,8 +86,8 @@ async def test_a_worker_that_outlives_its_lease_does_not_overwrite_its_successor
 
 
 @pytest.mark.promise(9)
-async def test_sigterm_gives_everything_back_at_once(bare_place: Any, tmp_path: Path) -> None:
-    async with yard(bare_place, tmp_path, 400) as here:
+async def test_sigterm_gives_everything_back_at_once(empty_database: Any, tmp_path: Path) -> None:
+    async with yard(empty_database, tmp_path, 400) as here:
         process = here.start(HANDLER_SECONDS="0.05", LEASE_SECONDS="600")
         async with asyncio.timeout(30):
             while await here.sent() < 40:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.places import PostgresProvider
+from conformance.databases import PostgresProvider
 from faults.yard import Yard, yard
 
 PACE = {
@@ -49,7 +49,7 @@ async def test_the_pace_comes_back_without_a_restart_of_the_worker(
     server: PostgresProvider, tmp_path: Path, fault: str
 ) -> None:
     count = 6000
-    place: Any = await server.place(empty=True)
+    place: Any = await server.database(empty=True)
     async with yard(place, tmp_path, count) as here:
         process = here.start(**PACE)
         async with asyncio.timeout(30):

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from conformance.databases import DatabaseProvider, opened
 from conformance.helpers import NOON, ask, ending, moving, set_clock
 from conformance.kinds import COLLECT, READ, WORK, Job, Note, Post
-from conformance.places import Provider, opened
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -55,7 +55,7 @@ spenders = st.sampled_from(["s1", "s2"])
 class StoreMachine(RuleBasedStateMachine):
     """Two store objects on one data set; every answer and every row must be what the oracle says."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: DatabaseProvider) -> None:
         super().__init__()
         self.provider = provider
         self.runner = asyncio.Runner()
@@ -77,8 +77,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self._begin())
 
     async def _begin(self) -> None:
-        self.place = await self.provider.place()
-        self.stores = [await opened(self.place), await opened(self.place)]
+        self.database = await self.provider.database()
+        self.stores = [await opened(self.database), await opened(self.database)]
         start = await set_clock(self.stores[0], NOON)
         self.stores[1].clock_offset = self.stores[0].clock_offset
         self.oracle = Oracle(start)
@@ -97,7 +97,7 @@ class StoreMachine(RuleBasedStateMachine):
         finally:
             for store in self.stores:
                 await store.close()
-            await self.place.remove()
+            await self.database.remove()
 
     # insert
 
@@ -398,7 +398,7 @@ class StoreMachine(RuleBasedStateMachine):
 @pytest.mark.promise(2)
 @pytest.mark.promise(3)
 @pytest.mark.promise(8)
-def test_a_store_does_what_the_oracle_does(provider: Provider) -> None:
+def test_a_store_does_what_the_oracle_does(provider: DatabaseProvider) -> None:
     few = settings(
         max_examples=20,
         stateful_step_count=30,

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from conformance.databases import opened
 from conformance.helpers import (
     advance,
     ask,
@@ -22,7 +23,6 @@ from conformance.helpers import (
     take,
 )
 from conformance.kinds import AGE, COLLECT, KINDS, READ, STAGES, WORK, Job, Note, Old, Post, Sample
-from conformance.places import opened
 
 from esclusa.engine.system_pipeline import KEEP
 from esclusa.model.effects import Add, Create, Exists, Move
@@ -402,7 +402,7 @@ async def test_large_fields_are_kept_out_of_the_automatic_indexes(provider: Any)
 
 
 async def test_a_new_record_of_a_grown_kind_and_an_old_one_are_both_found_by_the_new_field(
-    bare_place: Any, bare_store: Any
+    empty_database: Any, bare_store: Any
 ) -> None:
     class First(Record, table="growing", key="name"):
         name: str
@@ -416,7 +416,7 @@ async def test_a_new_record_of_a_grown_kind_and_an_old_one_are_both_found_by_the
     store = await bare_store((First.kind,))
     assert await store.insert([First(name="old")]) == [Inserted("old")]
     await store.migrate((Grown.kind,), ())
-    newer = await opened(bare_place, (Grown.kind,), ())
+    newer = await opened(empty_database, (Grown.kind,), ())
     await newer.insert([Grown(name="new", size=1)])
     assert [g.name for g in (await newer.find(query(Grown, order="size"))).items] == ["old", "new"]
     await newer.close()

@@ -21,10 +21,10 @@ pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 
 
 @pytest.fixture
-async def shop(bare_place: Any, tmp_path: Path) -> AsyncIterator[Client]:
+async def shop(empty_database: Any, tmp_path: Path) -> AsyncIterator[Client]:
     """A server with done and failed items, dead letters, runs, a paused cycle and an audit."""
     with enforce_indexes(indexes_for([app.bind(ShopSettings())])):
-        async with served(tmp_path, store=bare_place.url, worker=True) as client:
+        async with served(tmp_path, store=empty_database.url, worker=True) as client:
             await client.add(
                 *[
                     {"shop": "a/b", "code": str(n), "note": "bad" if n % 3 == 0 else None}

@@ -164,7 +164,7 @@ NewService = Callable[..., Awaitable[DocumentsService]]
 
 @pytest.fixture
 async def new_service(
-    bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    empty_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[NewService]:
     """``await new_service(max_attempts=3)`` opens one; several share data, like processes do."""
     monkeypatch.setenv("NO_PROXY", "*")
@@ -185,7 +185,7 @@ async def new_service(
             **options: Any,
         ) -> DocumentsService:
             environ = {
-                "ESCLUSA_STORE": bare_place.url,
+                "ESCLUSA_STORE": empty_database.url,
                 "ESCLUSA_ARTIFACTS": str(tmp_path / "artifacts"),
                 "ESCLUSA_PIPELINES": "documents",
                 "ESCLUSA_LEASE_SECONDS": "20",

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conformance.places import PLACES
+from conformance.databases import PROVIDERS
 from pipelines.documents import statement_words, statements
 from pipelines.documents.conftest import DocumentsService, NewService, headers
 from support.loopback import http_server
@@ -203,7 +203,7 @@ async def test_document_extractions_and_pages_over_http(new_service: NewService)
     assert (await service.get("/documents/nothing"))[0] == 404
 
 
-@pytest.mark.parametrize("provider", list(PLACES), indirect=True)
+@pytest.mark.parametrize("provider", list(PROVIDERS), indirect=True)
 async def test_text_is_the_one_in_which_spans_count(
     new_service: NewService,
 ) -> None:
@@ -481,7 +481,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.stop()
 
 
-@pytest.mark.parametrize("provider", list(PLACES), indirect=True)
+@pytest.mark.parametrize("provider", list(PROVIDERS), indirect=True)
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 async def test_folder_on_cloud_storage_with_generations(
     new_service: NewService, cloud: Any

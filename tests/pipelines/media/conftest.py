@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import pytest
-from conformance.places import Provider, quoted
+from conformance.databases import DatabaseProvider, quoted
 
 from esclusa.app import open_runtime
 from esclusa.engine.runs import RunContext
@@ -157,13 +157,15 @@ def databases() -> list[Any]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def empty_database(
-    request: pytest.FixtureRequest, providers: Callable[[str], Provider], databases: list[Any]
+    request: pytest.FixtureRequest,
+    providers: Callable[[str], DatabaseProvider],
+    databases: list[Any],
 ) -> AsyncIterator[Any]:
     """A database without tables."""
     found: Any = (
         databases.pop()
         if databases and request.param == "postgres"
-        else await providers(request.param).place(empty=True)
+        else await providers(request.param).database(empty=True)
     )
     found.dialect = request.param
     yield found

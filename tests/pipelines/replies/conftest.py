@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from conformance.places import DataSet
+from conformance.databases import Database
 from support.replies import Trial, environ
 
 from esclusa.app import open_runtime
@@ -30,7 +30,7 @@ async def sim() -> AsyncIterator[InformationTracerSimulator]:
 
 @pytest.fixture
 async def new_trial(
-    bare_place: DataSet, sim: InformationTracerSimulator, tmp_path: Path
+    empty_database: Database, sim: InformationTracerSimulator, tmp_path: Path
 ) -> AsyncIterator[NewTrial]:
     """``await new_trial(REPLIES_…=…)`` starts another server on the same store."""
     async with AsyncExitStack() as stack:
@@ -38,7 +38,7 @@ async def new_trial(
 
         async def new(**more: str) -> Trial:
             runtime = await stack.enter_async_context(
-                open_runtime(load(environ=environ(bare_place.url, tmp_path, sim.url, **more)))
+                open_runtime(load(environ=environ(empty_database.url, tmp_path, sim.url, **more)))
             )
             service = Service(runtime, worker=False)
             listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -323,10 +323,10 @@ async def test_every_route_is_documented(trial: Any) -> None:
 
 
 async def test_commands(
-    trial: Any, bare_place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    trial: Any, empty_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """``esclusa replies``: import of three formats, both phases, every operation, exit codes."""
-    for name, value in environ(bare_place.url, tmp_path, trial.sim.url).items():
+    for name, value in environ(empty_database.url, tmp_path, trial.sim.url).items():
         monkeypatch.setenv(name, value)
 
     async def call(*argv: str) -> tuple[int, Any]:

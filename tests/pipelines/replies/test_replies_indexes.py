@@ -48,7 +48,7 @@ def test_the_index_file_is_up_to_date() -> None:
     } <= there
 
 
-async def test_the_index_file_covers_every_query(new_trial: Any, bare_place: Any) -> None:
+async def test_the_index_file_covers_every_query(new_trial: Any, empty_database: Any) -> None:
     """Run every query of both phases and of the API on the store that needs the file."""
     trial = await new_trial()
     watch = getattr(trial.runtime.store, "watch_queries", None)

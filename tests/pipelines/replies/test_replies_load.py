@@ -41,18 +41,18 @@ async def ended(process: subprocess.Popen[bytes]) -> int:
 
 
 async def test_four_processes_and_a_budget_of_400(
-    trial: Any, bare_place: Any, tmp_path: Path
+    trial: Any, empty_database: Any, tmp_path: Path
 ) -> None:
     """The provider never counts search 401 and refuses none.
 
     The emulator is slow: there the budget is 120.
     """
-    limit = trial.sim.limit = 400 if bare_place.has_tables() else 120
+    limit = trial.sim.limit = 400 if empty_database.has_tables() else 120
     rows = [
         Post(platform="twitter", post_id=f"p{n:03}", replies_count=3) for n in range(limit + 30)
     ]
     await trial.records.insert(rows)
-    settings = environ(bare_place.url, tmp_path, trial.sim.url)
+    settings = environ(empty_database.url, tmp_path, trial.sim.url)
     team = [start(["-m", "esclusa", "run", "replies.process-posts"], settings) for _ in range(4)]
     codes = [await ended(process) for process in team]
     assert set(codes) <= {0, 1}
@@ -86,12 +86,12 @@ SLOW = ("after submit", "after put", "inside settle")
 """The points for stores where a process starts slowly: after the call, and in the transaction."""
 
 
-async def test_kills_at_every_point(trial: Any, bare_place: Any, tmp_path: Path) -> None:
+async def test_kills_at_every_point(trial: Any, empty_database: Any, tmp_path: Path) -> None:
     """Point 9 of both phases: no job and no post is stuck or doubled, whatever the moment."""
     ids = [f"p{n:02}" for n in range(30)]
     await trial.posts(*ids)
     for cycle, points in POINTS.items():
-        for point in points if bare_place.has_tables() else [p for p in points if p in SLOW]:
+        for point in points if empty_database.has_tables() else [p for p in points if p in SLOW]:
             shift = str(trial.runtime.store.clock_offset)
             more = {
                 "KILL_AT": point,
@@ -101,7 +101,7 @@ async def test_kills_at_every_point(trial: Any, bare_place: Any, tmp_path: Path)
             }
             worker = start(
                 [str(WORKER), f"replies.{cycle}"],
-                environ(bare_place.url, tmp_path, trial.sim.url, **more),
+                environ(empty_database.url, tmp_path, trial.sim.url, **more),
             )
             assert await ended(worker) == -signal.SIGKILL, point
             await trial.later(

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import aiohttp
 import pytest
-from conformance.places import DataSet, Provider
+from conformance.databases import Database, DatabaseProvider
 from support.s3 import S3Server, moto_server
 
 from esclusa.app import open_runtime
@@ -130,14 +130,16 @@ def databases() -> list[Any]:
 
 @pytest.fixture(params=STORES)
 async def place(
-    request: pytest.FixtureRequest, providers: Callable[[str], Provider], databases: list[Any]
-) -> AsyncIterator[DataSet]:
+    request: pytest.FixtureRequest,
+    providers: Callable[[str], DatabaseProvider],
+    databases: list[Any],
+) -> AsyncIterator[Database]:
     if request.param != "postgres":
-        found = await providers(request.param).place(empty=True)
+        found = await providers(request.param).database(empty=True)
         yield found
         await found.remove()
         return
-    kept = databases.pop() if databases else await providers("postgres").place(empty=True)
+    kept = databases.pop() if databases else await providers("postgres").database(empty=True)
     yield kept
     rows = await kept._run(
         "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('public', 'archive')"
@@ -152,7 +154,7 @@ async def place(
 
 
 def environ_of(
-    place: DataSet, folder: Path, chile: str, expo: str, **settings: str
+    place: Database, folder: Path, chile: str, expo: str, **settings: str
 ) -> dict[str, str]:
     return {
         "ESCLUSA_STORE": place.url,
@@ -171,7 +173,7 @@ def environ_of(
 
 
 @pytest.fixture
-async def new_trial(place: DataSet, tmp_path: Path) -> AsyncIterator[NewTrial]:
+async def new_trial(place: Database, tmp_path: Path) -> AsyncIterator[NewTrial]:
     """``await new_trial(ARCHIVE_DROP="true")`` starts a server with these settings."""
     async with AsyncExitStack() as stack:
         chile, expo = ChileCompraSimulator(), ExpoSimulator()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from conformance.databases import Database
 from conformance.helpers import (
     NOON,
     advance,
@@ -21,7 +22,6 @@ from conformance.helpers import (
     take_one,
 )
 from conformance.kinds import KINDS, STAGES, STATES, WORK, Job, Note, Post, stage
-from conformance.places import DataSet
 
 from esclusa.model.errors import MigrationError, SchemaError
 from esclusa.model.lifecycle import Lifecycle
@@ -126,12 +126,10 @@ async def test_a_field_that_was_dropped_is_in_nobodys_way(bare_store: Any) -> No
     assert (await look(store, Whole, "a")).kinds == ["k"]
 
 
-async def test_an_edited_migration_is_refused(
-    bare_place: DataSet, bare_store: Any
-) -> None:
+async def test_an_edited_migration_is_refused(empty_database: Database, bare_store: Any) -> None:
     store = await bare_store(KINDS, STAGES)
     await put(store, Note(name="n"))
-    await bare_place.edit_migration()
+    await empty_database.edit_migration()
     newer = await bare_store()
     with pytest.raises(MigrationError):
         await newer.migrate(KINDS, STAGES)
@@ -164,14 +162,14 @@ async def test_closing_twice_is_harmless_and_another_store_goes_on(
 
 @pytest.mark.promise(1)
 async def test_what_was_accepted_is_there_for_the_next_process(
-    place: DataSet, new_store: Any
+    database: Database, new_store: Any
 ) -> None:
     first = await new_store()
     await put(first, Job(id="j"), Job(id="k"))
     lease = await take_one(first, WORK, "j")
     await settled(first, ending(lease, "done"))
     await first.close()
-    assert place is not None
+    assert database is not None
     second = await new_store()
     assert [(await look(second, Job, i)).status for i in "jk"] == ["done", "pending"]
     await assert_chain(second, lease.ref, [("pending", "working"), ("working", "done")])

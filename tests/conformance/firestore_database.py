@@ -28,14 +28,14 @@ class FirestoreProvider:
         os.environ["FIRESTORE_EMULATOR_HOST"] = self.emulator.host
         self.numbers = itertools.count()
 
-    async def place(self, *, empty: bool = False) -> FirestorePlace:
-        place = FirestorePlace(self, f"esclusa-{os.getpid()}-{next(self.numbers)}")
+    async def database(self, *, empty: bool = False) -> FirestoreDatabase:
+        database = FirestoreDatabase(self, f"esclusa-{os.getpid()}-{next(self.numbers)}")
         if not empty:
-            store = place.store()
+            store = database.store()
             await store.open()
             await store.migrate(KINDS, STAGES)
             await store.close()
-        return place
+        return database
 
     def stop(self) -> None:
         if self.before is None:
@@ -43,7 +43,7 @@ class FirestoreProvider:
         self.emulator.stop()
 
 
-class FirestorePlace:
+class FirestoreDatabase:
     def __init__(self, provider: FirestoreProvider, project: str) -> None:
         self.provider, self.project = provider, project
 

@@ -1,4 +1,4 @@
-"""Where the stores under test keep their data. A further store is one more class here and one more entry in PLACES.
+"""Where the stores under test keep their data. A further store is one more class here and one more entry in PROVIDERS.
 
 A *provider* lives for the test session and gives out places; a *place* is one data set, on which any number of store
 objects can be opened. Tests know only the Place protocol.
@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from conformance.firestore_place import FirestoreProvider
+from conformance.firestore_database import FirestoreProvider
 from conformance.kinds import KINDS, STAGES
 
 from esclusa.model.columns import ColumnType
@@ -24,7 +24,7 @@ from esclusa.model.stage import Stage
 from esclusa.ports.store import Store
 
 
-class DataSet(Protocol):
+class Database(Protocol):
     """One data set."""
 
     @property
@@ -59,22 +59,22 @@ class DataSet(Protocol):
         """Drop the data."""
 
 
-class Provider(Protocol):
-    async def place(self, *, empty: bool = False) -> DataSet:
-        """A new place, with the schema of the conformance kinds unless it is to be ``empty``."""
+class DatabaseProvider(Protocol):
+    async def database(self, *, empty: bool = False) -> Database:
+        """A new database, with the schema of the conformance kinds unless it is to be ``empty``."""
 
     def stop(self) -> None:
         """End what was started."""
 
 
 async def opened(
-    place: DataSet,
+    database: Database,
     kinds: Sequence[Kind] = KINDS,
     stages: Sequence[Stage] = STAGES,
     **options: Any,
 ) -> Any:
     """A store that is ready to work, on a place that has its schema."""
-    store = place.store(**options)
+    store = database.store(**options)
     await store.open()
     await store.use(kinds, stages)
     return store
@@ -93,21 +93,21 @@ class SqliteProvider:
         self.template: Path | None = None
         self.numbers = itertools.count()
 
-    async def place(self, *, empty: bool = False) -> DataSet:
-        place = SqlitePlace(self.folder / f"{next(self.numbers)}.db")
+    async def database(self, *, empty: bool = False) -> Database:
+        database = SqliteDatabase(self.folder / f"{next(self.numbers)}.db")
         if not empty:
             if self.template is None:
-                await _migrated(SqlitePlace(self.folder / "template.db"))
+                await _migrated(SqliteDatabase(self.folder / "template.db"))
                 self.template = self.folder / "template.db"
             for left in self.folder.glob("template.db*"):
-                shutil.copy(left, str(place.path) + left.name.removeprefix("template.db"))
-        return place
+                shutil.copy(left, str(database.path) + left.name.removeprefix("template.db"))
+        return database
 
     def stop(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class SqlitePlace:
+class SqliteDatabase:
     TYPES = {"text": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "time": "TEXT", "date": "TEXT", "decimal": "TEXT",
              "json": "TEXT", "bytes": "BLOB"}  # fmt: skip
 
@@ -192,7 +192,7 @@ def _sqlite_value(value: Any) -> Any:
 
 
 class PostgresProvider:
-    """One server for the session, started when the first test needs it; a database per place.
+    """One server for the session, started when the first test needs it; a database per database.
 
     Making a database takes far longer than emptying one: those that have the schema are emptied and given out again.
     """
@@ -202,20 +202,20 @@ class PostgresProvider:
 
         self.server = PostgresServer()
         self.started = False
-        self.free: list[PostgresPlace] = []
+        self.free: list[PostgresDatabase] = []
         self.numbers = itertools.count()
 
-    async def place(self, *, empty: bool = False) -> DataSet:
+    async def database(self, *, empty: bool = False) -> Database:
         if not self.started:
             self.server.start()
             self.started = True
         if self.free and not empty:
             return self.free.pop()
-        place = PostgresPlace(self, f"esclusa_{next(self.numbers)}", empty=empty)
-        await self.run("postgres", f"CREATE DATABASE {quoted(place.name)} TEMPLATE template0")
+        database = PostgresDatabase(self, f"esclusa_{next(self.numbers)}", empty=empty)
+        await self.run("postgres", f"CREATE DATABASE {quoted(database.name)} TEMPLATE template0")
         if not empty:
-            await _migrated(place)
-        return place
+            await _migrated(database)
+        return database
 
     def stop(self) -> None:
         if self.started:
@@ -231,7 +231,7 @@ class PostgresProvider:
             await connection.close()
 
 
-class PostgresPlace:
+class PostgresDatabase:
     TYPES = {"text": "text", "int": "bigint", "float": "double precision", "bool": "boolean", "time": "timestamptz", "date": "date",
              "decimal": "numeric", "json": "jsonb", "bytes": "bytea"}  # fmt: skip
 
@@ -313,8 +313,8 @@ def _postgres_value(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict | list) else value
 
 
-async def _migrated(place: DataSet) -> None:
-    store = place.store()
+async def _migrated(database: Database) -> None:
+    store = database.store()
     await store.open()
     try:
         await store.migrate(KINDS, STAGES)
@@ -322,7 +322,7 @@ async def _migrated(place: DataSet) -> None:
         await store.close()
 
 
-PLACES: dict[str, type[Provider]] = {
+PROVIDERS: dict[str, type[DatabaseProvider]] = {
     "sqlite": SqliteProvider,
     "postgres": PostgresProvider,
     "firestore": FirestoreProvider,
