@@ -1,4 +1,4 @@
-"""Which paths are allowed, and how a value becomes one safe segment."""
+"""Allowed artifact paths, and safe segments from values."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ GOOD = [
 
 
 @pytest.mark.parametrize("path", GOOD)
-def test_a_good_path_is_kept_as_it_is(path: str) -> None:
+def test_good_path_is_unchanged(path: str) -> None:
     assert clean(path) == path
 
 
 @pytest.mark.parametrize(("path", "why"), BAD_PATHS.items())
-def test_a_bad_path_is_refused_by_name(path: str, why: str) -> None:
+def test_bad_path_is_refused_with_the_reason(path: str, why: str) -> None:
     with pytest.raises(ArtifactError, match=re.escape(why)) as caught:
         clean(path)
     assert ascii(path)[:100] in str(caught.value)
@@ -40,23 +40,23 @@ def test_a_bad_path_is_refused_by_name(path: str, why: str) -> None:
     assert "\0" not in str(caught.value)
 
 
-def test_a_path_that_is_no_text_is_refused() -> None:
+def test_path_must_be_text() -> None:
     with pytest.raises(ArtifactError, match="not text"):
         clean(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "a/", "a/b", "a/.", "media/2026-1"])
-def test_a_prefix_may_end_anywhere(prefix: str) -> None:
+def test_prefix_may_end_anywhere(prefix: str) -> None:
     assert clean_prefix(prefix) == prefix
 
 
 @pytest.mark.parametrize("prefix", ["/", "../", "a/../", "a//", "a/./", "..", "a\\", "/a"])
-def test_a_prefix_leads_nowhere_else(prefix: str) -> None:
+def test_bad_prefix_is_refused(prefix: str) -> None:
     with pytest.raises(ArtifactError):
         clean_prefix(prefix)
 
 
-def test_segments_read_well() -> None:
+def test_segments_of_typical_values() -> None:
     assert segment("post_12-3.jpg") == "post_12-3.jpg"
     assert segment(42) == "42"
     assert segment("../x") == "%2E.%2Fx"
@@ -67,7 +67,7 @@ def test_segments_read_well() -> None:
     assert segment("%2E") == "%252E"
 
 
-def test_a_long_value_is_cut_and_hashed() -> None:
+def test_long_value_is_cut_and_hashed() -> None:
     one, two = segment("x" * 5000), segment("x" * 4999 + "y")
     assert one != two
     assert len(one) <= 150
@@ -76,7 +76,7 @@ def test_a_long_value_is_cut_and_hashed() -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, 1.5, b"x"])
-def test_only_text_and_whole_numbers_become_segments(value: object) -> None:
+def test_segment_takes_text_and_integers_only(value: object) -> None:
     with pytest.raises(TypeError):
         segment(value)  # type: ignore[arg-type]
 
@@ -89,7 +89,7 @@ TEXT = (
 
 
 @given(TEXT)
-def test_any_value_becomes_one_clean_segment(text: str) -> None:
+def test_any_text_becomes_one_clean_segment(text: str) -> None:
     made = segment(text)
     assert clean(made) == made
     assert re.fullmatch(r"[A-Za-z0-9_.%~-]+", made)
@@ -97,5 +97,5 @@ def test_any_value_becomes_one_clean_segment(text: str) -> None:
 
 
 @given(TEXT, TEXT)
-def test_two_values_never_share_a_segment(one: str, two: str) -> None:
+def test_different_values_have_different_segments(one: str, two: str) -> None:
     assert (segment(one) == segment(two)) == (one == two)

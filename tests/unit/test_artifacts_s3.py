@@ -1,4 +1,4 @@
-"""What is special to S3: servers that refuse or do not answer, uploads in parts, what is sent."""
+"""Artifacts in S3: servers that refuse or do not answer, uploads in parts, keys."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def uploads(server: S3Server) -> list[Any]:
     return found
 
 
-async def test_keys_and_content_types_are_what_another_client_sees(server: S3Server) -> None:
+async def test_another_client_sees_keys_and_content_types(server: S3Server) -> None:
     store = open_artifacts(f"s3://{BUCKET}/a/prefix", environ=server.environ)
     await store.put("año/x y+%.txt", b"hello", content_type="text/plain; charset=utf-8")
     await store.put("big.bin", pieces(12), content_type="application/x-big")
@@ -64,7 +64,7 @@ async def test_keys_and_content_types_are_what_another_client_sees(server: S3Ser
         assert (head["ContentLength"], head["ContentType"]) == (12 * MB, f"application/x-{name}")
 
 
-async def test_no_part_of_a_failed_or_cancelled_upload_stays(server: S3Server) -> None:
+async def test_failed_or_cancelled_upload_leaves_no_part(server: S3Server) -> None:
     store = open_artifacts(f"s3://{BUCKET}/parts", environ=server.environ)
     with pytest.raises(ValueError, match="midway"):
         await store.put("x", pieces(20, then=ValueError("midway")))
@@ -86,7 +86,7 @@ async def test_no_part_of_a_failed_or_cancelled_upload_stays(server: S3Server) -
     assert await store.info("x") is None
 
 
-async def test_a_bucket_that_is_not_there(server: S3Server) -> None:
+async def test_missing_bucket(server: S3Server) -> None:
     store = open_artifacts("s3://esclusa-none", environ=server.environ)
     with pytest.raises(
         ArtifactError,
@@ -98,7 +98,7 @@ async def test_a_bucket_that_is_not_there(server: S3Server) -> None:
         [info async for info in store.list()]
 
 
-async def test_a_wrong_key_is_refused_and_not_shown(seaweed: S3Server) -> None:
+async def test_wrong_secret_key_is_refused_and_not_shown(seaweed: S3Server) -> None:
     store = open_artifacts(
         f"s3://{BUCKET}",
         environ=seaweed.environ | {"AWS_SECRET_ACCESS_KEY": "not-the-right-secret"},
@@ -111,12 +111,10 @@ async def test_a_wrong_key_is_refused_and_not_shown(seaweed: S3Server) -> None:
         assert not isinstance(caught.value, ArtifactMissing)
 
 
-async def test_without_keys_the_settings_are_named(
-    moto: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_keys_are_named(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
-    # Keys are then asked of the instance; here of a port where nobody listens, never of the machine that runs the tests.
+    # The keys then come from the instance's service; here from a port without a listener.
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     store = open_artifacts(f"s3://{BUCKET}", environ={"AWS_ENDPOINT_URL": moto.endpoint})
     with pytest.raises(
@@ -125,7 +123,7 @@ async def test_without_keys_the_settings_are_named(
         await store.open()
 
 
-async def test_an_endpoint_that_does_not_answer(seaweed: S3Server) -> None:
+async def test_unreachable_endpoint(seaweed: S3Server) -> None:
     port = free_port()
     store = open_artifacts(
         f"s3://{BUCKET}", environ=seaweed.environ | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
@@ -146,7 +144,7 @@ async def test_an_endpoint_that_does_not_answer(seaweed: S3Server) -> None:
     assert time.monotonic() - begun < 30
 
 
-async def test_a_stream_never_mixes_two_versions(server: S3Server) -> None:
+async def test_stream_never_mixes_two_versions(server: S3Server) -> None:
     store = open_artifacts(f"s3://{BUCKET}/mixed", environ=server.environ)
     await store.put("x", b"1" * (11 * MB))
     stream = store.stream("x")
@@ -156,7 +154,7 @@ async def test_a_stream_never_mixes_two_versions(server: S3Server) -> None:
         assert not [block async for block in stream if b"2" in block]
 
 
-async def test_a_server_that_lists_in_order_is_not_sorted_again(moto: S3Server) -> None:
+async def test_ordered_list_is_not_sorted_again(moto: S3Server) -> None:
     store = S3Artifacts(
         BUCKET,
         "ordered",

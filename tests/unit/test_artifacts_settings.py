@@ -1,4 +1,4 @@
-"""Which store a URL names, and what a wrong one is told."""
+"""The artifact store of a URL, and errors of wrong settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = {
 }
 
 
-def test_a_folder_by_path_or_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_by_path_or_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url, folder in {
         "./artifacts": tmp_path / "artifacts",
@@ -38,7 +38,7 @@ def test_a_folder_by_path_or_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "artifacts").exists()
 
 
-def test_a_bucket_with_and_without_prefix() -> None:
+def test_bucket_with_and_without_prefix() -> None:
     store = open_artifacts("s3://bucket/some/prefix/", environ=KEYS)
     assert isinstance(store, S3Artifacts)
     assert store.url == "s3://bucket/some/prefix"
@@ -62,7 +62,7 @@ def test_secrets_are_never_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("ftp://host/x", "unknown scheme ftp://; allowed are"),
         ("gopher://x", "unknown scheme"),
@@ -77,10 +77,10 @@ def test_secrets_are_never_shown() -> None:
         ("s3://an-id:hidden@bucket", "keys do not belong in the URL"),
     ],
 )
-def test_a_wrong_url_is_told_by_name(url: str, told: str) -> None:
+def test_wrong_url_is_reported(url: str, message: str) -> None:
     with pytest.raises(SettingsError, match="ESCLUSA_ARTIFACTS") as caught:
         open_artifacts(url, environ=KEYS)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "hidden" not in str(caught.value)
 
 
@@ -92,18 +92,21 @@ def test_a_wrong_url_is_told_by_name(url: str, told: str) -> None:
         ({"AWS_ACCESS_KEY_ID": "singleton"}, "AWS_SECRET_ACCESS_KEY"),
     ],
 )
-def test_a_wrong_environment_is_told_by_name(environ: dict[str, str], name: str) -> None:
+def test_wrong_environment_is_reported(environ: dict[str, str], name: str) -> None:
     with pytest.raises(SettingsError, match=name) as caught:
         open_artifacts("s3://bucket", environ=environ)
     assert "hidden" not in str(caught.value)
 
 
-def test_a_public_address_that_is_none() -> None:
+def test_wrong_public_url() -> None:
     with pytest.raises(SettingsError, match="ESCLUSA_ARTIFACTS_PUBLIC_URL"):
         open_artifacts("./x", public_url="cdn.example")
 
 
-def test_a_folder_loads_no_cloud_library() -> None:
-    code = "import sys; from esclusa.artifacts import open_artifacts; open_artifacts('./x'); print('obstore' in sys.modules)"
+def test_folder_loads_no_cloud_library() -> None:
+    code = (
+        "import sys; from esclusa.artifacts import open_artifacts; open_artifacts('./x');"
+        "print('obstore' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

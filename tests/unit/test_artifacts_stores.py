@@ -1,4 +1,7 @@
-"""One meaning for every artifact store: a folder, moto's S3, SeaweedFS, Cloud Storage and Supabase. No test asks which one it got."""
+"""The same behaviour on every artifact store; no test depends on which store it gets.
+
+The stores are a folder, S3 (moto and SeaweedFS), Cloud Storage and Supabase.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def seaweed() -> Iterator[S3Server]:
     with seaweed_server() as server:
         server.client().create_bucket(
             Bucket=BUCKET
-        )  # one for all tests: each bucket takes several of its volumes
+        )  # one bucket for all tests, because each needs several volumes
         yield server
 
 
@@ -57,12 +60,12 @@ def gcs() -> Iterator[GcsServer]:
         yield server
 
 
-RuntimeOpener = Callable[[], Awaitable[Artifacts]]
+OpenArtifacts = Callable[[], Awaitable[Artifacts]]
 
 
 @pytest.fixture(params=["local", "moto", "seaweed", "gcs", "supabase"])
-async def another(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RuntimeOpener]:
-    """Opens the same place again, as another worker would."""
+async def another(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenArtifacts]:
+    """Opens the same store again, as another worker would."""
     if request.param == "local":
         url, environ = (tmp_path / "kept").as_uri(), {}
     elif request.param == "supabase":
@@ -88,7 +91,7 @@ async def another(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.fixture
-async def kept(another: RuntimeOpener) -> Artifacts:
+async def artifacts(another: OpenArtifacts) -> Artifacts:
     return await another()
 
 
@@ -104,12 +107,12 @@ async def pieces(*blocks: bytes, then: BaseException | None = None) -> AsyncIter
         raise then
 
 
-async def test_what_is_put_is_got(kept: Artifacts) -> None:
-    address = await kept.put("a/b.txt", b"hello", content_type="text/plain")
-    assert await kept.get("a/b.txt") == b"hello"
-    assert address == kept.public_url("a/b.txt")
+async def test_put_and_get(artifacts: Artifacts) -> None:
+    address = await artifacts.put("a/b.txt", b"hello", content_type="text/plain")
+    assert await artifacts.get("a/b.txt") == b"hello"
+    assert address == artifacts.public_url("a/b.txt")
     assert urlsplit(address).path.endswith("/a/b.txt")
-    info = await kept.info("a/b.txt")
+    info = await artifacts.info("a/b.txt")
     assert info is not None
     assert (info.path, info.size) == ("a/b.txt", 5)
     assert info.modified is not None
@@ -117,13 +120,13 @@ async def test_what_is_put_is_got(kept: Artifacts) -> None:
 
 
 @pytest.mark.parametrize("create", [False, True])
-async def test_every_kind_of_body(kept: Artifacts, tmp_path: Path, create: bool) -> None:
+async def test_bodies_of_every_type(artifacts: Artifacts, tmp_path: Path, create: bool) -> None:
     file = tmp_path / "given"
     file.write_bytes(b"from a file")
-    await kept.put("bytes", b"from memory", create=create)
-    await kept.put("path", file, create=create)
-    await kept.put("pieces", pieces(b"from ", b"", b"pieces"), create=create)
-    assert [await kept.get(path) for path in ("bytes", "path", "pieces")] == [
+    await artifacts.put("bytes", b"from memory", create=create)
+    await artifacts.put("path", file, create=create)
+    await artifacts.put("pieces", pieces(b"from ", b"", b"pieces"), create=create)
+    assert [await artifacts.get(path) for path in ("bytes", "path", "pieces")] == [
         b"from memory",
         b"from a file",
         b"from pieces",
@@ -132,71 +135,73 @@ async def test_every_kind_of_body(kept: Artifacts, tmp_path: Path, create: bool)
 
 
 @pytest.mark.parametrize("create", [False, True])
-async def test_empty_bodies(kept: Artifacts, tmp_path: Path, create: bool) -> None:
+async def test_empty_bodies(artifacts: Artifacts, tmp_path: Path, create: bool) -> None:
     file = tmp_path / "empty"
     file.touch()
-    await kept.put("bytes", b"", create=create)
-    await kept.put("path", file, create=create)
-    await kept.put("pieces", pieces(), create=create)
-    await kept.put("pieces2", pieces(b"", b""), create=create)
+    await artifacts.put("bytes", b"", create=create)
+    await artifacts.put("path", file, create=create)
+    await artifacts.put("pieces", pieces(), create=create)
+    await artifacts.put("pieces2", pieces(b"", b""), create=create)
     for path in ("bytes", "path", "pieces", "pieces2"):
-        assert await kept.get(path) == b""
-        assert [block async for block in kept.stream(path)] == []
-        info = await kept.info(path)
+        assert await artifacts.get(path) == b""
+        assert [block async for block in artifacts.stream(path)] == []
+        info = await artifacts.info(path)
         assert info is not None
         assert info.size == 0
 
 
-async def test_a_second_put_replaces_and_changes_the_version(kept: Artifacts) -> None:
+async def test_second_put_replaces_and_changes_the_version(artifacts: Artifacts) -> None:
     versions = set()
     for content in (b"one", b"two", b"three"):
-        await kept.put("x", content)
-        assert await kept.get("x") == content
-        info = await kept.info("x")
+        await artifacts.put("x", content)
+        assert await artifacts.get("x") == content
+        info = await artifacts.info("x")
         assert info is not None
-        again = await kept.info("x")
+        again = await artifacts.info("x")
         assert again is not None
         assert again.version == info.version
         versions.add(info.version)
     assert len(versions) == 3
 
 
-async def test_what_is_kept_is_there_and_safe_after_a_sync(kept: Artifacts, tmp_path: Path) -> None:
+async def test_keep_and_sync(artifacts: Artifacts, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(b"a file")
 
     async def parts() -> AsyncIterator[bytes]:
         yield b"two "
         yield b"parts"
 
-    await kept.put("a/0", b"replaced")
+    await artifacts.put("a/0", b"replaced")
     found = [
-        await kept.keep("a/0", b"bytes"),
-        await kept.keep("a/1", tmp_path / "body"),
-        await kept.keep("b/2", parts(), content_type="text/plain"),
+        await artifacts.keep("a/0", b"bytes"),
+        await artifacts.keep("a/1", tmp_path / "body"),
+        await artifacts.keep("b/2", parts(), content_type="text/plain"),
     ]
-    assert [await kept.get(path) for path in ("a/0", "a/1", "b/2")] == [
+    assert [await artifacts.get(path) for path in ("a/0", "a/1", "b/2")] == [
         b"bytes",
         b"a file",
         b"two parts",
     ]
-    assert [each.url for each in found] == [kept.public_url(path) for path in ("a/0", "a/1", "b/2")]
-    await asyncio.gather(kept.sync(found), kept.sync(found))
-    await kept.sync([])
+    assert [each.url for each in found] == [
+        artifacts.public_url(path) for path in ("a/0", "a/1", "b/2")
+    ]
+    await asyncio.gather(artifacts.sync(found), artifacts.sync(found))
+    await artifacts.sync([])
     assert [each.error for each in found] == [None] * 3
     with pytest.raises(ArtifactError, match="bad//path"):
-        await kept.keep("bad//path", b"x")
+        await artifacts.keep("bad//path", b"x")
 
 
-async def test_create_refuses_what_is_there(kept: Artifacts) -> None:
-    await kept.put("x", b"first", create=True)
+async def test_create_refuses_an_existing_name(artifacts: Artifacts) -> None:
+    await artifacts.put("x", b"first", create=True)
     with pytest.raises(ArtifactExists, match="x"):
-        await kept.put("x", b"second", create=True)
+        await artifacts.put("x", b"second", create=True)
     with pytest.raises(ArtifactExists, match="x"):
-        await kept.put("x", pieces(b"third"), create=True)
-    assert await kept.get("x") == b"first"
+        await artifacts.put("x", pieces(b"third"), create=True)
+    assert await artifacts.get("x") == b"first"
 
 
-async def test_one_of_many_racers_creates(another: RuntimeOpener) -> None:
+async def test_one_of_many_concurrent_creates_succeeds(another: OpenArtifacts) -> None:
     stores = [await another() for _ in range(4)]
     for turn in range(2):
         bodies = [f"racer {number}".encode() for number in range(8)]
@@ -217,33 +222,33 @@ async def test_one_of_many_racers_creates(another: RuntimeOpener) -> None:
         assert await stores[0].get(f"race/{turn}") == bodies[winners[0]]
 
 
-async def test_a_missing_object(kept: Artifacts) -> None:
-    assert await kept.info("none") is None
-    assert await kept.info("no/folder/none") is None
+async def test_missing_object(artifacts: Artifacts) -> None:
+    assert await artifacts.info("none") is None
+    assert await artifacts.info("no/folder/none") is None
     with pytest.raises(ArtifactMissing, match="none"):
-        await kept.get("none")
+        await artifacts.get("none")
     with pytest.raises(ArtifactMissing, match="no/folder/none"):
-        [block async for block in kept.stream("no/folder/none")]
-    await kept.delete("none")
-    await kept.delete("no/folder/none")
+        [block async for block in artifacts.stream("no/folder/none")]
+    await artifacts.delete("none")
+    await artifacts.delete("no/folder/none")
 
 
-async def test_a_folder_is_no_object(kept: Artifacts) -> None:
-    await kept.put("folder/x", b"x")
-    assert await kept.info("folder") is None
+async def test_folder_is_not_an_object(artifacts: Artifacts) -> None:
+    await artifacts.put("folder/x", b"x")
+    assert await artifacts.info("folder") is None
     with pytest.raises(ArtifactMissing):
-        await kept.get("folder")
-    await kept.delete("folder")
-    assert await paths(kept) == ["folder/x"]
+        await artifacts.get("folder")
+    await artifacts.delete("folder")
+    assert await paths(artifacts) == ["folder/x"]
 
 
-async def test_delete_leaves_no_trace(kept: Artifacts) -> None:
-    await kept.put("a/b/c", b"x")
-    await kept.delete("a/b/c")
-    assert await kept.info("a/b/c") is None
-    assert await paths(kept) == []
-    await kept.put("a", b"a file where a folder was")
-    assert await kept.get("a") == b"a file where a folder was"
+async def test_delete(artifacts: Artifacts) -> None:
+    await artifacts.put("a/b/c", b"x")
+    await artifacts.delete("a/b/c")
+    assert await artifacts.info("a/b/c") is None
+    assert await paths(artifacts) == []
+    await artifacts.put("a", b"a file where a folder was")
+    assert await artifacts.get("a") == b"a file where a folder was"
 
 
 NAMES = [
@@ -258,38 +263,38 @@ NAMES = [
 ]
 
 
-async def test_names_are_kept_to_the_letter(kept: Artifacts) -> None:
+async def test_names_round_trip_exactly(artifacts: Artifacts) -> None:
     for name in NAMES:
-        address = await kept.put(name, name.encode())
+        address = await artifacts.put(name, name.encode())
         assert address.isascii()
         read = unquote(urlsplit(address).path)
         assert read.endswith("/" + name) or path_of(read).endswith(
             "/" + name
-        )  # a server may not take every character
+        )  # the server may refuse some characters
     for name in NAMES:
-        assert await kept.get(name) == name.encode()
-    assert await paths(kept) == sorted(NAMES)
+        assert await artifacts.get(name) == name.encode()
+    assert await paths(artifacts) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("path", BAD_PATHS)
-async def test_bad_paths_are_refused_by_every_verb(kept: Artifacts, path: str) -> None:
+async def test_every_method_refuses_bad_paths(artifacts: Artifacts, path: str) -> None:
     with pytest.raises(ArtifactError, match="bad artifact path"):
-        await kept.put(path, b"x")
+        await artifacts.put(path, b"x")
     with pytest.raises(ArtifactError, match="bad artifact path"):
-        await kept.get(path)
+        await artifacts.get(path)
     with pytest.raises(ArtifactError, match="bad artifact path"):
-        [block async for block in kept.stream(path)]
+        [block async for block in artifacts.stream(path)]
     with pytest.raises(ArtifactError, match="bad artifact path"):
-        await kept.info(path)
+        await artifacts.info(path)
     with pytest.raises(ArtifactError, match="bad artifact path"):
-        await kept.delete(path)
+        await artifacts.delete(path)
     with pytest.raises(ArtifactError, match="bad artifact path"):
-        kept.public_url(path)
+        artifacts.public_url(path)
     with pytest.raises(ArtifactError, match="bad artifact prefix"):
-        await paths(kept, "../" + path)
+        await paths(artifacts, "../" + path)
 
 
-async def test_lists_are_in_order_of_the_whole_path(kept: Artifacts) -> None:
+async def test_lists_are_sorted_by_the_whole_path(artifacts: Artifacts) -> None:
     names = [
         "a/b",
         "a-b/c",
@@ -306,35 +311,35 @@ async def test_lists_are_in_order_of_the_whole_path(kept: Artifacts) -> None:
         "z",
         "🙂",
     ]
-    await asyncio.gather(*(kept.put(name, b"x") for name in names))
-    assert await paths(kept) == sorted(names)
-    assert await paths(kept, "a") == sorted(name for name in names if name.startswith("a"))
-    assert await paths(kept, "a/") == ["a/b", "a/b-c", "a/b.txt", "a/c/d"]
-    assert await paths(kept, "a/b") == ["a/b", "a/b-c", "a/b.txt"]
-    assert await paths(kept, "b/1") == ["b/1", "b/10"]
-    assert await paths(kept, "none/at/all") == []
-    infos = [info async for info in kept.list("a/b.txt")]
-    assert infos == [await kept.info("a/b.txt")]
+    await asyncio.gather(*(artifacts.put(name, b"x") for name in names))
+    assert await paths(artifacts) == sorted(names)
+    assert await paths(artifacts, "a") == sorted(name for name in names if name.startswith("a"))
+    assert await paths(artifacts, "a/") == ["a/b", "a/b-c", "a/b.txt", "a/c/d"]
+    assert await paths(artifacts, "a/b") == ["a/b", "a/b-c", "a/b.txt"]
+    assert await paths(artifacts, "b/1") == ["b/1", "b/10"]
+    assert await paths(artifacts, "none/at/all") == []
+    infos = [info async for info in artifacts.list("a/b.txt")]
+    assert infos == [await artifacts.info("a/b.txt")]
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 20])
-async def test_a_source_that_fails_leaves_nothing_and_keeps_its_own_error(
-    kept: Artifacts, blocks: int
+async def test_failing_source_leaves_nothing_and_raises_its_own_error(
+    artifacts: Artifacts, blocks: int
 ) -> None:
-    await kept.put("before", b"as it was")
+    await artifacts.put("before", b"as it was")
     for path in ("new", "before"):
         for create in (False, True):
-            # That there is one already may be told as soon as it is known, or at the end.
-            told = (TimeoutError, ArtifactExists) if create and path == "before" else TimeoutError
-            with pytest.raises(told, match=r"midway|already"):
-                await kept.put(
+            # A store may report an existing object at once or at the end.
+            errors = (TimeoutError, ArtifactExists) if create and path == "before" else TimeoutError
+            with pytest.raises(errors, match=r"midway|already"):
+                await artifacts.put(
                     path, pieces(*[b"x" * MB] * blocks, then=TimeoutError("midway")), create=create
                 )
-    assert await kept.get("before") == b"as it was"
-    assert await paths(kept) == ["before"]
+    assert await artifacts.get("before") == b"as it was"
+    assert await paths(artifacts) == ["before"]
 
 
-async def test_a_cancelled_put_leaves_nothing_and_closes_its_source(kept: Artifacts) -> None:
+async def test_cancelled_put_leaves_nothing_and_closes_its_source(artifacts: Artifacts) -> None:
     closed, stuck = asyncio.Event(), asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:
@@ -346,28 +351,28 @@ async def test_a_cancelled_put_leaves_nothing_and_closes_its_source(kept: Artifa
         finally:
             closed.set()
 
-    put = asyncio.create_task(kept.put("x", endless()))
+    put = asyncio.create_task(artifacts.put("x", endless()))
     await stuck.wait()
     put.cancel()
     with pytest.raises(asyncio.CancelledError):
         await put
     assert closed.is_set()
-    assert await paths(kept) == []
+    assert await paths(artifacts) == []
 
 
-async def test_bodies_of_the_wrong_kind(kept: Artifacts, tmp_path: Path) -> None:
+async def test_bodies_of_a_wrong_type(artifacts: Artifacts, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="bytes, a Path or an async iterable"):
-        await kept.put("x", "text")  # type: ignore[arg-type]
+        await artifacts.put("x", "text")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="yields bytes"):
-        await kept.put("x", pieces("text"))  # type: ignore[arg-type]
+        await artifacts.put("x", pieces("text"))  # type: ignore[arg-type]
     with pytest.raises(ArtifactError, match="body cannot be read") as caught:
-        await kept.put("x", tmp_path / "none")
+        await artifacts.put("x", tmp_path / "none")
     assert not isinstance(caught.value, ArtifactMissing)
-    assert await paths(kept) == []
+    assert await paths(artifacts) == []
 
 
 class Big:
-    """50 MB that never exist at once."""
+    """A body of 50 MB that is never held whole."""
 
     def __init__(self) -> None:
         self.block = os.urandom(MB)
@@ -385,22 +390,22 @@ class Big:
 
 
 def own_memory() -> int:
-    """Bytes of memory that are this process's own (not pages of files): what Python and the libraries below it hold."""
+    """Private memory of this process in bytes, without pages of files."""
     with open("/proc/self/status", encoding="ascii") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
 
 
 @pytest.mark.parametrize("kind", ["pieces", "path", "create"])
-async def test_fifty_megabytes_pass_with_bounded_memory(
-    kept: Artifacts, tmp_path: Path, kind: str
+async def test_large_body_needs_bounded_memory(
+    artifacts: Artifacts, tmp_path: Path, kind: str
 ) -> None:
     big = Big()
     file = tmp_path / "big"
     if kind == "path":
         with file.open("wb") as out:
             out.writelines(big.make(number) for number in range(50))
-    await kept.put("warm", pieces(*[b"x" * MB] * 20))
-    await kept.get("warm")
+    await artifacts.put("warm", pieces(*[b"x" * MB] * 20))
+    await artifacts.get("warm")
     most, done = 0, asyncio.Event()
     before = own_memory()
 
@@ -413,9 +418,11 @@ async def test_fifty_megabytes_pass_with_bounded_memory(
     watching = asyncio.create_task(watch())
     tracemalloc.start()
     try:
-        await kept.put("big", file if kind == "path" else big.source(), create=kind == "create")
+        await artifacts.put(
+            "big", file if kind == "path" else big.source(), create=kind == "create"
+        )
         digest, size = hashlib.sha256(), 0
-        async for block in kept.stream("big"):
+        async for block in artifacts.stream("big"):
             assert len(block) <= MB
             digest.update(block)
             size += len(block)

@@ -1,4 +1,7 @@
-"""Supabase Storage: errors that stand in the body, keys that its characters allow, settings; Supabase's own client as the oracle."""
+"""Artifacts in Supabase Storage: errors in the body, allowed characters of keys, settings.
+
+Supabase's own client is the oracle.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ async def simulator() -> AsyncIterator[tuple[SupabaseSimulator, str]]:
 
 
 @pytest.fixture
-async def kept(simulator: tuple[SupabaseSimulator, str]) -> AsyncIterator[Any]:
+async def artifacts(simulator: tuple[SupabaseSimulator, str]) -> AsyncIterator[Any]:
     store = open_artifacts(
         "supabase://media",
         environ={"SUPABASE_URL": simulator[1], "SUPABASE_SERVICE_KEY": SERVICE_KEY},
@@ -38,7 +41,7 @@ async def kept(simulator: tuple[SupabaseSimulator, str]) -> AsyncIterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def played() -> Iterator[SimulatorProcess]:
+def simulator_process() -> Iterator[SimulatorProcess]:
     with SimulatorProcess("supabase") as server:
         yield server
 
@@ -46,7 +49,7 @@ def played() -> Iterator[SimulatorProcess]:
 @pytest.mark.parametrize(
     "path", ["a/b.jpg", "x!y", "x!21y", "año/ñ.jpg", "50%.png", "#~[]", "!", "a b&c", "日本"]
 )
-def test_keys_hold_only_what_supabase_takes_and_lead_back(path: str) -> None:
+def test_keys_have_allowed_characters_only_and_round_trip(path: str) -> None:
     key = key_of(path)
     assert set(key) <= set(
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/!.*'()&$=@;:+,?- "
@@ -54,44 +57,44 @@ def test_keys_hold_only_what_supabase_takes_and_lead_back(path: str) -> None:
     assert path_of(key) == path
 
 
-def test_different_paths_have_different_keys_and_beginnings_stay_beginnings() -> None:
+def test_keys_are_unique_and_preserve_prefixes() -> None:
     names = ["ñ", "!C3!B1", "%C3%B1", "n!", "n%21", "n!21"]
     assert len({key_of(name) for name in names}) == len(names)
     assert key_of("año/x").startswith(key_of("año/"))
 
 
-async def test_the_public_address_is_one_that_a_reader_without_a_key_can_use(kept: Any) -> None:
-    address = await kept.put("media/1-456_789%2F.jpg", b"picture", content_type="image/jpeg")
+async def test_public_url_needs_no_key(artifacts: Any) -> None:
+    address = await artifacts.put("media/1-456_789%2F.jpg", b"picture", content_type="image/jpeg")
     async with session() as http, http.get(address) as answer:
         assert (answer.status, answer.content_type, await answer.read()) == (
             200,
             "image/jpeg",
             b"picture",
         )
-    async with session() as http, http.get(kept.public_url("none.jpg")) as answer:
+    async with session() as http, http.get(artifacts.public_url("none.jpg")) as answer:
         assert answer.status == 400  # as Supabase does
         assert (await answer.json())["statusCode"] == "404"
 
 
-async def test_what_the_server_says_in_the_body_is_what_is_told(
-    simulator: tuple[SupabaseSimulator, str], kept: Any
+async def test_errors_have_the_servers_message(
+    simulator: tuple[SupabaseSimulator, str], artifacts: Any
 ) -> None:
     server, _ = simulator
     bucket = server.buckets["media"]
     with pytest.raises(ArtifactMissing, match="Object not found"):
-        await kept.get("none")
-    await kept.put("x", b"1", create=True)
+        await artifacts.get("none")
+    await artifacts.put("x", b"1", create=True)
     with pytest.raises(ArtifactExists):
-        await kept.put("x", b"2", create=True)
+        await artifacts.put("x", b"2", create=True)
     bucket.file_size_limit = 10
     with pytest.raises(
         ArtifactError, match=r"413.*EntityTooLarge.*exceeded the maximum allowed size"
     ):
-        await kept.put("big", b"x" * 11)
+        await artifacts.put("big", b"x" * 11)
     bucket.file_size_limit, bucket.allowed_mime_types = None, ["image/*"]
     with pytest.raises(ArtifactError, match="mime type text/html is not supported"):
-        await kept.put("page", b"<html>", content_type="text/html")
-    await kept.put("picture", b"x", content_type="image/png")
+        await artifacts.put("page", b"<html>", content_type="text/html")
+    await artifacts.put("picture", b"x", content_type="image/png")
     for fault, words in (
         (
             {
@@ -121,11 +124,11 @@ async def test_what_the_server_says_in_the_body_is_what_is_told(
     ):
         server.order("/storage/v1/object/media/picture", **fault)
         with pytest.raises(ArtifactError, match=words) as caught:
-            await kept.get("picture")
+            await artifacts.get("picture")
         assert not isinstance(caught.value, ArtifactMissing)
     server.buckets.clear()
     with pytest.raises(ArtifactError, match="Bucket not found") as lost:
-        await kept.get("x")
+        await artifacts.get("x")
     assert not isinstance(lost.value, ArtifactMissing)
 
 
@@ -134,29 +137,27 @@ async def test_what_the_server_says_in_the_body_is_what_is_told(
     ["<html>Log in</html>", "", "null", "[]", "{}", '{"half": ', "\x00"],
     ids=["page", "nothing", "null", "list", "bare", "half", "zero"],
 )
-async def test_an_answer_that_is_not_supabases_is_no_success(
-    simulator: tuple[SupabaseSimulator, str], kept: Any, body: str
+async def test_foreign_answer_is_not_a_success(
+    simulator: tuple[SupabaseSimulator, str], artifacts: Any, body: str
 ) -> None:
-    """A gateway's login page comes with 200, too: the record would name a file that nobody has."""
+    """The login page of a gateway has status 200, too, but no file was written."""
     server, url = simulator
     for call in (
-        lambda: kept.put("x", b"x"),
-        lambda: kept.keep("x", b"x"),
-        lambda: kept.info("x"),
-        lambda: anext(kept.list()),
+        lambda: artifacts.put("x", b"x"),
+        lambda: artifacts.keep("x", b"x"),
+        lambda: artifacts.info("x"),
+        lambda: anext(artifacts.list()),
         lambda: open_artifacts(
             "supabase://media", environ={"SUPABASE_URL": url, "SUPABASE_SERVICE_KEY": SERVICE_KEY}
         ).open(),
     ):
         server.order("/", status=200, body=body)
-        with pytest.raises(
-            ArtifactError, match="is not from Supabase; check SUPABASE_URL"
-        ):
+        with pytest.raises(ArtifactError, match="is not from Supabase; check SUPABASE_URL"):
             await call()
-    assert [info async for info in kept.list()] == []
+    assert [info async for info in artifacts.list()] == []
 
 
-async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(
+async def test_upload_to_a_server_that_stops_reading_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "film").write_bytes(bytes(64 << 20))
@@ -167,7 +168,8 @@ async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET "):
             writer.write(
-                b'HTTP/1.1 200 OK\r\nContent-Length: 16\r\nConnection: close\r\n\r\n{"name":"media"}'
+                b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\nConnection: close\r\n\r\n"
+                b'{"name":"media"}'
             )
         else:
             await over.wait()
@@ -188,7 +190,7 @@ async def test_a_server_that_stops_reading_is_not_waited_for_in_vain(
         over.set()
 
 
-async def test_a_wrong_key_a_missing_bucket_and_a_silent_server_are_told_when_it_opens(
+async def test_open_reports_wrong_key_missing_bucket_and_silent_server(
     simulator: tuple[SupabaseSimulator, str],
 ) -> None:
     _, url = simulator
@@ -247,12 +249,12 @@ async def test_a_wrong_key_a_missing_bucket_and_a_silent_server_are_told_when_it
         ),
     ],
 )
-def test_settings_that_are_wrong_are_named(url: str, environ: dict[str, str], named: str) -> None:
+def test_wrong_settings_are_named(url: str, environ: dict[str, str], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         open_artifacts(url, environ=environ)
 
 
-def test_the_public_address_may_be_another_one() -> None:
+def test_public_url_can_be_set() -> None:
     environ = {"SUPABASE_URL": "https://x.supabase.co/", "SUPABASE_SERVICE_KEY": "k"}
     assert open_artifacts("supabase://media", environ=environ).public_url("a/ñ.jpg") == (
         "https://x.supabase.co/storage/v1/object/public/media/a/%21C3%21B1.jpg"
@@ -263,20 +265,22 @@ def test_the_public_address_may_be_another_one() -> None:
     assert store.public_url("a.jpg") == "https://cdn.example/media/a.jpg"
 
 
-async def test_supabases_own_client_sees_what_ours_wrote_and_the_other_way_round(
-    played: SimulatorProcess,
+async def test_supabases_client_and_ours_read_each_others_objects(
+    simulator_process: SimulatorProcess,
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import storage3
     from storage3.exceptions import StorageApiError
 
-    url, environ = supabase_bucket(played)
+    url, environ = supabase_bucket(simulator_process)
     name = url.removeprefix("supabase://")
     store = open_artifacts(url, environ=environ)
     await store.open()
     client = storage3.create_client(
-        f"{played.url}/storage/v1/", {"Authorization": f"Bearer {SERVICE_KEY}"}, is_async=True
+        f"{simulator_process.url}/storage/v1/",
+        {"Authorization": f"Bearer {SERVICE_KEY}"},
+        is_async=True,
     )
     theirs = client.from_(name)
     await store.put("a/b c.jpg", b"ours", content_type="image/jpeg")

@@ -1,4 +1,4 @@
-"""Firestore: names and values, without a server."""
+"""Names and values of Firestore documents, without a server."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class Extraccion(Record, table="extracciones", within="documento_id", parent=Doc
     lifecycle = Lifecycle("a -> b")
 
 
-def test_a_record_within_another_lives_below_its_document() -> None:
+def test_nested_record_is_stored_below_its_parent() -> None:
     folio = Folio.kind.id_of("b", "f")
     documento = Documento.kind.id_of(folio, "a.pdf")
-    id, where = names.identify(Extraccion.kind, Extraccion(documento_id=documento), lambda: "7")
-    assert where == "folios/b:f/documentos/a.pdf/extracciones/7"
-    assert names.path(Extraccion.kind, id) == where
-    assert names.id_at(Extraccion.kind, where) == id
+    id, path = names.identify(Extraccion.kind, Extraccion(documento_id=documento), lambda: "7")
+    assert path == "folios/b:f/documentos/a.pdf/extracciones/7"
+    assert names.path(Extraccion.kind, id) == path
+    assert names.id_at(Extraccion.kind, path) == id
     assert names.id_at(Documento.kind, "folios/b:f/documentos/a.pdf") == documento
 
 
 @pytest.mark.parametrize("id", ["singleton", "other:x", ":x", "b%3Af:"])
-def test_an_id_that_does_not_begin_with_its_parents_is_refused(id: str) -> None:
+def test_id_without_the_parents_id_is_refused(id: str) -> None:
     with pytest.raises(BadRecord, match="begins with its parent's id"):
         names.identify(Documento.kind, Documento(id=id, folio_id="b:f", uri="u"), str)
 
 
-def test_a_key_that_does_not_begin_with_the_parent_is_a_schema_fault() -> None:
+def test_kinds_that_firestore_cannot_hold() -> None:
     class Wrong(Record, table="wrong", key=("uri",), within="folio_id", parent=Folio):
         folio_id: str
         uri: str
@@ -72,7 +72,7 @@ def test_a_key_that_does_not_begin_with_the_parent_is_a_schema_fault() -> None:
     assert issubclass(SchemaError, Exception)
 
 
-def test_a_parent_needs_the_field_that_holds_its_id() -> None:
+def test_parent_requires_within() -> None:
     with pytest.raises(DeclarationError, match="needs within="):
 
         class Loose(Record, table="loose", parent=Folio):
@@ -81,7 +81,7 @@ def test_a_parent_needs_the_field_that_holds_its_id() -> None:
 
 
 @given(st.text(min_size=1, max_size=40), st.text(min_size=1, max_size=40))
-def test_names_are_injective_and_legal(a: str, b: str) -> None:
+def test_segments_are_injective_and_valid(a: str, b: str) -> None:
     assert names.unsegment(names.segment(a)) == a
     assert (names.segment(a) == names.segment(b)) == (a == b)
     written = names.segment(a)
@@ -91,7 +91,7 @@ def test_names_are_injective_and_legal(a: str, b: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["", "x" * 1500, "ñ" * 800])
-def test_an_id_that_no_document_can_have(id: str) -> None:
+def test_id_without_a_path(id: str) -> None:
     assert names.path(Folio.kind, id) is None
 
 
@@ -101,7 +101,7 @@ numbers = st.decimals(
 
 
 @given(numbers, numbers)
-def test_decimals_sort_as_numbers_and_come_back_exactly(a: Decimal, b: Decimal) -> None:
+def test_decimals_sort_as_numbers_and_round_trip(a: Decimal, b: Decimal) -> None:
     x, y = decimal_order(a), decimal_order(b)
     assert (x < y, x == y) == (a < b, a == b)
     back = decode("decimal", encode("decimal", a))
@@ -109,7 +109,7 @@ def test_decimals_sort_as_numbers_and_come_back_exactly(a: Decimal, b: Decimal) 
 
 
 @pytest.mark.parametrize("value", [Decimal("NaN"), Decimal("Infinity"), Decimal("1e9999999")])
-def test_a_decimal_that_cannot_be_sorted_is_refused(value: Decimal) -> None:
+def test_unsortable_decimal_is_refused(value: Decimal) -> None:
     with pytest.raises(BadRecord):
         decimal_order(value)
 
@@ -131,32 +131,32 @@ trees = st.recursive(
 
 
 @given(trees)
-def test_json_comes_back_as_it_went_in(value: Any) -> None:
+def test_json_round_trip(value: Any) -> None:
     assert decode("json", encode("json", value)) == value
 
 
 @pytest.mark.parametrize(
     "value", [[[1]], {"": 1}, {"__x__": 1}, {"_json": "x"}, [2**64], {"a": [[1], [2]]}]
 )
-def test_json_that_firestore_cannot_hold_is_marked_text(value: Any) -> None:
+def test_json_that_firestore_cannot_hold_is_text(value: Any) -> None:
     written = encode_json(value)
     assert list(written.map_value.fields) == ["_json"]
     assert decode("json", written) == value
 
 
-def test_json_that_firestore_can_hold_is_a_map() -> None:
+def test_plain_json_is_a_map() -> None:
     written = encode_json({"a": [1, {"b": [2.5]}], "ñ": None})
     assert sorted(written.map_value.fields) == ["a", "ñ"]
 
 
-def test_what_has_no_place_in_a_document_is_refused() -> None:
+def test_values_that_firestore_cannot_hold_are_refused() -> None:
     with pytest.raises(BadRecord):
         encode("int", 2**63)
     with pytest.raises(BadRecord):
         encode("text", "\ud800")
 
 
-# where the store is named
+# The store's URL
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_has_no_place_in_a_document_is_refused() -> None:
         ("firestore://my-project/other", "firestore://my-project/other"),
     ],
 )
-def test_a_store_is_opened_by_its_url(url: str, shown: str) -> None:
+def test_store_by_url(url: str, shown: str) -> None:
     from esclusa.app import store_for
     from esclusa.settings import Settings
 
@@ -185,14 +185,14 @@ def test_a_store_is_opened_by_its_url(url: str, shown: str) -> None:
         "firestore://p/d/e",
     ],
 )
-def test_a_wrong_url_is_said_to_be_wrong(url: str) -> None:
+def test_wrong_url_is_refused(url: str) -> None:
     from esclusa.settings import Settings
 
     with pytest.raises(ValueError, match="firestore://project"):
         Settings(store=url)
 
 
-def test_without_the_extra_the_settings_say_what_to_install(
+def test_missing_extra_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import sys

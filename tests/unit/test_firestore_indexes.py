@@ -1,4 +1,4 @@
-"""The index file of Firestore: what it must hold, and Firestore's own rules by which a query is served. No server."""
+"""The index file, and the rules by which Firestore covers a query. No server."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Part(Record, table="parts", key=("item", "name"), within="item", parent=It
 
 
 def file(*fields: tuple[str, ...], group: bool = False) -> dict[str, Any]:
-    """An index file with these composite indexes of items; ``-`` before a field: descending."""
+    """An index file with these composite indexes of items; ``-`` means descending."""
     made = [
         [
             {"fieldPath": f.removeprefix("-"), "order": DOWN if f.startswith("-") else UP}
-            for f in one
+            for f in index
         ]
-        for one in fields
+        for index in fields
     ]
     scope = "COLLECTION_GROUP" if group else "COLLECTION"
     return {
@@ -53,7 +53,7 @@ def file(*fields: tuple[str, ...], group: bool = False) -> dict[str, Any]:
     }
 
 
-def served(asked: Query, having: dict[str, Any], average: str | None = None) -> bool:
+def covered(asked: Query, having: dict[str, Any], average: str | None = None) -> bool:
     return uncovered(_shapes(DeclaredQuery(asked, average)), having) == []
 
 
@@ -67,20 +67,19 @@ def served(asked: Query, having: dict[str, Any], average: str | None = None) -> 
         (query(Item, {"shop": "a"}, order="size"), [("shop", "size")]),
         (query(Item, {"shop": "a"}, order="-size"), [("shop", "size")]),  # read backwards
         (query(Item, {"shop": "a", "size": above(1)}), [("shop", "size")]),
-        (
-            query(Item, {"shop": "a", "url": None}, order="size"),
-            [("url", "shop", "size")],
-        ),  # equality in any order
+        # equality in any order
+        (query(Item, {"shop": "a", "url": None}, order="size"), [("url", "shop", "size")]),
+        # merged
         (
             query(Item, {"shop": "a", "url": None}, order="size"),
             [("url", "size"), ("shop", "size")],
-        ),  # merged
+        ),
         (query(Item, order=("shop", "-size")), [("-shop", "size")]),
         (query(Item, {"shop": one_of("a", "b")}, order="shop"), []),
     ],
 )
-def test_what_firestore_serves(asked: Query, having: list[tuple[str, ...]]) -> None:
-    assert served(asked, file(*having))
+def test_covered_queries(asked: Query, having: list[tuple[str, ...]]) -> None:
+    assert covered(asked, file(*having))
 
 
 @pytest.mark.parametrize(
@@ -89,29 +88,30 @@ def test_what_firestore_serves(asked: Query, having: list[tuple[str, ...]]) -> N
         (query(Item, {"shop": "a"}, order="size"), []),
         (query(Item, {"shop": "a", "size": above(1)}), [("size", "shop")]),
         (query(Item, {"shop": "a", "url": not_null}), []),  # "not null" is a range
+        # ranges are not merged
         (
             query(Item, {"shop": "a", "url": None, "size": above(1)}),
             [("url", "size"), ("shop", "size")],
-        ),  # ranges are not merged
+        ),
         (query(Item, {"shop": "a"}, order="size"), [("shop", "url", "size")]),
         (query(Item, order=("shop", "-size")), [("shop", "size")]),
-        (
-            query(Item, {"shop": "a"}, order=("size", "-id")),
-            [("shop", "size")],
-        ),  # the name goes the other way
+        # the name sorts in the other direction
+        (query(Item, {"shop": "a"}, order=("size", "-id")), [("shop", "size")]),
         (query(Item, order="-id"), []),
     ],
 )
-def test_what_firestore_refuses(asked: Query, having: list[tuple[str, ...]]) -> None:
-    assert not served(asked, file(*having))
+def test_uncovered_queries(asked: Query, having: list[tuple[str, ...]]) -> None:
+    assert not covered(asked, file(*having))
     made = firestore_indexes((Item.kind,), (), [asked])
-    assert served(asked, made)
+    assert covered(asked, made)
 
 
-def test_a_summary_needs_the_field_of_its_mean_in_the_index() -> None:
+def test_summary_needs_the_averaged_field_in_its_index() -> None:
     asked = query(Item, {"url": not_null})
-    assert not served(asked, file(("status", "url")), average="attempts")
-    assert served(asked, file(("status", "url"), ("status", "url", "attempts")), average="attempts")
+    assert not covered(asked, file(("status", "url")), average="attempts")
+    assert covered(
+        asked, file(("status", "url"), ("status", "url", "attempts")), average="attempts"
+    )
     app = App("shop", records=[Item])
     app.declare_query(Item, {"url": not_null}, average="attempts")
     made = indexes_for([app.bind(NoSettings())])
@@ -121,10 +121,10 @@ def test_a_summary_needs_the_field_of_its_mean_in_the_index() -> None:
         if i["collectionGroup"] == "items"
     ]
     assert ["status", "url", "attempts"] in fields
-    assert served(asked, made, average="attempts")
+    assert covered(asked, made, average="attempts")
 
 
-def test_parts_of_a_stage_have_their_claims_served() -> None:
+def test_parts_of_a_stage_are_covered() -> None:
     app = App("shop")
 
     @app.stage(Item, take="new", hold="busy", retry=Backoff(tries=None))
@@ -143,15 +143,15 @@ def test_parts_of_a_stage_have_their_claims_served() -> None:
         app.bind(NoSettings())
 
 
-def test_sub_collections_need_even_single_fields_declared() -> None:
+def test_sub_collections_need_single_fields_declared() -> None:
     asked = query(Part, {"item": "a", "status": "kept"})
     bare = {"indexes": [], "fieldOverrides": []}
-    assert not served(asked, bare)
-    assert served(query(Item, {"name": "a", "status": "new"}), bare)
-    assert served(asked, firestore_indexes((Item.kind, Part.kind), (), [asked]))
+    assert not covered(asked, bare)
+    assert covered(query(Item, {"name": "a", "status": "new"}), bare)
+    assert covered(asked, firestore_indexes((Item.kind, Part.kind), (), [asked]))
 
 
-def test_the_file_of_the_built_in_pipelines_keeps_firestores_limits() -> None:
+def test_index_file_of_the_pipelines_is_within_firestores_limits() -> None:
     made = built_in_indexes()
     assert len(made["indexes"]) <= 200
     assert len(made["fieldOverrides"]) <= 200

@@ -1,4 +1,4 @@
-"""Firestore's limits: what is too large, too long or too deep is refused by name, and everything else comes back as it went in."""
+"""Firestore's limits of size, length and depth."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from esclusa.stores.firestore.codec import Document, encode_json, stored_size
 pytestmark = pytest.mark.parametrize("provider", ["firestore"], indirect=True)
 
 
-async def test_a_record_over_the_limit_is_refused_by_name_and_size(store: Any) -> None:
+async def test_too_large_record_is_refused_with_name_and_size(store: Any) -> None:
     with pytest.raises(
         BadRecord,
-        match=r"t_jobs big: the record would take 1,1\d\d,\d\d\d bytes; a Firestore document holds 1,048,576",
+        match=r"t_jobs big: the record would take 1,1\d\d,\d\d\d bytes;"
+        r" a Firestore document holds 1,048,576",
     ):
         await store.insert([Job(id="small"), Job(id="big", result="x" * 1_100_000)])
     assert await everything(store, Job) == []
 
 
-async def test_the_size_is_counted_as_firestore_counts_it(store: Any) -> None:
-    """Whole numbers take 8 bytes each, however small they are: a message half as long is too large a document."""
+async def test_size_is_counted_as_firestore_counts_it(store: Any) -> None:
+    """An integer takes 8 bytes in a document, and less in the message."""
     with pytest.raises(BadRecord, match="t_samples numbers: the record would take 1,1"):
         await store.insert([Sample(name="numbers", items=[1] * 140_000)])
     await put(
@@ -38,7 +39,7 @@ async def test_the_size_is_counted_as_firestore_counts_it(store: Any) -> None:
     )
 
 
-async def test_a_settlement_that_makes_a_record_too_large_is_rejected_and_the_others_go_through(
+async def test_settlement_that_makes_a_record_too_large_is_rejected_alone(
     store: Any,
 ) -> None:
     await put(store, *[Job(id=f"j{n}", lane="x" * 900_000 if n == 1 else "a") for n in range(3)])
@@ -52,7 +53,7 @@ async def test_a_settlement_that_makes_a_record_too_large_is_rejected_and_the_ot
     await settled(store, ending(leases[1], "failed"))
 
 
-async def test_a_value_that_firestore_cannot_hold_rejects_its_own_settlement_only(
+async def test_settlement_with_an_unstorable_value_is_rejected_alone(
     store: Any,
 ) -> None:
     await put(store, Post(platform="x", post_id="1"), *[Job(id=f"j{n}") for n in range(4)])
@@ -80,7 +81,7 @@ async def test_a_value_that_firestore_cannot_hold_rejects_its_own_settlement_onl
     ]
 
 
-async def test_a_commit_carries_500_writes_and_four_megabytes_at_most(
+async def test_commit_has_at_most_500_writes_and_4_megabytes(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[tuple[int, int]] = []
@@ -126,7 +127,7 @@ async def test_a_commit_carries_500_writes_and_four_megabytes_at_most(
         "0",
     ],
 )
-async def test_an_id_of_any_kind_works_all_the_way(store: Any, id: str) -> None:
+async def test_ids_with_any_characters(store: Any, id: str) -> None:
     await put(store, Job(id=id, post="p/1"), Note(name=id, url="u"))
     assert await store.insert([Job(id=id)]) == [Duplicate(id)]
     assert await store.insert([Note(name=id)]) == [Duplicate(Note.kind.id_of(id))]
@@ -137,13 +138,13 @@ async def test_an_id_of_any_kind_works_all_the_way(store: Any, id: str) -> None:
     await assert_chain(store, Ref(Job.kind, id), [("pending", "working"), ("working", "done")])
 
 
-async def test_a_key_may_be_longer_than_a_document_name(store: Any) -> None:
+async def test_key_may_be_longer_than_a_document_name(store: Any) -> None:
     await put(store, Note(name="n" * 5000), Note(name="n" * 5001))
     assert await store.insert([Note(name="n" * 5000)]) == [Duplicate(Note.kind.id_of("n" * 5000))]
 
 
 @pytest.mark.parametrize("id", ["x" * 1500, "ñ" * 751, "/" * 400])
-async def test_an_id_that_is_too_long_is_refused_and_never_found(store: Any, id: str) -> None:
+async def test_too_long_id_is_refused_and_not_found(store: Any, id: str) -> None:
     with pytest.raises(BadRecord, match="too long for a Firestore document name"):
         await store.insert([Job(id=id)])
     assert await store.get(Job.kind, [id]) == [None]
@@ -160,17 +161,30 @@ def nest(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "data",
     [
-        {}, {"": ""}, {"a.b": {"c.d": 1}}, {"__x__": 1}, {"`": 1, "\\": 2}, {"k" * 2000: 1}, {"_json": "1"}, nest(12), nest(19), nest(40),
-        {"big": 2**63, "small": -(2**63)}, {"list": [[1, [2]], []]}, {"float": 1e308, "zero": -0.0}, {"ñ": "\\u0000"}, {"n": None},
+        {},
+        {"": ""},
+        {"a.b": {"c.d": 1}},
+        {"__x__": 1},
+        {"`": 1, "\\": 2},
+        {"k" * 2000: 1},
+        {"_json": "1"},
+        nest(12),
+        nest(19),
+        nest(40),
+        {"big": 2**63, "small": -(2**63)},
+        {"list": [[1, [2]], []]},
+        {"float": 1e308, "zero": -0.0},
+        {"ñ": "\\u0000"},
+        {"n": None},
     ],
-)  # fmt: skip
-async def test_json_of_any_shape_comes_back_as_it_went_in(store: Any, data: dict[str, Any]) -> None:
+)
+async def test_json_of_any_shape_round_trips(store: Any, data: dict[str, Any]) -> None:
     await put(store, Sample(name="s", data=data, items=[data, None, ""]))
     found = await look(store, Sample, "s")
     assert (found.data, found.items) == (data, [data, None, ""])
 
 
-async def test_an_error_as_deep_as_json_goes_is_kept_in_the_history(store: Any) -> None:
+async def test_deeply_nested_error_is_stored(store: Any) -> None:
     await put(store, Job(id="j"))
     [lease] = await take(store, WORK)
     error = {"type": "deep", "message": "", "details": nest(30)}
@@ -179,20 +193,20 @@ async def test_an_error_as_deep_as_json_goes_is_kept_in_the_history(store: Any) 
     assert (await store.history(lease.ref))[-1].error == error
 
 
-async def test_empty_text_and_numbers_that_are_none(store: Any) -> None:
+async def test_empty_text_and_special_numbers(store: Any) -> None:
     await put(store, Sample(name="s", text="", blob=b""), Sample(name="inf", ratio=-math.inf))
     found = await look(store, Sample, "s")
     assert (found.text, found.blob) == ("", b"")
     assert [s.name for s in await everything(store, Sample, where={"text": ""})] == ["s"]
     assert (await look(store, Sample, "inf")).ratio == -math.inf
-    # Firestore could hold the last two; what another store cannot hold, none takes
+    # Firestore could hold the last two, but other stores cannot: all stores refuse them.
     for unfit in ({"number": 2**63}, {"ratio": math.nan}, {"data": {"ñ": "\0"}}):
         with pytest.raises(BadRecord):
             await store.insert([Sample(name="unfit", **unfit)])
     assert await store.get(Sample.kind, [Sample.kind.id_of("unfit")]) == [None]
 
 
-def test_a_size_is_what_firestores_own_example_says(provider: Any) -> None:
+def test_size_equals_that_of_firestores_documented_example(provider: Any) -> None:
     document = Document()
     task = {
         "type": "Personal",

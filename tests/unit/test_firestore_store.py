@@ -1,4 +1,7 @@
-"""Firestore on Google's emulator: cost, nesting, limits, races, the index file. What every store does is in conformance."""
+"""The Firestore store on Google's emulator: cost, nesting, limits, races, the index file.
+
+The behaviour that all stores share is tested in ``tests/conformance``.
+"""
 
 from __future__ import annotations
 
@@ -76,10 +79,10 @@ async def nested(bare_store: Any) -> Any:
     return await bare_store(NESTED, (documents_stage(),))
 
 
-# what it costs
+# Cost
 
 
-async def test_a_moved_record_costs_at_most_three_reads_and_three_writes(store: Any) -> None:
+async def test_moved_record_costs_one_read_and_two_writes(store: Any) -> None:
     count = 100
     await put(store, *[Job(id=f"j{n}") for n in range(count)])
     store.reads.clear()
@@ -92,7 +95,7 @@ async def test_a_moved_record_costs_at_most_three_reads_and_three_writes(store: 
     await assert_chain(store, Ref(Job.kind, "j7"), [("pending", "working"), ("working", "done")])
 
 
-async def test_a_settlement_by_another_process_costs_one_read_more(
+async def test_settlement_by_another_process_costs_one_more_read(
     store: Any, new_store: Any
 ) -> None:
     other = await new_store()
@@ -102,7 +105,7 @@ async def test_a_settlement_by_another_process_costs_one_read_more(
     assert (other.reads["settle"], other.writes["settle"]) == (1, 1)
 
 
-async def test_additions_of_one_call_are_one_write_of_the_target(store: Any) -> None:
+async def test_additions_of_one_call_are_one_write(store: Any) -> None:
     await put(store, Post(platform="x", post_id="1"), *[Job(id=f"j{n}") for n in range(20)])
     leases = await take(store, WORK)
     store.writes.clear()
@@ -111,10 +114,10 @@ async def test_additions_of_one_call_are_one_write_of_the_target(store: Any) -> 
     assert (await look(store, Post, "x:1")).jobs == 20
 
 
-# records within records
+# Nested records
 
 
-async def test_records_live_below_their_parents_and_are_found_across_them(nested: Any) -> None:
+async def test_nested_records_are_found_across_parents(nested: Any) -> None:
     await put(nested, Folio(name="f1"), Folio(name="f2"))
     ids = await put(
         nested,
@@ -142,7 +145,7 @@ async def test_records_live_below_their_parents_and_are_found_across_them(nested
     assert sorted(walked) == sorted(ids)
 
 
-async def test_nested_records_are_claimed_settled_and_closed_like_any_other(nested: Any) -> None:
+async def test_nested_records_are_claimed_and_settled(nested: Any) -> None:
     await put(nested, Folio(name="f"))
     ids = await put(nested, *[Documento(folio_id="f", uri=f"{n}.pdf") for n in range(4)])
     leases = await take(nested, documents_stage())
@@ -164,7 +167,7 @@ async def test_nested_records_are_claimed_settled_and_closed_like_any_other(nest
     assert await nested.purge(query(Documento)) == 4
 
 
-async def test_a_wrong_id_within_a_parent_is_refused_before_anything_is_written(
+async def test_wrong_nested_id_is_refused_before_any_write(
     nested: Any,
 ) -> None:
     with pytest.raises(BadRecord, match="begins with its parent's id"):
@@ -174,10 +177,10 @@ async def test_a_wrong_id_within_a_parent_is_refused_before_anything_is_written(
     assert await everything(nested, Documento) == []
 
 
-# limits and faults
+# Limits and errors
 
 
-async def test_kinds_that_firestore_cannot_number(bare_store: Any) -> None:
+async def test_database_id_is_refused(bare_store: Any) -> None:
     class Numbered(Record, table="numbered", key="name", database_id=True):
         name: str
         lifecycle = Lifecycle("a -> b")
@@ -187,7 +190,9 @@ async def test_kinds_that_firestore_cannot_number(bare_store: Any) -> None:
         await store.migrate((Numbered.kind,), ())
 
 
-async def test_no_server_is_said_at_once(provider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_server_is_reported_at_once(
+    provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from esclusa.stores.firestore import FirestoreStore
 
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", "127.0.0.1:1")
@@ -199,7 +204,7 @@ async def test_no_server_is_said_at_once(provider: Any, monkeypatch: pytest.Monk
         await store.insert([Job(id="j")])
 
 
-async def test_more_values_than_one_query_takes(store: Any) -> None:
+async def test_more_values_than_one_query_allows(store: Any) -> None:
     await put(store, *[Sample(name=f"s{n:03}", number=n) for n in range(100)])
     wanted = one_of(*range(0, 200, 2))
     found = await everything(store, Sample, where={"number": wanted}, order="-number")
@@ -212,7 +217,7 @@ async def test_more_values_than_one_query_takes(store: Any) -> None:
     assert [s.number for s in (*page.items, *rest.items)] == list(range(0, 100, 2))
 
 
-async def test_a_record_that_is_claimed_again_and_again_keeps_its_whole_history(store: Any) -> None:
+async def test_long_history_is_complete(store: Any) -> None:
     await set_clock(store)
     await put(store, Job(id="j"))
     for n in range(45):
@@ -228,7 +233,7 @@ async def test_a_record_that_is_claimed_again_and_again_keeps_its_whole_history(
     assert await store.history(ref) == []
 
 
-async def test_one_that_changes_meanwhile_costs_itself_and_not_the_batch(
+async def test_concurrent_change_loses_one_settlement_of_a_batch(
     store: Any, new_store: Any
 ) -> None:
     other = await new_store()
@@ -239,7 +244,7 @@ async def test_one_that_changes_meanwhile_costs_itself_and_not_the_batch(
     assert verdicts == [(Lost if n == 4 else Settled)(x.ref) for n, x in enumerate(leases)]
 
 
-# races
+# Races
 
 
 @pytest.fixture
@@ -248,7 +253,7 @@ async def workers(new_store: Any) -> list[Any]:
 
 
 @pytest.mark.promise(3)
-async def test_eight_workers_settle_five_hundred_records_once_each(workers: list[Any]) -> None:
+async def test_eight_workers_settle_each_of_500_records_once(workers: list[Any]) -> None:
     await workers[0].insert([Job(id=f"j{n:03}") for n in range(500)])
     ended: Counter[str] = Counter()
 
@@ -276,33 +281,33 @@ async def test_eight_workers_settle_five_hundred_records_once_each(workers: list
 
 
 @pytest.mark.promise(1)
-async def test_what_a_vanished_worker_held_is_taken_over_after_its_lease(new_store: Any) -> None:
-    dead, heir = await new_store(), await new_store()
-    for each in (dead, heir):
+async def test_records_of_a_vanished_worker_are_claimed_after_the_lease(new_store: Any) -> None:
+    dead, successor = await new_store(), await new_store()
+    for each in (dead, successor):
         await set_clock(each)
-    await put(heir, *[Job(id=f"j{n}") for n in range(10)])
+    await put(successor, *[Job(id=f"j{n}") for n in range(10)])
     held = await take(dead, WORK, limit=6, lease=60, worker="dead")
-    await dead.close()  # without a word to anyone
-    assert len(await take(heir, WORK, worker="heir", lease=600)) == 4
-    advance(heir, seconds=61)
-    taken = await take(heir, WORK, worker="heir", lease=600)
+    await dead.close()
+    assert len(await take(successor, WORK, worker="successor", lease=600)) == 4
+    advance(successor, seconds=61)
+    taken = await take(successor, WORK, worker="successor", lease=600)
     assert sorted(x.ref.id for x in taken) == sorted(x.ref.id for x in held)
     assert {(x.fence, x.attempt) for x in taken} == {(2, 2)}
-    assert await heir.settle([ending(held[0], "done")]) == [Lost(held[0].ref)]
-    await settled(heir, *[ending(x, "done") for x in taken])
-    steps = await heir.history(held[0].ref)
+    assert await successor.settle([ending(held[0], "done")]) == [Lost(held[0].ref)]
+    await settled(successor, *[ending(x, "done") for x in taken])
+    steps = await successor.history(held[0].ref)
     assert [s.reason for s in steps] == [None, text("lease_expired", worker="dead").dump(), None]
 
 
-# the index file
+# The index file
 
 
-async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(
+async def test_index_file_covers_every_query_of_the_engine(
     bare_store: Any,
 ) -> None:
     from esclusa.stores.firestore import firestore_indexes, uncovered
 
-    system = tuple(book.kind for book in SYSTEM_RECORDS)
+    system = tuple(record.kind for record in SYSTEM_RECORDS)
     kinds = (*KINDS, *NESTED, *system)
     stages = (*STAGES, documents_stage())
     own = [
@@ -316,9 +321,7 @@ async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(
     start = await store.now()
     for stage in stages:
         for options in ({}, {"before": start, "eager": True}):
-            store._claimer.contention[stage.kind.table] = (
-                1.0  # as if others had taken all candidates of the claim before
-            )
+            store._claimer.contention[stage.kind.table] = 1.0  # the last claim lost all candidates
             await store.claim(ask(stage, **options))
             await store.backlog(ask(stage, **options))
     for kind in kinds:
@@ -339,7 +342,7 @@ async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(
         query(Old, {"created_at": above(start)}, order="created_at", archived=True), "e"
     )
     await store.history(Ref(Job.kind, "j"))
-    for record, field, _ in KEEP:  # the housekeeping's, as it makes them
+    for record, field, _ in KEEP:  # the queries of the system pipeline
         where = {field: below(start)}
         await store.purge(query(record, where))
         await store.purge(query(record, {**where, "status": one_of(*record.kind.lifecycle.states)}))
@@ -352,7 +355,7 @@ async def test_every_query_that_the_engine_makes_is_covered_by_the_index_file(
     assert uncovered(shapes, file) == ["collection t_jobs: where lane; order rank ASCENDING"]
 
 
-async def test_effects_guards_ask_only_by_equality_and_need_no_index_of_their_own(
+async def test_guards_need_no_index(
     store: Any,
 ) -> None:
     from esclusa.stores.firestore import firestore_indexes, uncovered
@@ -378,7 +381,7 @@ async def test_effects_guards_ask_only_by_equality_and_need_no_index_of_their_ow
     assert uncovered(shapes, firestore_indexes(KINDS, STAGES)) == []
 
 
-async def test_large_fields_are_kept_out_of_the_automatic_indexes(provider: Any) -> None:
+async def test_large_fields_have_no_automatic_index(provider: Any) -> None:
     from esclusa.stores.firestore import firestore_indexes
 
     file = firestore_indexes((*KINDS, *NESTED), STAGES)
@@ -401,7 +404,7 @@ async def test_large_fields_are_kept_out_of_the_automatic_indexes(provider: Any)
     assert "status" in grouped
 
 
-async def test_a_new_record_of_a_grown_kind_and_an_old_one_are_both_found_by_the_new_field(
+async def test_old_and_new_records_are_found_by_an_added_field(
     empty_database: Any, bare_store: Any
 ) -> None:
     class First(Record, table="growing", key="name"):
