@@ -101,7 +101,9 @@ async def test_refusals_have_the_servers_message(
         lambda: artifacts.delete("x"),
     ):
         server.faults(refuse=1, status=403)
-        with pytest.raises(ArtifactError, match=r"x: cannot .* it: 403 refused on purpose") as caught:
+        with pytest.raises(
+            ArtifactError, match=r"x: cannot .* it: 403 refused on purpose"
+        ) as caught:
             await verb()
         assert not isinstance(caught.value, ArtifactMissing)
 
