@@ -22,7 +22,7 @@ NOON = datetime(2030, 6, 12, 12, 0, 30, tzinfo=UTC)
 """A quiet moment: no window of any budget ends soon after it."""
 
 
-def ask(stage: Stage, **options: Any) -> ClaimRequest:
+def claim_request(stage: Stage, **options: Any) -> ClaimRequest:
     """A claim as the engine would make it for this stage."""
     given = {
         "take": stage.take,
@@ -35,17 +35,17 @@ def ask(stage: Stage, **options: Any) -> ClaimRequest:
     return ClaimRequest(kind=stage.kind, stage=stage.name, **given)
 
 
-async def take(store: Store, stage: Stage, **options: Any) -> list[Leased]:
-    return await store.claim(ask(stage, **options))
+async def claim(store: Store, stage: Stage, **options: Any) -> list[Leased]:
+    return await store.claim(claim_request(stage, **options))
 
 
-async def take_one(store: Store, stage: Stage, id: str | None = None, **options: Any) -> Leased:
-    leases = await take(store, stage, **({} if id is None else {"ids": (id,)}), **options)
+async def claim_one(store: Store, stage: Stage, id: str | None = None, **options: Any) -> Leased:
+    leases = await claim(store, stage, **({} if id is None else {"ids": (id,)}), **options)
     assert len(leases) == 1, f"one record was expected to be due, not {leases}"
     return leases[0]
 
 
-def ending(lease: Leased, to: str, **options: Any) -> Settlement:
+def settlement_of(lease: Leased, to: str, **options: Any) -> Settlement:
     """The settlement of a lease."""
     return Settlement(
         ref=lease.ref,
@@ -56,7 +56,7 @@ def ending(lease: Leased, to: str, **options: Any) -> Settlement:
     )
 
 
-def moving(ref: Ref, frm: str | tuple[str, ...], to: str, **options: Any) -> Settlement:
+def operator_move(ref: Ref, frm: str | tuple[str, ...], to: str, **options: Any) -> Settlement:
     """An operator's move."""
     return Settlement(
         ref=ref,
@@ -71,34 +71,34 @@ async def settle(store: Store, *settlements: Settlement) -> list[Verdict]:
     return await store.settle(settlements)
 
 
-async def settled(store: Store, *settlements: Settlement) -> None:
+async def settle_all(store: Store, *settlements: Settlement) -> None:
     """Settle, and expect that all went through."""
     assert await store.settle(settlements) == [Settled(s.ref) for s in settlements]
 
 
-async def lost(store: Store, *settlements: Settlement) -> None:
+async def settle_lost(store: Store, *settlements: Settlement) -> None:
     assert await store.settle(settlements) == [Lost(s.ref) for s in settlements]
 
 
-async def put(store: Store, *records: Record) -> list[str]:
+async def insert_new(store: Store, *records: Record) -> list[str]:
     """Insert records that are new; return their ids."""
     answers = await store.insert(records)
     assert [type(a).__name__ for a in answers] == ["Inserted"] * len(records)
     return [a.id for a in answers]
 
 
-async def look(store: Store, kind: Kind | type[R], id: str) -> Any:
+async def read(store: Store, kind: Kind | type[R], id: str) -> Any:
     """The record as it is now."""
     found = await store.get(kind if isinstance(kind, Kind) else kind.kind, [id])
     assert found[0] is not None, f"{id} is gone"
     return found[0]
 
 
-async def absent(store: Store, kind: type[Record], id: str) -> bool:
+async def is_absent(store: Store, kind: type[Record], id: str) -> bool:
     return await store.get(kind.kind, [id]) == [None]
 
 
-async def everything(store: Store, kind: Kind | type[Record], **options: Any) -> list[Any]:
+async def find_all(store: Store, kind: Kind | type[Record], **options: Any) -> list[Any]:
     return (await store.find(query(kind, limit=10_000, **options))).items
 
 
@@ -109,7 +109,7 @@ async def snapshot(store: Store, *refs: Ref) -> list[Any]:
 
 async def assert_chain(store: Store, ref: Ref, moves: list[tuple[str, str]] | None = None) -> None:
     """Each step starts where the one before it ended, the last ends in the record's state, every move is declared."""
-    record = await look(store, ref.kind, ref.id)
+    record = await read(store, ref.kind, ref.id)
     steps = await store.history(ref)
     for before, after in pairwise(steps):
         assert before.to == after.frm, f"the history of {ref} has a gap: {steps}"
@@ -136,12 +136,12 @@ def advance(*stores: Any, seconds: float) -> None:
         store.clock_offset += seconds
 
 
-def near(moment: datetime | None, expected: datetime, within: float = 5.0) -> bool:
+def is_near(moment: datetime | None, expected: datetime, within: float = 5.0) -> bool:
     """Whether a time that the store wrote is the expected one, but for the time the calls took."""
     return moment is not None and abs(moment - expected) <= timedelta(seconds=within)
 
 
-async def persist(call: Callable[..., Awaitable[T]], *values: Any, **options: Any) -> T:
+async def retry_transient(call: Callable[..., Awaitable[T]], *values: Any, **options: Any) -> T:
     """Make a call again on a transient fault, as the engine does. Contention may cost time, never a result."""
     for n in range(50):
         try:

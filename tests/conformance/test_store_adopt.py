@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from conformance.databases import Database
-from conformance.helpers import ending, everything, look, put, settled, take
+from conformance.helpers import claim, find_all, insert_new, read, settle_all, settlement_of
 from conformance.kinds import stage
 
 from esclusa.model.columns import track
@@ -64,7 +64,7 @@ async def test_rows_that_pass_begin_in_the_state_that_adopt_names(
     done = await store.migrate((Old.kind,), (WORK,))
     assert "adopt rows of viejas as success" in done
     await store.use((Old.kind,), (WORK,))
-    found = {r.id: (r.status, r.attempts) for r in await everything(store, Old)}
+    found = {r.id: (r.status, r.attempts) for r in await find_all(store, Old)}
     assert found == {
         "1": ("pending", 0),
         "2": ("success", 0),
@@ -73,14 +73,14 @@ async def test_rows_that_pass_begin_in_the_state_that_adopt_names(
     }
     foreign = [{name: row[name] for name in COLUMNS} for row in await table.rows("viejas", "id")]
     assert foreign == ROWS
-    assert [x.ref.id for x in await take(store, WORK)] == ["1"]
+    assert [x.ref.id for x in await claim(store, WORK)] == ["1"]
 
 
 async def test_rows_are_adopted_once(table: Database, bare_store: Any) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     await table.write("viejas", "id", 1, kept="file:a")
     assert await store.migrate((Old.kind,), (WORK,)) == []
-    assert (await look(store, Old, "1")).status == "pending"
+    assert (await read(store, Old, "1")).status == "pending"
 
 
 async def test_a_table_that_has_the_status_column_is_taken_as_it_is(
@@ -91,7 +91,7 @@ async def test_a_table_that_has_the_status_column_is_taken_as_it_is(
     rows = [row | {"x_status": None} for row in ROWS]
     await empty_database.make_table("viejas", COLUMNS | {"x_status": "text"}, "id", rows)
     store = await bare_store((Old.kind,), (WORK,))
-    assert {r.status for r in await everything(store, Old)} == {"pending"}
+    assert {r.status for r in await find_all(store, Old)} == {"pending"}
 
 
 async def test_attempts_that_were_counted_before_are_kept(
@@ -102,7 +102,7 @@ async def test_attempts_that_were_counted_before_are_kept(
     rows = [row | {"x_attempts": 3 if row["id"] == 2 else None} for row in ROWS]
     await empty_database.make_table("viejas", COLUMNS | {"x_attempts": "int"}, "id", rows)
     store = await bare_store((Old.kind,), (WORK,))
-    assert {r.id: (r.status, r.attempts) for r in await everything(store, Old)} == {
+    assert {r.id: (r.status, r.attempts) for r in await find_all(store, Old)} == {
         "1": ("pending", 0), "2": ("success", 3), "3": ("success", 0), "4": ("error", 0)
     }  # fmt: skip
 
@@ -115,7 +115,7 @@ async def test_the_table_numbers_new_rows_where_it_can(
     store = await bare_store((Old.kind,), (WORK,))  # the table is made: it numbers its rows
     one, two = await store.insert([Old(link="a"), Old(link="b")])
     assert int(two.id) > int(one.id)
-    assert (await look(store, Old, two.id)).link == "b"
+    assert (await read(store, Old, two.id)).link == "b"
 
 
 async def test_a_table_that_makes_no_ids_gets_new_ones(
@@ -129,7 +129,7 @@ async def test_a_table_that_makes_no_ids_gets_new_ones(
     assert all(isinstance(answer, Inserted) for answer in answers)
     assert len({answer.id for answer in answers}) == 3
     assert answers[2].id == "mine"
-    assert [(await look(store, Old, answer.id)).link for answer in answers] == ["a", "b", "c"]
+    assert [(await read(store, Old, answer.id)).link for answer in answers] == ["a", "b", "c"]
 
 
 class Plain(Record, table="llanas", key="name"):
@@ -144,11 +144,11 @@ PLAIN = stage("plain", Plain.kind, take="pending", hold="busy", exhausted="error
 async def test_a_summary_counts_and_averages_what_matches_by_state(bare_store: Any) -> None:
     store = await bare_store((Plain.kind,), (PLAIN,))
     assert await store.summary(query(Plain), "attempts") == []
-    await put(store, *(Plain(name=f"p{n}", size=n or None, attempts=n) for n in range(5)))
+    await insert_new(store, *(Plain(name=f"p{n}", size=n or None, attempts=n) for n in range(5)))
     assert await store.summary(query(Plain), "attempts") == [StateSummary("pending", 5, 2.0)]
-    leases = await take(store, PLAIN, limit=2)
-    await settled(store, ending(leases[0], "success"), ending(leases[1], "error"))
-    rest = [p for p in await everything(store, Plain) if p.status == "pending"]
+    leases = await claim(store, PLAIN, limit=2)
+    await settle_all(store, settlement_of(leases[0], "success"), settlement_of(leases[1], "error"))
+    rest = [p for p in await find_all(store, Plain) if p.status == "pending"]
     found = await store.summary(query(Plain), "attempts")
     assert [(s.state, s.count) for s in found] == [("error", 1), ("pending", 3), ("success", 1)]
     assert found[0].average == leases[1].attempt

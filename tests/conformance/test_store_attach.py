@@ -10,18 +10,18 @@ import pytest
 from conformance.databases import Database
 from conformance.helpers import (
     advance,
-    ask,
     assert_chain,
-    ending,
-    everything,
-    look,
-    moving,
-    near,
-    put,
+    claim,
+    claim_one,
+    claim_request,
+    find_all,
+    insert_new,
+    is_near,
+    operator_move,
+    read,
     set_clock,
-    settled,
-    take,
-    take_one,
+    settle_all,
+    settlement_of,
 )
 from conformance.kinds import stage
 
@@ -115,7 +115,7 @@ def foreign(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_null_tracking_is_initial_and_due_since_for_ever(store: Any) -> None:
-    fresh = await look(store, Media, "20")
+    fresh = await read(store, Media, "20")
     assert (fresh.id, fresh.status, fresh.attempts, fresh.fence, fresh.imagen_url, fresh.alto) == (
         "20",
         "pending",
@@ -125,7 +125,7 @@ async def test_null_tracking_is_initial_and_due_since_for_ever(store: Any) -> No
         2,
     )
     assert fresh.created_at == WHEN
-    backlog = await store.backlog(ask(LOAD))
+    backlog = await store.backlog(claim_request(LOAD))
     assert (backlog.due, backlog.exact) == (5, True)
     assert {c.state: c.count for c in await store.tally(Media.kind)} == {
         "pending": 6,
@@ -134,9 +134,9 @@ async def test_null_tracking_is_initial_and_due_since_for_ever(store: Any) -> No
         "error": 0,
     }
     assert [
-        m.id for m in await everything(store, Media, where={"status": "pending"}, order="id")
+        m.id for m in await find_all(store, Media, where={"status": "pending"}, order="id")
     ] == ["10", "20", "30", "40", "50", "60"]
-    [first, second] = await take(store, LOAD, limit=2)
+    [first, second] = await claim(store, LOAD, limit=2)
     assert (first.taken, first.attempt, first.fence, first.record.status) == (
         "pending",
         1,
@@ -144,12 +144,12 @@ async def test_null_tracking_is_initial_and_due_since_for_ever(store: Any) -> No
         "downloading",
     )
     assert {first.ref.id, second.ref.id} == {"10", "20"}
-    await settled(
+    await settle_all(
         store,
-        ending(first, "success", fields={"imagen_local": "a.jpg"}),
-        ending(second, "pending", delay=60.0),
+        settlement_of(first, "success", fields={"imagen_local": "a.jpg"}),
+        settlement_of(second, "pending", delay=60.0),
     )
-    assert {x.ref.id for x in await take(store, LOAD)} == {
+    assert {x.ref.id for x in await claim(store, LOAD)} == {
         "40",
         "50",
         "60",
@@ -159,26 +159,26 @@ async def test_null_tracking_is_initial_and_due_since_for_ever(store: Any) -> No
 
 
 async def test_an_eager_claim_takes_a_row_that_only_outsiders_wrote(store: Any) -> None:
-    leases = await take(store, LOAD, before=await store.now(), eager=True)
+    leases = await claim(store, LOAD, before=await store.now(), eager=True)
     assert len(leases) == 5
 
 
 async def test_what_is_due_since_for_ever_comes_first(store: Any) -> None:
     await set_clock(store)
     for id in ("10", "20"):
-        await settled(store, ending(await take_one(store, LOAD, id), "pending"))
+        await settle_all(store, settlement_of(await claim_one(store, LOAD, id), "pending"))
     advance(store, seconds=1)
-    assert [x.ref.id for x in await take(store, LOAD, limit=4)][:3] == ["40", "50", "60"]
+    assert [x.ref.id for x in await claim(store, LOAD, limit=4)][:3] == ["40", "50", "60"]
 
 
 async def test_nothing_of_others_is_touched(store: Any, table: Database) -> None:
     before = await table.rows("publicaciones", "pk")
-    leases = await take(store, LOAD, limit=3)
+    leases = await claim(store, LOAD, limit=3)
     await store.renew([Renewal(leases[2].ref, leases[2].fence, 60.0, {"imagen_local": "half"})])
-    await settled(
+    await settle_all(
         store,
-        ending(leases[0], "success", fields={"imagen_local": "a"}),
-        ending(leases[1], "error", error={"message": "m", "type": "t"}),
+        settlement_of(leases[0], "success", fields={"imagen_local": "a"}),
+        settlement_of(leases[1], "error", error={"message": "m", "type": "t"}),
     )
     after = await table.rows("publicaciones", "pk")
     assert foreign(after) == foreign(before)
@@ -196,9 +196,9 @@ async def test_nothing_of_others_is_touched(store: Any, table: Database) -> None
 
 
 async def test_outsiders_write_on_while_we_work(store: Any, table: Database) -> None:
-    lease = await take_one(store, LOAD, "10")
+    lease = await claim_one(store, LOAD, "10")
     await table.write("publicaciones", "pk", 10, likes=99, imagen="http://x/new")
-    await settled(store, ending(lease, "success", fields={"imagen_local": "a"}))
+    await settle_all(store, settlement_of(lease, "success", fields={"imagen_local": "a"}))
     row = (await table.rows("publicaciones", "pk"))[0]
     assert (row["likes"], row["imagen"], row["media_status"]) == (99, "http://x/new", "success")
     await table.write(
@@ -210,7 +210,7 @@ async def test_outsiders_write_on_while_we_work(store: Any, table: Database) -> 
         media_attempts=None,
         media_fence=None,
     )
-    again = await take_one(store, LOAD, "10")
+    again = await claim_one(store, LOAD, "10")
     assert (again.attempt, again.fence, again.taken) == (1, 1, "pending")
 
 
@@ -219,7 +219,7 @@ async def test_a_row_that_does_not_fit_is_claimed_with_its_fault(
 ) -> None:
     store = await bare_store((Strict.kind,), (STRICT,))
     assert table is not None
-    leases = {x.ref.id: x for x in await take(store, STRICT)}
+    leases = {x.ref.id: x for x in await claim(store, STRICT)}
     assert {i for i, x in leases.items() if x.fault} == {"30", "40"}
     assert "imagen_url" in leases["30"].fault
     assert "alto" in leases["40"].fault
@@ -230,10 +230,12 @@ async def test_a_row_that_does_not_fit_is_claimed_with_its_fault(
         1,
         1,
     )
-    await settled(store, ending(bad, "error", error={"message": bad.fault, "type": "invalid_data"}))
-    lenient = await look(store, Strict, "40")
+    await settle_all(
+        store, settlement_of(bad, "error", error={"message": bad.fault, "type": "invalid_data"})
+    )
+    lenient = await read(store, Strict, "40")
     assert (lenient.status, lenient.imagen_url, lenient.id) == ("error", "http://x/4", "40")
-    assert [r.id for r in await everything(store, Strict, where={"status": "error"})] == ["40"]
+    assert [r.id for r in await find_all(store, Strict, where={"status": "error"})] == ["40"]
 
 
 async def test_get_find_and_history_speak_of_ids_as_text(store: Any) -> None:
@@ -243,9 +245,10 @@ async def test_get_find_and_history_speak_of_ids_as_text(store: Any) -> None:
         "10",
         None,
     ]
-    assert [
-        m.id for m in await everything(store, Media, where={"id": ["20", "30"]}, order="id")
-    ] == ["20", "30"]
+    assert [m.id for m in await find_all(store, Media, where={"id": ["20", "30"]}, order="id")] == [
+        "20",
+        "30",
+    ]
     page = await store.find(query(Media, limit=4))
     rest = await store.find(query(Media, limit=4, after=page.next))
     assert [m.id for m in page.items + rest.items] == ["10", "20", "30", "40", "50", "60"]
@@ -256,7 +259,7 @@ async def test_claims_of_an_attached_table_by_two_stores(
     store: Any, empty_database: Database, bare_store: Any
 ) -> None:
     other = await bare_store((Media.kind,), (LOAD,))
-    batches = await asyncio.gather(*(take(s, LOAD, limit=1) for s in (store, other) * 3))
+    batches = await asyncio.gather(*(claim(s, LOAD, limit=1) for s in (store, other) * 3))
     taken = [x.ref.id for batch in batches for x in batch]
     assert len(taken) == len(set(taken))
 
@@ -304,13 +307,13 @@ async def test_a_row_without_an_id_is_left_alone(empty_database: Database, bare_
         "publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given
     )
     store = await bare_store((Media.kind,), (LOAD,))
-    assert sorted(lease.ref.id for lease in await store.claim(ask(LOAD))) == [
+    assert sorted(lease.ref.id for lease in await store.claim(claim_request(LOAD))) == [
         "10",
         "40",
         "50",
         "60",
     ]
-    assert await store.claim(ask(LOAD)) == []
+    assert await store.claim(claim_request(LOAD)) == []
 
 
 async def test_ids_that_do_not_tell_rows_apart_are_refused(
@@ -334,11 +337,11 @@ async def test_an_attached_table_that_is_absent_is_created(bare_store: Any) -> N
 
     work = stage("letters", Letters.kind, take="a", exhausted="b")
     store = await bare_store((Letters.kind,), (work,))
-    [id] = await put(store, Letters(name="ñ"))
-    lease = await take_one(store, work)
-    await settled(store, ending(lease, "b"))
-    assert (await look(store, Letters, id)).status == "b"
-    assert near(lease.record.updated_at, await store.now())
+    [id] = await insert_new(store, Letters(name="ñ"))
+    lease = await claim_one(store, work)
+    await settle_all(store, settlement_of(lease, "b"))
+    assert (await read(store, Letters, id)).status == "b"
+    assert is_near(lease.record.updated_at, await store.now())
 
 
 class Numbered(Record, table="t_numbered", key="name", database_id=True):
@@ -359,13 +362,15 @@ async def test_the_store_may_number_the_rows_itself(
     assert isinstance(one, Inserted)
     assert one.id != two.id
     answers = await store.insert([Numbered(name="z"), Numbered(name="x"), Numbered(name="z")])
-    [z] = await everything(store, Numbered, where={"name": "z"})
+    [z] = await find_all(store, Numbered, where={"name": "z"})
     assert answers == [Inserted(z.id), Duplicate(one.id), Duplicate(z.id)]
-    assert (await look(store, Numbered, one.id)).name == "x"
+    assert (await read(store, Numbered, one.id)).name == "x"
     ref = Ref(Numbered.kind, two.id)
-    await settled(
+    await settle_all(
         store,
-        moving(ref, "a", "b", effects=(Create(Numbered(name="x")), Create(Numbered(name="new")))),
+        operator_move(
+            ref, "a", "b", effects=(Create(Numbered(name="x")), Create(Numbered(name="new")))
+        ),
     )
-    assert sorted(n.name for n in await everything(store, Numbered)) == ["new", "x", "z", "ñ"]
+    assert sorted(n.name for n in await find_all(store, Numbered)) == ["new", "x", "z", "ñ"]
     await assert_chain(store, ref, [("a", "b")])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from conformance.helpers import NOON, advance, persist, set_clock
+from conformance.helpers import NOON, advance, retry_transient, set_clock
 
 from esclusa.model.budget import Budget, Denied, Granted, Window
 from esclusa.model.errors import NotFound
@@ -226,7 +226,7 @@ async def test_many_workers_never_overspend_together(store: Any, new_store: Any)
     async def spender(n: int) -> int:
         got = 0
         for k in range(12):
-            answer = await persist(stores[n % 3].spend, budget, 1 + (n + k) % 4, f"w{n}")
+            answer = await retry_transient(stores[n % 3].spend, budget, 1 + (n + k) % 4, f"w{n}")
             if isinstance(answer, Denied):
                 break
             got += answer.units
@@ -248,10 +248,10 @@ async def test_spends_and_refunds_balance_under_concurrency(store: Any, new_stor
 
     async def worker(n: int) -> None:
         for _ in range(10):
-            answer = await persist(stores[n % 2].spend, budget, 5, f"w{n}", least=5)
+            answer = await retry_transient(stores[n % 2].spend, budget, 5, f"w{n}", least=5)
             if isinstance(answer, Granted):
                 assert (await stores[n % 2].usage(budget))[0].used <= 20
-                await persist(stores[n % 2].refund, budget, 5, f"w{n}")
+                await retry_transient(stores[n % 2].refund, budget, 5, f"w{n}")
 
     await asyncio.gather(*(worker(n) for n in range(6)))
     assert await used(store, budget) == [0]

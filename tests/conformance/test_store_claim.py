@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from conformance.helpers import (
     advance,
-    ask,
     assert_chain,
-    ending,
-    everything,
-    look,
-    lost,
-    moving,
-    near,
-    persist,
-    put,
+    claim,
+    claim_one,
+    claim_request,
+    find_all,
+    insert_new,
+    is_near,
+    operator_move,
+    read,
+    retry_transient,
     set_clock,
-    settled,
-    take,
-    take_one,
+    settle_all,
+    settle_lost,
+    settlement_of,
 )
 from conformance.kinds import HUSH, READ, TRACE, WORK, Job, Note, Quiet, Traced
 
@@ -35,12 +35,12 @@ from esclusa.model.texts import text
 
 async def test_a_claim_holds_the_record(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="j", lane="ñ"))
-    [lease] = await take(store, WORK, lease=90, worker="w7", run="r1")
+    await insert_new(store, Job(id="j", lane="ñ"))
+    [lease] = await claim(store, WORK, lease=90, worker="w7", run="r1")
     assert lease.ref.id == "j"
     assert (lease.taken, lease.fence, lease.attempt, lease.fault) == ("pending", 1, 1, None)
-    assert near(lease.until, now + timedelta(seconds=90))
-    stored = await look(store, Job, "j")
+    assert is_near(lease.until, now + timedelta(seconds=90))
+    stored = await read(store, Job, "j")
     assert lease.record == stored
     assert (stored.status, stored.leased_by, stored.fence, stored.attempts, stored.lane) == (
         "working",
@@ -55,17 +55,17 @@ async def test_a_claim_holds_the_record(store: Any) -> None:
 
 
 async def test_without_a_hold_state_it_is_held_where_it_is(store: Any) -> None:
-    await put(store, Note(name="n", url="u"))
-    lease = await take_one(store, READ)
+    await insert_new(store, Note(name="n", url="u"))
+    lease = await claim_one(store, READ)
     assert (lease.taken, lease.record.status, lease.fence, lease.record.leased_by) == (
         "fresh",
         "fresh",
         1,
         "w1",
     )
-    assert await take(store, READ) == []
+    assert await claim(store, READ) == []
     assert await store.history(lease.ref) == []
-    await settled(store, ending(lease, "read"))
+    await settle_all(store, settlement_of(lease, "read"))
     await assert_chain(store, lease.ref, [("fresh", "read")])
 
 
@@ -74,24 +74,26 @@ async def test_the_oldest_due_comes_first_then_the_id_and_never_more_than_the_li
 ) -> None:
     now = await set_clock(store)
     late, early = now - timedelta(hours=1), now - timedelta(hours=2)
-    await put(
+    await insert_new(
         store,
         Job(id="c", due_at=late),
         Job(id="b", due_at=early),
         Job(id="d", due_at=late),
         Job(id="a", due_at=now + timedelta(hours=1)),
     )
-    assert [lease.ref.id for lease in await take(store, WORK, limit=2)] == ["b", "c"]
-    assert [lease.ref.id for lease in await take(store, WORK, limit=2)] == ["d"]
-    assert await take(store, WORK) == []
+    assert [lease.ref.id for lease in await claim(store, WORK, limit=2)] == ["b", "c"]
+    assert [lease.ref.id for lease in await claim(store, WORK, limit=2)] == ["d"]
+    assert await claim(store, WORK) == []
 
 
 async def test_an_order_of_ones_own(store: Any) -> None:
-    await put(store, Job(id="a", rank=1), Job(id="b", rank=3), Job(id="c"), Job(id="d", rank=3))
+    await insert_new(
+        store, Job(id="a", rank=1), Job(id="b", rank=3), Job(id="c"), Job(id="d", rank=3)
+    )
     assert [
-        x.ref.id for x in await take(store, WORK, order=(Order("rank", descending=True),), limit=2)
+        x.ref.id for x in await claim(store, WORK, order=(Order("rank", descending=True),), limit=2)
     ] == ["b", "d"]
-    assert [x.ref.id for x in await take(store, WORK, order=(Order("rank"),), limit=2)] == [
+    assert [x.ref.id for x in await claim(store, WORK, order=(Order("rank"),), limit=2)] == [
         "c",
         "a",
     ]
@@ -99,110 +101,110 @@ async def test_an_order_of_ones_own(store: Any) -> None:
 
 async def test_what_is_not_due_is_not_taken_until_it_is(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="j", due_at=now + timedelta(minutes=10)))
-    assert await take(store, WORK) == []
+    await insert_new(store, Job(id="j", due_at=now + timedelta(minutes=10)))
+    assert await claim(store, WORK) == []
     advance(store, seconds=590)
-    assert await take(store, WORK) == []
+    assert await claim(store, WORK) == []
     advance(store, seconds=20)
-    assert (await take_one(store, WORK)).ref.id == "j"
+    assert (await claim_one(store, WORK)).ref.id == "j"
 
 
 async def test_only_the_stages_states(store: Any) -> None:
-    await put(store, Job(id="a", status="done"), Job(id="b", status="failed"), Job(id="c"))
-    assert [x.ref.id for x in await take(store, WORK)] == ["c"]
-    assert (await look(store, Job, "a")).fence == 0
+    await insert_new(store, Job(id="a", status="done"), Job(id="b", status="failed"), Job(id="c"))
+    assert [x.ref.id for x in await claim(store, WORK)] == ["c"]
+    assert (await read(store, Job, "a")).fence == 0
     assert [
-        (x.ref.id, x.taken) for x in await take(store, WORK, take=("failed", "pending"), hold=None)
+        (x.ref.id, x.taken) for x in await claim(store, WORK, take=("failed", "pending"), hold=None)
     ] == [("b", "failed")]
 
 
 async def test_where_narrows_the_claim_and_nothing_else_changes(store: Any) -> None:
-    await put(
+    await insert_new(
         store,
         Job(id="a", lane="x", rank=5),
         Job(id="b", lane="y", rank=5),
         Job(id="c", lane="x"),
         Job(id="d", lane="x", rank=1),
     )
-    was = [await look(store, Job, i) for i in "bcd"]
+    was = [await read(store, Job, i) for i in "bcd"]
     where = conditions(Job.kind, {"lane": "x", "rank": above(1)})
-    assert [x.ref.id for x in await take(store, WORK, where=where)] == ["a"]
-    assert [await look(store, Job, i) for i in "bcd"] == was
-    await put(store, Note(name="with", url="u"), Note(name="without"))
-    assert [x.ref.id for x in await take(store, READ)] == ["with"]
+    assert [x.ref.id for x in await claim(store, WORK, where=where)] == ["a"]
+    assert [await read(store, Job, i) for i in "bcd"] == was
+    await insert_new(store, Note(name="with", url="u"), Note(name="without"))
+    assert [x.ref.id for x in await claim(store, READ)] == ["with"]
 
 
 async def test_ids_narrow_the_claim_to_those_that_are_due(store: Any) -> None:
     now = await set_clock(store)
-    await put(
+    await insert_new(
         store,
         Job(id="a"),
         Job(id="b"),
         Job(id="c", status="done"),
         Job(id="d", due_at=now + timedelta(hours=1)),
     )
-    assert [x.ref.id for x in await take(store, WORK, ids=("b", "c", "d", "zz"))] == ["b"]
+    assert [x.ref.id for x in await claim(store, WORK, ids=("b", "c", "d", "zz"))] == ["b"]
 
 
 async def test_before_takes_only_what_was_due_at_that_moment(store: Any) -> None:
     now = await set_clock(store)
-    await put(
+    await insert_new(
         store,
         Job(id="a", due_at=now - timedelta(seconds=5)),
         Job(id="b", due_at=now + timedelta(seconds=5)),
         Job(id="c", due_at=now),
     )
     advance(store, seconds=60)
-    assert [x.ref.id for x in await take(store, WORK, before=now)] == ["a", "c"]
-    assert await take(store, WORK, before=now) == []
-    assert [x.ref.id for x in await take(store, WORK, before=now + timedelta(days=1))] == ["b"]
+    assert [x.ref.id for x in await claim(store, WORK, before=now)] == ["a", "c"]
+    assert await claim(store, WORK, before=now) == []
+    assert [x.ref.id for x in await claim(store, WORK, before=now + timedelta(days=1))] == ["b"]
 
 
 async def test_before_in_the_future_does_not_make_due(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="a", due_at=now + timedelta(hours=1)))
-    assert await take(store, WORK, before=now + timedelta(days=1)) == []
+    await insert_new(store, Job(id="a", due_at=now + timedelta(hours=1)))
+    assert await claim(store, WORK, before=now + timedelta(days=1)) == []
 
 
 async def test_an_eager_claim_takes_what_is_not_due_yet_but_never_twice(store: Any) -> None:
     now = await set_clock(store)
-    await put(
+    await insert_new(
         store,
         Job(id="later", due_at=now + timedelta(hours=1)),
         Job(id="held"),
         Job(id="done", status="done"),
     )
-    held = await take_one(store, WORK, "held", lease=600)
+    held = await claim_one(store, WORK, "held", lease=600)
     advance(store, seconds=60)
     start = await store.now()
-    [lease] = await take(store, WORK, before=start, eager=True)
+    [lease] = await claim(store, WORK, before=start, eager=True)
     assert (lease.ref.id, lease.taken) == ("later", "pending")
     advance(store, seconds=1)
-    await settled(store, ending(lease, "pending", delay=3600.0))
-    assert await take(store, WORK, before=start, eager=True) == []  # written after the run began
-    assert [x.ref.id for x in await take(store, WORK, before=await store.now(), eager=True)] == [
+    await settle_all(store, settlement_of(lease, "pending", delay=3600.0))
+    assert await claim(store, WORK, before=start, eager=True) == []  # written after the run began
+    assert [x.ref.id for x in await claim(store, WORK, before=await store.now(), eager=True)] == [
         "later"
     ]
-    assert (await look(store, Job, "held")).fence == held.fence
+    assert (await read(store, Job, "held")).fence == held.fence
 
 
 async def test_an_eager_claim_respects_a_lease_without_hold_state(store: Any) -> None:
     await set_clock(store)
-    await put(store, Note(name="n", url="u"))
-    await take_one(store, READ, lease=600)
+    await insert_new(store, Note(name="n", url="u"))
+    await claim_one(store, READ, lease=600)
     advance(store, seconds=60)
-    assert await take(store, READ, before=await store.now(), eager=True) == []
+    assert await claim(store, READ, before=await store.now(), eager=True) == []
 
 
 @pytest.mark.promise(1)
 async def test_an_orphan_becomes_due_by_itself(store: Any) -> None:
     await set_clock(store)
-    await put(store, Job(id="j"))
-    first = await take_one(store, WORK, lease=60, worker="dead")
+    await insert_new(store, Job(id="j"))
+    first = await claim_one(store, WORK, lease=60, worker="dead")
     advance(store, seconds=59)
-    assert await take(store, WORK) == []
+    assert await claim(store, WORK) == []
     advance(store, seconds=2)
-    second = await take_one(store, WORK, worker="heir")
+    second = await claim_one(store, WORK, worker="heir")
     assert (second.taken, second.fence, second.attempt, second.record.leased_by) == (
         "pending",
         2,
@@ -215,8 +217,8 @@ async def test_an_orphan_becomes_due_by_itself(store: Any) -> None:
         ("working", "working", "heir"),
     ]
     assert steps[1].reason == text("lease_expired", worker="dead").dump()
-    await lost(store, ending(first, "done"))
-    await settled(store, ending(second, "done"))
+    await settle_lost(store, settlement_of(first, "done"))
+    await settle_all(store, settlement_of(second, "done"))
     await assert_chain(
         store, first.ref, [("pending", "working"), ("working", "working"), ("working", "done")]
     )
@@ -225,7 +227,7 @@ async def test_an_orphan_becomes_due_by_itself(store: Any) -> None:
 @pytest.mark.promise(7)
 async def test_no_more_attempts_are_counted_than_there_are_tries(store: Any) -> None:
     """One that had them all, the last cut off by a crash, is taken to be ended, and says so; a table may count to five and no further."""
-    await put(
+    await insert_new(
         store,
         Job(id="new"),
         Job(id="last", attempts=4),
@@ -234,7 +236,7 @@ async def test_no_more_attempts_are_counted_than_there_are_tries(store: Any) -> 
     )
     taken = {
         lease.ref.id: (lease.over, lease.attempt, lease.fence)
-        for lease in await take(store, WORK, tries=5)
+        for lease in await claim(store, WORK, tries=5)
     }
     assert taken == {
         "new": (False, 1, 1),
@@ -242,7 +244,7 @@ async def test_no_more_attempts_are_counted_than_there_are_tries(store: Any) -> 
         "over": (True, 5, 1),
         "far over": (True, 9, 1),
     }
-    assert {j.id: j.attempts for j in await everything(store, Job)} == {
+    assert {j.id: j.attempts for j in await find_all(store, Job)} == {
         "new": 1,
         "last": 5,
         "over": 5,
@@ -253,10 +255,10 @@ async def test_no_more_attempts_are_counted_than_there_are_tries(store: Any) -> 
 @pytest.mark.promise(1)
 async def test_an_orphan_without_hold_state(store: Any) -> None:
     await set_clock(store)
-    await put(store, Note(name="n", url="u"))
-    first = await take_one(store, READ, lease=60, worker="dead")
+    await insert_new(store, Note(name="n", url="u"))
+    first = await claim_one(store, READ, lease=60, worker="dead")
     advance(store, seconds=61)
-    second = await take_one(store, READ, worker="heir")
+    second = await claim_one(store, READ, worker="heir")
     assert (second.taken, second.fence, second.attempt) == ("fresh", 2, 2)
     [step] = await store.history(first.ref)
     assert (step.frm, step.to, step.who, step.reason) == (
@@ -270,33 +272,33 @@ async def test_an_orphan_without_hold_state(store: Any) -> None:
 async def test_a_record_that_waits_in_the_hold_state_unheld_is_taken_without_a_word(
     store: Any,
 ) -> None:
-    await put(store, Job(id="j", status="working"))
-    lease = await take_one(store, WORK)
+    await insert_new(store, Job(id="j", status="working"))
+    lease = await claim_one(store, WORK)
     assert (lease.taken, lease.record.status) == ("pending", "working")
     assert await store.history(lease.ref) == []
 
 
 async def test_orphans_and_waiting_ones_share_one_order(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="orphan"))
-    await take_one(store, WORK, lease=30)
-    await put(
+    await insert_new(store, Job(id="orphan"))
+    await claim_one(store, WORK, lease=30)
+    await insert_new(
         store,
         Job(id="early", due_at=now - timedelta(seconds=60)),
         Job(id="late", due_at=now + timedelta(seconds=60)),
     )
     advance(store, seconds=120)
-    assert [x.ref.id for x in await take(store, WORK)] == ["early", "orphan", "late"]
+    assert [x.ref.id for x in await claim(store, WORK)] == ["early", "orphan", "late"]
 
 
 async def test_a_kind_without_history_writes_none(store: Any) -> None:
     await set_clock(store)
-    await put(store, Quiet(name="q"))
-    await take_one(store, HUSH, lease=1)
+    await insert_new(store, Quiet(name="q"))
+    await claim_one(store, HUSH, lease=1)
     advance(store, seconds=5)
-    lease = await take_one(store, HUSH)
-    await settled(store, ending(lease, "failed", error={"message": "no", "type": "t"}))
-    await settled(store, moving(lease.ref, "failed", "pending"))
+    lease = await claim_one(store, HUSH)
+    await settle_all(store, settlement_of(lease, "failed", error={"message": "no", "type": "t"}))
+    await settle_all(store, operator_move(lease.ref, "failed", "pending"))
     assert await store.history(lease.ref) == []
 
 
@@ -308,7 +310,7 @@ async def test_no_record_is_claimed_twice_by_eight_claimers(store: Any, new_stor
     async def claimer(n: int) -> list[str]:
         got: list[str] = []
         while True:
-            leases = await persist(take, stores[n % 2], WORK, limit=7 + n, worker=f"w{n}")
+            leases = await retry_transient(claim, stores[n % 2], WORK, limit=7 + n, worker=f"w{n}")
             if (
                 not leases
             ):  # others may hold the rest locked for a moment; what is left is seen here
@@ -320,7 +322,7 @@ async def test_no_record_is_claimed_twice_by_eight_claimers(store: Any, new_stor
 
     taken = [id for ids in await asyncio.gather(*(claimer(n) for n in range(8))) for id in ids]
     assert sorted(taken) == [f"j{n:03}" for n in range(500)]
-    assert {(j.fence, j.attempts, j.status) for j in await everything(store, Job)} == {
+    assert {(j.fence, j.attempts, j.status) for j in await find_all(store, Job)} == {
         (1, 1, "working")
     }
 
@@ -336,8 +338,10 @@ async def test_claimers_and_settlers_race_and_each_record_ends_once(
     async def worker(n: int) -> None:
         mine = stores[n % 2]
         while (await mine.count(query(Job, {"status": ("pending", "working")})))[0]:
-            leases = await persist(take, mine, WORK, limit=10, worker=f"w{n}", lease=300)
-            for verdict in await persist(mine.settle, [ending(x, "done") for x in leases]):
+            leases = await retry_transient(claim, mine, WORK, limit=10, worker=f"w{n}", lease=300)
+            for verdict in await retry_transient(
+                mine.settle, [settlement_of(x, "done") for x in leases]
+            ):
                 ended[f"{type(verdict).__name__} {verdict.ref.id}"] += 1
 
     await asyncio.gather(*(worker(n) for n in range(6)))
@@ -353,21 +357,21 @@ async def test_claimers_and_settlers_race_and_each_record_ends_once(
 
 async def test_renewing_extends_the_lease(store: Any) -> None:
     await set_clock(store)
-    await put(store, Job(id="a"), Job(id="b"))
-    one, two = await take(store, WORK, lease=60)
-    was = await look(store, Job, "a")
+    await insert_new(store, Job(id="a"), Job(id="b"))
+    one, two = await claim(store, WORK, lease=60)
+    was = await read(store, Job, "a")
     advance(store, seconds=50)
     assert await store.renew([Renewal(one.ref, one.fence, 120.0)]) == {one.ref}
-    now = await look(store, Job, "a")
-    assert near(now.due_at, await store.now() + timedelta(seconds=120))
+    now = await read(store, Job, "a")
+    assert is_near(now.due_at, await store.now() + timedelta(seconds=120))
     assert now == was.but(due_at=now.due_at)
     advance(store, seconds=50)
-    [heir] = await take(store, WORK)
+    [heir] = await claim(store, WORK)
     assert heir.ref == two.ref
     assert await store.renew(
         [Renewal(one.ref, one.fence, 60.0), Renewal(two.ref, two.fence, 60.0)]
     ) == {one.ref}
-    await settled(store, ending(one, "done"))
+    await settle_all(store, settlement_of(one, "done"))
     assert await store.renew([Renewal(one.ref, one.fence, 60.0)]) == set()
     assert await store.renew([]) == set()
 
@@ -376,23 +380,23 @@ async def test_a_lease_that_ran_out_but_was_not_taken_may_still_be_renewed_and_s
     store: Any,
 ) -> None:
     await set_clock(store)
-    await put(store, Job(id="a"))
-    lease = await take_one(store, WORK, lease=10)
+    await insert_new(store, Job(id="a"))
+    lease = await claim_one(store, WORK, lease=10)
     advance(store, seconds=60)
     assert await store.renew([Renewal(lease.ref, lease.fence, 60.0)]) == {lease.ref}
-    assert await take(store, WORK) == []
+    assert await claim(store, WORK) == []
     advance(store, seconds=600)
-    await settled(store, ending(lease, "done"))
+    await settle_all(store, settlement_of(lease, "done"))
 
 
 async def test_fields_are_written_with_a_renewal_that_holds_and_not_with_a_lost_one(
     store: Any,
 ) -> None:
     await set_clock(store)
-    await put(store, Job(id="a", result="old"), Job(id="b", result="old"))
-    one, two = await take(store, WORK)
-    await settled(store, moving(two.ref, "working", "pending"))
-    was = await look(store, Job, "b")
+    await insert_new(store, Job(id="a", result="old"), Job(id="b", result="old"))
+    one, two = await claim(store, WORK)
+    await settle_all(store, operator_move(two.ref, "working", "pending"))
+    was = await read(store, Job, "b")
     advance(store, seconds=5)
     held = await store.renew(
         [
@@ -401,19 +405,19 @@ async def test_fields_are_written_with_a_renewal_that_holds_and_not_with_a_lost_
         ]
     )
     assert held == {one.ref}
-    a = await look(store, Job, "a")
+    a = await read(store, Job, "a")
     assert (a.result, a.rank, a.lane, a.status) == ("half", 2, "a", "working")
-    assert near(a.updated_at, await store.now())
+    assert is_near(a.updated_at, await store.now())
     assert a.updated_at > one.record.updated_at
-    assert await look(store, Job, "b") == was
+    assert await read(store, Job, "b") == was
 
 
 async def test_a_renewal_of_a_record_that_is_gone_is_lost(store: Any) -> None:
-    await put(store, Job(id="a"))
-    lease = await take_one(store, WORK)
+    await insert_new(store, Job(id="a"))
+    lease = await claim_one(store, WORK)
     await store.purge(query(Job, {"id": "a"}))
     assert await store.renew([Renewal(lease.ref, lease.fence, 60.0)]) == set()
-    await lost(store, ending(lease, "done"))
+    await settle_lost(store, settlement_of(lease, "done"))
 
 
 # backlog
@@ -421,56 +425,58 @@ async def test_a_renewal_of_a_record_that_is_gone_is_lost(store: Any) -> None:
 
 async def test_the_backlog_says_what_a_claim_could_take(store: Any) -> None:
     now = await set_clock(store)
-    empty = await store.backlog(ask(WORK))
+    empty = await store.backlog(claim_request(WORK))
     assert (empty.due, empty.exact, empty.oldest, empty.next) == (0, True, None, None)
     oldest, soon = now - timedelta(hours=3), now + timedelta(hours=2)
-    await put(
+    await insert_new(
         store,
         Job(id="later", due_at=now + timedelta(hours=5)),
         Job(id="soon", due_at=soon),
         Job(id="done", status="done"),
     )
-    waiting = await store.backlog(ask(WORK))
+    waiting = await store.backlog(claim_request(WORK))
     assert (waiting.due, waiting.oldest, waiting.next) == (0, None, soon)
-    await put(store, Job(id="a", due_at=oldest), Job(id="b", lane="z"), Job(id="c"))
-    full = await store.backlog(ask(WORK))
+    await insert_new(store, Job(id="a", due_at=oldest), Job(id="b", lane="z"), Job(id="c"))
+    full = await store.backlog(claim_request(WORK))
     assert (full.due, full.exact, full.oldest) == (3, True, oldest)
-    capped = await store.backlog(ask(WORK), cap=2)
+    capped = await store.backlog(claim_request(WORK), cap=2)
     assert (capped.due, capped.exact) == (2, False)
-    narrow = await store.backlog(ask(WORK, where=conditions(Job.kind, {"lane": "z"})))
+    narrow = await store.backlog(claim_request(WORK, where=conditions(Job.kind, {"lane": "z"})))
     assert narrow.due == 1
-    await take(store, WORK, lease=60)
-    assert (await store.backlog(ask(WORK))).due == 0
+    await claim(store, WORK, lease=60)
+    assert (await store.backlog(claim_request(WORK))).due == 0
     advance(store, seconds=61)
-    assert (await store.backlog(ask(WORK))).due == 3
+    assert (await store.backlog(claim_request(WORK))).due == 3
 
 
 @pytest.mark.promise(10)
 async def test_a_claim_is_bounded_by_its_limit_whatever_is_there(store: Any) -> None:
     await store.insert([Job(id=f"d{n:04}", status="done") for n in range(3000)])
     await store.insert([Job(id=f"p{n:04}") for n in range(40)])
-    assert [x.ref.id for x in await take(store, WORK, limit=3)] == ["p0000", "p0001", "p0002"]
-    assert len(await take(store, WORK, limit=10_000)) == 37
+    assert [x.ref.id for x in await claim(store, WORK, limit=3)] == ["p0000", "p0001", "p0002"]
+    assert len(await claim(store, WORK, limit=10_000)) == 37
 
 
 async def test_extras_tell_readers_of_the_table_about_the_lease(store: Any) -> None:
     await set_clock(store)
-    await put(store, Traced(name="t"))
-    lease = await take_one(store, TRACE, lease=60)
-    first = await look(store, Traced, "t")
-    assert near(first.taken_at, await store.now())
+    await insert_new(store, Traced(name="t"))
+    lease = await claim_one(store, TRACE, lease=60)
+    first = await read(store, Traced, "t")
+    assert is_near(first.taken_at, await store.now())
     assert lease.record.taken_at == first.taken_at
     advance(store, seconds=100)
-    heir = await take_one(store, TRACE)
-    assert (await look(store, Traced, "t")).taken_at > first.taken_at
-    await settled(store, ending(heir, "failed", error={"message": "no luck", "type": "http_error"}))
-    t = await look(store, Traced, "t")
+    heir = await claim_one(store, TRACE)
+    assert (await read(store, Traced, "t")).taken_at > first.taken_at
+    await settle_all(
+        store, settlement_of(heir, "failed", error={"message": "no luck", "type": "http_error"})
+    )
+    t = await read(store, Traced, "t")
     assert t.taken_at is None
     assert t.error_kind == "http_error"
-    assert near(t.ended_at, await store.now())
+    assert is_near(t.ended_at, await store.now())
     assert t.last_error == {"message": "no luck", "type": "http_error"}
-    await settled(store, moving(t.ref, "failed", "pending", clear_error=True))
-    t = await look(store, Traced, "t")
+    await settle_all(store, operator_move(t.ref, "failed", "pending", clear_error=True))
+    t = await read(store, Traced, "t")
     assert (t.taken_at, t.ended_at, t.error_kind, t.last_error, t.attempts) == (
         None,
         None,

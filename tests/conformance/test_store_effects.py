@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 from conformance.helpers import (
-    absent,
     advance,
     assert_chain,
-    ending,
-    everything,
-    look,
-    lost,
-    moving,
-    near,
-    persist,
-    put,
+    claim,
+    claim_one,
+    find_all,
+    insert_new,
+    is_absent,
+    is_near,
+    operator_move,
+    read,
+    retry_transient,
     set_clock,
     settle,
-    settled,
+    settle_all,
+    settle_lost,
+    settlement_of,
     snapshot,
-    take,
-    take_one,
 )
 from conformance.kinds import COLLECT, READ, WORK, Job, Note, Post
 
@@ -50,14 +50,14 @@ def close(post: str = "x:1", to: str = "failed") -> Move:
 @pytest.fixture
 async def post(store: Any) -> Any:
     await set_clock(store)
-    await put(store, Post(platform="x", post_id="1"))
-    return await look(store, Post, "x:1")
+    await insert_new(store, Post(platform="x", post_id="1"))
+    return await read(store, Post, "x:1")
 
 
 async def job(store: Any, id: str = "j", **fields: Any) -> Any:
     """A job under lease."""
-    await put(store, Job(id=id, **fields))
-    return await take_one(store, WORK, id)
+    await insert_new(store, Job(id=id, **fields))
+    return await claim_one(store, WORK, id)
 
 
 # create
@@ -66,27 +66,27 @@ async def job(store: Any, id: str = "j", **fields: Any) -> Any:
 async def test_create_inserts_a_draft_like_any_other(store: Any, post: Any) -> None:
     lease = await job(store)
     later = await store.now() + timedelta(hours=1)
-    await settled(
+    await settle_all(
         store,
-        ending(
+        settlement_of(
             lease,
             "done",
             effects=(Create(Note(name="n", text="ñ")), Create(Job(id="k", due_at=later, lane="z"))),
         ),
     )
-    note, child = await look(store, Note, "n"), await look(store, Job, "k")
+    note, child = await read(store, Note, "n"), await read(store, Job, "k")
     assert (note.status, note.text, note.fence, note.attempts) == ("fresh", "ñ", 0, 0)
-    assert near(note.due_at, await store.now())
+    assert is_near(note.due_at, await store.now())
     assert (child.due_at, child.lane, child.status) == (later, "z", "pending")
     assert await store.history(note.ref) == []
 
 
 async def test_create_of_a_known_key_does_nothing(store: Any, post: Any) -> None:
-    await put(store, Note(name="n", text="old"))
-    was = await look(store, Note, "n")
-    await settled(
+    await insert_new(store, Note(name="n", text="old"))
+    was = await read(store, Note, "n")
+    await settle_all(
         store,
-        ending(
+        settlement_of(
             await job(store),
             "done",
             effects=(
@@ -96,18 +96,18 @@ async def test_create_of_a_known_key_does_nothing(store: Any, post: Any) -> None
             ),
         ),
     )
-    assert await look(store, Note, "n") == was
-    assert (await look(store, Note, "m")).text is None
+    assert await read(store, Note, "n") == was
+    assert (await read(store, Note, "m")).text is None
 
 
 async def test_records_without_a_key_are_created_each_time(store: Any, post: Any) -> None:
-    await settled(
+    await settle_all(
         store,
-        ending(
+        settlement_of(
             await job(store), "done", effects=(Create(Job(lane="new")), Create(Job(lane="new")))
         ),
     )
-    assert len(await everything(store, Job, where={"lane": "new"})) == 2
+    assert len(await find_all(store, Job, where={"lane": "new"})) == 2
 
 
 @pytest.mark.promise(5)
@@ -116,25 +116,29 @@ async def test_two_settlements_create_one_record(store: Any, new_store: Any, pos
     for n in range(8):
         a, b = await job(store, f"a{n}"), await job(store, f"b{n}")
         verdicts = await asyncio.gather(
-            persist(
-                store.settle, [ending(a, "done", effects=(Create(Note(name=f"n{n}", text="a")),))]
+            retry_transient(
+                store.settle,
+                [settlement_of(a, "done", effects=(Create(Note(name=f"n{n}", text="a")),))],
             ),
-            persist(
-                other.settle, [ending(b, "done", effects=(Create(Note(name=f"n{n}", text="b")),))]
+            retry_transient(
+                other.settle,
+                [settlement_of(b, "done", effects=(Create(Note(name=f"n{n}", text="b")),))],
             ),
         )
         assert verdicts == [[Settled(a.ref)], [Settled(b.ref)]]
-    assert len(await everything(store, Note)) == 8
+    assert len(await find_all(store, Note)) == 8
 
 
 # move
 
 
 async def test_move_moves_another_record_and_ends_its_lease(store: Any, post: Any) -> None:
-    held = await take_one(store, COLLECT, worker="other")
+    held = await claim_one(store, COLLECT, worker="other")
     effect = Move(Post, "x:1", "done", frm="collecting", reason="all jobs are done", note="closed")
-    await settled(store, ending(await job(store), "done", effects=(effect,), who="w3", run="r3"))
-    moved = await look(store, Post, "x:1")
+    await settle_all(
+        store, settlement_of(await job(store), "done", effects=(effect,), who="w3", run="r3")
+    )
+    moved = await read(store, Post, "x:1")
     assert (moved.status, moved.note, moved.fence, moved.attempts, moved.leased_by) == (
         "done",
         "closed",
@@ -142,7 +146,7 @@ async def test_move_moves_another_record_and_ends_its_lease(store: Any, post: An
         0,
         None,
     )
-    assert near(moved.due_at, await store.now())
+    assert is_near(moved.due_at, await store.now())
     step = (await store.history(POST))[-1]
     assert (step.frm, step.to, step.who, step.run, step.reason) == (
         "collecting",
@@ -151,7 +155,7 @@ async def test_move_moves_another_record_and_ends_its_lease(store: Any, post: An
         "r3",
         "all jobs are done",
     )
-    await lost(store, ending(held, "failed"))
+    await settle_lost(store, settlement_of(held, "failed"))
     await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "done")])
 
 
@@ -161,14 +165,14 @@ async def test_move_with_frm_does_nothing_elsewhere_or_nowhere(store: Any, post:
         Move(Post, "x:1", "done", frm="collecting"),
         Move(Post, "none", "done", frm="collecting"),
     )
-    await settled(store, ending(await job(store), "done", effects=effects))
+    await settle_all(store, settlement_of(await job(store), "done", effects=effects))
     assert await snapshot(store, POST) == was
-    assert await absent(store, Post, "none")
+    assert await is_absent(store, Post, "none")
 
 
 async def test_move_without_frm_from_a_declared_state(store: Any, post: Any) -> None:
-    await settled(
-        store, ending(await job(store), "done", effects=(Move(Post, "x:1", "collecting"),))
+    await settle_all(
+        store, settlement_of(await job(store), "done", effects=(Move(Post, "x:1", "collecting"),))
     )
     await assert_chain(store, POST, [("waiting", "collecting")])
 
@@ -182,29 +186,31 @@ async def test_move_without_frm_from_a_declared_state(store: Any, post: Any) -> 
 async def test_a_rejected_settlement_leaves_no_trace_and_the_others_go_through(
     store: Any, post: Any, effect: Any
 ) -> None:
-    await put(store, Post(platform="x", post_id="2"))
+    await insert_new(store, Post(platform="x", post_id="2"))
     first, bad, last = await job(store, "a"), await job(store, "b"), await job(store, "c")
     was = await snapshot(store, bad.ref, POST)
     good = (Create(Note(name="bad")), Add(Post, "x:1", jobs=5), Wake(Post, "x:1"))
     verdicts = await settle(
         store,
-        ending(first, "done", effects=(Add(Post, "x:2", jobs=1),)),
-        ending(
+        settlement_of(first, "done", effects=(Add(Post, "x:2", jobs=1),)),
+        settlement_of(
             bad,
             "done",
             fields={"result": "never"},
             effects=(*good, effect, Create(Note(name="bad too"))),
         ),
-        ending(last, "failed", effects=(Create(Note(name="good")), Add(Post, "x:2", jobs=1))),
+        settlement_of(
+            last, "failed", effects=(Create(Note(name="good")), Add(Post, "x:2", jobs=1))
+        ),
     )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
     assert verdicts[1].why
     assert verdicts[1].ref == bad.ref
     assert await snapshot(store, bad.ref, POST) == was
-    assert [n.id for n in await everything(store, Note)] == ["good"]
-    assert (await look(store, Post, "x:2")).jobs == 2
-    assert [(await look(store, Job, i)).status for i in "abc"] == ["done", "working", "failed"]
-    await settled(store, ending(bad, "done"))  # its lease still holds
+    assert [n.id for n in await find_all(store, Note)] == ["good"]
+    assert (await read(store, Post, "x:2")).jobs == 2
+    assert [(await read(store, Job, i)).status for i in "abc"] == ["done", "working", "failed"]
+    await settle_all(store, settlement_of(bad, "done"))  # its lease still holds
     for id in "abc":
         await assert_chain(store, Ref(Job.kind, id))
 
@@ -212,7 +218,7 @@ async def test_a_rejected_settlement_leaves_no_trace_and_the_others_go_through(
 @pytest.mark.promise(4)
 async def test_a_lost_settlements_effects_do_not_happen(store: Any, post: Any) -> None:
     lease = await job(store)
-    await settled(store, moving(lease.ref, "working", "pending"))
+    await settle_all(store, operator_move(lease.ref, "working", "pending"))
     was = await snapshot(store, POST, lease.ref)
     effects = (
         Create(Note(name="n")),
@@ -221,15 +227,15 @@ async def test_a_lost_settlements_effects_do_not_happen(store: Any, post: Any) -
         Wake(Post, "x:1"),
         Move(Post, "none", "done"),
     )
-    await lost(store, ending(lease, "done", effects=effects))
+    await settle_lost(store, settlement_of(lease, "done", effects=effects))
     assert await snapshot(store, POST, lease.ref) == was
-    assert await absent(store, Note, "n")
+    assert await is_absent(store, Note, "n")
 
 
 async def test_a_guard_that_is_true_means_nothing_with_and_without_frm(
     store: Any, post: Any
 ) -> None:
-    await take_one(store, COLLECT)
+    await claim_one(store, COLLECT)
     busy = await job(store, "busy", post="x:1")
     was = await snapshot(store, POST)
     guard = Exists(Job, post="x:1", status=one_of("pending", "working"))
@@ -238,19 +244,21 @@ async def test_a_guard_that_is_true_means_nothing_with_and_without_frm(
         Move(Post, "x:1", "failed", unless=guard),
         Move(Post, "x:1", "done", unless=Exists(Job, lane="a", rank=None)),
     )
-    await settled(store, ending(await job(store, "other"), "done", effects=effects))
+    await settle_all(store, settlement_of(await job(store, "other"), "done", effects=effects))
     assert await snapshot(store, POST) == was
-    await settled(store, ending(busy, "failed", effects=(close(),)))
-    assert (await look(store, Post, "x:1")).status == "failed"
+    await settle_all(store, settlement_of(busy, "failed", effects=(close(),)))
+    assert (await read(store, Post, "x:1")).status == "failed"
 
 
 async def test_a_guard_sees_the_settlements_own_move_and_those_of_its_call(
     store: Any, post: Any
 ) -> None:
-    await take_one(store, COLLECT)
+    await claim_one(store, COLLECT)
     a, b = await job(store, "a", post="x:1"), await job(store, "b", post="x:1")
-    await settled(
-        store, ending(a, "failed", effects=(close(),)), ending(b, "failed", effects=(close(),))
+    await settle_all(
+        store,
+        settlement_of(a, "failed", effects=(close(),)),
+        settlement_of(b, "failed", effects=(close(),)),
     )
     await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "failed")])
 
@@ -265,8 +273,8 @@ async def test_effects_happen_in_order_and_see_each_other(store: Any, post: Any)
         Add(Post, "x:1", jobs=2),
         Add(Post, "x:1", jobs=3),
     )
-    await settled(store, ending(lease, "done", effects=effects))
-    got = await look(store, Post, "x:1")
+    await settle_all(store, settlement_of(lease, "done", effects=effects))
+    got = await read(store, Post, "x:1")
     assert (got.status, got.note, got.jobs) == ("done", "end", 5)
     await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "done")])
 
@@ -277,22 +285,30 @@ async def test_the_last_two_jobs_fail_at_once_and_exactly_one_closes_the_post(
 ) -> None:
     other = await new_store()
     for n in range(25):
-        await put(store, Post(platform="x", post_id=str(n)))
+        await insert_new(store, Post(platform="x", post_id=str(n)))
         ref = Ref(Post.kind, f"x:{n}")
-        await take_one(store, COLLECT, ref.id)
+        await claim_one(store, COLLECT, ref.id)
         a, b = await job(store, f"a{n}", post=ref.id), await job(store, f"b{n}", post=ref.id)
         verdicts = await asyncio.gather(
-            persist(
+            retry_transient(
                 store.settle,
-                [ending(a, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1)))],
+                [
+                    settlement_of(
+                        a, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1))
+                    )
+                ],
             ),
-            persist(
+            retry_transient(
                 other.settle,
-                [ending(b, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1)))],
+                [
+                    settlement_of(
+                        b, "failed", effects=(close(ref.id), Add(Post, ref.id, failures=1))
+                    )
+                ],
             ),
         )
         assert verdicts == [[Settled(a.ref)], [Settled(b.ref)]]
-        got = await look(store, Post, ref.id)
+        got = await read(store, Post, ref.id)
         assert (got.status, got.failures) == ("failed", 2)
         await assert_chain(store, ref, [("waiting", "collecting"), ("collecting", "failed")])
 
@@ -300,18 +316,18 @@ async def test_the_last_two_jobs_fail_at_once_and_exactly_one_closes_the_post(
 @pytest.mark.promise(4)
 async def test_crossing_effects_neither_deadlock_nor_get_lost(store: Any, new_store: Any) -> None:
     stores = [store, await new_store()]
-    await put(store, *[Post(platform="x", post_id=str(n)) for n in range(4)])
+    await insert_new(store, *[Post(platform="x", post_id=str(n)) for n in range(4)])
     await store.insert([Job(id=f"j{n:02}") for n in range(40)])
-    leases = await take(store, WORK)
+    leases = await claim(store, WORK)
 
     async def finish(n: int) -> None:
         order = range(4) if n % 2 else range(3, -1, -1)
         effects = tuple(Add(Post, f"x:{k}", jobs=1, failures=k) for k in order)
-        batch = [ending(x, "done", effects=effects) for x in leases[n * 5 : n * 5 + 5]]
-        assert await persist(stores[n % 2].settle, batch) == [Settled(s.ref) for s in batch]
+        batch = [settlement_of(x, "done", effects=effects) for x in leases[n * 5 : n * 5 + 5]]
+        assert await retry_transient(stores[n % 2].settle, batch) == [Settled(s.ref) for s in batch]
 
     await asyncio.gather(*(finish(n) for n in range(8)))
-    assert [(p.jobs, p.failures) for p in await everything(store, Post, order="id")] == [
+    assert [(p.jobs, p.failures) for p in await find_all(store, Post, order="id")] == [
         (40, 40 * k) for k in range(4)
     ]
 
@@ -320,48 +336,49 @@ async def test_crossing_effects_neither_deadlock_nor_get_lost(store: Any, new_st
 
 
 async def test_wake_makes_a_waiting_record_due_now(store: Any, post: Any) -> None:
-    await settled(
-        store, ending(await take_one(store, COLLECT), "waiting", delay=3600.0, reason="wait")
+    await settle_all(
+        store,
+        settlement_of(await claim_one(store, COLLECT), "waiting", delay=3600.0, reason="wait"),
     )
-    was = await look(store, Post, "x:1")
-    await settled(store, ending(await job(store), "done", effects=(Wake(Post, "x:1"),)))
-    now = await look(store, Post, "x:1")
-    assert near(now.due_at, await store.now())
+    was = await read(store, Post, "x:1")
+    await settle_all(store, settlement_of(await job(store), "done", effects=(Wake(Post, "x:1"),)))
+    now = await read(store, Post, "x:1")
+    assert is_near(now.due_at, await store.now())
     assert (now.status, now.fence, now.attempts) == (was.status, was.fence, was.attempts)
-    assert (await take_one(store, COLLECT)).ref == POST
+    assert (await claim_one(store, COLLECT)).ref == POST
     await assert_chain(store, POST)
 
 
 async def test_wake_leaves_what_is_held_due_or_absent(store: Any, post: Any) -> None:
-    await put(
+    await insert_new(
         store,
         Post(platform="x", post_id="2", due_at=await store.now() - timedelta(hours=5)),
         Note(name="n", url="u"),
     )
     held, noted = (
-        await take_one(store, COLLECT, "x:1", lease=600),
-        await take_one(store, READ, lease=600),
+        await claim_one(store, COLLECT, "x:1", lease=600),
+        await claim_one(store, READ, lease=600),
     )
     was = await snapshot(store, POST, Ref(Post.kind, "x:2"), noted.ref)
     wakes = (Wake(Post, "x:1"), Wake(Post, "x:2"), Wake(Post, "none"), Wake(Note, "n"))
-    await settled(store, ending(await job(store), "done", effects=wakes))
+    await settle_all(store, settlement_of(await job(store), "done", effects=wakes))
     now = await snapshot(store, POST, Ref(Post.kind, "x:2"), noted.ref)
     assert [(r[0][0].due_at, r[1]) for r in now] == [(r[0][0].due_at, r[1]) for r in was]
-    await settled(store, ending(held, "done"))
+    await settle_all(store, settlement_of(held, "done"))
 
 
 async def test_add_counts_and_null_counts_as_nothing(store: Any, post: Any) -> None:
-    held = await take_one(store, COLLECT)
+    held = await claim_one(store, COLLECT)
     advance(store, seconds=3)
-    await settled(
+    await settle_all(
         store,
-        ending(
+        settlement_of(
             await job(store),
             "done",
             effects=(Add(Post, "x:1", jobs=3, failures=2), Add(Post, "x:1", jobs=-1)),
         ),
     )
-    got = await look(store, Post, "x:1")
+    got = await read(store, Post, "x:1")
     assert (got.jobs, got.failures) == (2, 2)
     assert (got.status, got.fence, got.due_at, got.leased_by) == (
         "collecting",
@@ -369,28 +386,28 @@ async def test_add_counts_and_null_counts_as_nothing(store: Any, post: Any) -> N
         held.until,
         "w1",
     )
-    assert near(got.updated_at, await store.now(), 2)
-    await settled(store, ending(held, "done"))
+    assert is_near(got.updated_at, await store.now(), 2)
+    await settle_all(store, settlement_of(held, "done"))
 
 
 async def test_an_effect_may_touch_the_settled_record_itself(store: Any, post: Any) -> None:
-    lease = await take_one(store, COLLECT)
-    await settled(store, ending(lease, "done", effects=(Add(Post, "x:1", jobs=1),)))
-    got = await look(store, Post, "x:1")
+    lease = await claim_one(store, COLLECT)
+    await settle_all(store, settlement_of(lease, "done", effects=(Add(Post, "x:1", jobs=1),)))
+    got = await read(store, Post, "x:1")
     assert (got.status, got.jobs) == ("done", 1)
 
 
 async def test_an_operators_move_has_effects_too(store: Any, post: Any) -> None:
-    await put(store, Job(id="j", status="failed", post="x:1"))
-    await settled(
+    await insert_new(store, Job(id="j", status="failed", post="x:1"))
+    await settle_all(
         store,
-        moving(
+        operator_move(
             Ref(Job.kind, "j"),
             "failed",
             "pending",
             effects=(Move(Post, "x:1", "collecting"), Create(Note(name="n"))),
         ),
     )
-    assert (await look(store, Post, "x:1")).status == "collecting"
-    assert not await absent(store, Note, "n")
-    assert len(await take(store, WORK)) == 1
+    assert (await read(store, Post, "x:1")).status == "collecting"
+    assert not await is_absent(store, Note, "n")
+    assert len(await claim(store, WORK)) == 1

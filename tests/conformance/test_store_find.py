@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from conformance.helpers import ending, everything, put, settled, take
+from conformance.helpers import claim, find_all, insert_new, settle_all, settlement_of
 from conformance.kinds import WORK, Job, Note, Sample
 
 from esclusa.model.errors import BadQuery
@@ -73,7 +73,7 @@ async def samples(store: Any) -> list[Sample]:
                 blob=b"x" if n % 5 else None,
             )
         )
-    await put(store, *out)
+    await insert_new(store, *out)
     return out
 
 
@@ -97,7 +97,7 @@ def _rank(value: Any) -> tuple[Any, ...]:
 
 
 async def ids(store: Any, where: Any, **options: Any) -> list[str]:
-    return [s.id for s in await everything(store, Sample, where=where, **options)]
+    return [s.id for s in await find_all(store, Sample, where=where, **options)]
 
 
 @pytest.mark.parametrize("field", list(VALUES))
@@ -158,7 +158,7 @@ async def test_pages_follow_each_other_without_gap_or_repeat(
 
 
 async def test_a_page_that_is_just_full_is_the_last(store: Any) -> None:
-    await put(store, Note(name="a"), Note(name="b"))
+    await insert_new(store, Note(name="a"), Note(name="b"))
     page = await store.find(query(Note, limit=2))
     assert [n.id for n in page.items] == ["a", "b"]
     assert page.next is None
@@ -172,7 +172,7 @@ async def test_a_cursor_keeps_its_place_while_rows_come_and_go(
     whole = await ids(store, {}, order="number")
     first = await store.find(query(Sample, order="number", limit=10))
     await store.purge(query(Sample, {"id": whole[9]}))
-    await put(store, Sample(name="s000", number=-(2**62)))
+    await insert_new(store, Sample(name="s000", number=-(2**62)))
     rest = await ids(store, {}, order="number", after=first.next)
     assert rest == whole[10:]
 
@@ -209,7 +209,7 @@ async def test_an_order_by_ids_holds_beside_a_range_on_another_field(
     store: Any, samples: list[Sample], order: Any
 ) -> None:
     """The numbers fall while the ids rise: who sorted by them first would be seen."""
-    await put(
+    await insert_new(
         store, *(Sample(name=f"t{n:03}", number=500 - n, flag=n % 2 == 0) for n in range(230))
     )
     where = {"number": above(0), "text": null}
@@ -303,9 +303,9 @@ async def test_tally_counts_each_declared_state(store: Any) -> None:
         "done": 0,
         "failed": 0,
     }
-    await put(store, *[Job(id=f"j{n}") for n in range(6)], Job(id="f", status="failed"))
-    leases = await take(store, WORK, limit=3)
-    await settled(store, ending(leases[0], "done"))
+    await insert_new(store, *[Job(id=f"j{n}") for n in range(6)], Job(id="f", status="failed"))
+    leases = await claim(store, WORK, limit=3)
+    await settle_all(store, settlement_of(leases[0], "done"))
     counts = await store.tally(Job.kind)
     assert {c.state: c.count for c in counts} == {
         "pending": 3,
@@ -323,7 +323,7 @@ async def test_tally_counts_each_declared_state(store: Any) -> None:
 
 
 async def test_a_short_tally_stops_at_its_cap_and_says_so(store: Any) -> None:
-    await put(
+    await insert_new(
         store,
         *[Job(id=f"j{n}") for n in range(6)],
         *[Job(id=f"f{n}", status="failed") for n in range(3)],

@@ -11,16 +11,16 @@ from uuid import UUID
 import pytest
 from conformance.helpers import (
     assert_chain,
-    ending,
-    everything,
-    look,
-    near,
-    persist,
-    put,
+    claim,
+    claim_one,
+    find_all,
+    insert_new,
+    is_near,
+    read,
+    retry_transient,
     settle,
-    settled,
-    take,
-    take_one,
+    settle_all,
+    settlement_of,
 )
 from conformance.kinds import (
     READ,
@@ -55,7 +55,7 @@ async def test_a_new_record_is_in_the_initial_state_and_due_now(store: Any) -> N
     answers = await store.insert([Post(platform="x", post_id="1")])
     after = await store.now()
     assert answers == [Inserted(Post.kind.id_of("x", "1"))]
-    post = await look(store, Post, answers[0].id)
+    post = await read(store, Post, answers[0].id)
     assert (post.platform, post.post_id, post.status, post.attempts, post.fence) == (
         "x",
         "1",
@@ -71,24 +71,24 @@ async def test_a_new_record_is_in_the_initial_state_and_due_now(store: Any) -> N
 
 
 async def test_the_key_makes_the_id_and_a_record_without_key_gets_one(store: Any) -> None:
-    ids = await put(store, Job(), Job(), Job(id="mine"), Note(name="n/1"))
+    ids = await insert_new(store, Job(), Job(), Job(id="mine"), Note(name="n/1"))
     assert len(set(ids)) == 4
     assert ids[2] == "mine"
     assert ids[3] == Note.kind.id_of("n/1")
-    assert (await look(store, Job, ids[0])).id == ids[0]
+    assert (await read(store, Job, ids[0])).id == ids[0]
 
 
 @pytest.mark.promise(5)
 async def test_a_known_key_is_left_as_it_is(store: Any) -> None:
-    [id] = await put(store, Post(platform="x", post_id="1", note="first", jobs=7))
-    was = await look(store, Post, id)
+    [id] = await insert_new(store, Post(platform="x", post_id="1", note="first", jobs=7))
+    was = await read(store, Post, id)
     assert await store.insert([Post(platform="x", post_id="1", note="second")]) == [Duplicate(id)]
-    assert await look(store, Post, id) == was
+    assert await read(store, Post, id) == was
 
 
 @pytest.mark.promise(5)
 async def test_duplicates_in_one_batch_answer_in_order_and_the_first_wins(store: Any) -> None:
-    await put(store, Note(name="old", text="kept"))
+    await insert_new(store, Note(name="old", text="kept"))
     batch = [
         Note(name="a", text="1"),
         Note(name="old", text="2"),
@@ -104,7 +104,7 @@ async def test_duplicates_in_one_batch_answer_in_order_and_the_first_wins(store:
         Inserted("b"),
         Duplicate("a"),
     ]
-    assert [(n.id, n.text) for n in await everything(store, Note, order="id")] == [
+    assert [(n.id, n.text) for n in await find_all(store, Note, order="id")] == [
         ("a", "1"),
         ("b", None),
         ("old", "kept"),
@@ -129,7 +129,7 @@ async def test_one_record_per_key_under_concurrency(store: Any, new_store: Any) 
     stores = [store, await new_store(), await new_store()]
     drafts = [Post(platform="x", post_id=str(n)) for n in range(60)]
     calls = [
-        persist(
+        retry_transient(
             stores[n % 3].insert, [d.but(note=str(n)) for d in (drafts if n % 2 else drafts[::-1])]
         )
         for n in range(9)
@@ -138,15 +138,15 @@ async def test_one_record_per_key_under_concurrency(store: Any, new_store: Any) 
     inserted = [a.id for a in answers if isinstance(a, Inserted)]
     assert sorted(inserted) == sorted(Post.kind.id_of("x", str(n)) for n in range(60))
     assert len(answers) == 9 * 60
-    assert len(await everything(store, Post)) == 60
+    assert len(await find_all(store, Post)) == 60
 
 
 async def test_what_a_draft_says_of_its_tracking_is_kept(store: Any) -> None:
     now = await store.now()
     due, made = now + timedelta(hours=3), now - timedelta(days=400, microseconds=1)
     draft = Job(id="j", status="working", due_at=due, created_at=made, attempts=3, leased_by="w9")
-    await put(store, draft)
-    job = await look(store, Job, "j")
+    await insert_new(store, draft)
+    job = await read(store, Job, "j")
     assert (job.status, job.due_at, job.created_at, job.attempts, job.leased_by) == (
         "working",
         due,
@@ -154,10 +154,10 @@ async def test_what_a_draft_says_of_its_tracking_is_kept(store: Any) -> None:
         3,
         "w9",
     )
-    assert near(job.updated_at, now)
-    assert await take(store, WORK) == []
+    assert is_near(job.updated_at, now)
+    assert await claim(store, WORK) == []
     store.clock_offset += 3 * 3600 + 10
-    [lease] = await take(store, WORK)
+    [lease] = await claim(store, WORK)
     assert (lease.attempt, lease.taken) == (4, "pending")
     await assert_chain(store, job.ref)
 
@@ -174,13 +174,13 @@ async def test_every_type_comes_back_as_it_went_in(store: Any) -> None:
         name="other", text="", number=2**63 - 1, ratio=-0.1, flag=True, moment=datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
         day=date(1, 1, 1), price=Decimal("-0.5"), data={}, items=[], blob=b"",
     )  # fmt: skip
-    await put(store, full, other, Sample(name="none"))
+    await insert_new(store, full, other, Sample(name="none"))
     for draft in (full, other, Sample(name="none")):
-        got = await look(store, Sample, draft.name)
+        got = await read(store, Sample, draft.name)
         for name in Sample.kind.by_name:
             assert getattr(got, name) == getattr(draft, name), name
             assert type(getattr(got, name)) is type(getattr(draft, name)), name
-    assert (await look(store, Sample, "full")).moment.utcoffset() is not None
+    assert (await read(store, Sample, "full")).moment.utcoffset() is not None
 
 
 async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> None:
@@ -190,12 +190,12 @@ async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> 
         "colour": Colour.BLUE, "level": Level.HIGH, "size": "m", "token": UUID(int=7), "place": City(city="Lota", seen=seen),
         "places": [City(city="Penco")], "tags": {"a", "b"}, "pair": (1, "x"), "times": {"first": seen},
     }  # fmt: skip
-    await put(store, Typed(name="full", **fields), Typed(name="none"))
-    leased = await take_one(store, TYPE, "full")
+    await insert_new(store, Typed(name="full", **fields), Typed(name="none"))
+    leased = await claim_one(store, TYPE, "full")
     for got in (
         leased.record,
-        await look(store, Typed, "full"),
-        (await everything(store, Typed, order="id"))[0],
+        await read(store, Typed, "full"),
+        (await find_all(store, Typed, order="id"))[0],
     ):
         for name, value in fields.items():
             assert getattr(got, name) == value, name
@@ -209,10 +209,10 @@ async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> 
         "tags": set(),
         "pair": (2, "y"),
     }
-    await settled(store, ending(leased, "done", fields=other))
-    changed = await look(store, Typed, "full")
+    await settle_all(store, settlement_of(leased, "done", fields=other))
+    changed = await read(store, Typed, "full")
     assert {name: getattr(changed, name) for name in other} == other
-    none = await look(store, Typed, "none")
+    none = await read(store, Typed, "none")
     assert (none.colour, none.level, none.place, none.tags, none.pair) == (
         None,
         Level.LOW,
@@ -245,8 +245,8 @@ async def test_a_value_that_one_store_cannot_hold_is_refused_by_every_store(
             [RecordWithChildren(Note(name="n"), [Sample(name="a", **fields)])]
         )
     assert str(caught.value) == said
-    assert await everything(store, Sample) == []
-    assert await everything(store, Note) == []
+    assert await find_all(store, Sample) == []
+    assert await find_all(store, Note) == []
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
@@ -262,12 +262,14 @@ async def test_a_decimal_that_is_no_number_is_refused_by_every_store(
 async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_go_through(
     store: Any,
 ) -> None:
-    await put(store, Note(name="a", url="u"), Note(name="b", url="u"), Note(name="c", url="u"))
-    a, b, c = sorted(await take(store, READ), key=lambda lease: lease.ref.id)
+    await insert_new(
+        store, Note(name="a", url="u"), Note(name="b", url="u"), Note(name="c", url="u")
+    )
+    a, b, c = sorted(await claim(store, READ), key=lambda lease: lease.ref.id)
     said = await settle(
         store,
         *(
-            ending(x, "read", fields={"text": text})
+            settlement_of(x, "read", fields={"text": text})
             for x, text in ((a, "\\u0000"), (b, "nul \0"), (c, "\ud800"))
         ),
     )
@@ -275,15 +277,15 @@ async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_go_thro
     assert [v.why for v in said[1:]] == [
         f"{Note.kind.table}.text cannot hold 'nul \\x00': {NULL}", f"{Note.kind.table}.text cannot hold '\\ud800': {HALF}",
     ]  # fmt: skip
-    assert [(n.id, n.status, n.text) for n in await everything(store, Note, order="id")] == [
+    assert [(n.id, n.status, n.text) for n in await find_all(store, Note, order="id")] == [
         ("a", "read", "\\u0000"), ("b", "fresh", None), ("c", "fresh", None),
     ]  # fmt: skip
 
 
 async def test_numbers_that_json_has_not_are_null_there(store: Any) -> None:
     data = {"a": float("nan"), "b": [float("inf"), 1.5], "c": "\\u0000", "d": "NaN"}
-    await put(store, Sample(name="a", data=data, ratio=float("inf")))
-    got = await look(store, Sample, "a")
+    await insert_new(store, Sample(name="a", data=data, ratio=float("inf")))
+    got = await read(store, Sample, "a")
     assert (got.data, got.ratio) == (
         {"a": None, "b": [None, 1.5], "c": "\\u0000", "d": "NaN"},
         float("inf"),
@@ -292,7 +294,7 @@ async def test_numbers_that_json_has_not_are_null_there(store: Any) -> None:
 
 @pytest.mark.parametrize("kind", [Note, Job], ids=lambda k: k.kind.table)
 async def test_an_id_that_no_record_can_have_is_not_there(store: Any, kind: Any) -> None:
-    await put(store, Job(id="a"), Note(name="a"))
+    await insert_new(store, Job(id="a"), Note(name="a"))
     odd = ["a\0", "\0", "\ud800", "", "x" * 3000, "a"]
     assert [r and r.id for r in await store.get(kind.kind, odd)] == [None] * 5 + ["a"]
     for id in odd[:-1]:
@@ -304,14 +306,14 @@ async def test_an_id_that_no_record_can_have_is_not_there(store: Any, kind: Any)
 
 async def test_ids_of_any_text_are_found_again(store: Any) -> None:
     names = ["a b", "año/ñ", "..", ".", "%41", "a:b", "🚚", "'; --", '"', "x" * 5000, "A", "a"]
-    ids = await put(store, *[Note(name=n) for n in names])
+    ids = await insert_new(store, *[Note(name=n) for n in names])
     assert len(set(ids)) == len(names)
     found = await store.get(Note.kind, ids)
     assert [n.name for n in found] == names
 
 
 async def test_get_answers_in_order_with_none_for_what_is_not_there(store: Any) -> None:
-    await put(store, Note(name="a"), Note(name="b"))
+    await insert_new(store, Note(name="a"), Note(name="b"))
     found = await store.get(Note.kind, ["b", "zz", "a", "b"])
     assert [n and n.id for n in found] == ["b", None, "a", "b"]
     assert await store.get(Note.kind, []) == []
@@ -346,35 +348,35 @@ def _family(name: str, *posts: str) -> RecordWithChildren:
 async def test_a_record_and_all_that_belongs_to_it_are_new_together(store: Any) -> None:
     before = await store.now()
     assert await store.insert_if_new([_family("a/b", "1", "~", "2", "", "1")]) == [5]
-    posts = await everything(store, Post, order="id")
+    posts = await find_all(store, Post, order="id")
     assert {p.id for p in posts} == {Post.kind.id_of("a/b", n) for n in ("1", "~", "2", "")}
     assert {
         (p.platform, p.note, p.status, p.attempts, p.fence, p.jobs, p.leased_by) for p in posts
     } == {("a/b", "ñ", "waiting", 0, 0, 0, None)}
     assert all(before <= moment for p in posts for moment in (p.due_at, p.created_at, p.updated_at))
-    assert (await look(store, Job, "job of a/b")).status == "pending"
+    assert (await read(store, Job, "job of a/b")).status == "pending"
 
 
 @pytest.mark.promise(4)
 async def test_nothing_is_inserted_beside_a_record_that_was_known(store: Any) -> None:
-    await put(store, Note(name="n", text="old"))
+    await insert_new(store, Note(name="n", text="old"))
     assert await store.insert_if_new([_family("n", "1", "2")]) == [None]
-    assert await everything(store, Post) == []
-    assert await everything(store, Job) == []
-    assert (await look(store, Note, "n")).text == "old"
+    assert await find_all(store, Post) == []
+    assert await find_all(store, Job) == []
+    assert (await read(store, Note, "n")).text == "old"
 
 
 async def test_a_known_one_of_the_rest_is_left_as_it_is(store: Any) -> None:
-    await put(store, Post(platform="n", post_id="1", note="old"))
+    await insert_new(store, Post(platform="n", post_id="1", note="old"))
     assert await store.insert_if_new([_family("n", "1", "2")]) == [2]
-    assert (await look(store, Post, "n:1")).note == "old"
+    assert (await read(store, Post, "n:1")).note == "old"
 
 
 async def test_a_spread_over_a_field_outside_the_key(store: Any) -> None:
     assert await store.insert_if_new(
         [RecordWithChildren(Note(name="n"), [FanOut(Job(lane="b"), "rank", [1, 2, 3])])]
     ) == [3]
-    assert sorted((j.lane, j.rank) for j in await everything(store, Job)) == [
+    assert sorted((j.lane, j.rank) for j in await find_all(store, Job)) == [
         ("b", 1),
         ("b", 2),
         ("b", 3),
@@ -391,7 +393,7 @@ async def test_of_many_who_insert_the_same_one_does_it(new_store: Any) -> None:
         )
     )
     assert sorted(answers, key=str) == [[21], [None], [None], [None]]
-    assert len({p.post_id[0] for p in await everything(stores[0], Post)}) == 1
+    assert len({p.post_id[0] for p in await find_all(stores[0], Post)}) == 1
 
 
 async def test_a_refused_one_of_the_rest_leaves_nothing_behind(store: Any) -> None:
@@ -404,13 +406,13 @@ async def test_a_refused_one_of_the_rest_leaves_nothing_behind(store: Any) -> No
                 )
             ]
         )
-    assert await everything(store, Note) == []
-    assert await everything(store, Job) == []
+    assert await find_all(store, Note) == []
+    assert await find_all(store, Job) == []
 
 
 async def test_many_families_at_once(store: Any) -> None:
     """Of each the same as if it came alone, in order: known before, new, the same again, and two that share a record."""
-    await put(store, Note(name="known"), Post(platform="b", post_id="2"))
+    await insert_new(store, Note(name="known"), Post(platform="b", post_id="2"))
     shared = Job(id="shared")
     families = [
         _family("known", "1"),
@@ -422,9 +424,9 @@ async def test_many_families_at_once(store: Any) -> None:
         RecordWithChildren(Note(name="e"), []),
     ]
     assert await store.insert_if_new(families) == [None, 3, 3, None, 1, 1, 0]
-    assert {n.name for n in await everything(store, Note)} == {"known", "a", "b", "c", "d", "e"}
-    assert {j.id for j in await everything(store, Job)} == {"job of a", "job of b", "shared", "own"}
-    assert {p.id for p in await everything(store, Post)} == {
+    assert {n.name for n in await find_all(store, Note)} == {"known", "a", "b", "c", "d", "e"}
+    assert {j.id for j in await find_all(store, Job)} == {"job of a", "job of b", "shared", "own"}
+    assert {p.id for p in await find_all(store, Post)} == {
         Post.kind.id_of(*k) for k in ("a1", "a2", "b1", "b2", "b3")
     }
     assert await store.insert_if_new(families) == [None] * 7
@@ -438,7 +440,7 @@ async def test_more_families_than_one_write_takes(store: Any) -> None:
         )
         == [1] * 700
     )
-    assert len({j.id for j in await everything(store, Job)}) == 700
+    assert len({j.id for j in await find_all(store, Job)}) == 700
 
 
 def test_ids_of_a_spread_are_those_of_its_keys() -> None:

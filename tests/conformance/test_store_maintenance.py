@@ -10,14 +10,14 @@ import pytest
 from conformance.helpers import (
     advance,
     assert_chain,
-    ending,
-    everything,
-    look,
-    moving,
-    put,
+    claim,
+    find_all,
+    insert_new,
+    operator_move,
+    read,
     set_clock,
-    settled,
-    take,
+    settle_all,
+    settlement_of,
 )
 from conformance.kinds import AGE, KINDS, STAGES, WORK, Job, Note, Old
 
@@ -28,12 +28,12 @@ from esclusa.model.system_records import Export
 
 
 async def test_purge_deletes_what_matches_up_to_the_limit_with_its_history(store: Any) -> None:
-    await put(store, *[Job(id=f"j{n}", rank=n) for n in range(6)])
-    await settled(store, *[ending(x, "done") for x in await take(store, WORK, limit=4)])
+    await insert_new(store, *[Job(id=f"j{n}", rank=n) for n in range(6)])
+    await settle_all(store, *[settlement_of(x, "done") for x in await claim(store, WORK, limit=4)])
     assert await store.purge(query(Job, {"status": "done", "rank": above(0)}, limit=2)) == 2
     assert await store.purge(query(Job, {"status": "done", "rank": above(0)}, limit=2)) == 1
     assert await store.purge(query(Job, {"status": "done", "rank": above(0)}, limit=2)) == 0
-    assert [j.id for j in await everything(store, Job, order="id")] == ["j0", "j4", "j5"]
+    assert [j.id for j in await find_all(store, Job, order="id")] == ["j0", "j4", "j5"]
     assert [len(await store.history(Ref(Job.kind, f"j{n}"))) for n in range(6)] == [
         2,
         0,
@@ -45,41 +45,41 @@ async def test_purge_deletes_what_matches_up_to_the_limit_with_its_history(store
 
 
 async def test_purge_takes_the_first_in_the_querys_order(store: Any) -> None:
-    await put(store, Job(id="a", rank=3), Job(id="b", rank=1), Job(id="c", rank=2))
+    await insert_new(store, Job(id="a", rank=3), Job(id="b", rank=1), Job(id="c", rank=2))
     assert await store.purge(query(Job, order="rank", limit=2)) == 2
-    assert [j.id for j in await everything(store, Job)] == ["a"]
+    assert [j.id for j in await find_all(store, Job)] == ["a"]
 
 
 async def test_a_purged_key_may_come_again(store: Any) -> None:
-    await put(store, Job(id="a"))
+    await insert_new(store, Job(id="a"))
     await store.purge(query(Job))
-    await put(store, Job(id="a"))
+    await insert_new(store, Job(id="a"))
     assert await store.history(Ref(Job.kind, "a")) == []
 
 
 @pytest.mark.promise(1)
 async def test_archive_moves_records_whole_and_keeps_their_history(store: Any) -> None:
-    await put(
+    await insert_new(
         store,
         *[
             Old(name=f"o{n}", size=n, data={"ñ": [n]}, ended_on=date(2026, 1, n + 1))
             for n in range(5)
         ],
     )
-    await settled(
+    await settle_all(
         store,
         *[
-            ending(x, "failed", error={"message": "m", "type": "t"})
-            for x in await take(store, AGE, limit=3)
+            settlement_of(x, "failed", error={"message": "m", "type": "t"})
+            for x in await claim(store, AGE, limit=3)
         ],
     )
-    was = {o.id: o for o in await everything(store, Old)}
+    was = {o.id: o for o in await find_all(store, Old)}
     done = query(Old, {"status": "failed"}, limit=2)
     assert await store.archive(done) == 2
     assert await store.archive(done) == 1
     assert await store.archive(done) == 0
-    assert sorted(o.id for o in await everything(store, Old)) == ["o3", "o4"]
-    kept = await everything(store, Old, archived=True, order="name")
+    assert sorted(o.id for o in await find_all(store, Old)) == ["o3", "o4"]
+    kept = await find_all(store, Old, archived=True, order="name")
     assert kept == [was[f"o{n}"] for n in range(3)]
     assert await store.get(Old.kind, ["o1"]) == [None]
     assert [(s.frm, s.to) for s in await store.history(Ref(Old.kind, "o1"))] == [
@@ -95,7 +95,7 @@ async def test_archive_moves_records_whole_and_keeps_their_history(store: Any) -
 
 
 async def test_archived_records_answer_queries_of_their_own(store: Any) -> None:
-    await put(store, *[Old(name=f"o{n}", size=n) for n in range(7)])
+    await insert_new(store, *[Old(name=f"o{n}", size=n) for n in range(7)])
     assert await store.archive(query(Old, {"size": above(1)})) == 5
     page = await store.find(query(Old, {"size": above(2)}, order="-size", limit=3, archived=True))
     assert [o.id for o in page.items] == ["o6", "o5", "o4"]
@@ -113,7 +113,7 @@ async def test_archived_records_answer_queries_of_their_own(store: Any) -> None:
 
 async def test_the_archive_knows_when_a_row_came_and_to_which_export_it_belongs(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, *[Old(name=f"o{n}", size=n) for n in range(6)])
+    await insert_new(store, *[Old(name=f"o{n}", size=n) for n in range(6)])
     assert await store.archive(query(Old, {"size": below(3)})) == 3
     advance(store, seconds=3600)
     assert await store.archive(query(Old)) == 3
@@ -141,7 +141,7 @@ async def test_the_archive_knows_when_a_row_came_and_to_which_export_it_belongs(
     async def of(export: Any) -> list[str]:
         return [
             o.id
-            for o in await everything(
+            for o in await find_all(
                 store, Old, where={"export_id": export}, archived=True, order="name"
             )
         ]
@@ -166,15 +166,15 @@ async def test_the_archive_knows_when_a_row_came_and_to_which_export_it_belongs(
 
 async def test_rows_are_given_to_an_export_on_the_way_while_it_is_filling(store: Any) -> None:
     await store.migrate([*KINDS, Export.kind], STAGES)
-    await put(
+    await insert_new(
         store,
         Export(
             id="e1", table_name="old", month="2026-01", part=1, path="p", row_count=0, checksum=""
         ),
     )
-    await put(store, *[Old(name=f"o{n}", size=n) for n in range(4)])
+    await insert_new(store, *[Old(name=f"o{n}", size=n) for n in range(4)])
     assert await store.archive(query(Old, {"size": below(2)}), "e1") == 2
-    await settled(store, moving(Ref(Export.kind, "e1"), "filling", "written"))
+    await settle_all(store, operator_move(Ref(Export.kind, "e1"), "filling", "written"))
     assert await store.archive(query(Old), "e1") == 0
     assert await store.archive(query(Old), "none such") == 0
     assert await store.count(query(Old)) == (2, True)
@@ -185,18 +185,18 @@ async def test_rows_are_given_to_an_export_on_the_way_while_it_is_filling(store:
 
 
 async def test_what_is_archived_is_neither_claimed_nor_moved(store: Any) -> None:
-    await put(store, Old(name="o"), Old(name="p"))
+    await insert_new(store, Old(name="o"), Old(name="p"))
     await store.archive(query(Old, {"name": "o"}))
-    assert [x.ref.id for x in await take(store, AGE)] == ["p"]
-    verdicts = await store.settle([moving(Ref(Old.kind, "o"), "pending", "working")])
+    assert [x.ref.id for x in await claim(store, AGE)] == ["p"]
+    verdicts = await store.settle([operator_move(Ref(Old.kind, "o"), "pending", "working")])
     assert type(verdicts[0]).__name__ == "Lost"
     await assert_chain(store, Ref(Old.kind, "p"))
-    assert (await look(store, Old, "p")).status == "working"
+    assert (await read(store, Old, "p")).status == "working"
 
 
 async def test_remove_deletes_what_belongs_together_with_its_history(store: Any) -> None:
-    await put(store, Job(id="a"), Job(id="b"), Note(name="a"), Note(name="b"))
-    await settled(store, *[ending(x, "done") for x in await take(store, WORK, limit=2)])
+    await insert_new(store, Job(id="a"), Job(id="b"), Note(name="a"), Note(name="b"))
+    await settle_all(store, *[settlement_of(x, "done") for x in await claim(store, WORK, limit=2)])
     assert await store.remove(
         [Ref(Job.kind, "a"), Ref(Note.kind, "a"), Ref(Note.kind, "x"), Ref(Job.kind, "\0")]
     ) == [
@@ -206,8 +206,8 @@ async def test_remove_deletes_what_belongs_together_with_its_history(store: Any)
         False,
     ]
     assert (
-        [j.id for j in await everything(store, Job)]
-        == [n.id for n in await everything(store, Note)]
+        [j.id for j in await find_all(store, Job)]
+        == [n.id for n in await find_all(store, Note)]
         == ["b"]
     )
     assert [len(await store.history(Ref(Job.kind, id))) for id in "ab"] == [0, 2]
@@ -230,4 +230,4 @@ async def test_what_is_removed_together_is_never_seen_apart(store: Any) -> None:
         ]
         removed = [answer for answer in await asyncio.gather(*calls) if isinstance(answer[0], bool)]
         assert removed
-        assert len(await everything(store, Job)) == len(await everything(store, Note))
+        assert len(await find_all(store, Job)) == len(await find_all(store, Note))

@@ -10,19 +10,19 @@ import pytest
 from conformance.helpers import (
     advance,
     assert_chain,
-    ending,
-    look,
-    lost,
-    moving,
-    near,
-    persist,
-    put,
+    claim,
+    claim_one,
+    insert_new,
+    is_near,
+    operator_move,
+    read,
+    retry_transient,
     set_clock,
     settle,
-    settled,
+    settle_all,
+    settle_lost,
+    settlement_of,
     snapshot,
-    take,
-    take_one,
 )
 from conformance.kinds import AGE, COLLECT, READ, WORK, Job, Note, Old, Post
 
@@ -40,12 +40,12 @@ BAD = {
 
 async def test_a_settlement_moves_and_ends_the_lease(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="j", lane="x"))
-    lease = await take_one(store, WORK)
+    await insert_new(store, Job(id="j", lane="x"))
+    lease = await claim_one(store, WORK)
     advance(store, seconds=7)
-    await settled(
+    await settle_all(
         store,
-        ending(
+        settlement_of(
             lease,
             "done",
             fields={"result": "sí", "rank": 3},
@@ -55,7 +55,7 @@ async def test_a_settlement_moves_and_ends_the_lease(store: Any) -> None:
             reason="because",
         ),
     )
-    job = await look(store, Job, "j")
+    job = await read(store, Job, "j")
     assert (job.status, job.result, job.rank, job.lane, job.leased_by, job.fence, job.attempts) == (
         "done",
         "sí",
@@ -65,8 +65,8 @@ async def test_a_settlement_moves_and_ends_the_lease(store: Any) -> None:
         1,
         1,
     )
-    assert near(job.due_at, now + timedelta(seconds=7))
-    assert near(job.updated_at, now + timedelta(seconds=7))
+    assert is_near(job.due_at, now + timedelta(seconds=7))
+    assert is_near(job.updated_at, now + timedelta(seconds=7))
     assert job.created_at == lease.record.created_at
     step = (await store.history(job.ref))[-1]
     assert (step.frm, step.to, step.who, step.run, step.attempt, step.reason, step.error) == (
@@ -78,23 +78,23 @@ async def test_a_settlement_moves_and_ends_the_lease(store: Any) -> None:
         "because",
         None,
     )
-    assert near(step.at, now + timedelta(seconds=7))
+    assert is_near(step.at, now + timedelta(seconds=7))
     await assert_chain(store, job.ref, [("pending", "working"), ("working", "done")])
 
 
 @pytest.mark.promise(3)
 async def test_an_older_fence_changes_nothing_and_is_lost(store: Any) -> None:
     await set_clock(store)
-    await put(store, Job(id="j"))
-    old = await take_one(store, WORK, lease=10, worker="slow")
+    await insert_new(store, Job(id="j"))
+    old = await claim_one(store, WORK, lease=10, worker="slow")
     advance(store, seconds=20)
-    new = await take_one(store, WORK, worker="heir")
+    new = await claim_one(store, WORK, worker="heir")
     was = await snapshot(store, old.ref)
-    await lost(store, ending(old, "done", fields={"result": "stale"}, error=BAD))
+    await settle_lost(store, settlement_of(old, "done", fields={"result": "stale"}, error=BAD))
     assert await snapshot(store, old.ref) == was
-    await settled(store, ending(new, "failed", error=BAD))
-    await lost(
-        store, ending(old, "done"), ending(new, "done")
+    await settle_all(store, settlement_of(new, "failed", error=BAD))
+    await settle_lost(
+        store, settlement_of(old, "done"), settlement_of(new, "done")
     )  # a settle that is made again is lost, never twice
     await assert_chain(
         store, old.ref, [("pending", "working"), ("working", "working"), ("working", "failed")]
@@ -102,28 +102,30 @@ async def test_an_older_fence_changes_nothing_and_is_lost(store: Any) -> None:
 
 
 async def test_lost_when_the_record_is_gone(store: Any) -> None:
-    await put(store, Job(id="j"))
-    lease = await take_one(store, WORK)
+    await insert_new(store, Job(id="j"))
+    lease = await claim_one(store, WORK)
     await store.purge(query(Job))
-    await lost(store, ending(lease, "done"), moving(lease.ref, "working", "pending"))
+    await settle_lost(
+        store, settlement_of(lease, "done"), operator_move(lease.ref, "working", "pending")
+    )
 
 
 async def test_a_batch_answers_in_order_and_the_lost_ones_do_not_disturb(store: Any) -> None:
     assert await store.settle([]) == []
-    await put(store, *[Job(id=f"j{n}") for n in range(5)])
-    leases = await take(store, WORK)
-    await settled(
+    await insert_new(store, *[Job(id=f"j{n}") for n in range(5)])
+    leases = await claim(store, WORK)
+    await settle_all(
         store,
-        moving(leases[1].ref, "working", "pending"),
-        moving(leases[3].ref, "working", "failed"),
+        operator_move(leases[1].ref, "working", "pending"),
+        operator_move(leases[3].ref, "working", "failed"),
     )
     verdicts = await settle(
-        store, *[ending(x, "done", fields={"result": x.ref.id}) for x in leases]
+        store, *[settlement_of(x, "done", fields={"result": x.ref.id}) for x in leases]
     )
     assert verdicts == [
         (Lost if n in (1, 3) else Settled)(Ref(Job.kind, f"j{n}")) for n in range(5)
     ]
-    assert [(await look(store, Job, f"j{n}")).result for n in range(5)] == [
+    assert [(await read(store, Job, f"j{n}")).result for n in range(5)] == [
         "j0",
         None,
         "j2",
@@ -133,7 +135,7 @@ async def test_a_batch_answers_in_order_and_the_lost_ones_do_not_disturb(store: 
 
 
 async def test_different_kinds_fields_and_shapes_in_one_call(store: Any) -> None:
-    await put(
+    await insert_new(
         store,
         Job(id="a"),
         Job(id="b"),
@@ -141,59 +143,60 @@ async def test_different_kinds_fields_and_shapes_in_one_call(store: Any) -> None
         Note(name="n", url="u"),
         Post(platform="x", post_id="1"),
     )
-    a, b, c = await take(store, WORK)
-    note, post = await take_one(store, READ), await take_one(store, COLLECT)
-    await settled(
+    a, b, c = await claim(store, WORK)
+    note, post = await claim_one(store, READ), await claim_one(store, COLLECT)
+    await settle_all(
         store,
-        ending(a, "done", fields={"result": "A"}),
-        ending(note, "read", fields={"text": "leído"}, clear_error=True),
-        ending(b, "pending", delay=60.0, error=BAD, fields={"rank": 5}, attempts=0),
-        ending(post, "done"),
-        ending(c, "failed"),
+        settlement_of(a, "done", fields={"result": "A"}),
+        settlement_of(note, "read", fields={"text": "leído"}, clear_error=True),
+        settlement_of(b, "pending", delay=60.0, error=BAD, fields={"rank": 5}, attempts=0),
+        settlement_of(post, "done"),
+        settlement_of(c, "failed"),
     )
-    got = [await look(store, Job, i) for i in "abc"]
+    got = [await read(store, Job, i) for i in "abc"]
     assert [(j.status, j.result, j.rank, j.attempts) for j in got] == [
         ("done", "A", None, 1),
         ("pending", None, 5, 0),
         ("failed", None, None, 1),
     ]
-    assert (await look(store, Note, "n")).text == "leído"
-    assert (await look(store, Post, "x:1")).status == "done"
+    assert (await read(store, Note, "n")).text == "leído"
+    assert (await read(store, Post, "x:1")).status == "done"
     for ref in (a.ref, b.ref, c.ref, note.ref, post.ref):
         await assert_chain(store, ref)
 
 
 async def test_a_retry_is_due_after_its_delay_and_keeps_its_attempts(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="j"))
-    lease = await take_one(store, WORK)
-    await settled(
-        store, ending(lease, "pending", delay=90.5, error=BAD, reason="attempt 1/5, will retry")
+    await insert_new(store, Job(id="j"))
+    lease = await claim_one(store, WORK)
+    await settle_all(
+        store,
+        settlement_of(lease, "pending", delay=90.5, error=BAD, reason="attempt 1/5, will retry"),
     )
-    job = await look(store, Job, "j")
+    job = await read(store, Job, "j")
     assert (job.status, job.attempts, job.last_error) == ("pending", 1, BAD)
-    assert near(job.due_at, now + timedelta(seconds=90.5))
-    assert await take(store, WORK) == []
+    assert is_near(job.due_at, now + timedelta(seconds=90.5))
+    assert await claim(store, WORK) == []
     advance(store, seconds=100)
-    again = await take_one(store, WORK)
+    again = await claim_one(store, WORK)
     assert (again.attempt, again.record.last_error) == (2, BAD)
     assert (await store.history(job.ref))[1].error == BAD
 
 
 async def test_a_wait_gives_the_attempt_back_and_lasts_until_its_time(store: Any) -> None:
     now = await set_clock(store)
-    await put(store, Job(id="j"))
+    await insert_new(store, Job(id="j"))
     until = now + timedelta(hours=2, microseconds=123457)
     for n in range(3):
-        lease = await take_one(store, WORK)
+        lease = await claim_one(store, WORK)
         assert lease.attempt == 1
-        await settled(
+        await settle_all(
             store,
-            ending(
+            settlement_of(
                 lease, "pending", until=until + timedelta(hours=2 * n), attempts=0, reason="quota"
             ),
         )
-        job = await look(store, Job, "j")
+        job = await read(store, Job, "j")
         assert (job.attempts, job.due_at) == (0, until + timedelta(hours=2 * n))
         advance(store, seconds=7200 + 5)
     await assert_chain(store, job.ref, [("pending", "working"), ("working", "pending")] * 3)
@@ -202,35 +205,37 @@ async def test_a_wait_gives_the_attempt_back_and_lasts_until_its_time(store: Any
 @pytest.mark.promise(8)
 async def test_staying_in_the_state_is_an_attempt_and_has_its_row(store: Any) -> None:
     await set_clock(store)
-    await put(store, Note(name="n", url="u"))
+    await insert_new(store, Note(name="n", url="u"))
     for _ in range(3):
-        await settled(store, ending(await take_one(store, READ), "fresh", delay=10.0, error=BAD))
+        await settle_all(
+            store, settlement_of(await claim_one(store, READ), "fresh", delay=10.0, error=BAD)
+        )
         advance(store, seconds=11)
-    await settled(store, ending(await take_one(store, READ), "lost"))
+    await settle_all(store, settlement_of(await claim_one(store, READ), "lost"))
     await assert_chain(store, Ref(Note.kind, "n"), [("fresh", "fresh")] * 3 + [("fresh", "lost")])
 
 
 async def test_the_last_error_stays_until_it_is_cleared(store: Any) -> None:
     await set_clock(store)
-    await put(store, Job(id="j"))
-    await settled(store, ending(await take_one(store, WORK), "pending", error=BAD))
-    lease = await take_one(store, WORK)
-    await settled(store, ending(lease, "pending", reason="wait"))
-    assert (await look(store, Job, "j")).last_error == BAD
-    await settled(store, ending(await take_one(store, WORK), "done", clear_error=True))
-    assert (await look(store, Job, "j")).last_error is None
+    await insert_new(store, Job(id="j"))
+    await settle_all(store, settlement_of(await claim_one(store, WORK), "pending", error=BAD))
+    lease = await claim_one(store, WORK)
+    await settle_all(store, settlement_of(lease, "pending", reason="wait"))
+    assert (await read(store, Job, "j")).last_error == BAD
+    await settle_all(store, settlement_of(await claim_one(store, WORK), "done", clear_error=True))
+    assert (await read(store, Job, "j")).last_error is None
 
 
 async def test_a_field_can_be_emptied(store: Any) -> None:
-    await put(store, Job(id="j", result="x", rank=1), Job(id="k", result="x", rank=1))
-    one, two = await take(store, WORK)
-    await settled(
+    await insert_new(store, Job(id="j", result="x", rank=1), Job(id="k", result="x", rank=1))
+    one, two = await claim(store, WORK)
+    await settle_all(
         store,
-        ending(one, "done", fields={"result": None}),
-        ending(two, "done", fields={"rank": None}),
+        settlement_of(one, "done", fields={"result": None}),
+        settlement_of(two, "done", fields={"rank": None}),
     )
     assert [
-        ((await look(store, Job, i)).result, (await look(store, Job, i)).rank) for i in "jk"
+        ((await read(store, Job, i)).result, (await read(store, Job, i)).rank) for i in "jk"
     ] == [(None, 1), ("x", None)]
 
 
@@ -238,7 +243,7 @@ async def test_fields_of_every_type_are_settled(store: Any) -> None:
     from conformance.kinds import Sample
 
     now = await store.now()
-    await put(store, Sample(name="s"), Old(name="o"))
+    await insert_new(store, Sample(name="s"), Old(name="o"))
     fields = {
         "text": "ñ",
         "number": 1,
@@ -250,17 +255,17 @@ async def test_fields_of_every_type_are_settled(store: Any) -> None:
         "items": ["x"],
         "blob": b"\0",
     }
-    await settled(
+    await settle_all(
         store,
-        moving(Ref(Sample.kind, "s"), "kept", "gone", fields=fields),
-        moving(Ref(Old.kind, "o"), "pending", "working", fields={"size": 2}),
+        operator_move(Ref(Sample.kind, "s"), "kept", "gone", fields=fields),
+        operator_move(Ref(Old.kind, "o"), "pending", "working", fields={"size": 2}),
     )
-    got = await look(store, Sample, "s")
+    got = await read(store, Sample, "s")
     assert {n: getattr(got, n) for n in fields} == fields
     emptied = dict.fromkeys(fields)
-    await put(store, Sample(name="t", **fields))
-    await settled(store, moving(Ref(Sample.kind, "t"), "kept", "gone", fields=emptied))
-    got = await look(store, Sample, "t")
+    await insert_new(store, Sample(name="t", **fields))
+    await settle_all(store, operator_move(Ref(Sample.kind, "t"), "kept", "gone", fields=emptied))
+    got = await read(store, Sample, "t")
     assert {n: getattr(got, n) for n in fields} == emptied
 
 
@@ -269,30 +274,32 @@ async def test_fields_of_every_type_are_settled(store: Any) -> None:
 
 async def test_an_operators_move_ends_a_lease(store: Any) -> None:
     await set_clock(store)
-    await put(store, Job(id="j"))
-    lease = await take_one(store, WORK)
-    await settled(
+    await insert_new(store, Job(id="j"))
+    lease = await claim_one(store, WORK)
+    await settle_all(
         store,
-        moving(lease.ref, ("working", "failed"), "pending", attempts=0, reason="again, please"),
+        operator_move(
+            lease.ref, ("working", "failed"), "pending", attempts=0, reason="again, please"
+        ),
     )
-    job = await look(store, Job, "j")
+    job = await read(store, Job, "j")
     assert (job.status, job.fence, job.leased_by, job.attempts) == ("pending", 2, None, 0)
     was = await snapshot(store, job.ref)
-    await lost(store, ending(lease, "done"))
+    await settle_lost(store, settlement_of(lease, "done"))
     assert await snapshot(store, job.ref) == was
-    assert (await take_one(store, WORK)).fence == 3
+    assert (await claim_one(store, WORK)).fence == 3
     steps = await store.history(job.ref)
     assert (steps[1].who, steps[1].reason, steps[1].attempt) == ("operator", "again, please", None)
     await assert_chain(store, job.ref)
 
 
 async def test_an_operators_move_is_lost_from_another_state(store: Any) -> None:
-    await put(store, Job(id="j"))
+    await insert_new(store, Job(id="j"))
     was = await snapshot(store, Ref(Job.kind, "j"))
-    await lost(
+    await settle_lost(
         store,
-        moving(Ref(Job.kind, "j"), ("working", "failed"), "pending"),
-        moving(Ref(Job.kind, "none"), "pending", "working"),
+        operator_move(Ref(Job.kind, "j"), ("working", "failed"), "pending"),
+        operator_move(Ref(Job.kind, "none"), "pending", "working"),
     )
     assert await snapshot(store, Ref(Job.kind, "j")) == was
 
@@ -300,10 +307,10 @@ async def test_an_operators_move_is_lost_from_another_state(store: Any) -> None:
 async def test_two_operators_move_once(store: Any, new_store: Any) -> None:
     other = await new_store()
     for n in range(10):
-        await put(store, Job(id=f"j{n}", status="failed"))
-        move = moving(Ref(Job.kind, f"j{n}"), "failed", "pending")
+        await insert_new(store, Job(id=f"j{n}", status="failed"))
+        move = operator_move(Ref(Job.kind, f"j{n}"), "failed", "pending")
         verdicts = await asyncio.gather(
-            *(persist(s.settle, [move]) for s in (store, other, store, other))
+            *(retry_transient(s.settle, [move]) for s in (store, other, store, other))
         )
         assert sorted(type(v[0]).__name__ for v in verdicts) == ["Lost", "Lost", "Lost", "Settled"]
         await assert_chain(store, move.ref, [("failed", "pending")])
@@ -315,10 +322,12 @@ async def test_a_worker_and_an_operator_race_and_one_of_them_wins(
 ) -> None:
     other = await new_store()
     for n in range(15):
-        await put(store, Job(id=f"j{n}"))
-        lease = await take_one(store, WORK, f"j{n}")
-        work, operate = ending(lease, "done"), moving(lease.ref, "working", "failed")
-        a, b = await asyncio.gather(persist(store.settle, [work]), persist(other.settle, [operate]))
+        await insert_new(store, Job(id=f"j{n}"))
+        lease = await claim_one(store, WORK, f"j{n}")
+        work, operate = settlement_of(lease, "done"), operator_move(lease.ref, "working", "failed")
+        a, b = await asyncio.gather(
+            retry_transient(store.settle, [work]), retry_transient(other.settle, [operate])
+        )
         assert sorted(type(v).__name__ for v in (*a, *b)) == ["Lost", "Settled"]
         await assert_chain(
             store,
@@ -333,10 +342,10 @@ async def test_a_worker_and_an_operator_race_and_one_of_them_wins(
 @pytest.mark.promise(8)
 async def test_history_is_told_oldest_first_and_can_be_cut(store: Any) -> None:
     await set_clock(store)
-    await put(store, Job(id="j"), Job(id="other"))
+    await insert_new(store, Job(id="j"), Job(id="other"))
     for n in range(10):
-        lease = await take_one(store, WORK, "j", run=f"r{n}")
-        await settled(store, ending(lease, "pending", reason=f"n{n}", run=f"r{n}"))
+        lease = await claim_one(store, WORK, "j", run=f"r{n}")
+        await settle_all(store, settlement_of(lease, "pending", reason=f"n{n}", run=f"r{n}"))
         advance(store, seconds=1)
     ref = Ref(Job.kind, "j")
     assert len(await store.history(ref)) == 20
@@ -349,8 +358,10 @@ async def test_history_is_told_oldest_first_and_can_be_cut(store: Any) -> None:
 
 async def test_a_large_batch_is_claimed_and_settled_whole(store: Any) -> None:
     await store.insert([Job(id=f"j{n:04}") for n in range(2000)])
-    leases = await take(store, WORK, limit=2000)
-    verdicts = await store.settle([ending(x, "done", fields={"result": x.ref.id}) for x in leases])
+    leases = await claim(store, WORK, limit=2000)
+    verdicts = await store.settle(
+        [settlement_of(x, "done", fields={"result": x.ref.id}) for x in leases]
+    )
     assert verdicts == [Settled(x.ref) for x in leases]
     assert (await store.count(query(Job, {"status": "done"})))[0] == 2000
 
@@ -362,25 +373,28 @@ async def test_a_large_batch_is_claimed_and_settled_whole(store: Any) -> None:
 async def test_a_value_that_does_not_fit_rejects_its_own_settlement_alone(
     store: Any, unfit: Any
 ) -> None:
-    await put(store, *(Job(id=id) for id in "abc"))
-    first, bad, last = await take(store, WORK, limit=3)
+    await insert_new(store, *(Job(id=id) for id in "abc"))
+    first, bad, last = await claim(store, WORK, limit=3)
     verdicts = await settle(
-        store, ending(first, "done"), ending(bad, "done", fields=unfit), ending(last, "done")
+        store,
+        settlement_of(first, "done"),
+        settlement_of(bad, "done", fields=unfit),
+        settlement_of(last, "done"),
     )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
     assert verdicts[1].ref == bad.ref
-    assert (await look(store, Job, bad.ref.id)).status == "working"
-    await settled(store, ending(bad, "failed", error=BAD))  # its lease still holds
+    assert (await read(store, Job, bad.ref.id)).status == "working"
+    await settle_all(store, settlement_of(bad, "failed", error=BAD))  # its lease still holds
 
 
 @pytest.mark.promise(4)
 async def test_a_settlement_that_cannot_be_written_is_rejected_and_never_raises(store: Any) -> None:
-    await put(store, Old(name="o"), *(Job(id=id) for id in "ab"))
-    jobs, (old,) = await take(store, WORK), await take(store, AGE)
-    bad = ending(old, "done", fields={"data": {"no JSON": object()}})
+    await insert_new(store, Old(name="o"), *(Job(id=id) for id in "ab"))
+    jobs, (old,) = await claim(store, WORK), await claim(store, AGE)
+    bad = settlement_of(old, "done", fields={"data": {"no JSON": object()}})
     [alone] = await settle(store, bad)
-    together = await settle(store, *(ending(lease, "done") for lease in jobs), bad)
+    together = await settle(store, *(settlement_of(lease, "done") for lease in jobs), bad)
     assert [type(v) for v in (alone, *together)] == [Rejected, Settled, Settled, Rejected]
     assert alone.ref == old.ref
     assert alone.why
-    assert (await look(store, Old, "o")).status == "working"
+    assert (await read(store, Old, "o")).status == "working"

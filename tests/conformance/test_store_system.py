@@ -12,14 +12,14 @@ from conformance.helpers import (
     NOON,
     advance,
     assert_chain,
-    ending,
-    look,
-    near,
-    put,
+    claim,
+    claim_one,
+    insert_new,
+    is_near,
+    read,
     set_clock,
-    settled,
-    take,
-    take_one,
+    settle_all,
+    settlement_of,
 )
 from conformance.kinds import KINDS, STAGES, STATES, WORK, Job, Note, Post, stage
 
@@ -65,11 +65,11 @@ async def test_migrate_is_idempotent_and_says_what_it_did(bare_store: Any) -> No
     assert await store.pending(KINDS, STAGES) == []
     assert await store.migrate(KINDS, STAGES) == []
     await store.use(KINDS, STAGES)
-    assert await put(store, Note(name="n")) == ["n"]
+    assert await insert_new(store, Note(name="n")) == ["n"]
     second = await bare_store()
     assert await second.pending(KINDS, STAGES) == []
     await second.use(KINDS, STAGES)
-    assert (await look(second, Note, "n")).name == "n"
+    assert (await read(second, Note, "n")).name == "n"
 
 
 async def test_pending_changes_nothing(bare_store: Any) -> None:
@@ -97,7 +97,7 @@ async def test_a_kind_that_grew_gets_its_columns(bare_store: Any) -> None:
         for n, k in (("one", First.kind), ("two", Grown.kind))
     )
     store = await bare_store((First.kind,), (work,))
-    await put(store, First(name="a"))
+    await insert_new(store, First(name="a"))
     newer = await bare_store()
     with pytest.raises(SchemaError) as caught:
         await newer.use((Grown.kind,), (more,))
@@ -106,34 +106,34 @@ async def test_a_kind_that_grew_gets_its_columns(bare_store: Any) -> None:
     assert await newer.migrate((Grown.kind,), (more,))
     assert await newer.migrate((Grown.kind,), (more,)) == []
     await newer.use((Grown.kind,), (more,))
-    assert (await look(newer, Grown, "a")).size is None
-    await put(newer, Grown(name="b", size=2, note="ñ"))
-    assert {x.ref.id for x in await take(newer, more)} == {"a", "b"}
-    await put(store, First(name="c"))  # the older program works on
-    assert (await look(store, First, "b")).name == "b"
+    assert (await read(newer, Grown, "a")).size is None
+    await insert_new(newer, Grown(name="b", size=2, note="ñ"))
+    assert {x.ref.id for x in await claim(newer, more)} == {"a", "b"}
+    await insert_new(store, First(name="c"))  # the older program works on
+    assert (await read(store, First, "b")).name == "b"
 
 
 async def test_a_field_that_was_dropped_is_in_nobodys_way(bare_store: Any) -> None:
     """Its column stays. Who knows it no more, or knows that it may be null, writes rows as before."""
     store = await bare_store((Whole.kind,), ())
-    await put(store, Whole(name="a", size=1, note="x", kinds=["k"]))
+    await insert_new(store, Whole(name="a", size=1, note="x", kinds=["k"]))
     newer = await bare_store((First.kind,), ())
-    await put(newer, First(name="b"))
-    assert {(await look(newer, First, id)).name for id in ("a", "b")} == {"a", "b"}
+    await insert_new(newer, First(name="b"))
+    assert {(await read(newer, First, id)).name for id in ("a", "b")} == {"a", "b"}
     looser = await bare_store((Grown.kind,), ())
-    await put(looser, Grown(name="c", size=None))
-    assert (await look(looser, Grown, "c")).size is None
-    assert (await look(store, Whole, "a")).kinds == ["k"]
+    await insert_new(looser, Grown(name="c", size=None))
+    assert (await read(looser, Grown, "c")).size is None
+    assert (await read(store, Whole, "a")).kinds == ["k"]
 
 
 async def test_an_edited_migration_is_refused(empty_database: Database, bare_store: Any) -> None:
     store = await bare_store(KINDS, STAGES)
-    await put(store, Note(name="n"))
+    await insert_new(store, Note(name="n"))
     await empty_database.edit_migration()
     newer = await bare_store()
     with pytest.raises(MigrationError):
         await newer.migrate(KINDS, STAGES)
-    assert (await look(store, Note, "n")).name == "n"
+    assert (await read(store, Note, "n")).name == "n"
 
 
 async def test_two_programs_may_migrate_at_once(bare_store: Any) -> None:
@@ -154,10 +154,10 @@ async def test_closing_twice_is_harmless_and_another_store_goes_on(
     store: Any, new_store: Any
 ) -> None:
     other = await new_store()
-    await put(other, Note(name="n"))
+    await insert_new(other, Note(name="n"))
     await other.close()
     await other.close()
-    assert (await look(store, Note, "n")).name == "n"
+    assert (await read(store, Note, "n")).name == "n"
 
 
 @pytest.mark.promise(1)
@@ -165,19 +165,19 @@ async def test_what_was_accepted_is_there_for_the_next_process(
     database: Database, new_store: Any
 ) -> None:
     first = await new_store()
-    await put(first, Job(id="j"), Job(id="k"))
-    lease = await take_one(first, WORK, "j")
-    await settled(first, ending(lease, "done"))
+    await insert_new(first, Job(id="j"), Job(id="k"))
+    lease = await claim_one(first, WORK, "j")
+    await settle_all(first, settlement_of(lease, "done"))
     await first.close()
     assert database is not None
     second = await new_store()
-    assert [(await look(second, Job, i)).status for i in "jk"] == ["done", "pending"]
+    assert [(await read(second, Job, i)).status for i in "jk"] == ["done", "pending"]
     await assert_chain(second, lease.ref, [("pending", "working"), ("working", "done")])
 
 
 async def test_calls_at_once_on_one_store_object(store: Any) -> None:
     await asyncio.gather(*(store.insert([Note(name=f"n{k}", url="u")]) for k in range(50)))
-    found = await asyncio.gather(*(look(store, Note, f"n{k}") for k in range(50)))
+    found = await asyncio.gather(*(read(store, Note, f"n{k}") for k in range(50)))
     assert [n.name for n in found] == [f"n{k}" for k in range(50)]
 
 
@@ -187,7 +187,7 @@ async def test_calls_at_once_on_one_store_object(store: Any) -> None:
 async def test_the_clock_is_utc_and_close_to_the_real_one(store: Any) -> None:
     now = await store.now()
     assert now.utcoffset() == timedelta(0)
-    assert near(now, datetime.now(UTC), 60)
+    assert is_near(now, datetime.now(UTC), 60)
     assert await store.now() >= now
 
 
@@ -196,30 +196,30 @@ async def test_clock_offset_shifts_everything_that_the_store_writes(
 ) -> None:
     ahead = await new_store(clock_offset=7200.0)
     real = await store.now()
-    assert near(await ahead.now(), real + timedelta(hours=2))
-    await put(ahead, Job(id="j"))
-    job = await look(store, Job, "j")
+    assert is_near(await ahead.now(), real + timedelta(hours=2))
+    await insert_new(ahead, Job(id="j"))
+    job = await read(store, Job, "j")
     for moment in (job.due_at, job.created_at, job.updated_at):
-        assert near(moment, real + timedelta(hours=2))
-    assert await take(store, WORK) == []  # two hours early, by this clock
-    lease = await take_one(ahead, WORK, lease=60)
-    assert near(lease.until, real + timedelta(hours=2, seconds=60))
+        assert is_near(moment, real + timedelta(hours=2))
+    assert await claim(store, WORK) == []  # two hours early, by this clock
+    lease = await claim_one(ahead, WORK, lease=60)
+    assert is_near(lease.until, real + timedelta(hours=2, seconds=60))
     store.clock_offset = 7200.0 + 61
-    heir = await take_one(store, WORK)
+    heir = await claim_one(store, WORK)
     assert heir.fence == 2
-    await settled(store, ending(heir, "pending", delay=10.0))
-    job = await look(store, Job, "j")
-    assert near(job.due_at, real + timedelta(hours=2, seconds=71))
-    assert near((await store.history(job.ref))[-1].at, real + timedelta(hours=2, seconds=61))
+    await settle_all(store, settlement_of(heir, "pending", delay=10.0))
+    job = await read(store, Job, "j")
+    assert is_near(job.due_at, real + timedelta(hours=2, seconds=71))
+    assert is_near((await store.history(job.ref))[-1].at, real + timedelta(hours=2, seconds=61))
 
 
 async def test_the_clock_may_be_shifted_back(store: Any) -> None:
     await set_clock(store, NOON)
-    await put(store, Job(id="j"))
+    await insert_new(store, Job(id="j"))
     advance(store, seconds=-3600)
-    assert await take(store, WORK) == []
+    assert await claim(store, WORK) == []
     advance(store, seconds=3601)
-    assert len(await take(store, WORK)) == 1
+    assert len(await claim(store, WORK)) == 1
 
 
 # waking
@@ -269,21 +269,25 @@ async def test_a_settlement_is_heard(store: Any, new_store: Any) -> None:
     from esclusa.model.effects import Create, Move
 
     other = await new_store()
-    await put(store, Job(id="j"), Job(id="k"), Post(platform="x", post_id="1"))
-    one, two = await take(store, WORK)
+    await insert_new(store, Job(id="j"), Job(id="k"), Post(platform="x", post_id="1"))
+    one, two = await claim(store, WORK)
     ear = Ear()
     end = await other.listen(ear)
     try:
-        await settled(store, ending(one, "pending"))
+        await settle_all(store, settlement_of(one, "pending"))
         await ear.hears("t_jobs")
-        await settled(
+        await settle_all(
             store,
-            ending(two, "done", effects=(Create(Note(name="n")), Move(Post, "x:1", "collecting"))),
+            settlement_of(
+                two, "done", effects=(Create(Note(name="n")), Move(Post, "x:1", "collecting"))
+            ),
         )
         await ear.hears("t_notes")
-        await settled(
+        await settle_all(
             store,
-            ending(await take_one(store, WORK), "done", effects=(Move(Post, "x:1", "waiting"),)),
+            settlement_of(
+                await claim_one(store, WORK), "done", effects=(Move(Post, "x:1", "waiting"),)
+            ),
         )
         await ear.hears("t_posts")
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conformance.databases import DatabaseProvider, opened
-from conformance.helpers import NOON, ask, ending, moving, set_clock
+from conformance.helpers import NOON, claim_request, operator_move, set_clock, settlement_of
 from conformance.kinds import COLLECT, READ, WORK, Job, Note, Post
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -136,16 +136,16 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(stage=stages, limit=limits, length=lengths, worker=spenders)
     def claim_some(self, stage: str, limit: int, length: int, worker: str) -> None:
-        self.claim(ask(STAGES[stage], limit=limit, lease=length * UNIT, worker=worker))
+        self.claim(claim_request(STAGES[stage], limit=limit, lease=length * UNIT, worker=worker))
 
     @rule(lane=lanes, rank=st.none() | numbers)
     def claim_where(self, lane: str, rank: int | None) -> None:
         where = {"lane": lane} if rank is None else {"lane": lane, "rank": above(rank)}
-        self.claim(ask(WORK, where=conditions(Job.kind, where), lease=UNIT))
+        self.claim(claim_request(WORK, where=conditions(Job.kind, where), lease=UNIT))
 
     @rule(ids=st.lists(jobs, min_size=1, max_size=3, unique=True))
     def claim_these(self, ids: list[str]) -> None:
-        self.claim(ask(WORK, ids=tuple(ids), lease=UNIT))
+        self.claim(claim_request(WORK, ids=tuple(ids), lease=UNIT))
 
     @rule()
     def mark_the_beginning_of_a_run(self) -> None:
@@ -155,7 +155,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(stage=stages, eager=st.booleans(), pick=picks, limit=limits)
     def claim_before(self, stage: str, eager: bool, pick: int, limit: int) -> None:
         real, mark = self.marks[pick % len(self.marks)]
-        self.claim(ask(STAGES[stage], before=real, eager=eager, lease=UNIT, limit=limit), mark)
+        self.claim(
+            claim_request(STAGES[stage], before=real, eager=eager, lease=UNIT, limit=limit), mark
+        )
 
     # settle
 
@@ -178,7 +180,7 @@ class StoreMachine(RuleBasedStateMachine):
         targets = self.targets(lease)
         fields = {"result": result} if lease.ref.kind == Job.kind else {}
         self.settle(
-            ending(
+            settlement_of(
                 lease,
                 targets[which % len(targets)],
                 fields=fields,
@@ -191,14 +193,16 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(pick=picks, later=units)
     def settle_retry(self, pick: int, later: int) -> None:
         lease = self.lease(pick)
-        self.settle(ending(lease, lease.taken, delay=later * UNIT, error=BAD))
+        self.settle(settlement_of(lease, lease.taken, delay=later * UNIT, error=BAD))
 
     @precondition(lambda self: self.leases)
     @rule(pick=picks, later=lengths)
     def settle_wait(self, pick: int, later: int) -> None:
         lease = self.lease(pick)
         until = self.oracle.start + timedelta(seconds=UNIT * (self.oracle.units + later))
-        self.settle(ending(lease, lease.taken, until=until, attempts=max(0, lease.attempt - 1)))
+        self.settle(
+            settlement_of(lease, lease.taken, until=until, attempts=max(0, lease.attempt - 1))
+        )
 
     @precondition(lambda self: self.leases)
     @rule(pick=picks)
@@ -207,7 +211,7 @@ class StoreMachine(RuleBasedStateMachine):
         row = self.oracle.row(lease.ref.kind, lease.ref.id)
         if row is None or not row.held(lease.fence):
             self.settle(
-                ending(
+                settlement_of(
                     lease,
                     self.targets(lease)[0],
                     fields={},
@@ -220,7 +224,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(later=units)
     def settle_all_at_once(self, later: int) -> None:
         latest = {lease.ref: lease for lease in self.leases[-6:]}
-        self.settle(*[ending(x, self.targets(x)[0], delay=later * UNIT) for x in latest.values()])
+        self.settle(
+            *[settlement_of(x, self.targets(x)[0], delay=later * UNIT) for x in latest.values()]
+        )
 
     @rule(kind=kinds, pick=picks, which=picks, reset=st.booleans())
     def operator_moves(self, kind: str, pick: int, which: int, reset: bool) -> None:
@@ -229,7 +235,7 @@ class StoreMachine(RuleBasedStateMachine):
         row = self.oracle.row(of, id)
         if row is not None and of.lifecycle.targets(row.status) and which % 3:
             frm, to = row.status, of.lifecycle.targets(row.status)[0]
-        self.settle(moving(Ref(of, id), frm, to, attempts=0 if reset else None))
+        self.settle(operator_move(Ref(of, id), frm, to, attempts=0 if reset else None))
 
     @precondition(lambda self: self.leases)
     @rule(pick=picks, length=lengths, result=st.none() | lanes)
@@ -246,7 +252,7 @@ class StoreMachine(RuleBasedStateMachine):
         targets = self.targets(lease)
         if any(getattr(e, "id", None) == lease.ref.id for e in effects):
             return
-        self.settle(ending(lease, targets[pick % len(targets)], effects=effects))
+        self.settle(settlement_of(lease, targets[pick % len(targets)], effects=effects))
 
     @precondition(lambda self: self.leases)
     @rule(pick=picks, note=notes, job=jobs, url=st.none() | lanes)
@@ -321,7 +327,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(stage=stages)
     def tally_and_backlog(self, stage: str) -> None:
-        asked = ask(STAGES[stage])
+        asked = claim_request(STAGES[stage])
         counts = dict.fromkeys(asked.kind.lifecycle.states, 0)
         for row in self.oracle.of(asked.kind):
             counts[row.status] += 1

@@ -6,7 +6,15 @@ import math
 from typing import Any
 
 import pytest
-from conformance.helpers import assert_chain, ending, everything, look, put, settled, take
+from conformance.helpers import (
+    assert_chain,
+    claim,
+    find_all,
+    insert_new,
+    read,
+    settle_all,
+    settlement_of,
+)
 from conformance.kinds import WORK, Job, Note, Post, Sample
 
 from esclusa.model.effects import Add, Create
@@ -25,14 +33,14 @@ async def test_too_large_record_is_refused_with_name_and_size(store: Any) -> Non
         r" a Firestore document holds 1,048,576",
     ):
         await store.insert([Job(id="small"), Job(id="big", result="x" * 1_100_000)])
-    assert await everything(store, Job) == []
+    assert await find_all(store, Job) == []
 
 
 async def test_size_is_counted_as_firestore_counts_it(store: Any) -> None:
     """An integer takes 8 bytes in a document, and less in the message."""
     with pytest.raises(BadRecord, match="t_samples numbers: the record would take 1,1"):
         await store.insert([Sample(name="numbers", items=[1] * 140_000)])
-    await put(
+    await insert_new(
         store,
         Sample(name="numbers", items=[1] * 120_000),
         Sample(name="text", text="x" * 1_000_000),
@@ -42,22 +50,24 @@ async def test_size_is_counted_as_firestore_counts_it(store: Any) -> None:
 async def test_settlement_that_makes_a_record_too_large_is_rejected_alone(
     store: Any,
 ) -> None:
-    await put(store, *[Job(id=f"j{n}", lane="x" * 900_000 if n == 1 else "a") for n in range(3)])
-    leases = sorted(await take(store, WORK), key=lambda lease: lease.ref.id)
+    await insert_new(
+        store, *[Job(id=f"j{n}", lane="x" * 900_000 if n == 1 else "a") for n in range(3)]
+    )
+    leases = sorted(await claim(store, WORK), key=lambda lease: lease.ref.id)
     verdicts = await store.settle(
-        [ending(lease, "done", fields={"result": "x" * 200_000}) for lease in leases]
+        [settlement_of(lease, "done", fields={"result": "x" * 200_000}) for lease in leases]
     )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
     assert "t_jobs j1: the record would take 1,1" in verdicts[1].why
     await assert_chain(store, leases[1].ref, [("pending", "working")])
-    await settled(store, ending(leases[1], "failed"))
+    await settle_all(store, settlement_of(leases[1], "failed"))
 
 
 async def test_settlement_with_an_unstorable_value_is_rejected_alone(
     store: Any,
 ) -> None:
-    await put(store, Post(platform="x", post_id="1"), *[Job(id=f"j{n}") for n in range(4)])
-    leases = sorted(await take(store, WORK), key=lambda lease: lease.ref.id)
+    await insert_new(store, Post(platform="x", post_id="1"), *[Job(id=f"j{n}") for n in range(4)])
+    leases = sorted(await claim(store, WORK), key=lambda lease: lease.ref.id)
     fields = [{"rank": 1}, {"rank": 2**70}, {"result": "half \ud800"}, {}]
     effects = [
         (),
@@ -67,13 +77,13 @@ async def test_settlement_with_an_unstorable_value_is_rejected_alone(
     ]
     verdicts = await store.settle(
         [
-            ending(x, "done", fields=f, effects=e)
+            settlement_of(x, "done", fields=f, effects=e)
             for x, f, e in zip(leases, fields, effects, strict=True)
         ]
     )
     assert [type(v) for v in verdicts] == [Settled, Rejected, Rejected, Rejected]
-    assert (await look(store, Post, "x:1")).jobs == 0
-    assert [(await look(store, Job, x.ref.id)).status for x in leases] == [
+    assert (await read(store, Post, "x:1")).jobs == 0
+    assert [(await read(store, Job, x.ref.id)).status for x in leases] == [
         "done",
         "working",
         "working",
@@ -92,16 +102,16 @@ async def test_commit_has_at_most_500_writes_and_4_megabytes(
         return await commit(writes, op, transaction)
 
     monkeypatch.setattr(store._client, "commit", counted)
-    await put(store, *[Job(id=f"j{n:04}") for n in range(1200)])
-    leases = await take(store, WORK, limit=1200)
-    await settled(store, *[ending(lease, "done") for lease in leases])
+    await insert_new(store, *[Job(id=f"j{n:04}") for n in range(1200)])
+    leases = await claim(store, WORK, limit=1200)
+    await settle_all(store, *[settlement_of(lease, "done") for lease in leases])
     assert len(leases) == 1200
     assert max(count for count, _ in sizes) == 500
-    await put(store, *[Job(id=f"large{n}", result="x" * 900_000) for n in range(9)])
+    await insert_new(store, *[Job(id=f"large{n}", result="x" * 900_000) for n in range(9)])
     assert max(size for _, size in sizes) < 4_000_000
-    leases = await take(store, WORK)
-    await settled(
-        store, *[ending(lease, "done", fields={"result": "y" * 900_000}) for lease in leases]
+    leases = await claim(store, WORK)
+    await settle_all(
+        store, *[settlement_of(lease, "done", fields={"result": "y" * 900_000}) for lease in leases]
     )
 
 
@@ -128,18 +138,18 @@ async def test_commit_has_at_most_500_writes_and_4_megabytes(
     ],
 )
 async def test_ids_with_any_characters(store: Any, id: str) -> None:
-    await put(store, Job(id=id, post="p/1"), Note(name=id, url="u"))
+    await insert_new(store, Job(id=id, post="p/1"), Note(name=id, url="u"))
     assert await store.insert([Job(id=id)]) == [Duplicate(id)]
     assert await store.insert([Note(name=id)]) == [Duplicate(Note.kind.id_of(id))]
-    [lease] = await take(store, WORK)
+    [lease] = await claim(store, WORK)
     assert lease.ref.id == id
-    await settled(store, ending(lease, "done"))
-    assert [job.id for job in await everything(store, Job, where={"id": id})] == [id]
+    await settle_all(store, settlement_of(lease, "done"))
+    assert [job.id for job in await find_all(store, Job, where={"id": id})] == [id]
     await assert_chain(store, Ref(Job.kind, id), [("pending", "working"), ("working", "done")])
 
 
 async def test_key_may_be_longer_than_a_document_name(store: Any) -> None:
-    await put(store, Note(name="n" * 5000), Note(name="n" * 5001))
+    await insert_new(store, Note(name="n" * 5000), Note(name="n" * 5001))
     assert await store.insert([Note(name="n" * 5000)]) == [Duplicate(Note.kind.id_of("n" * 5000))]
 
 
@@ -148,7 +158,7 @@ async def test_too_long_id_is_refused_and_not_found(store: Any, id: str) -> None
     with pytest.raises(BadRecord, match="too long for a Firestore document name"):
         await store.insert([Job(id=id)])
     assert await store.get(Job.kind, [id]) == [None]
-    assert await everything(store, Job, where={"id": id}) == []
+    assert await find_all(store, Job, where={"id": id}) == []
 
 
 def nest(levels: int) -> dict[str, Any]:
@@ -179,26 +189,28 @@ def nest(levels: int) -> dict[str, Any]:
     ],
 )
 async def test_json_of_any_shape_round_trips(store: Any, data: dict[str, Any]) -> None:
-    await put(store, Sample(name="s", data=data, items=[data, None, ""]))
-    found = await look(store, Sample, "s")
+    await insert_new(store, Sample(name="s", data=data, items=[data, None, ""]))
+    found = await read(store, Sample, "s")
     assert (found.data, found.items) == (data, [data, None, ""])
 
 
 async def test_deeply_nested_error_is_stored(store: Any) -> None:
-    await put(store, Job(id="j"))
-    [lease] = await take(store, WORK)
+    await insert_new(store, Job(id="j"))
+    [lease] = await claim(store, WORK)
     error = {"type": "deep", "message": "", "details": nest(30)}
-    await settled(store, ending(lease, "failed", error=error))
-    assert (await look(store, Job, "j")).last_error == error
+    await settle_all(store, settlement_of(lease, "failed", error=error))
+    assert (await read(store, Job, "j")).last_error == error
     assert (await store.history(lease.ref))[-1].error == error
 
 
 async def test_empty_text_and_special_numbers(store: Any) -> None:
-    await put(store, Sample(name="s", text="", blob=b""), Sample(name="inf", ratio=-math.inf))
-    found = await look(store, Sample, "s")
+    await insert_new(
+        store, Sample(name="s", text="", blob=b""), Sample(name="inf", ratio=-math.inf)
+    )
+    found = await read(store, Sample, "s")
     assert (found.text, found.blob) == ("", b"")
-    assert [s.name for s in await everything(store, Sample, where={"text": ""})] == ["s"]
-    assert (await look(store, Sample, "inf")).ratio == -math.inf
+    assert [s.name for s in await find_all(store, Sample, where={"text": ""})] == ["s"]
+    assert (await read(store, Sample, "inf")).ratio == -math.inf
     # Firestore could hold the last two, but other stores cannot: all stores refuse them.
     for unfit in ({"number": 2**63}, {"ratio": math.nan}, {"data": {"ñ": "\0"}}):
         with pytest.raises(BadRecord):

@@ -13,17 +13,17 @@ import pytest
 from conformance.databases import opened
 from conformance.helpers import (
     advance,
-    ask,
     assert_chain,
-    ending,
-    everything,
-    look,
-    moving,
-    persist,
-    put,
+    claim,
+    claim_request,
+    find_all,
+    insert_new,
+    operator_move,
+    read,
+    retry_transient,
     set_clock,
-    settled,
-    take,
+    settle_all,
+    settlement_of,
 )
 from conformance.kinds import AGE, COLLECT, KINDS, READ, STAGES, WORK, Job, Note, Old, Post, Sample
 
@@ -84,11 +84,11 @@ async def nested(bare_store: Any) -> Any:
 
 async def test_moved_record_costs_one_read_and_two_writes(store: Any) -> None:
     count = 100
-    await put(store, *[Job(id=f"j{n}") for n in range(count)])
+    await insert_new(store, *[Job(id=f"j{n}") for n in range(count)])
     store.reads.clear()
     store.writes.clear()
-    leases = await take(store, WORK, limit=count)
-    await settled(store, *[ending(lease, "done") for lease in leases])
+    leases = await claim(store, WORK, limit=count)
+    await settle_all(store, *[settlement_of(lease, "done") for lease in leases])
     reads = store.reads["claim"] + store.reads["settle"]
     writes = store.writes["claim"] + store.writes["settle"]
     assert (reads, writes) == (count, 2 * count)
@@ -99,36 +99,37 @@ async def test_settlement_by_another_process_costs_one_more_read(
     store: Any, new_store: Any
 ) -> None:
     other = await new_store()
-    await put(store, Job(id="j"))
-    [lease] = await take(store, WORK)
-    await settled(other, ending(lease, "done"))
+    await insert_new(store, Job(id="j"))
+    [lease] = await claim(store, WORK)
+    await settle_all(other, settlement_of(lease, "done"))
     assert (other.reads["settle"], other.writes["settle"]) == (1, 1)
 
 
 async def test_additions_of_one_call_are_one_write(store: Any) -> None:
-    await put(store, Post(platform="x", post_id="1"), *[Job(id=f"j{n}") for n in range(20)])
-    leases = await take(store, WORK)
+    await insert_new(store, Post(platform="x", post_id="1"), *[Job(id=f"j{n}") for n in range(20)])
+    leases = await claim(store, WORK)
     store.writes.clear()
-    await settled(store, *[ending(x, "done", effects=(Add(Post, "x:1", jobs=1),)) for x in leases])
+    await settle_all(
+        store, *[settlement_of(x, "done", effects=(Add(Post, "x:1", jobs=1),)) for x in leases]
+    )
     assert store.writes["settle"] == 20 + 1
-    assert (await look(store, Post, "x:1")).jobs == 20
+    assert (await read(store, Post, "x:1")).jobs == 20
 
 
 # Nested records
 
 
 async def test_nested_records_are_found_across_parents(nested: Any) -> None:
-    await put(nested, Folio(name="f1"), Folio(name="f2"))
-    ids = await put(
+    await insert_new(nested, Folio(name="f1"), Folio(name="f2"))
+    ids = await insert_new(
         nested,
         *[Documento(folio_id=f, uri=f"{n}.pdf", pages=n) for f in ("f1", "f2") for n in range(3)],
     )
-    [value] = await put(nested, Extraccion(documento_id=ids[0], value="7"))
-    assert (await look(nested, Extraccion, value)).documento_id == ids[0]
-    assert sorted(d.id for d in await everything(nested, Documento)) == sorted(ids)
+    [value] = await insert_new(nested, Extraccion(documento_id=ids[0], value="7"))
+    assert (await read(nested, Extraccion, value)).documento_id == ids[0]
+    assert sorted(d.id for d in await find_all(nested, Documento)) == sorted(ids)
     assert [
-        d.pages
-        for d in await everything(nested, Documento, where={"folio_id": "f2"}, order="-pages")
+        d.pages for d in await find_all(nested, Documento, where={"folio_id": "f2"}, order="-pages")
     ] == [2, 1, 0]
     assert await nested.insert([Documento(folio_id="f1", uri="0.pdf")]) == [Duplicate(ids[0])]
     assert [
@@ -146,9 +147,9 @@ async def test_nested_records_are_found_across_parents(nested: Any) -> None:
 
 
 async def test_nested_records_are_claimed_and_settled(nested: Any) -> None:
-    await put(nested, Folio(name="f"))
-    ids = await put(nested, *[Documento(folio_id="f", uri=f"{n}.pdf") for n in range(4)])
-    leases = await take(nested, documents_stage())
+    await insert_new(nested, Folio(name="f"))
+    ids = await insert_new(nested, *[Documento(folio_id="f", uri=f"{n}.pdf") for n in range(4)])
+    leases = await claim(nested, documents_stage())
     assert sorted(x.ref.id for x in leases) == sorted(ids)
     close = Move(
         Folio,
@@ -159,10 +160,10 @@ async def test_nested_records_are_claimed_and_settled(nested: Any) -> None:
     )
     for lease in leases:
         effects = (Create(Extraccion(documento_id=lease.ref.id)), Add(Folio, "f", total=1), close)
-        await settled(nested, ending(lease, "done", effects=effects))
-    folio = await look(nested, Folio, "f")
+        await settle_all(nested, settlement_of(lease, "done", effects=effects))
+    folio = await read(nested, Folio, "f")
     assert (folio.status, folio.total) == ("closed", 4)
-    assert len(await everything(nested, Extraccion)) == 4
+    assert len(await find_all(nested, Extraccion)) == 4
     await assert_chain(nested, leases[0].ref, [("waiting", "working"), ("working", "done")])
     assert await nested.purge(query(Documento)) == 4
 
@@ -174,7 +175,7 @@ async def test_wrong_nested_id_is_refused_before_any_write(
         await nested.insert(
             [Documento(folio_id="f", uri="ok"), Documento(id="loose", folio_id="f", uri="u")]
         )
-    assert await everything(nested, Documento) == []
+    assert await find_all(nested, Documento) == []
 
 
 # Limits and errors
@@ -205,9 +206,9 @@ async def test_unreachable_server_is_reported_at_once(
 
 
 async def test_more_values_than_one_query_allows(store: Any) -> None:
-    await put(store, *[Sample(name=f"s{n:03}", number=n) for n in range(100)])
+    await insert_new(store, *[Sample(name=f"s{n:03}", number=n) for n in range(100)])
     wanted = one_of(*range(0, 200, 2))
-    found = await everything(store, Sample, where={"number": wanted}, order="-number")
+    found = await find_all(store, Sample, where={"number": wanted}, order="-number")
     assert [s.number for s in found] == list(range(98, -1, -2))
     assert await store.count(query(Sample, {"number": wanted, "text": None})) == (50, True)
     page = await store.find(query(Sample, {"number": wanted}, order="number", limit=30))
@@ -219,11 +220,11 @@ async def test_more_values_than_one_query_allows(store: Any) -> None:
 
 async def test_long_history_is_complete(store: Any) -> None:
     await set_clock(store)
-    await put(store, Job(id="j"))
+    await insert_new(store, Job(id="j"))
     for n in range(45):
-        [lease] = await take(store, WORK, lease=1, worker=f"w{n}")
+        [lease] = await claim(store, WORK, lease=1, worker=f"w{n}")
         advance(store, seconds=2)
-    await settled(store, ending(lease, "done"))
+    await settle_all(store, settlement_of(lease, "done"))
     ref = Ref(Job.kind, "j")
     assert [s.who for s in await store.history(ref)] == [*(f"w{n}" for n in range(45)), "w1"]
     assert [s.who for s in await store.history(ref, limit=2, newest=True)] == ["w44", "w1"]
@@ -237,10 +238,10 @@ async def test_concurrent_change_loses_one_settlement_of_a_batch(
     store: Any, new_store: Any
 ) -> None:
     other = await new_store()
-    await put(store, *[Job(id=f"j{n}") for n in range(10)])
-    leases = await take(store, WORK)
-    await settled(other, moving(leases[4].ref, "working", "failed"))
-    verdicts = await store.settle([ending(x, "done") for x in leases])
+    await insert_new(store, *[Job(id=f"j{n}") for n in range(10)])
+    leases = await claim(store, WORK)
+    await settle_all(other, operator_move(leases[4].ref, "working", "failed"))
+    verdicts = await store.settle([settlement_of(x, "done") for x in leases])
     assert verdicts == [(Lost if n == 4 else Settled)(x.ref) for n, x in enumerate(leases)]
 
 
@@ -260,15 +261,15 @@ async def test_eight_workers_settle_each_of_500_records_once(workers: list[Any])
     async def work(n: int) -> None:
         mine = workers[n]
         while (await mine.count(query(Job, {"status": ("pending", "working")})))[0]:
-            leases = await persist(take, mine, WORK, limit=20, worker=f"w{n}", lease=300)
-            for verdict in await persist(
-                mine.settle, [ending(x, "done", who=f"w{n}") for x in leases]
+            leases = await retry_transient(claim, mine, WORK, limit=20, worker=f"w{n}", lease=300)
+            for verdict in await retry_transient(
+                mine.settle, [settlement_of(x, "done", who=f"w{n}") for x in leases]
             ):
                 ended[f"{type(verdict).__name__} {verdict.ref.id}"] += 1
 
     await asyncio.gather(*(work(n) for n in range(8)))
     assert ended == Counter({f"Settled j{n:03}": 1 for n in range(500)})
-    jobs = await everything(workers[0], Job)
+    jobs = await find_all(workers[0], Job)
     assert {(j.status, j.fence, j.attempts) for j in jobs} == {("done", 1, 1)}
     reads = sum(w.reads["claim"] + w.reads["settle"] for w in workers)
     writes = sum(w.writes["claim"] + w.writes["settle"] for w in workers)
@@ -285,16 +286,16 @@ async def test_records_of_a_vanished_worker_are_claimed_after_the_lease(new_stor
     dead, successor = await new_store(), await new_store()
     for each in (dead, successor):
         await set_clock(each)
-    await put(successor, *[Job(id=f"j{n}") for n in range(10)])
-    held = await take(dead, WORK, limit=6, lease=60, worker="dead")
+    await insert_new(successor, *[Job(id=f"j{n}") for n in range(10)])
+    held = await claim(dead, WORK, limit=6, lease=60, worker="dead")
     await dead.close()
-    assert len(await take(successor, WORK, worker="successor", lease=600)) == 4
+    assert len(await claim(successor, WORK, worker="successor", lease=600)) == 4
     advance(successor, seconds=61)
-    taken = await take(successor, WORK, worker="successor", lease=600)
+    taken = await claim(successor, WORK, worker="successor", lease=600)
     assert sorted(x.ref.id for x in taken) == sorted(x.ref.id for x in held)
     assert {(x.fence, x.attempt) for x in taken} == {(2, 2)}
-    assert await successor.settle([ending(held[0], "done")]) == [Lost(held[0].ref)]
-    await settled(successor, *[ending(x, "done") for x in taken])
+    assert await successor.settle([settlement_of(held[0], "done")]) == [Lost(held[0].ref)]
+    await settle_all(successor, *[settlement_of(x, "done") for x in taken])
     steps = await successor.history(held[0].ref)
     assert [s.reason for s in steps] == [None, text("lease_expired", worker="dead").dump(), None]
 
@@ -322,8 +323,8 @@ async def test_index_file_covers_every_query_of_the_engine(
     for stage in stages:
         for options in ({}, {"before": start, "eager": True}):
             store._claimer.contention[stage.kind.table] = 1.0  # the last claim lost all candidates
-            await store.claim(ask(stage, **options))
-            await store.backlog(ask(stage, **options))
+            await store.claim(claim_request(stage, **options))
+            await store.backlog(claim_request(stage, **options))
     for kind in kinds:
         await store.tally(kind)
         await store.count(query(kind))
@@ -362,21 +363,23 @@ async def test_guards_need_no_index(
 
     shapes: list[Any] = []
     store.watch_queries(lambda _, shape: shapes.append(shape))
-    await put(
+    await insert_new(
         store,
         Post(platform="x", post_id="1"),
         Job(id="j", post="x:1"),
         Note(name="n", url="u"),
         Old(name="o"),
     )
-    await take(store, COLLECT)
-    await take(store, READ)
-    await take(store, AGE)
-    [lease] = await take(store, WORK)
+    await claim(store, COLLECT)
+    await claim(store, READ)
+    await claim(store, AGE)
+    [lease] = await claim(store, WORK)
     guard = Exists(Job, post="x:1", status=one_of("pending", "working"))
-    await settled(
+    await settle_all(
         store,
-        ending(lease, "done", effects=(Move(Post, "x:1", "done", frm="collecting", unless=guard),)),
+        settlement_of(
+            lease, "done", effects=(Move(Post, "x:1", "done", frm="collecting", unless=guard),)
+        ),
     )
     assert uncovered(shapes, firestore_indexes(KINDS, STAGES)) == []
 

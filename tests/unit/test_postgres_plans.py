@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from conformance.helpers import ask
+from conformance.helpers import claim_request
 from conformance.kinds import stage
 from support.postgres import PostgresServer
 
@@ -127,7 +127,7 @@ async def test_a_claim_reads_its_partial_index_in_order(
 ) -> None:
     name = work.kind.table
     claim = claims.claim_statement(
-        store._table(work.kind), ask(work, limit=limit or 1), store._offset
+        store._table(work.kind), claim_request(work, limit=limit or 1), store._offset
     )
     plan = await nodes(store, *claim, once=limit is None)
     used = scans(plan, name)
@@ -158,7 +158,9 @@ async def test_backlog_reads_the_claims_index(store: PostgresStore, once: bool) 
         name = work.kind.table
         plan = await nodes(
             store,
-            *queries.backlog_statement(store._table(work.kind), ask(work), 10_000, store._offset),
+            *queries.backlog_statement(
+                store._table(work.kind), claim_request(work), 10_000, store._offset
+            ),
             once=once,
         )
         assert all(u.startswith(f"{name}_claim_") for u in scans(plan, name)), scans(plan, name)
@@ -168,7 +170,7 @@ async def test_backlog_reads_the_claims_index(store: PostgresStore, once: bool) 
 async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(
     store: PostgresStore, alike: bool
 ) -> None:
-    leases = await store.claim(ask(OWN, limit=500))
+    leases = await store.claim(claim_request(OWN, limit=500))
     rows = [
         moves.SettlementRow(
             n, Settlement(x.ref, "done", ("working",), x.fence if alike else n, who="w")

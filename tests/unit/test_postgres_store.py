@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from conformance.helpers import ask, ending, moving, take_one
+from conformance.helpers import claim_one, claim_request, operator_move, settlement_of
 from conformance.kinds import KINDS, STAGES, WORK, Job, Note, Post, stage
 from support.postgres import PostgresServer
 
@@ -76,11 +76,11 @@ async def test_the_pool_recovers_from_a_restart(
     await asyncio.to_thread(server.restart, immediate)
     for _ in range(20):  # each stale connection may cost one call
         try:
-            lease = await take_one(store, WORK)
+            lease = await claim_one(store, WORK)
             break
         except StoreUnavailable:
             continue
-    assert await store.settle([ending(lease, "done")]) == [Settled(lease.ref)]
+    assert await store.settle([settlement_of(lease, "done")]) == [Settled(lease.ref)]
 
 
 async def test_the_pool_recovers_from_terminated_backends(store: PostgresStore) -> None:
@@ -128,12 +128,12 @@ async def test_a_listener_comes_back_and_says_that_anything_may_be_due(
 
 async def test_a_settlement_that_leaves_nothing_due_is_not_told(store: PostgresStore) -> None:
     await store.insert([Job(id="a"), Job(id="b"), Job(id="c")])
-    leases = await store.claim(ask(WORK))
+    leases = await store.claim(claim_request(WORK))
     heard: list[str] = []
     end = await store.listen(heard.append)
-    await store.settle([ending(leases[0], "done")])
-    await store.settle([ending(leases[1], "pending", delay=60.0)])
-    await store.settle([ending(leases[2], "pending")])
+    await store.settle([settlement_of(leases[0], "done")])
+    await store.settle([settlement_of(leases[1], "pending", delay=60.0)])
+    await store.settle([settlement_of(leases[2], "pending")])
     await store.wake(Post.kind)
     await until(lambda: "t_posts" in heard)
     assert heard == ["t_jobs", "t_posts"]
@@ -147,9 +147,9 @@ async def test_a_value_that_postgres_cannot_hold_rejects_its_settlement_alone(
     store: PostgresStore,
 ) -> None:
     await store.insert([Job(id=f"j{n}") for n in range(5)])
-    leases = await store.claim(ask(WORK))
+    leases = await store.claim(claim_request(WORK))
     made = [
-        ending(x, "done", fields={"result": "a\0b" if n == 2 else "fine"})
+        settlement_of(x, "done", fields={"result": "a\0b" if n == 2 else "fine"})
         for n, x in enumerate(leases)
     ]
     verdicts = await store.settle(made)
@@ -177,7 +177,7 @@ async def test_many_settlements_on_one_target_fold_into_few_statements(
     await store.insert(
         [Post(platform="x", post_id="1"), *[Job(id=f"j{n}", post="x:1") for n in range(200)]]
     )
-    leases = await store.claim(ask(WORK, limit=200))
+    leases = await store.claim(claim_request(WORK, limit=200))
     calls = count()
     fetch = PooledConnection.fetch
 
@@ -191,7 +191,7 @@ async def test_many_settlements_on_one_target_fold_into_few_statements(
         Move(Post, "x:1", "collecting", frm="waiting"),
         Create(Note(name="same")),
     )
-    verdicts = await store.settle([ending(x, "done", effects=effects) for x in leases])
+    verdicts = await store.settle([settlement_of(x, "done", effects=effects) for x in leases])
     assert next(calls) < 10
     assert {type(v) for v in verdicts} == {Settled}
     [post] = await store.get(Post.kind, ["x:1"])
@@ -206,8 +206,10 @@ async def test_opposite_orders_do_not_end_in_a_deadlock(url: str, store: Postgre
     await other.use(KINDS, STAGES)
     ids = [f"j{n:03}" for n in range(100)]
     await store.insert([Job(id=i, status="failed") for i in ids])
-    there = [moving(Ref(Job.kind, i), ("failed", "pending"), "pending") for i in ids]
-    back = [moving(Ref(Job.kind, i), ("failed", "pending"), "pending") for i in reversed(ids)]
+    there = [operator_move(Ref(Job.kind, i), ("failed", "pending"), "pending") for i in ids]
+    back = [
+        operator_move(Ref(Job.kind, i), ("failed", "pending"), "pending") for i in reversed(ids)
+    ]
     for verdicts in await asyncio.gather(
         *(s.settle(b) for _ in range(5) for s, b in ((store, there), (other, back)))
     ):
@@ -260,7 +262,7 @@ async def test_a_table_of_other_types_is_read_claimed_settled_and_filtered(url: 
     await connection.close()
     await store.migrate((Foreign.kind,), (FOREIGN,))
     assert await store.pending((Foreign.kind,), (FOREIGN,)) == []
-    leases = await store.claim(ask(FOREIGN))
+    leases = await store.claim(claim_request(FOREIGN))
     assert [x.ref.id for x in leases] == [FIRST, FIRST[:-1] + "2"]
     first: Any = leases[0].record
     assert leases[0].fault is None
@@ -274,7 +276,7 @@ async def test_a_table_of_other_types_is_read_claimed_settled_and_filtered(url: 
     moment = datetime(2026, 5, 5, 5, tzinfo=UTC)
     fields = {"size": 7, "seen": moment, "tags": ["z"], "info": {"ñ": [1]}, "other": FIRST}
     assert await store.settle(
-        [ending(leases[0], "nuevo", fields=fields, until=moment, error={"type": "t"})]
+        [settlement_of(leases[0], "nuevo", fields=fields, until=moment, error={"type": "t"})]
     ) == [Settled(leases[0].ref)]
     [got] = await store.get(Foreign.kind, [FIRST])
     assert got is not None
@@ -293,7 +295,7 @@ async def test_a_table_of_other_types_is_read_claimed_settled_and_filtered(url: 
     assert await store.get(Foreign.kind, ["no uuid"]) == [None]
     with pytest.raises(BadQuery):
         await store.find(query(Foreign, {"other": "no uuid"}))
-    assert await store.settle([moving(Ref(Foreign.kind, "no uuid"), "nuevo", "tomado")]) == [
+    assert await store.settle([operator_move(Ref(Foreign.kind, "no uuid"), "nuevo", "tomado")]) == [
         Lost(Ref(Foreign.kind, "no uuid"))
     ]
     page = await store.find(query(Foreign, order="-seen", limit=1))
@@ -324,10 +326,12 @@ async def test_the_rows_of_a_table_in_parts_are_each_claimed_once(url: str) -> N
     """)
     await connection.close()
     await store.migrate((Parted.kind,), (PARTED,))
-    taken = [await store.claim(ask(PARTED, limit=30)) for _ in range(7)]
+    taken = [await store.claim(claim_request(PARTED, limit=30)) for _ in range(7)]
     assert [len(leases) for leases in taken] == [30] * 6 + [20]
     assert sorted(int(lease.ref.id) for leases in taken for lease in leases) == list(range(200))
-    verdicts = await store.settle([ending(lease, "done") for leases in taken for lease in leases])
+    verdicts = await store.settle(
+        [settlement_of(lease, "done") for leases in taken for lease in leases]
+    )
     assert verdicts == [Settled(lease.ref) for leases in taken for lease in leases]
     await store.close()
 
@@ -419,6 +423,6 @@ async def test_without_a_statement_cache_as_behind_a_pooler(url: str, store: Pos
     await plain.open()
     await plain.use(KINDS, STAGES)
     await plain.insert([Job(id="j")])
-    lease = await take_one(plain, WORK)
-    assert await plain.settle([ending(lease, "done")]) == [Settled(lease.ref)]
+    lease = await claim_one(plain, WORK)
+    assert await plain.settle([settlement_of(lease, "done")]) == [Settled(lease.ref)]
     await plain.close()
