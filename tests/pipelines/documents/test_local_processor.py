@@ -260,8 +260,7 @@ async def test_class_of_another_classifier_is_used() -> None:
 
 def test_memory_of_a_reader_is_limited() -> None:
     program = (
-        "from esclusa.pipelines.documents.local.worker_process import MEMORY, bound; "
-        "bound(); "
+        "from esclusa.pipelines.documents.local.worker_process import MEMORY, bound; bound(); "
         "bytearray(MEMORY)"
     )
     done = subprocess.run(

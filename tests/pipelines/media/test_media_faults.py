@@ -133,7 +133,10 @@ def moto() -> Iterator[S3Server]:
 
 
 async def test_files_in_supabase_and_its_errors(
-    new_service: NewService, database: Any, supabase: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
+    new_service: NewService,
+    database: Any,
+    supabase: SimulatorProcess,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Point 3; storage_error contains the store's message."""
     url, environ = supabase_bucket(supabase, allowed_mime_types=["image/*"])

@@ -31,8 +31,7 @@ LAYOUTS = {
     "a key of two columns": {
         "sqlite": f"id INTEGER, dia TEXT DEFAULT 'hoy', {PLAIN}, PRIMARY KEY (id, dia)",
         "postgres": f"id bigint GENERATED ALWAYS AS IDENTITY, dia date DEFAULT '2026-01-01', "
-        f"{PLAIN}, "
-        f"PRIMARY KEY (id, dia)",
+        f"{PLAIN}, PRIMARY KEY (id, dia)",
     },
     "post ids are numbers": {
         "sqlite": f"id INTEGER PRIMARY KEY, {NUMBERS}",
@@ -47,9 +46,8 @@ LAYOUTS = {
     },
     "an enumerated state, small numbers, no zone": {
         "postgres": f"id serial PRIMARY KEY, {PLAIN}, media_status publica NOT NULL DEFAULT "
-        f"'pending', "
-        f"media_attempts smallint NOT NULL"
-        " DEFAULT 0, media_last_error json, media_updated_at timestamp"
+        "'pending', media_attempts smallint NOT NULL DEFAULT 0, media_last_error json, "
+        "media_updated_at timestamp"
     },
 }
 
@@ -126,13 +124,9 @@ async def test_layout_works(
     {
         "a link that the table makes": {
             "sqlite": "id INTEGER PRIMARY KEY, post_id text, tipo_item text, imagen_local text, "
-            "raw "
-            "text,"
-            " imagen_url text GENERATED ALWAYS AS (json_extract(raw, '$.link'))",
+            "raw text, imagen_url text GENERATED ALWAYS AS (json_extract(raw, '$.link'))",
             "postgres": "id serial PRIMARY KEY, post_id text, tipo_item text, imagen_local text, "
-            "raw "
-            "jsonb,"
-            " imagen_url text GENERATED ALWAYS AS (raw ->> 'link') STORED",
+            "raw jsonb, imagen_url text GENERATED ALWAYS AS (raw ->> 'link') STORED",
         }
     }
 )

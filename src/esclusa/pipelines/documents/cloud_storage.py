@@ -32,7 +32,7 @@ class CloudBucket:
         except ImportError:
             raise Permanent(
                 f"gs://{self._name} is not in DOCUMENTS_LOCAL_BUCKETS, and Cloud Storage "
-                f"needs esclusa[google]",
+                "needs esclusa[google]",
                 type="configuration",
             ) from None
         if os.environ.get("STORAGE_EMULATOR_HOST"):

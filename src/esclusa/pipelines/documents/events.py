@@ -61,7 +61,7 @@ def _read_cloud_event(attributes: Mapping[str, Any], data: Any) -> ReadyEvent | 
     if missing:
         raise BadEvent(
             f"the event lacks {', '.join(missing)}: a CloudEvent 1.0 has ce-specversion, "
-            f"ce-id, ce-type and ce-source"
+            "ce-id, ce-type and ce-source"
         )
     if attributes["specversion"] != "1.0":
         raise BadEvent(

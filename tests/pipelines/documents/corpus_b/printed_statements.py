@@ -243,8 +243,7 @@ def found(content: bytes, tables: list[Table]) -> list[Truth]:
 def foot(text: str, pages: bool = True) -> str:
     number = "<span class=pageNumber></span> / <span class=totalPages></span>" if pages else ""
     style = (
-        "font: 7px 'DejaVu Sans'; width: 100%; margin: 0 15mm; display: flex; "
-        "justify-content: "
+        "font: 7px 'DejaVu Sans'; width: 100%; margin: 0 15mm; display: flex; justify-content: "
         "space-between"
     )
     return f'<div style="{style}"><span>{esc(text)}</span><span>{number}</span></div>'
@@ -504,8 +503,7 @@ def interim(rng: Random, page: Page) -> Statement:
     body += "" if unit_in_heads else f"<p>In {label} unless otherwise stated</p>"
     body += "<br>" + table.html(table.grouped())
     body += (
-        "<p class=small>The notes form an integral part of these condensed consolidated "
-        "interim "
+        "<p class=small>The notes form an integral part of these condensed consolidated interim "
         "financial statements.</p>"
     )
     content = printed(
