@@ -13,7 +13,7 @@ from pipelines.documents.corpus_score import measure
 
 from esclusa import Failure
 from esclusa.pipelines.documents.documentai import parts
-from esclusa.pipelines.documents.local import DocumentViewer, LocalProcessor, words
+from esclusa.pipelines.documents.local import DocumentViewer, LocalProcessor, pdf_words
 from esclusa.pipelines.documents.local.classifier import title_class
 from esclusa.pipelines.documents.local.money import currency_of, document_currency, scale_of
 from esclusa.pipelines.documents.local.numbers import (
@@ -61,7 +61,7 @@ def test_statements_unknown_to_the_rules() -> None:
 
 def test_spans_point_to_the_value_in_the_text() -> None:
     made = statements.make("s", statements.Style(rotate=270), Random(2), statement_words.TUNED)
-    text = words.read(made.content).text
+    text = pdf_words.read_pdf(made.content).text
     items = [i for i in read_document(made.content)["items"] if i["type"] == "LINE_ITEM_VALUE"]
     assert items
     for item in items:
@@ -260,8 +260,8 @@ async def test_class_of_another_classifier_is_used() -> None:
 
 def test_memory_of_a_reader_is_limited() -> None:
     program = (
-        "from esclusa.pipelines.documents.local.worker_process import MEMORY, bound; bound(); "
-        "bytearray(MEMORY)"
+        "from esclusa.pipelines.documents.local.worker_process import MEMORY, limit_memory; "
+        "limit_memory(); bytearray(MEMORY)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
@@ -300,7 +300,7 @@ def test_document_is_split_into_calls() -> None:
     long = statements.make(
         "l", statements.Style(rows=300, per_page=8), Random(1), statement_words.TUNED
     ).content
-    pages = len(words.read(long).pages)
+    pages = len(pdf_words.read_pdf(long).pages)
     assert pages > 30
     calls = parts(long, 15, 1 << 30)
     assert [p for _, chosen, _ in calls for p in chosen] == list(range(1, pages + 1))
@@ -308,7 +308,7 @@ def test_document_is_split_into_calls() -> None:
     small = parts(long, 15, len(long) // 3)
     assert all(len(content) <= len(long) // 3 and not chosen for content, chosen, _ in small)
     assert [first for _, _, first in small] == sorted(first for _, _, first in small)
-    assert sum(len(words.read(content).pages) for content, _, _ in small) == pages
+    assert sum(len(pdf_words.read_pdf(content).pages) for content, _, _ in small) == pages
     assert parts(b"no pdf", 15, 100) == [(b"no pdf", [], 0)]
 
 
@@ -422,7 +422,7 @@ def test_document_with_too_many_pages_is_refused(
         "l", statements.Style(rows=60, per_page=20), Random(1), statement_words.TUNED
     ).content
     assert read_document(made)["pages"] > 2
-    monkeypatch.setattr(words, "MAX_PAGES", 2)
+    monkeypatch.setattr(pdf_words, "MAX_PAGES", 2)
     assert read_document(made)["error"] == "too_many_pages"
 
 
