@@ -100,7 +100,7 @@ class RepliesSettings(BaseModel):
         try:
             every(text)
         except (ValueError, EsclusaError):
-            raise ValueError("a schedule is a time such as 30m or 2h") from None
+            raise ValueError("must be a duration such as 30m or 2h") from None
         return text
 
     @field_validator("api_url")
@@ -115,7 +115,7 @@ class RepliesSettings(BaseModel):
             or "@" in parts.netloc
         ):
             raise ValueError(
-                "an address is https://host or http://host:port, with nothing after it"
+                "must be https://host or http://host:port, without a user, query or fragment"
             )
         return url.rstrip("/")
 

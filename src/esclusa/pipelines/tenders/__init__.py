@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from esclusa import App, cron
-from esclusa.pipelines.tenders import archive, delivery, ingestion
+from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
 from esclusa.pipelines.tenders.services import open_services
 from esclusa.pipelines.tenders.settings import TendersSettings
@@ -27,7 +27,7 @@ app.stage(
     retry=lambda s: s.send_retry,
     every=lambda s: s.dispatch_interval_minutes * 60,
     concurrency=lambda s: s.expo_concurrency,
-    batch=delivery.MAX_MESSAGES,
+    batch=expo.MAX_MESSAGES,
     counters=delivery.DISPATCH_COUNTERS,
 )(delivery.dispatch)
 app.stage(
@@ -37,7 +37,7 @@ app.stage(
     retry=lambda s: s.receipt_retry,
     every=lambda s: s.receipt_interval_minutes * 60,
     concurrency=lambda s: s.expo_concurrency,
-    batch=delivery.MAX_RECEIPTS,
+    batch=expo.MAX_RECEIPTS,
     counters=delivery.RECEIPT_COUNTERS,
 )(delivery.receipt)
 app.cycle(

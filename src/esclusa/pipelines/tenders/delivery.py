@@ -8,13 +8,7 @@ from random import Random
 from typing import Any
 
 from esclusa import Attempt, Exists, Failure, Move, Outcome, Retry, To, Wait, above, one_of
-from esclusa.pipelines.tenders.expo import (
-    MAX_MESSAGES,
-    MAX_RECEIPTS,
-    PushAccepted,
-    PushRefused,
-    PushResult,
-)
+from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult
 from esclusa.pipelines.tenders.records import (
     Delivery,
     DeviceInstallation,
@@ -23,15 +17,6 @@ from esclusa.pipelines.tenders.records import (
 )
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.targeting import matches, quiet_until
-
-__all__ = [
-    "DISPATCH_COUNTERS",
-    "MAX_MESSAGES",
-    "MAX_RECEIPTS",
-    "RECEIPT_COUNTERS",
-    "dispatch",
-    "receipt",
-]
 
 DISPATCH_COUNTERS = {
     "sent": "sent",

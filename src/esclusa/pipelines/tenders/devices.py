@@ -50,7 +50,7 @@ class QuietHours(StrictBody):
     @classmethod
     def _check_clock(cls, value: str) -> str:
         if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
-            raise ValueError("a time of day is HH:MM, from 00:00 to 23:59")
+            raise ValueError("must be HH:MM, from 00:00 to 23:59")
         return value
 
     @field_validator("timezone")
@@ -138,7 +138,7 @@ class DeviceBody(StrictBody):
     @classmethod
     def _check_token(cls, value: str) -> str:
         if not _TOKEN.match(value):
-            raise ValueError("a push token is ExponentPushToken[…]")
+            raise ValueError("must be ExponentPushToken[…]")
         return value
 
     @field_validator("preferences", mode="before")

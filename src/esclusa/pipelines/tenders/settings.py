@@ -141,7 +141,7 @@ class TendersSettings(BaseModel):
             or "@" in parts.netloc
         ):
             raise ValueError(
-                "an address is http(s)://host[:port][/prefix], without keys or a query"
+                "must be http(s)://host[:port][/prefix], without a user, query or fragment"
             )
         return url.rstrip("/")
 

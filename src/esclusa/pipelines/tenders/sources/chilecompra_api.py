@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from esclusa import RunContext
-from esclusa.http import retry_after, session
+from esclusa.http import retry_after
 from esclusa.pipelines.tenders.http_body import parse_json, read_text
 from esclusa.pipelines.tenders.settings import TendersSettings
-from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed
+from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed, TenderSource
 from esclusa.pipelines.tenders.tender_fields import (
     parse_amount,
     parse_integer,
@@ -29,27 +28,19 @@ RETRY_PACES = (1, 2, 4, 8, 15)
 """The waits between attempts, in paces: 2, 4, 8, 16 and 30 s by default."""
 
 
-class ChileCompraApi:
+class ChileCompraApi(TenderSource):
     """The API. Every call is reserved in the budget of the ticket's day."""
 
-    name: ClassVar[str] = "the API"
-    required: ClassVar[bool] = True
-    lists_past_days: ClassVar[bool] = True
+    name = "the API"
+    required = True
+    lists_past_days = True
 
     def __init__(self, http: aiohttp.ClientSession, settings: TendersSettings) -> None:
-        self._http = http
-        self._url = settings.api_url + PATH
+        super().__init__(http, settings)
         self._ticket = settings.ticket.get_secret_value() if settings.ticket else ""
         self._pace = settings.pace_seconds
-        self._budget = settings.api_budget
         self._turn = asyncio.Lock()
         self._next_call = 0.0
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, settings: TendersSettings) -> AsyncIterator[ChileCompraApi]:
-        async with session(total=settings.api_timeout_seconds, connections=1) as http:
-            yield cls(http, settings)
 
     async def list_tenders(self, run: RunContext, day: date) -> dict[str, dict[str, Any]]:
         rows = await self._request(run, {"fecha": f"{day:%d%m%Y}"}, RETRY_PACES)
@@ -77,7 +68,7 @@ class ChileCompraApi:
             try:
                 async with self._turn:
                     await asyncio.sleep(max(0.0, self._next_call - time.monotonic()))
-                    await run.spend(self._budget)
+                    await run.spend(self.settings.api_budget)
                     try:
                         return await self._call(params)
                     finally:
@@ -93,7 +84,7 @@ class ChileCompraApi:
 
         try:
             query = {**params, "ticket": self._ticket}
-            async with self._http.get(self._url, params=query) as response:
+            async with self.http.get(self.settings.api_url + PATH, params=query) as response:
                 status, body = response.status, parse_json(await read_text(response))
                 after = retry_after(response.headers, time.time()) or 0.0
         except (OSError, TimeoutError, aiohttp.ClientError) as error:

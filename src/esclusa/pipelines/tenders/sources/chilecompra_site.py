@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from esclusa import RunContext
-from esclusa.http import session
 from esclusa.pipelines.tenders.http_body import read_text
-from esclusa.pipelines.tenders.settings import TendersSettings
-from esclusa.pipelines.tenders.sources.source import SourceFailed
+from esclusa.pipelines.tenders.sources.source import SourceFailed, TenderSource
 from esclusa.pipelines.tenders.tender_fields import parse_amount, parse_time
 
 if TYPE_CHECKING:
-    import aiohttp
     from selectolax.lexbor import LexborNode
 
 NEWEST = 20
@@ -41,41 +36,24 @@ _NUMBER = re.compile(r"\d[\d.]*(?:,\d+)?")
 _DATE = re.compile(r"(\d{2})[-/](\d{2})[-/](\d{4})(?:\s+(\d{2}):(\d{2}))?")
 
 
-class ChileCompraSite:
+class ChileCompraSite(TenderSource):
     """The site. It lists the newest tenders and has no details; runs go on without it."""
 
-    name: ClassVar[str] = "the public site"
-    required: ClassVar[bool] = False
-    lists_past_days: ClassVar[bool] = False
-
-    def __init__(self, http: aiohttp.ClientSession, settings: TendersSettings) -> None:
-        self._http = http
-        self._url = settings.site_url + PATH
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, settings: TendersSettings) -> AsyncIterator[ChileCompraSite]:
-        async with session(total=settings.api_timeout_seconds, connections=1) as http:
-            yield cls(http, settings)
+    name = "the public site"
 
     async def list_tenders(self, run: RunContext, day: date) -> dict[str, dict[str, Any]]:
         import aiohttp  # noqa: PLC0415 - slow to import, and only calls need it
 
+        url = self.settings.site_url + PATH
         params = {"orden": "recientes", "pagina": "1"}
         try:
-            async with self._http.get(self._url, params=params) as response:
+            async with self.http.get(url, params=params) as response:
                 if response.status != 200:
                     raise SourceFailed(f"it answered HTTP {response.status}")
                 html = await read_text(response)
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
             raise SourceFailed(f"it did not answer: {type(error).__name__} {error}") from None
         return {row["codigo_externo"]: row for row in parse_page(html)}
-
-    async def detail(self, run: RunContext, code: str, *, patient: bool) -> dict[str, Any] | None:
-        return None
-
-    def fields(self, row: dict[str, Any]) -> dict[str, Any]:
-        return row
 
 
 def parse_page(html: str, count: int = NEWEST) -> list[dict[str, Any]]:

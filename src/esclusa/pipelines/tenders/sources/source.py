@@ -1,13 +1,19 @@
-"""The contract of a source of tenders."""
+"""The base class of a source of tenders."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import date
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from esclusa import EsclusaError, RunContext
+from esclusa.http import session
 from esclusa.pipelines.tenders.settings import TendersSettings
+
+if TYPE_CHECKING:
+    import aiohttp
 
 
 class SourceBlocked(EsclusaError):
@@ -22,32 +28,42 @@ class SourceFailed(EsclusaError):
         super().__init__(message)
 
 
-class TenderSource(Protocol):
+class TenderSource(ABC):
     """A place that lists tenders and may have their details.
 
-    Metered calls reserve from their budget first (``run.spend``). All methods raise SourceBlocked
-    and SourceFailed.
+    Metered calls reserve from their budget first (``run.spend``). Methods that call the source
+    raise SourceBlocked and SourceFailed.
     """
 
-    name: ClassVar[str]
+    name: str
     """What messages call it."""
-    required: ClassVar[bool]
+    required = False
     """Whether a run fails if its list cannot be read; otherwise the run goes on without it."""
-    lists_past_days: ClassVar[bool]
-    """Whether it can list an earlier day. If not, ``list_tenders`` returns the newest tenders."""
+    lists_past_days = False
+    """Whether it can list an earlier day."""
+
+    def __init__(self, http: aiohttp.ClientSession, settings: TendersSettings) -> None:
+        self.http = http
+        self.settings = settings
 
     @classmethod
-    def open(cls, settings: TendersSettings) -> AbstractAsyncContextManager[Self]:
+    @asynccontextmanager
+    async def open(cls, settings: TendersSettings) -> AsyncIterator[Self]:
         """Open the source for the duration of the block."""
+        async with session(total=settings.api_timeout_seconds, connections=1) as http:
+            yield cls(http, settings)
 
+    @abstractmethod
     async def list_tenders(self, run: RunContext, day: date) -> dict[str, dict[str, Any]]:
         """Return the listed tenders by code, each as the source's own row."""
 
     async def detail(self, run: RunContext, code: str, *, patient: bool) -> dict[str, Any] | None:
         """Return the full row of a tender; None if the source does not have it.
 
-        ``patient``: a call that fails is repeated after a wait.
+        ``patient``: repeat a call that fails after a wait.
         """
+        return None
 
     def fields(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return what a row says as fields of ``Licitacion``."""
+        """Return what a row of a list or a detail says, as fields of ``Licitacion``."""
+        return row
