@@ -71,7 +71,6 @@ class FirestoreClient:
         self.reads: Counter[str] = Counter()
         self.writes: Counter[str] = Counter()
         self._client, self._owned = client, client is None
-        self._channel: Any = None
         self._metadata = [("google-cloud-resource-prefix", self.database)]
         self._calls = 0
         self._idle = asyncio.Event()
@@ -80,10 +79,9 @@ class FirestoreClient:
         """Connect, and learn the server's time."""
         if self._client is None:
             if host := os.environ.get("FIRESTORE_EMULATOR_HOST"):
-                self._channel = grpc.aio.insecure_channel(host, options=_CHANNEL)
-                self._client = FirestoreAsyncClient(
-                    transport=FirestoreGrpcAsyncIOTransport(channel=self._channel)
-                )
+                channel = grpc.aio.insecure_channel(host, options=_CHANNEL)
+                transport = FirestoreGrpcAsyncIOTransport(channel=channel)
+                self._client = FirestoreAsyncClient(transport=transport)
                 self._metadata.append(("authorization", "Bearer owner"))
             else:
                 try:

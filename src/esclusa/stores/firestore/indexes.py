@@ -113,7 +113,9 @@ def indexes_for(plans: Sequence[Plan]) -> dict[str, Any]:
 
 
 def firestore_indexes(
-    kinds: Sequence[Kind], stages: Sequence[Stage] = (), questions: Sequence[DeclaredQuery | Query] = ()
+    kinds: Sequence[Kind],
+    stages: Sequence[Stage] = (),
+    questions: Sequence[DeclaredQuery | Query] = (),
 ) -> dict[str, Any]:
     """The content of ``firestore.indexes.json`` for these kinds, stages and questions.
 
@@ -121,7 +123,9 @@ def firestore_indexes(
     """
     declared = [q if isinstance(q, DeclaredQuery) else DeclaredQuery(q) for q in questions]
     shapes = dict.fromkeys(
-        s for q in [*map(DeclaredQuery, _engine_queries(kinds, stages)), *declared] for s in _shapes(q)
+        s
+        for q in [*map(DeclaredQuery, _engine_queries(kinds, stages)), *declared]
+        for s in _shapes(q)
     )
     file: dict[str, Any] = {"indexes": [], "fieldOverrides": _overrides(kinds, list(shapes))}
     for shape in shapes:

@@ -8,13 +8,14 @@ from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, Inserted, RecordWithChildren, drafts_of
 from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
 from esclusa.stores.firestore.documents import CallContext, DocumentState, new_document
+from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.writes import in_commits
 
 
 async def insert(
-    client: FirestoreClient, context: CallContext, records: Sequence[Record], woken: set[str]
+    client: FirestoreClient, context: CallContext, records: Sequence[Record], notify: Notify
 ) -> list[Inserted | Duplicate]:
-    """Insert records, and add the tables of the new ones to ``woken``.
+    """Insert records, and wake the tables of the new ones.
 
     Each commit of up to 500 records is atomic, not the whole call.
     """
@@ -25,22 +26,18 @@ async def insert(
     writes = [doc.writes(context)[0] for doc in first.values()]
     results = await client.each(writes, "insert") if writes else []
     created = {name for name, result in zip(first, results, strict=True) if result is not None}
-    answers: list[Inserted | Duplicate] = []
-    for doc in docs:
-        if doc.name in created:
-            created.discard(doc.name)  # a second record of that name in this call is a duplicate
-            woken.add(doc.kind.table)
-            answers.append(Inserted(doc.id))
-        else:
-            answers.append(Duplicate(doc.id))
-    return answers
+    notify({first[name].kind.table for name in created})
+    return [
+        Inserted(doc.id) if doc.name in created and first[doc.name] is doc else Duplicate(doc.id)
+        for doc in docs
+    ]
 
 
 async def insert_if_new(
     client: FirestoreClient,
     context: CallContext,
     groups: Sequence[RecordWithChildren],
-    woken: set[str],
+    notify: Notify,
 ) -> list[int | None]:
     """Insert each record with its children if the record is new, in one commit.
 
@@ -56,7 +53,7 @@ async def insert_if_new(
     ):
         batch = members[len(answers) : len(answers) + len(chunk)]
         created = await _insert_groups(client, context, batch)
-        woken |= {doc.kind.table for group in created for doc in group}
+        notify({doc.kind.table for group in created for doc in group})
         answers += [len(group) - 1 if group else None for group in created]
     return answers
 

@@ -18,6 +18,8 @@ from esclusa.stores.firestore.codec import Document
 from esclusa.stores.firestore.writes import put_document
 
 Listener = Callable[[str], Awaitable[None] | None]
+Notify = Callable[[Iterable[str]], None]
+"""Announces that records of these tables may be due: ``WakeNotifier.notify``."""
 _INTERVAL = 1.0
 
 

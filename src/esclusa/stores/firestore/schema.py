@@ -29,10 +29,13 @@ _CHECKSUM = hashlib.sha256(LAYOUT.encode()).hexdigest()
 _STORE = "_store"
 
 
-async def missing(
+async def _missing(
     client: FirestoreClient, kinds: Sequence[Kind]
-) -> tuple[bool, dict[Kind, dict[str, ColumnType]]]:
-    """Whether the store was never migrated, and the fields of each kind that are not recorded."""
+) -> tuple[bool, dict[Kind, tuple[dict[str, Any], dict[str, ColumnType]]]]:
+    """Whether the store was never migrated, and each kind of which something is not recorded.
+
+    A kind comes with its recorded fields and its missing fields.
+    """
     faults = [fault for kind in kinds for fault in unfit(kind)]
     if faults:
         raise SchemaError("Firestore cannot hold these kinds", faults)
@@ -43,10 +46,10 @@ async def missing(
         _check(found[store].fields)
     out = {}
     for kind, name in wanted.items():
-        known = decode("json", found[name].fields["fields"]) if name in found else {}
+        known = (decode("json", found[name].fields["fields"]) or {}) if name in found else {}
         lacks = {c: t for c, t in _fields(kind).items() if c not in known}
         if lacks or name not in found:
-            out[kind] = lacks
+            out[kind] = (known, lacks)
     return store not in found, out
 
 
@@ -72,16 +75,16 @@ def unfit(kind: Kind) -> list[str]:
 
 async def pending(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
     """Describe what ``migrate`` would write."""
-    fresh, lacking = await missing(client, kinds)
+    fresh, lacking = await _missing(client, kinds)
     lines = [f"write {names.SCHEMA}/{_STORE}: layout {_VERSION}"] if fresh else []
-    for kind, lacks in lacking.items():
+    for kind, (_, lacks) in lacking.items():
         lines.append(f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}")
     return lines
 
 
 async def migrate(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
     """Record the layout and the fields, fill in new fields, and describe what was done."""
-    fresh, lacking = await missing(client, kinds)
+    fresh, lacking = await _missing(client, kinds)
     done = []
     if fresh:
         document = Document()
@@ -91,8 +94,7 @@ async def migrate(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
             [put_document(f"{client.root}/{names.SCHEMA}/{_STORE}", document)], "schema"
         )
         done.append(f"layout {_VERSION} recorded")
-    for kind, lacks in lacking.items():
-        known = await _known(client, kind)
+    for kind, (known, lacks) in lacking.items():
         filled = await _fill(client, kind, lacks) if known else 0
         document = Document()
         document.fields["fields"].CopyFrom(encode("json", {**known, **_fields(kind)}))
@@ -107,11 +109,11 @@ async def migrate(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
 
 async def use(client: FirestoreClient, kinds: Sequence[Kind]) -> None:
     """Raise SchemaBehind unless the store was migrated for these kinds."""
-    fresh, lacking = await missing(client, kinds)
+    fresh, lacking = await _missing(client, kinds)
     faults = ["the store was never migrated"] if fresh else []
     faults += [
         f"{kind.table}: not migrated for {', '.join(lacks) or 'this program'}"
-        for kind, lacks in lacking.items()
+        for kind, (_, lacks) in lacking.items()
     ]
     if faults:
         raise SchemaBehind("the store needs `esclusa migrate`", faults)
@@ -136,12 +138,6 @@ def _fields(kind: Kind) -> dict[str, ColumnType]:
         **{column: type for _, column, type in codec.columns},
         **dict.fromkeys(kind.extras.values(), "text"),
     }
-
-
-async def _known(client: FirestoreClient, kind: Kind) -> dict[str, Any]:
-    name = f"{client.root}/{names.SCHEMA}/{names.segment(kind.table)}"
-    found = await client.get([name], "schema")
-    return (decode("json", found[name].fields["fields"]) or {}) if name in found else {}
 
 
 async def _fill(client: FirestoreClient, kind: Kind, lacks: dict[str, ColumnType]) -> int:

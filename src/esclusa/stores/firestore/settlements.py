@@ -34,6 +34,7 @@ from esclusa.stores.firestore.documents import (
     document_state,
     new_document,
 )
+from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.queries import FoundDocument
 from esclusa.stores.firestore.writes import in_commits, verify_unchanged
 from esclusa.stores.isolate import settle_isolated
@@ -60,13 +61,14 @@ class DocumentSettler:
     client: FirestoreClient
     leases: LeaseCache
     rng: Random
+    notify: Notify
     effects_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Settlements with effects run one call at a time, so that a process does not race itself."""
 
     async def settle(
-        self, context: CallContext, settlements: Sequence[Settlement], woken: set[str]
+        self, context: CallContext, settlements: Sequence[Settlement]
     ) -> list[Verdict]:
-        """Settle, and add to ``woken`` the tables in which a record became due."""
+        """Settle, and wake the tables in which a record became due."""
         verdicts: dict[int, Verdict] = {}
         refs = [s.ref for s in settlements]
         distinct = len(set(refs)) == len(refs)
@@ -94,9 +96,8 @@ class DocumentSettler:
             async with self.effects_lock:
                 for k in range(0, len(left), _GROUP):
                     verdicts |= await self._settle_read(context, settlements, left[k : k + _GROUP])
-        for i, s in enumerate(settlements):
-            if isinstance(verdicts[i], Settled):
-                woken |= _woken_tables(context, s)
+        settled = [s for i, s in enumerate(settlements) if isinstance(verdicts[i], Settled)]
+        self.notify({table for s in settled for table in _woken_tables(context, s)})
         return [verdicts[i] for i in range(len(settlements))]
 
     # Without a read

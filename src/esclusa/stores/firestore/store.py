@@ -76,9 +76,9 @@ class FirestoreStore:
         self._staged_states: dict[str, frozenset[str]] = {}
         leases = LeaseCache()
         self._claimer = DocumentClaimer(self._client, leases, rng)
-        self._settler = DocumentSettler(self._client, leases, rng)
         self._budgets = BudgetDocuments(self._client, rng)
         self._notifier = WakeNotifier(self._client, uuid.uuid4().hex)
+        self._settler = DocumentSettler(self._client, leases, rng, self._notifier.notify)
 
     @property
     def reads(self) -> Counter[str]:
@@ -133,18 +133,12 @@ class FirestoreStore:
     # Records
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
-        woken: set[str] = set()
-        try:
-            return await inserts.insert(self._client, await self._context(), records, woken)
-        finally:
-            self._notifier.notify(woken)
+        context = await self._context()
+        return await inserts.insert(self._client, context, records, self._notifier.notify)
 
     async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
-        woken: set[str] = set()
-        try:
-            return await inserts.insert_if_new(self._client, await self._context(), groups, woken)
-        finally:
-            self._notifier.notify(woken)
+        context = await self._context()
+        return await inserts.insert_if_new(self._client, context, groups, self._notifier.notify)
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         codec = self._codec(kind)
@@ -243,11 +237,7 @@ class FirestoreStore:
         return await self._claimer.renew(await self._context(), renewals)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        woken: set[str] = set()
-        try:
-            return await self._settler.settle(await self._context(), settlements, woken)
-        finally:
-            self._notifier.notify(woken)
+        return await self._settler.settle(await self._context(), settlements)
 
     async def backlog(self, request: ClaimRequest, cap: int = 10_000) -> Backlog:
         return await self._claimer.backlog(await self._context(), request, cap)
