@@ -1,4 +1,4 @@
-"""The artifact protocol: files that a pipeline keeps."""
+"""The protocol of artifact stores: the files of a pipeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Body: TypeAlias = bytes | Path | AsyncIterable[bytes]
 
 @value
 class ArtifactInfo:
-    """What the store knows of an object. ``version`` changes whenever its content does."""
+    """The description of an object. ``version`` changes whenever its content does."""
 
     path: str
     size: int
@@ -24,7 +24,7 @@ class ArtifactInfo:
 
 
 class KeptArtifact:
-    """An object that is there and safe after ``sync``. ``error`` is what that said if it is not."""
+    """An object that ``keep`` wrote. After ``sync`` it is durable, or ``error`` says why not."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -32,45 +32,51 @@ class KeptArtifact:
 
 
 class Artifacts(Protocol):
-    """Where files live. Paths are relative, cleaned, with forward slashes; none leads outside the root.
+    """A store of files. Paths are relative, with forward slashes, and never lead outside its root.
 
-    Everything that fails raises ArtifactError (ArtifactMissing, ArtifactExists), which handlers may let pass.
+    Every failure raises ArtifactError (ArtifactMissing, ArtifactExists). A handler may let it pass.
     """
 
     url: str
-    """Where it is, without secrets: for messages."""
+    """The store's address without secrets, for messages."""
 
     async def open(self) -> None:
-        """Connect, and check that it can be used. Raises ArtifactError with the reason."""
+        """Connect, and check that the store can be used. Raises ArtifactError with the reason."""
 
     async def close(self) -> None: ...
 
     async def put(
         self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
     ) -> str:
-        """Write an object whole or not at all; return its public URL. ``create``: ArtifactExists if there is one."""
+        """Write an object whole or not at all; return its public URL once it is durable.
+
+        With ``create``, raise ArtifactExists if there is an object of that name.
+        """
 
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> KeptArtifact:
-        """As ``put``, for whoever tells nobody of the object before ``sync``: many objects are then written together, while whoever
-        kept them goes on, and share one wait for the disk. A store to which objects are sent has nothing to wait for."""
+        """Write an object that becomes durable with ``sync``; refer to it only after that.
+
+        A folder writes many such objects together in the background and syncs them at once. A
+        remote store does the same as in ``put``.
+        """
 
     async def sync(self, kept: Sequence[KeptArtifact]) -> None:
-        """Make these safe. Never raises: what cannot be safe has its error."""
+        """Make these objects durable. Never raises: an object that cannot be gets its error."""
 
     async def get(self, path: str) -> bytes:
-        """The whole content. ArtifactMissing if there is none."""
+        """Return the whole content; ArtifactMissing if there is no such object."""
 
     def stream(self, path: str, chunk: int = 1 << 20) -> AsyncIterator[bytes]:
-        """The content in chunks, bounded memory."""
+        """Yield the content in chunks, with bounded memory."""
 
     async def info(self, path: str) -> ArtifactInfo | None:
-        """What is known of it; None if there is none."""
+        """Describe an object; None if it does not exist."""
 
     def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
-        """Every object whose path begins with the prefix, in order of path."""
+        """Yield every object whose path begins with the prefix, in order of path."""
 
     async def delete(self, path: str) -> None:
-        """Remove it; no error if there is none."""
+        """Remove an object. An object that does not exist is no error."""
 
     def public_url(self, path: str) -> str:
         """The address at which a reader finds the object."""

@@ -29,7 +29,7 @@ class BudgetDocument:
     update_time: Any = None
 
     def put(self, values: Iterable[tuple[str, Any, Any]]) -> Any:
-        """Replace the document, provided that nobody wrote it since it was read."""
+        """Replace the document, unless it was written since it was read."""
         document = Document()
         for key, type, value in values:
             document.fields[key].CopyFrom(encode(type, value))

@@ -283,7 +283,7 @@ def due_query(request: ClaimRequest, now: datetime, shard: int | None = None) ->
 
 
 def eager_query(request: ClaimRequest) -> Query:
-    """The records that nobody holds and that were last written before the run began.
+    """Unheld records that were last written before the run began.
 
     An eager run takes them even if they are not due yet.
     """
