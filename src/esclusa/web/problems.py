@@ -48,8 +48,8 @@ class Problem(BaseModel):
                 "type": "urn:esclusa:problem:not-found",
                 "title": "Not found",
                 "status": 404,
-                "detail": "there is no record 'twitter:42' in posts",
-                "instance": "/api/records/posts/twitter:42",
+                "detail": "there is no record 'acme:42' in orders",
+                "instance": "/api/records/orders/acme:42",
             }
         },
     )

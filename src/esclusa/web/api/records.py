@@ -123,7 +123,7 @@ class MoveBody(SelectionBody):
         json_schema_extra={
             "examples": [
                 {
-                    "ids": ["twitter:42"],
+                    "ids": ["acme:42"],
                     "to": "pending",
                     "reason": "the service is back",
                     "dry_run": False,
@@ -262,7 +262,7 @@ async def search(
             min_length=1,
             max_length=1000,
             description="An id, or the beginning of an id",
-            examples=["twitter:42"],
+            examples=["acme:42"],
         ),
     ],
 ) -> Any:

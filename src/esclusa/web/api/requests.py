@@ -41,10 +41,10 @@ After = Annotated[str | None, Query(description="`next` of the previous page")]
 Archived = Annotated[bool, Query(description="Read the archive instead of the table")]
 System = Annotated[bool, Query(description="Include Esclusa's own kinds, stages and cycles")]
 Table = Annotated[
-    str, Path(description="The kind's table, as listed by `GET /api/kinds`", examples=["posts"])
+    str, Path(description="The kind's table, as listed by `GET /api/kinds`", examples=["orders"])
 ]
 RecordId = Annotated[
-    str, Path(description="The record's id, percent-encoded", examples=["twitter:42"])
+    str, Path(description="The record's id, percent-encoded", examples=["acme:42"])
 ]
 
 FILTER_NOTE: Final = (
