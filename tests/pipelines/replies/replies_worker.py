@@ -18,26 +18,26 @@ from esclusa.settings import load
 POINT = os.environ["KILL_AT"]
 
 
-def reached(point: str) -> None:
+def kill_at(point: str) -> None:
     if point == POINT:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def watch(owner: Any, name: str, point: str, *, own: Any = lambda *args: True) -> None:
+def add_kill_points(owner: Any, name: str, point: str, *, own: Any = lambda *args: True) -> None:
     """Add kill points before, inside and after the calls of this method."""
     found = getattr(owner, name)
 
     async def call(*args: Any, **options: Any) -> Any:
         if not own(*args):
             return await found(*args, **options)
-        reached(f"before {point}")
+        kill_at(f"before {point}")
         if f"inside {point}" == POINT:
             task = asyncio.create_task(found(*args, **options))
             await asyncio.sleep(0.0015)
-            reached(f"inside {point}")
+            kill_at(f"inside {point}")
             return await task
         answer = await found(*args, **options)
-        reached(f"after {point}")
+        kill_at(f"after {point}")
         return answer
 
     setattr(owner, name, call)
@@ -50,11 +50,11 @@ def is_of_pipeline(settlements: Any) -> bool:
 
 async def main(cycle: str) -> None:
     for name in ("submit", "status", "result"):
-        watch(InformationTracerClient, name, name)
+        add_kill_points(InformationTracerClient, name, name)
     async with root.open_runtime(load(environ=dict(os.environ)), migrate=False) as runtime:
         if hasattr(runtime.store, "settle"):
-            watch(runtime.store, "settle", "settle", own=is_of_pipeline)
-        watch(runtime.artifacts, "put", "put")
+            add_kill_points(runtime.store, "settle", "settle", own=is_of_pipeline)
+        add_kill_points(runtime.artifacts, "put", "put")
         async with runtime.engine.running():
             await runtime.engine.run_cycle(cycle)
 

@@ -70,7 +70,7 @@ async def test_adding_posts(trial: Any) -> None:
 
 async def test_an_unstorable_row_is_reported(trial: Any) -> None:
     """``POST /posts``: numbers in every notation, and names too long for an index or a query."""
-    odd: list[dict[str, Any]] = [
+    invalid: list[dict[str, Any]] = [
         {"replies_count": "99999999999999999999999"},
         {"max_posts_replies": 3e9},
         {"max_replies": -(2**40)},
@@ -83,7 +83,7 @@ async def test_an_unstorable_row_is_reported(trial: Any) -> None:
     ]
     rows = [
         {"platform": "twitter", "post_id": f"bad{n}", "replies_count": 5} | more
-        for n, more in enumerate(odd)
+        for n, more in enumerate(invalid)
     ]
     many = "".join(
         map(chr, range(0x4E00, 0x5E00))
@@ -101,9 +101,9 @@ async def test_an_unstorable_row_is_reported(trial: Any) -> None:
     answer = await trial.call("POST", "/posts", rows)
     assert (answer["created"], [e["row"] for e in answer["errors"]]) == (
         2,
-        list(range(1, len(odd) + 1)),
+        list(range(1, len(invalid) + 1)),
     )
-    for error, row in zip(answer["errors"], odd, strict=True):
+    for error, row in zip(answer["errors"], invalid, strict=True):
         assert error["error"].startswith(next(iter(row)))
     assert (await trial.submit())["counters"]["submitted"] == 1
     assert (await trial.check())["counters"]["done"] == 1

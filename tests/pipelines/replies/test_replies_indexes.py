@@ -24,7 +24,7 @@ FILE = (
 WITHOUT_DONE = query(Job, {"status": "failed", "done_siblings": null})
 
 
-def made() -> dict[str, Any]:
+def required_indexes() -> dict[str, Any]:
     """The indexes that the claims of both phases and the queries of the API need."""
     from esclusa.stores.firestore import indexes_for
 
@@ -37,7 +37,7 @@ def made() -> dict[str, Any]:
 
 def test_the_index_file_is_up_to_date() -> None:
     file = json.loads(FILE.read_text())
-    assert file == made()
+    assert file == required_indexes()
     there = {
         (i["collectionGroup"], *(f["fieldPath"] for f in i["fields"])) for i in file["indexes"]
     }
@@ -116,4 +116,4 @@ async def test_failed_without_done_reads_its_index(trial: Any) -> None:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(made(), indent=2) + "\n")
+    FILE.write_text(json.dumps(required_indexes(), indent=2) + "\n")

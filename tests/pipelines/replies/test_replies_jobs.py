@@ -397,11 +397,11 @@ async def test_replies_that_are_hard_to_encode(trial: Any) -> None:
     """
     await trial.jobs("1")
     trial.save("1", [])
-    odd = {"error": False, "_metadata": "theirs", "posts": [{"full_text": "cortado \ud83d"}]}
-    trial.sim.order("/rawdata", status=200, body=odd)
+    result = {"error": False, "_metadata": "theirs", "posts": [{"full_text": "cortado \ud83d"}]}
+    trial.sim.order("/rawdata", status=200, body=result)
     assert (await trial.check())["counters"]["done"] == 1
     saved = json.loads(trial.file("1").read_text())
-    assert (saved["_metadata"]["is_retry"], saved["posts"]) == (True, odd["posts"])
+    assert (saved["_metadata"]["is_retry"], saved["posts"]) == (True, result["posts"])
 
 
 async def test_retry_metadata(trial: Any) -> None:

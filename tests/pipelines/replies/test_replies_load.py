@@ -32,7 +32,7 @@ def start(command: list[str], settings: dict[str, str]) -> subprocess.Popen[byte
     )
 
 
-async def ended(process: subprocess.Popen[bytes]) -> int:
+async def exit_code(process: subprocess.Popen[bytes]) -> int:
     """Return the exit code; kill a process that does not end."""
     try:
         return await asyncio.to_thread(process.wait, 120)
@@ -54,7 +54,7 @@ async def test_four_processes_and_a_budget_of_400(
     await trial.records.insert(rows)
     settings = environ(empty_database.url, tmp_path, trial.sim.url)
     team = [start(["-m", "esclusa", "run", "replies.process-posts"], settings) for _ in range(4)]
-    codes = [await ended(process) for process in team]
+    codes = [await exit_code(process) for process in team]
     assert set(codes) <= {0, 1}
     assert (trial.sim.used, trial.sim.refused, trial.sim.counts["POST /submit"]) == (
         limit,
@@ -103,7 +103,7 @@ async def test_kills_at_every_point(trial: Any, empty_database: Any, tmp_path: P
                 [str(WORKER), f"replies.{cycle}"],
                 environ(empty_database.url, tmp_path, trial.sim.url, **more),
             )
-            assert await ended(worker) == -signal.SIGKILL, point
+            assert await exit_code(worker) == -signal.SIGKILL, point
             await trial.later(
                 2
             )  # the leases of the killed process expire before the next one starts

@@ -251,9 +251,9 @@ async def test_a_failed_submit_stops_the_run(new_trial: Any) -> None:
 
     A refusal costs nothing. A search that the provider may have counted stays reserved.
     """
-    patient, hasty, spent = await new_trial(), await new_trial(REPLIES_SUBMIT_SECONDS="2"), 0
-    for order, outcome, words, counter, costs in REFUSALS:
-        trial = hasty if order == "hang" else patient
+    normal, short_timeout, spent = await new_trial(), await new_trial(REPLIES_SUBMIT_SECONDS="2"), 0
+    for order, outcome, text, counter, costs in REFUSALS:
+        trial = short_timeout if order == "hang" else normal
         ids = [f"{order}-{n}" for n in range(3)]
         await trial.posts(*ids)
         trial.sim.behave(ids[1], submit=order)
@@ -263,7 +263,7 @@ async def test_a_failed_submit_stops_the_run(new_trial: Any) -> None:
             1,
             1,
         ), run
-        assert words in run["message"]
+        assert text in run["message"]
         assert [(await trial.post(p)).status for p in ids] == [
             "processing",
             "noreplies",
@@ -271,12 +271,12 @@ async def test_a_failed_submit_stops_the_run(new_trial: Any) -> None:
         ]
         assert (await trial.post(ids[2])).attempts == 0
         line = trial.log("process-posts", "errors")[-1]
-        assert (line["post_id"], words in line["error"]) == (ids[1], True)
+        assert (line["post_id"], text in line["error"]) == (ids[1], True)
         spent += 1 + costs
         assert (await trial.call("GET", "/api/budgets"))["items"][0]["windows"][0]["used"] == spent
-        assert (await patient.scheduled("process-posts"))["counters"]["submitted"] == 2
+        assert (await normal.scheduled("process-posts"))["counters"]["submitted"] == 2
         spent += 2
-    assert (await patient.call("GET", "/jobs/count"))["count"] == 3 * len(REFUSALS)
+    assert (await normal.call("GET", "/jobs/count"))["count"] == 3 * len(REFUSALS)
 
 
 async def test_an_unstorable_job_id_is_refused(trial: Any) -> None:

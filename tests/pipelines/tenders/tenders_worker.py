@@ -16,13 +16,13 @@ from esclusa.settings import load
 KILL_AT = os.environ.get("KILL_AT", "")
 
 
-def killing(function: Any, name: str) -> Any:
-    """Add kill points to a function.
+def add_kill_points(owner: Any, method: str, name: str = "") -> None:
+    """Add kill points to a method.
 
     The points are ``before NAME``, ``late NAME`` (before it, after a second), ``after NAME`` and,
     for the n-th answer, ``after NAME n``.
     """
-    answers = 0
+    function, name, answers = getattr(owner, method), name or method, 0
 
     async def marked(*args: Any, **kwargs: Any) -> Any:
         nonlocal answers
@@ -36,16 +36,16 @@ def killing(function: Any, name: str) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
         return answer
 
-    return marked
+    setattr(owner, method, marked)
 
 
 async def main(cycle: str) -> None:
-    ExpoClient.send = killing(ExpoClient.send, "send")  # type: ignore[method-assign]
-    ExpoClient.receipts = killing(ExpoClient.receipts, "receipts")  # type: ignore[method-assign]
-    ChileCompraApi.detail = killing(ChileCompraApi.detail, "detail")  # type: ignore[method-assign]
+    add_kill_points(ExpoClient, "send")
+    add_kill_points(ExpoClient, "receipts")
+    add_kill_points(ChileCompraApi, "detail")
     async with open_runtime(load()) as runtime, runtime.engine.running() as engine:
-        engine.store.settle = killing(engine.store.settle, "settle")  # type: ignore[method-assign]
-        engine.store.insert_if_new = killing(engine.store.insert_if_new, "insert")  # type: ignore[method-assign]
+        add_kill_points(engine.store, "settle")
+        add_kill_points(engine.store, "insert_if_new", "insert")
         await engine.run_cycle(cycle)
 
 

@@ -54,7 +54,7 @@ def archive_table(place: Any, table: str) -> str:
     return f"archive_{table}" if place.url.startswith("sqlite") else table
 
 
-async def altered(place: Any, statement: str) -> None:
+async def alter(place: Any, statement: str) -> None:
     answer = place._run(statement)
     if inspect.isawaitable(answer):
         await answer
@@ -317,13 +317,13 @@ async def test_unexported_rows_are_reported(trial: TendersTrial) -> None:
     await trial.runtime.store.archive(query(Licitacion, limit=1))
     await trial.run("cleanup")
 
-    async def answer() -> tuple[int, int, int]:
+    async def unexported() -> tuple[int, int, int]:
         found = {a["table"]: a for a in await trial.runtime.read_model.archives()}["licitaciones"]
         return found["rows"], found["not_exported"], found["exports"]
 
-    assert await answer() == (3, 3, 0)
+    assert await unexported() == (3, 3, 0)
     await trial.run("archive-export")
-    assert await answer() == (3, 0, 1)
+    assert await unexported() == (3, 0, 1)
 
 
 async def test_undeclared_columns_prevent_a_drop(new_trial: NewTrial, place: Any) -> None:
@@ -331,14 +331,14 @@ async def test_undeclared_columns_prevent_a_drop(new_trial: NewTrial, place: Any
     await trial.records.insert([old_tender(1, datetime(2025, 2, 3, tzinfo=UTC))])
     await trial.run("cleanup")
     table = "archive_licitaciones" if place.url.startswith("sqlite") else "archive.licitaciones"
-    await altered(place, f"ALTER TABLE {table} ADD COLUMN nota_interna TEXT")
+    await alter(place, f"ALTER TABLE {table} ADD COLUMN nota_interna TEXT")
     try:
         run = await trial.run("archive-export")
         assert (run.outcome, run.named_counters["dropped"]) == ("error", 0)
         assert "nota_interna" in (run.message or "")
         assert len(await archived(trial, Licitacion)) == 1
     finally:
-        await altered(place, f"ALTER TABLE {table} DROP COLUMN nota_interna")
+        await alter(place, f"ALTER TABLE {table} DROP COLUMN nota_interna")
     assert (await trial.run("archive-export")).named_counters["dropped"] == 1
 
 
@@ -396,7 +396,7 @@ async def test_an_interrupted_export_is_finished_by_the_next_run(
     assert [(e.status, e.part, e.row_count) for e in await exports(trial)] == [("verified", 1, 3)]
 
 
-@pytest.mark.parametrize("how", ["other bytes", "cut", "gone"])
+@pytest.mark.parametrize("how", ["other bytes", "cut", "missing"])
 async def test_a_corrupted_upload_is_detected_and_not_dropped(
     new_trial: NewTrial, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -411,7 +411,7 @@ async def test_a_corrupted_upload_is_detected_and_not_dropped(
         url: str = await put(
             self, path, data[:-7] if how == "cut" else data[:50] + b"X" + data[51:], **options
         )
-        if how == "gone":
+        if how == "missing":
             await self.delete(path)
         return url
 

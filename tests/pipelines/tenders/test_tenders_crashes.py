@@ -53,7 +53,7 @@ def start(place: Any, tmp_path: Path, trial: TendersTrial) -> Iterator[Start]:
         process.wait()
 
 
-async def died(process: subprocess.Popen[bytes]) -> None:
+async def wait_killed(process: subprocess.Popen[bytes]) -> None:
     assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
 
 
@@ -78,7 +78,7 @@ async def test_kills_of_dispatch_at_every_point(
     await devices(trial, 30)
     await trial.publish(1)
     await trial.run("ingest")
-    await died(start("tenders.dispatch", point))
+    await wait_killed(start("tenders.dispatch", point))
     await trial.later(LEASE + 1)
     run = await trial.run("dispatch")
     assert run.outcome == "ok"
@@ -96,7 +96,7 @@ async def test_no_batch_is_sent_before_the_last_is_settled(
     await devices(trial, 300)
     await trial.publish(3)
     await trial.run("ingest")
-    await died(start("tenders.dispatch", "late settle", EXPO_CONCURRENCY="2"))
+    await wait_killed(start("tenders.dispatch", "late settle", EXPO_CONCURRENCY="2"))
     assert 100 <= trial.expo.messages.total() <= 200
     await trial.later(LEASE + 1)
     await trial.run("dispatch")
@@ -115,7 +115,7 @@ async def test_kills_of_receipt_at_every_point(
     await trial.publish(1)
     await trial.run("ingest")
     await trial.run("dispatch")
-    await died(start("tenders.receipt", point, ESCLUSA_CLOCK_OFFSET_SECONDS="901"))
+    await wait_killed(start("tenders.receipt", point, ESCLUSA_CLOCK_OFFSET_SECONDS="901"))
     await trial.later(901 + LEASE + 1)
     await trial.run("receipt")
     assert {(d.status, d.attempts) for d in await trial.deliveries()} == {("ok", 1)}
@@ -130,7 +130,7 @@ async def test_kills_of_ingest_at_every_point(
 ) -> None:
     await devices(trial, 10)
     codes = await trial.publish(4)
-    await died(start("tenders.ingest", point))
+    await wait_killed(start("tenders.ingest", point))
     entries = {r["codigo_externo"] for r in await place.rows("licitacion_registry", "id")}
     assert entries == {r["codigo_externo"] for r in await place.rows("licitaciones", "id")}
     assert len(await trial.deliveries()) == 10 * len(entries)
@@ -153,7 +153,7 @@ async def test_four_processes_share_the_work_and_one_is_killed(
     while not trial.expo.counts:
         await asyncio.sleep(0.02)
     others = [start("tenders.dispatch") for _ in range(3)]
-    await died(first)
+    await wait_killed(first)
     for worker in others:
         assert await asyncio.to_thread(worker.wait, 60) == 0
     await trial.later(LEASE + 1)

@@ -143,7 +143,7 @@ async def test_the_daily_budget_of_calls_is_kept(new_trial: NewTrial) -> None:
     assert (budget["windows"][0]["used"], budget["windows"][0]["left"]) == (4, 0)
 
 
-def days_asked(trial: TendersTrial) -> list[str]:
+def requested_days(trial: TendersTrial) -> list[str]:
     """Return the days whose lists were requested since the last call."""
     found = [call["query"]["fecha"] for call in trial.chile.calls if "fecha" in call["query"]]
     trial.chile.calls.clear()
@@ -155,7 +155,7 @@ async def test_the_first_run_of_a_day_reads_yesterdays_list(trial: TendersTrial)
     today = f"{datetime.fromisoformat(await trial.today()):%d%m%Y}"
     await trial.publish()
     assert (await trial.run("ingest")).named_counters["new"] == 1
-    assert days_asked(trial) == [today]  # no earlier run: it begins with today
+    assert requested_days(trial) == [today]  # no earlier run: it begins with today
     [late] = await trial.publish()
     await trial.later(86400)
     tomorrow = f"{datetime.fromisoformat(await trial.today()):%d%m%Y}"
@@ -168,9 +168,9 @@ async def test_the_first_run_of_a_day_reads_yesterdays_list(trial: TendersTrial)
         run.named_counters["new"],
     ) == ("ok", 3, 1, 2)
     assert await trial.tender(late) is not None
-    assert days_asked(trial) == [tomorrow, today]
+    assert requested_days(trial) == [tomorrow, today]
     assert (await trial.run("ingest")).named_counters["new"] == 0
-    assert days_asked(trial) == [tomorrow]
+    assert requested_days(trial) == [tomorrow]
 
 
 async def test_yesterdays_list_is_read_until_complete(trial: TendersTrial) -> None:
@@ -180,7 +180,7 @@ async def test_yesterdays_list_is_read_until_complete(trial: TendersTrial) -> No
     codes = await trial.publish(2)
     await trial.later(86400)
     await trial.publish()
-    days_asked(trial)
+    requested_days(trial)
     trial.chile.order(API, times=6, status=503, match=f"fecha={today}")
     run = await trial.run("ingest")
     assert (run.outcome, run.named_counters["new"]) == ("ok", 1)
@@ -192,11 +192,11 @@ async def test_yesterdays_list_is_read_until_complete(trial: TendersTrial) -> No
         body={"Codigo": 10300, "Mensaje": "Los parámetros no son válidos."},
     )
     assert (await trial.run("ingest")).named_counters["new"] == 1
-    days_asked(trial)
+    requested_days(trial)
     assert (await trial.run("ingest")).named_counters["new"] == 1
-    assert today in days_asked(trial)
+    assert today in requested_days(trial)
     await trial.run("ingest")
-    assert today not in days_asked(trial)
+    assert today not in requested_days(trial)
 
 
 async def test_a_failure_of_the_site_is_not_an_error(trial: TendersTrial) -> None:
@@ -505,7 +505,7 @@ def test_amounts_of_the_site(text: str, expected: Decimal | None) -> None:
 
 
 def test_malformed_details_are_parsed_leniently() -> None:
-    odd = {
+    malformed = {
         "CodigoExterno": "1-1-L126",
         "Nombre": None,
         "CodigoEstado": "5",
@@ -515,7 +515,7 @@ def test_malformed_details_are_parsed_leniently() -> None:
         "MontoEstimado": "1.5",
         "Descripcion": {"a": 1},
     }
-    read = fields_of(odd)
+    read = fields_of(malformed)
     assert (
         read["nombre"],
         read["codigo_estado"],

@@ -42,7 +42,7 @@ async def test_unstorable_values_in_details_are_removed(
 ) -> None:
     """One malformed tender does not prevent the others from being written."""
     await trial.device()
-    odd = {
+    malformed = {
         "Nombre": "nul \0 y medio \ud800 par",
         "Descripcion": "\0",
         "CodigoEstado": 5.0,
@@ -51,7 +51,7 @@ async def test_unstorable_values_in_details_are_removed(
         "Otro": {"\0clave": ["\udfff", 10**40, 1e308]},
         "CodigoTipo": 10**30,
     }
-    codes = [*await trial.publish(1, **odd), *await trial.publish(1)]
+    codes = [*await trial.publish(1, **malformed), *await trial.publish(1)]
     run = await trial.run("ingest")
     assert (run.outcome, run.counters["new"], run.counters["deliveries"], run.counters["left"]) == (
         "ok",
@@ -238,7 +238,7 @@ def test_states_as_numbers_or_text(value: Any, expected: int | None) -> None:
 # Expo
 
 
-async def another(trial: TendersTrial) -> None:
+async def add_delivery(trial: TendersTrial) -> None:
     """Add another due delivery for d1."""
     await trial.publish()
     assert (await trial.run("ingest")).counters["deliveries"] >= 1
@@ -251,7 +251,7 @@ async def test_a_gateways_page_instead_of_expos_answer(
 ) -> None:
     """A 429 is a throttle and counts no attempt; a 502 is an outage and counts one."""
     await trial.device()
-    await another(trial)
+    await add_delivery(trial)
     trial.expo.order(SEND, status=429, headers=headers, body="<h1>slow down</h1>")
     await trial.run("dispatch")
     delivery = await trial.delivery()
@@ -300,7 +300,7 @@ async def test_an_answer_of_another_shape_counts_an_attempt(trial: TendersTrial)
         },
     ]
     for body in bodies:
-        await another(trial)
+        await add_delivery(trial)
         trial.expo.order(SEND, status=200, body=body)
         assert (await trial.run("dispatch")).named_counters["retryable"] == 1, body
         [delivery] = await trial.deliveries(status="retryable")
@@ -325,7 +325,7 @@ async def test_a_refused_request(trial: TendersTrial) -> None:
         (400, {"errors": [{"code": "PUSH_TOO_MANY_EXPERIENCE_IDS", "details": [1]}]}, "retryable"),
     ]
     for status, body, ends in cases:
-        await another(trial)
+        await add_delivery(trial)
         trial.expo.order(SEND, status=status, body=body)
         assert (await trial.run("dispatch")).named_counters[ends] == 1, body
         await trial.later(61)
@@ -337,7 +337,7 @@ async def test_projects_are_split_even_without_details(trial: TendersTrial) -> N
     for name in ("d1", "d2"):
         await trial.device(name)
     for details in (None, [], "x", {"a": 5}, {"a": [{}, None], "b": ["ExponentPushToken[d1]"]}):
-        await another(trial)
+        await add_delivery(trial)
         error = {"code": "PUSH_TOO_MANY_EXPERIENCE_IDS", "message": "x", "details": details}
         trial.expo.order(SEND, status=400, body={"errors": [error]})
         assert (await trial.run("dispatch")).named_counters["sent"] == 2, details
@@ -348,7 +348,7 @@ async def test_projects_are_split_even_without_details(trial: TendersTrial) -> N
 async def test_retry_after_is_limited_to_a_day(trial: TendersTrial) -> None:
     await trial.device()
     for after in ("1e300", "inf", "99999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "soon"):
-        await another(trial)
+        await add_delivery(trial)
         trial.expo.order(SEND, status=429, headers={"Retry-After": after}, body="")
         await trial.run("dispatch")
         [delivery] = await trial.deliveries(status="pending")
@@ -363,7 +363,7 @@ async def test_retry_after_is_limited_to_a_day(trial: TendersTrial) -> None:
 async def test_an_invalid_retry_after_is_ignored(trial: TendersTrial) -> None:
     await trial.device()
     for after in ("-5", "nan", "-inf"):
-        await another(trial)
+        await add_delivery(trial)
         trial.expo.order(SEND, status=429, headers={"Retry-After": after}, body="")
         await trial.run("dispatch")
         [delivery] = await trial.deliveries(status="pending")
@@ -402,7 +402,7 @@ async def test_an_unreadable_receipt_does_not_resend(trial: TendersTrial) -> Non
         f'{{"data": {{"TICKET": {answer}, "other": {{"status": "ok"}}}}}}' for answer in strange
     ]
     for body in (*bodies, '{"data": []}', '{"data": null}', "{}", "null", "<html>"):
-        await another(trial)
+        await add_delivery(trial)
         await trial.run("dispatch")
         [sent] = await trial.deliveries(status="sent")
         await trial.later(901)

@@ -128,7 +128,7 @@ async def _read_and_write(
         if run.stopping:
             break
         try:
-            tender = await _read_tender(run, code, listings, patient=outages < MAX_OUTAGES)
+            tender = await _read_tender(run, code, listings, retry=outages < MAX_OUTAGES)
         except (SourceBlocked, BudgetEmpty):
             raise
         except EsclusaError as error:  # the call failed, or its answer makes no tender
@@ -148,11 +148,11 @@ async def _read_and_write(
 
 
 async def _read_tender(
-    run: RunContext, code: str, listings: list[tuple[TenderSource, Listing]], *, patient: bool
+    run: RunContext, code: str, listings: list[tuple[TenderSource, Listing]], *, retry: bool
 ) -> Licitacion:
     """Return the tender: the detail of the first source that has it, completed from the lists."""
     for source, _ in listings:
-        detail = await source.detail(run, code, patient=patient)
+        detail = await source.detail(run, code, retry=retry)
         if detail is not None:
             break
     else:

@@ -47,8 +47,8 @@ class ChileCompraApi(TenderSource):
         found = ((row.get("CodigoExterno"), row) for row in rows if isinstance(row, dict))
         return {code.strip(): row for code, row in found if isinstance(code, str) and code.strip()}
 
-    async def detail(self, run: RunContext, code: str, *, patient: bool) -> dict[str, Any] | None:
-        rows = await self._request(run, {"codigo": code}, RETRY_PACES if patient else ())
+    async def detail(self, run: RunContext, code: str, *, retry: bool) -> dict[str, Any] | None:
+        rows = await self._request(run, {"codigo": code}, RETRY_PACES if retry else ())
         for row in rows:
             found = row.get("CodigoExterno") if isinstance(row, dict) else None
             if isinstance(found, str) and found.strip().casefold() == code.casefold():

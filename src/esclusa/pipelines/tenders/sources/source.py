@@ -57,10 +57,10 @@ class TenderSource(ABC):
     async def list_tenders(self, run: RunContext, day: date) -> dict[str, dict[str, Any]]:
         """Return the listed tenders by code, each as the source's own row."""
 
-    async def detail(self, run: RunContext, code: str, *, patient: bool) -> dict[str, Any] | None:
+    async def detail(self, run: RunContext, code: str, *, retry: bool) -> dict[str, Any] | None:
         """Return the full row of a tender; None if the source does not have it.
 
-        ``patient``: repeat a call that fails after a wait.
+        ``retry``: repeat a failed call after a wait.
         """
         return None
 
