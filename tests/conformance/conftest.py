@@ -1,4 +1,4 @@
-"""On Firestore, what the store asks by itself needs an index that is made for it; what a test asks is its own affair."""
+"""On Firestore, every query that the store itself makes must have a declared index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NARROW = (
     replace(WORK, where=conditions(Job.kind, {"lane": "x"})),
     replace(WORK, where=conditions(Job.kind, {"lane": "x", "rank": above(1)})),
 )
-"""Stages as the suite varies them."""
+"""Variations of a stage that the suite claims with."""
 
 
 @pytest.fixture(autouse=True)

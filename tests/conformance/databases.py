@@ -1,7 +1,7 @@
-"""Where the stores under test keep their data. A further store is one more class here and one more entry in PROVIDERS.
+"""Databases for the stores under test. Another store adds its classes here and to PROVIDERS.
 
-A *provider* lives for the test session and gives out places; a *place* is one data set, on which any number of store
-objects can be opened. Tests know only the Place protocol.
+A *provider* lives for the test session and creates databases. Any number of stores can be opened on
+one database. Tests know only the Database protocol.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from esclusa.ports.store import Store
 
 
 class Database(Protocol):
-    """One data set."""
+    """One database, or what a store has in its place."""
 
     @property
     def url(self) -> str:
-        """Where it is, as a setting would say."""
+        """The URL, as in the setting."""
 
     def store(self, **options: Any) -> Store:
-        """A store object on it, not opened yet."""
+        """Return a store on it, not open yet."""
 
     def has_tables(self) -> bool:
-        """Whether outsiders can have a table with columns there."""
+        """Whether another program can create a table there."""
 
     async def make_table(
         self,
@@ -44,16 +44,16 @@ class Database(Protocol):
         key: str,
         rows: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Make a table as an outsider would, and fill it."""
+        """Create and fill a table, as another program would."""
 
     async def rows(self, name: str, order: str) -> list[dict[str, Any]]:
-        """What is in a table, read without the store."""
+        """Return the rows of a table, read without the store."""
 
     async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
-        """Change a row as an outsider would."""
+        """Change a row, as another program would."""
 
     async def edit_migration(self) -> None:
-        """Make it look as if a migration had been edited after it ran."""
+        """Simulate a migration that was edited after it ran."""
 
     async def remove(self) -> None:
         """Drop the data."""
@@ -61,10 +61,10 @@ class Database(Protocol):
 
 class DatabaseProvider(Protocol):
     async def database(self, *, empty: bool = False) -> Database:
-        """A new database, with the schema of the conformance kinds unless it is to be ``empty``."""
+        """Return a new database, with the schema of the conformance kinds unless ``empty``."""
 
     def stop(self) -> None:
-        """End what was started."""
+        """Stop the server."""
 
 
 async def opened(
@@ -73,7 +73,7 @@ async def opened(
     stages: Sequence[Stage] = STAGES,
     **options: Any,
 ) -> Any:
-    """A store that is ready to work, on a place that has its schema."""
+    """Return an open store, on a database that has the schema."""
     store = database.store(**options)
     await store.open()
     await store.use(kinds, stages)
@@ -108,8 +108,17 @@ class SqliteProvider:
 
 
 class SqliteDatabase:
-    TYPES = {"text": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "time": "TEXT", "date": "TEXT", "decimal": "TEXT",
-             "json": "TEXT", "bytes": "BLOB"}  # fmt: skip
+    TYPES = {
+        "text": "TEXT",
+        "int": "INTEGER",
+        "float": "REAL",
+        "bool": "INTEGER",
+        "time": "TEXT",
+        "date": "TEXT",
+        "decimal": "TEXT",
+        "json": "TEXT",
+        "bytes": "BLOB",
+    }
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -158,7 +167,8 @@ class SqliteDatabase:
 
     async def edit_migration(self) -> None:
         found = self._run(
-            "SELECT m.name AS name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name = 'checksum'"
+            """SELECT m.name AS name FROM sqlite_master m, pragma_table_info(m.name) c
+            WHERE m.type = 'table' AND c.name = 'checksum'"""
         )
         assert len(found) == 1
         self._run(f"UPDATE {quoted(found[0]['name'])} SET checksum = 'edited'")
@@ -192,9 +202,9 @@ def _sqlite_value(value: Any) -> Any:
 
 
 class PostgresProvider:
-    """One server for the session, started when the first test needs it; a database per database.
+    """One server for the session, started when the first test needs it.
 
-    Making a database takes far longer than emptying one: those that have the schema are emptied and given out again.
+    Databases with the schema are emptied and reused: creating one takes far longer.
     """
 
     def __init__(self) -> None:
@@ -232,8 +242,17 @@ class PostgresProvider:
 
 
 class PostgresDatabase:
-    TYPES = {"text": "text", "int": "bigint", "float": "double precision", "bool": "boolean", "time": "timestamptz", "date": "date",
-             "decimal": "numeric", "json": "jsonb", "bytes": "bytea"}  # fmt: skip
+    TYPES = {
+        "text": "text",
+        "int": "bigint",
+        "float": "double precision",
+        "bool": "boolean",
+        "time": "timestamptz",
+        "date": "date",
+        "decimal": "numeric",
+        "json": "jsonb",
+        "bytes": "bytea",
+    }
 
     def __init__(self, provider: PostgresProvider, name: str, *, empty: bool) -> None:
         self.provider, self.name, self.empty = provider, name, empty
@@ -285,20 +304,22 @@ class PostgresDatabase:
 
     async def edit_migration(self) -> None:
         found = await self._run(
-            "SELECT table_schema, table_name FROM information_schema.columns WHERE column_name = 'checksum' AND table_name LIKE 'esclusa%'"
+            """SELECT table_schema, table_name FROM information_schema.columns
+            WHERE column_name = 'checksum' AND table_name LIKE 'esclusa%'"""
         )
         assert len(found) == 1
-        await self._run(
-            f"UPDATE {quoted(found[0]['table_schema'])}.{quoted(found[0]['table_name'])} SET checksum = 'edited'"
-        )
+        table = f"{quoted(found[0]['table_schema'])}.{quoted(found[0]['table_name'])}"
+        await self._run(f"UPDATE {table} SET checksum = 'edited'")
 
     async def remove(self) -> None:
         if self.empty:
             await self.provider.run("postgres", f"DROP DATABASE {quoted(self.name)} WITH (FORCE)")
             return
         tables = await self._run(
-            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) AS name FROM pg_tables"
-            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema') AND tablename <> 'esclusa_migrations'"
+            """SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) AS name
+            FROM pg_tables
+            WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+                AND tablename <> 'esclusa_migrations'"""
         )
         await self._run(
             "DO $$ BEGIN " + "".join(f"DELETE FROM {t['name']}; " for t in tables) + "END $$"

@@ -1,4 +1,4 @@
-"""Firestore's data sets for the conformance suite: one project of the emulator each."""
+"""Firestore for the conformance suite: a project of the emulator for each database."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from esclusa.ports.store import Store
 
 
 class FirestoreProvider:
-    """One emulator for the session, started when the first test needs it. Where there is none, its tests are skipped and
-    the summary says so in a line of its own."""
+    """One emulator for the session, started when the first test needs it.
+
+    If it is not installed, its tests are skipped and the summary says so.
+    """
 
     def __init__(self) -> None:
         if reason := FirestoreEmulator.missing():

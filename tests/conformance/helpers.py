@@ -1,4 +1,4 @@
-"""Short words for the conformance suite: claim, settle, look, and check that a history has no gap."""
+"""Helpers of the conformance suite: claim, settle, read, and check a history."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
 NOON = datetime(2030, 6, 12, 12, 0, 30, tzinfo=UTC)
-"""A quiet moment: no window of any budget ends soon after it."""
+"""A time after which no window of a budget ends soon."""
 
 
 def claim_request(stage: Stage, **options: Any) -> ClaimRequest:
-    """A claim as the engine would make it for this stage."""
+    """Return the claim that the engine makes for this stage."""
     given = {
         "take": stage.take,
         "hold": stage.hold,
@@ -46,7 +46,7 @@ async def claim_one(store: Store, stage: Stage, id: str | None = None, **options
 
 
 def settlement_of(lease: Leased, to: str, **options: Any) -> Settlement:
-    """The settlement of a lease."""
+    """Return the settlement that ends a lease."""
     return Settlement(
         ref=lease.ref,
         to=to,
@@ -57,7 +57,7 @@ def settlement_of(lease: Leased, to: str, **options: Any) -> Settlement:
 
 
 def operator_move(ref: Ref, frm: str | tuple[str, ...], to: str, **options: Any) -> Settlement:
-    """An operator's move."""
+    """Return the settlement of an operator's move."""
     return Settlement(
         ref=ref,
         to=to,
@@ -72,25 +72,26 @@ async def settle(store: Store, *settlements: Settlement) -> list[Verdict]:
 
 
 async def settle_all(store: Store, *settlements: Settlement) -> None:
-    """Settle, and expect that all went through."""
+    """Settle; every verdict must be Settled."""
     assert await store.settle(settlements) == [Settled(s.ref) for s in settlements]
 
 
 async def settle_lost(store: Store, *settlements: Settlement) -> None:
+    """Settle; every verdict must be Lost."""
     assert await store.settle(settlements) == [Lost(s.ref) for s in settlements]
 
 
 async def insert_new(store: Store, *records: Record) -> list[str]:
-    """Insert records that are new; return their ids."""
+    """Insert records, which must be new; return their ids."""
     answers = await store.insert(records)
     assert [type(a).__name__ for a in answers] == ["Inserted"] * len(records)
     return [a.id for a in answers]
 
 
 async def read(store: Store, kind: Kind | type[R], id: str) -> Any:
-    """The record as it is now."""
+    """Return the record, which must exist."""
     found = await store.get(kind if isinstance(kind, Kind) else kind.kind, [id])
-    assert found[0] is not None, f"{id} is gone"
+    assert found[0] is not None, f"there is no record {id}"
     return found[0]
 
 
@@ -103,12 +104,12 @@ async def find_all(store: Store, kind: Kind | type[Record], **options: Any) -> l
 
 
 async def snapshot(store: Store, *refs: Ref) -> list[Any]:
-    """All that a settlement could change of these records, for "nothing was written"."""
+    """Return everything that a settlement could change, to check that nothing was written."""
     return [(await store.get(r.kind, [r.id]), await store.history(r)) for r in refs]
 
 
 async def assert_chain(store: Store, ref: Ref, moves: list[tuple[str, str]] | None = None) -> None:
-    """Each step starts where the one before it ended, the last ends in the record's state, every move is declared."""
+    """Check that a history has no gap, ends in the record's state and has only declared moves."""
     record = await read(store, ref.kind, ref.id)
     steps = await store.history(ref)
     for before, after in pairwise(steps):
@@ -126,7 +127,7 @@ async def assert_chain(store: Store, ref: Ref, moves: list[tuple[str, str]] | No
 
 
 async def set_clock(store: Any, moment: datetime = NOON) -> datetime:
-    """Shift the store's clock to this moment; return what it says now."""
+    """Shift the store's clock to this time; return its time."""
     store.clock_offset += (moment - await store.now()).total_seconds()
     return await store.now()
 
@@ -137,12 +138,12 @@ def advance(*stores: Any, seconds: float) -> None:
 
 
 def is_near(moment: datetime | None, expected: datetime, within: float = 5.0) -> bool:
-    """Whether a time that the store wrote is the expected one, but for the time the calls took."""
+    """Whether a time that the store wrote is the expected one, give or take the calls' time."""
     return moment is not None and abs(moment - expected) <= timedelta(seconds=within)
 
 
 async def retry_transient(call: Callable[..., Awaitable[T]], *values: Any, **options: Any) -> T:
-    """Make a call again on a transient fault, as the engine does. Contention may cost time, never a result."""
+    """Make a call, and again after a transient fault, as the engine does."""
     for n in range(50):
         try:
             return await call(*values, **options)

@@ -1,4 +1,4 @@
-"""The kinds and stages that the conformance suite runs on: small, and together they use every option of a record."""
+"""Kinds and stages of the conformance suite. Together they use every option of a record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Post(Record, table="t_posts", key=("platform", "post_id")):
 
 
 class Job(Record, table="t_jobs", index=[("post", "status")]):
-    """A child: held in a state of its own while it is worked on. Its id is given or made."""
+    """A child with a hold state. Its id is given or generated."""
 
     post: str | None = None
     lane: str = "a"
@@ -51,7 +51,7 @@ class Job(Record, table="t_jobs", index=[("post", "status")]):
 
 
 class Note(Record, table="t_notes", key="name"):
-    """Held where it is: its stage has no hold state."""
+    """Its stage has no hold state."""
 
     name: str
     url: str | None = None
@@ -72,7 +72,7 @@ class Quiet(Record, table="t_quiet", key="name", history=False):
 
 
 class Old(Record, table="t_old", key="name", archive=True):
-    """Goes to an archive."""
+    """Has an archive."""
 
     name: str
     size: int = 0
@@ -116,7 +116,7 @@ class City(BaseModel):
 
 
 class Typed(Record, table="t_typed", key="name"):
-    """Fields whose types say more than their columns can, and a value of its own that no column has."""
+    """Fields of types that no column has (enums, models, sets), and a private attribute."""
 
     name: str
     colour: Colour | None = None
@@ -146,7 +146,7 @@ class Traced(
         attempts="tries",
     ),
 ):
-    """Its own table with mapped tracking; it reads what the engine writes for readers."""
+    """Mapped tracking in a table that Esclusa creates; its fields read the extras."""
 
     name: str
     taken_at: datetime | None = None

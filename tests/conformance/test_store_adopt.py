@@ -1,4 +1,4 @@
-"""Rows that were there before us: in which state they begin, how new ones are numbered, and what a summary says of them."""
+"""Existing rows of a table: the state in which they begin, ids of new rows, summaries."""
 
 from __future__ import annotations
 
@@ -51,14 +51,12 @@ WORK = stage(
 @pytest.fixture
 async def table(empty_database: Database) -> Database:
     if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     await empty_database.make_table("viejas", COLUMNS, "id", ROWS)
     return empty_database
 
 
-async def test_rows_that_pass_begin_in_the_state_that_adopt_names(
-    table: Database, bare_store: Any
-) -> None:
+async def test_adopted_rows_begin_in_the_declared_state(table: Database, bare_store: Any) -> None:
     store = await bare_store()
     assert any("UPDATE" in statement for statement in await store.pending((Old.kind,), (WORK,)))
     done = await store.migrate((Old.kind,), (WORK,))
@@ -83,46 +81,45 @@ async def test_rows_are_adopted_once(table: Database, bare_store: Any) -> None:
     assert (await read(store, Old, "1")).status == "pending"
 
 
-async def test_a_table_that_has_the_status_column_is_taken_as_it_is(
+async def test_a_table_with_a_status_column_is_not_adopted(
     empty_database: Database, bare_store: Any
 ) -> None:
     if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     rows = [row | {"x_status": None} for row in ROWS]
     await empty_database.make_table("viejas", COLUMNS | {"x_status": "text"}, "id", rows)
     store = await bare_store((Old.kind,), (WORK,))
     assert {r.status for r in await find_all(store, Old)} == {"pending"}
 
 
-async def test_attempts_that_were_counted_before_are_kept(
-    empty_database: Database, bare_store: Any
-) -> None:
+async def test_existing_attempts_are_kept(empty_database: Database, bare_store: Any) -> None:
     if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     rows = [row | {"x_attempts": 3 if row["id"] == 2 else None} for row in ROWS]
     await empty_database.make_table("viejas", COLUMNS | {"x_attempts": "int"}, "id", rows)
     store = await bare_store((Old.kind,), (WORK,))
     assert {r.id: (r.status, r.attempts) for r in await find_all(store, Old)} == {
-        "1": ("pending", 0), "2": ("success", 3), "3": ("success", 0), "4": ("error", 0)
-    }  # fmt: skip
+        "1": ("pending", 0),
+        "2": ("success", 3),
+        "3": ("success", 0),
+        "4": ("error", 0),
+    }
 
 
-async def test_the_table_numbers_new_rows_where_it_can(
-    empty_database: Database, bare_store: Any
-) -> None:
+async def test_the_table_generates_ids_if_it_can(empty_database: Database, bare_store: Any) -> None:
     if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
-    store = await bare_store((Old.kind,), (WORK,))  # the table is made: it numbers its rows
+    store = await bare_store((Old.kind,), (WORK,))  # a new table, which generates ids
     one, two = await store.insert([Old(link="a"), Old(link="b")])
     assert int(two.id) > int(one.id)
     assert (await read(store, Old, two.id)).link == "b"
 
 
-async def test_a_table_that_makes_no_ids_gets_new_ones(
+async def test_ids_are_generated_if_the_table_does_not(
     empty_database: Database, bare_store: Any
 ) -> None:
     if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     await empty_database.make_table("viejas", COLUMNS | {"id": "text"}, "id")
     store = await bare_store((Old.kind,), (WORK,))
     answers = await store.insert([Old(link="a"), Old(link="b"), Old(id="mine", link="c")])
@@ -141,7 +138,7 @@ class Plain(Record, table="llanas", key="name"):
 PLAIN = stage("plain", Plain.kind, take="pending", hold="busy", exhausted="error")
 
 
-async def test_a_summary_counts_and_averages_what_matches_by_state(bare_store: Any) -> None:
+async def test_a_summary_counts_and_averages_by_state(bare_store: Any) -> None:
     store = await bare_store((Plain.kind,), (PLAIN,))
     assert await store.summary(query(Plain), "attempts") == []
     await insert_new(store, *(Plain(name=f"p{n}", size=n or None, attempts=n) for n in range(5)))
@@ -159,7 +156,7 @@ async def test_a_summary_counts_and_averages_what_matches_by_state(bare_store: A
     assert sum(s.count * s.average for s in by_name) == 3
 
 
-async def test_a_summary_of_an_attached_table_reads_nulls_as_they_are_meant(
+async def test_a_summary_of_an_attached_table_reads_null_tracking_as_its_default(
     table: Database, bare_store: Any
 ) -> None:
     store = await bare_store((Old.kind,), (WORK,))

@@ -1,4 +1,4 @@
-"""Records that live in a table which was there before, and which outsiders write to as well."""
+"""Records in an existing table, which other programs write too."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KEYED = {
 
 
 class Media(Record, table="publicaciones", columns={"imagen_url": "imagen"}, **KEYED):
-    """Some of the columns of a table that others own; the id is a number there."""
+    """Some columns of another program's table; its id is a number."""
 
     imagen_url: str | None = None
     alto: int | None = None
@@ -66,7 +66,7 @@ class Media(Record, table="publicaciones", columns={"imagen_url": "imagen"}, **K
 
 
 class Strict(Record, table="publicaciones", columns={"imagen_url": "imagen"}, **KEYED):
-    """The same table, read by someone who wants a height."""
+    """The same table; the height is required."""
 
     imagen_url: str
     alto: int
@@ -89,16 +89,24 @@ WHEN = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def rows(count: int = 6) -> list[dict[str, Any]]:
     return [
-        {"pk": n * 10, "Post-Id": f"p{n}", "imagen": None if n == 3 else f"http://x/{n}", "alto": None if n == 4 else n, "publicado": WHEN,
-         "creado": WHEN, "dueño": "ñ'\"", "likes": n}
+        {
+            "pk": n * 10,
+            "Post-Id": f"p{n}",
+            "imagen": None if n == 3 else f"http://x/{n}",
+            "alto": None if n == 4 else n,
+            "publicado": WHEN,
+            "creado": WHEN,
+            "dueño": "ñ'\"",
+            "likes": n,
+        }
         for n in range(1, count + 1)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture
 async def table(empty_database: Database) -> Database:
     if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     columns = {**COLUMNS, "imagen_local": "text"}
     await empty_database.make_table("publicaciones", columns, "pk", rows())
     return empty_database
@@ -114,7 +122,7 @@ def foreign(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in COLUMNS} for row in found]
 
 
-async def test_null_tracking_is_initial_and_due_since_for_ever(store: Any) -> None:
+async def test_null_tracking_means_initial_state_and_due(store: Any) -> None:
     fresh = await read(store, Media, "20")
     assert (fresh.id, fresh.status, fresh.attempts, fresh.fence, fresh.imagen_url, fresh.alto) == (
         "20",
@@ -153,17 +161,17 @@ async def test_null_tracking_is_initial_and_due_since_for_ever(store: Any) -> No
         "40",
         "50",
         "60",
-    }  # 30 has no picture, 20 is not due
+    }  # 30 has no image, 20 is not due
     await assert_chain(store, first.ref, [("pending", "downloading"), ("downloading", "success")])
     await assert_chain(store, second.ref, [("pending", "downloading"), ("downloading", "pending")])
 
 
-async def test_an_eager_claim_takes_a_row_that_only_outsiders_wrote(store: Any) -> None:
+async def test_an_eager_claim_takes_a_row_of_another_program(store: Any) -> None:
     leases = await claim(store, LOAD, before=await store.now(), eager=True)
     assert len(leases) == 5
 
 
-async def test_what_is_due_since_for_ever_comes_first(store: Any) -> None:
+async def test_rows_with_null_due_times_come_first(store: Any) -> None:
     await set_clock(store)
     for id in ("10", "20"):
         await settle_all(store, settlement_of(await claim_one(store, LOAD, id), "pending"))
@@ -171,7 +179,7 @@ async def test_what_is_due_since_for_ever_comes_first(store: Any) -> None:
     assert [x.ref.id for x in await claim(store, LOAD, limit=4)][:3] == ["40", "50", "60"]
 
 
-async def test_nothing_of_others_is_touched(store: Any, table: Database) -> None:
+async def test_columns_of_other_programs_are_not_changed(store: Any, table: Database) -> None:
     before = await table.rows("publicaciones", "pk")
     leases = await claim(store, LOAD, limit=3)
     await store.renew([Renewal(leases[2].ref, leases[2].fence, 60.0, {"imagen_local": "half"})])
@@ -195,7 +203,9 @@ async def test_nothing_of_others_is_touched(store: Any, table: Database) -> None
     assert [shown[x.ref.id]["media_tomado"] is None for x in leases] == [True, True, False]
 
 
-async def test_outsiders_write_on_while_we_work(store: Any, table: Database) -> None:
+async def test_other_programs_write_while_records_are_processed(
+    store: Any, table: Database
+) -> None:
     lease = await claim_one(store, LOAD, "10")
     await table.write("publicaciones", "pk", 10, likes=99, imagen="http://x/new")
     await settle_all(store, settlement_of(lease, "success", fields={"imagen_local": "a"}))
@@ -238,7 +248,7 @@ async def test_a_row_that_does_not_fit_is_claimed_with_its_fault(
     assert [r.id for r in await find_all(store, Strict, where={"status": "error"})] == ["40"]
 
 
-async def test_get_find_and_history_speak_of_ids_as_text(store: Any) -> None:
+async def test_ids_are_text_in_get_find_and_history(store: Any) -> None:
     assert [r and r.id for r in await store.get(Media.kind, ["60", "nonsense", "10", "61"])] == [
         "60",
         None,
@@ -255,7 +265,7 @@ async def test_get_find_and_history_speak_of_ids_as_text(store: Any) -> None:
     assert await store.history(Ref(Media.kind, "nonsense")) == []
 
 
-async def test_claims_of_an_attached_table_by_two_stores(
+async def test_two_stores_claim_from_an_attached_table(
     store: Any, empty_database: Database, bare_store: Any
 ) -> None:
     other = await bare_store((Media.kind,), (LOAD,))
@@ -274,8 +284,17 @@ async def test_migrate_adds_only_what_is_missing_and_once(table: Database, bare_
     after = await table.rows("publicaciones", "pk")
     assert [{n: r[n] for n in before[0]} for r in after] == before
     added = set(after[0]) - set(before[0])
-    assert added == {"media_status", "media_attempts", "media_due_at", "media_fence", "media_leased_by", "media_last_error",
-                     "media_updated_at", "media_tomado", "media_error"}  # fmt: skip
+    assert added == {
+        "media_status",
+        "media_attempts",
+        "media_due_at",
+        "media_fence",
+        "media_leased_by",
+        "media_last_error",
+        "media_updated_at",
+        "media_tomado",
+        "media_error",
+    }
     assert await store.migrate((Media.kind,), (LOAD,)) == []
     assert await store.pending((Media.kind,), (LOAD,)) == []
 
@@ -284,7 +303,7 @@ async def test_a_missing_business_or_id_column_names_table_and_column(
     empty_database: Database, bare_store: Any
 ) -> None:
     if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     columns = {n: t for n, t in COLUMNS.items() if n not in ("pk", "imagen")}
     await empty_database.make_table("publicaciones", {"other": "int", **columns}, "other")
     store = await bare_store()
@@ -296,10 +315,12 @@ async def test_a_missing_business_or_id_column_names_table_and_column(
     assert await store.pending((Media.kind,), (LOAD,)) is not None
 
 
-async def test_a_row_without_an_id_is_left_alone(empty_database: Database, bare_store: Any) -> None:
-    """The table's own key is another: nobody could say which row was meant, and the others do not wait for it."""
+async def test_a_row_without_an_id_is_not_claimed(
+    empty_database: Database, bare_store: Any
+) -> None:
+    """Another column is the primary key. A row without an id does not hold up the others."""
     if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     given = [
         {"other": n, **row, "pk": None if n == 2 else row["pk"]} for n, row in enumerate(rows(), 1)
     ]
@@ -316,11 +337,11 @@ async def test_a_row_without_an_id_is_left_alone(empty_database: Database, bare_
     assert await store.claim(claim_request(LOAD)) == []
 
 
-async def test_ids_that_do_not_tell_rows_apart_are_refused(
+async def test_an_id_column_with_duplicates_is_refused(
     empty_database: Database, bare_store: Any
 ) -> None:
     if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that outsiders could have made")
+        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     given = [{"other": n, **row, "pk": 7} for n, row in enumerate(rows(), 1)]
     await empty_database.make_table(
         "publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given
@@ -345,16 +366,14 @@ async def test_an_attached_table_that_is_absent_is_created(bare_store: Any) -> N
 
 
 class Numbered(Record, table="t_numbered", key="name", database_id=True):
-    """The store numbers its rows; the key keeps them apart."""
+    """The table generates ids; the key is unique."""
 
     name: str
     lifecycle = Lifecycle("a -> b -> c")
 
 
 @pytest.mark.promise(5)
-async def test_the_store_may_number_the_rows_itself(
-    empty_database: Database, bare_store: Any
-) -> None:
+async def test_the_table_may_generate_ids(empty_database: Database, bare_store: Any) -> None:
     if not empty_database.has_tables():
         pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
     store = await bare_store((Numbered.kind,), ())

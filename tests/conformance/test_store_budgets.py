@@ -1,4 +1,4 @@
-"""Budgets: reserved together by all, never overspent."""
+"""Budgets: shared by all workers, never overspent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def used(store: Any, budget: Budget) -> list[int]:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_a_fresh_budget_is_whole(store: Any) -> None:
+async def test_a_new_budget_is_unused(store: Any) -> None:
     [use] = await store.usage(DAY)
     window = DAY.windows[0]
     assert (use.budget, use.per, use.limit, use.used, use.left, use.spenders) == (
@@ -95,7 +95,7 @@ async def test_a_day_ends_at_the_providers_midnight(store: Any) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_a_limit_of_nothing_denies(store: Any) -> None:
+async def test_a_limit_of_zero_denies(store: Any) -> None:
     none = Budget("none", Window("hour", 0))
     assert await store.spend(none, 1, "a") == Denied(datetime(2030, 6, 12, 13, tzinfo=UTC))
 
@@ -109,9 +109,7 @@ async def test_refund_gives_back_and_never_goes_below_zero(store: Any) -> None:
     assert await used(store, BOTH) == [0, 0]
     assert await store.spend(BOTH, 9, "a") == Granted(5)
     advance(store, seconds=60)
-    await store.refund(
-        BOTH, 2, "a"
-    )  # the minute it was spent in is over: only the month has it back
+    await store.refund(BOTH, 2, "a")  # that minute is over: only the month gets it back
     assert await used(store, BOTH) == [0, 3]
     await store.refund(Budget("never seen", Window("day", 1)), 1, "a")
     assert await used(store, Budget("never seen", Window("day", 1))) == [0]
@@ -119,9 +117,9 @@ async def test_refund_gives_back_and_never_goes_below_zero(store: Any) -> None:
 
 @pytest.mark.promise(6)
 @pytest.mark.usefixtures("clock")
-async def test_a_refund_makes_no_room_that_was_not_taken(store: Any) -> None:
+async def test_a_refund_returns_only_what_was_spent(store: Any) -> None:
     await store.spend(DAY, 10, "a")
-    await store.refund(DAY, 5, "b")  # took nothing
+    await store.refund(DAY, 5, "b")  # spent nothing
     assert await used(store, DAY) == [10]
     assert isinstance(await store.spend(DAY, 1, "c"), Denied)
 
@@ -136,18 +134,18 @@ async def test_a_refund_does_not_reach_a_window_that_began_after_the_grant(store
     assert await used(store, BOTH) == [
         5,
         6,
-    ]  # the new minute keeps its five; the month has four back
+    ]  # the new minute keeps its five; the month gets four back
 
 
 @pytest.mark.usefixtures("clock")
-async def test_asking_for_nothing_or_less_than_the_least_is_granted(store: Any) -> None:
+async def test_zero_or_fewer_units_than_the_least_are_granted(store: Any) -> None:
     assert await store.spend(DAY, 0, "a") == Granted(0)
     assert await store.spend(DAY, 2, "a", 5) == Granted(2)
     assert await used(store, DAY) == [2]
 
 
 @pytest.mark.usefixtures("clock")
-async def test_it_is_known_who_spent_it(store: Any) -> None:
+async def test_usage_names_the_spenders(store: Any) -> None:
     await store.spend(DAY, 2, "replies.process-posts")
     await store.spend(DAY, 3, 'ñ "quoted"')
     await store.spend(DAY, 1, "replies.process-posts")
@@ -158,7 +156,7 @@ async def test_it_is_known_who_spent_it(store: Any) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_what_the_provider_bars_is_told_until_it_is_over(store: Any) -> None:
+async def test_usage_reports_when_the_provider_refuses(store: Any) -> None:
     until = await store.now() + timedelta(seconds=30)
     await store.observe(BOTH, "minute", until=until)
     assert {use.barred for use in await store.usage(BOTH)} == {until}
@@ -167,7 +165,7 @@ async def test_what_the_provider_bars_is_told_until_it_is_over(store: Any) -> No
 
 
 @pytest.mark.usefixtures("clock")
-async def test_the_provider_knows_better(store: Any) -> None:
+async def test_the_providers_figures_override_ours(store: Any) -> None:
     await store.spend(DAY, 2, "a")
     await store.observe(DAY, "day", used=6)
     assert await used(store, DAY) == [6]
@@ -185,7 +183,7 @@ async def test_the_provider_knows_better(store: Any) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_nothing_is_to_be_had_before_until(store: Any) -> None:
+async def test_units_are_denied_before_until(store: Any) -> None:
     until = NOON + timedelta(minutes=10)
     await store.observe(BOTH, "month", until=until)
     assert await store.spend(BOTH, 1, "a") == Denied(until)
@@ -195,7 +193,7 @@ async def test_nothing_is_to_be_had_before_until(store: Any) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_the_bar_outlives_the_window_it_was_learned_in(store: Any) -> None:
+async def test_until_outlasts_the_window_in_which_it_was_observed(store: Any) -> None:
     until = NOON + timedelta(minutes=10)
     await store.observe(BOTH, "minute", until=until)
     advance(store, seconds=300)
@@ -205,13 +203,13 @@ async def test_the_bar_outlives_the_window_it_was_learned_in(store: Any) -> None
 
 
 @pytest.mark.usefixtures("clock")
-async def test_a_window_that_the_budget_has_not_is_named(store: Any) -> None:
+async def test_an_unknown_window_is_named(store: Any) -> None:
     with pytest.raises(NotFound, match="day has no window per second; it has day"):
         await store.observe(DAY, "second", used=1)
 
 
 @pytest.mark.usefixtures("clock")
-async def test_budgets_of_other_names_are_apart(store: Any) -> None:
+async def test_budgets_are_separate_by_name(store: Any) -> None:
     await store.spend(DAY, 10, "a")
     assert await store.spend(Budget("day-2", *DAY.windows), 10, "a") == Granted(10)
 

@@ -1,4 +1,4 @@
-"""Claim: which records, in which order, how many, and what a lease is. Renewing it, losing it."""
+"""Claim: which records, in which order, how many; leases, renewals, backlog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from esclusa.model.settlement import Renewal
 from esclusa.model.texts import text
 
 
-async def test_a_claim_holds_the_record(store: Any) -> None:
+async def test_a_claim_leases_the_record(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(store, Job(id="j", lane="ñ"))
     [lease] = await claim(store, WORK, lease=90, worker="w7", run="r1")
@@ -54,7 +54,7 @@ async def test_a_claim_holds_the_record(store: Any) -> None:
     assert (step.frm, step.to, step.who, step.run) == ("pending", "working", "w7", "r1")
 
 
-async def test_without_a_hold_state_it_is_held_where_it_is(store: Any) -> None:
+async def test_without_a_hold_state_the_state_stays(store: Any) -> None:
     await insert_new(store, Note(name="n", url="u"))
     lease = await claim_one(store, READ)
     assert (lease.taken, lease.record.status, lease.fence, lease.record.leased_by) == (
@@ -86,7 +86,7 @@ async def test_the_oldest_due_comes_first_then_the_id_and_never_more_than_the_li
     assert await claim(store, WORK) == []
 
 
-async def test_an_order_of_ones_own(store: Any) -> None:
+async def test_a_declared_order(store: Any) -> None:
     await insert_new(
         store, Job(id="a", rank=1), Job(id="b", rank=3), Job(id="c"), Job(id="d", rank=3)
     )
@@ -99,7 +99,7 @@ async def test_an_order_of_ones_own(store: Any) -> None:
     ]
 
 
-async def test_what_is_not_due_is_not_taken_until_it_is(store: Any) -> None:
+async def test_a_record_is_not_claimed_before_it_is_due(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(store, Job(id="j", due_at=now + timedelta(minutes=10)))
     assert await claim(store, WORK) == []
@@ -109,7 +109,7 @@ async def test_what_is_not_due_is_not_taken_until_it_is(store: Any) -> None:
     assert (await claim_one(store, WORK)).ref.id == "j"
 
 
-async def test_only_the_stages_states(store: Any) -> None:
+async def test_only_the_states_of_the_stage_are_claimed(store: Any) -> None:
     await insert_new(store, Job(id="a", status="done"), Job(id="b", status="failed"), Job(id="c"))
     assert [x.ref.id for x in await claim(store, WORK)] == ["c"]
     assert (await read(store, Job, "a")).fence == 0
@@ -118,7 +118,7 @@ async def test_only_the_stages_states(store: Any) -> None:
     ] == [("b", "failed")]
 
 
-async def test_where_narrows_the_claim_and_nothing_else_changes(store: Any) -> None:
+async def test_where_restricts_the_claim(store: Any) -> None:
     await insert_new(
         store,
         Job(id="a", lane="x", rank=5),
@@ -134,7 +134,7 @@ async def test_where_narrows_the_claim_and_nothing_else_changes(store: Any) -> N
     assert [x.ref.id for x in await claim(store, READ)] == ["with"]
 
 
-async def test_ids_narrow_the_claim_to_those_that_are_due(store: Any) -> None:
+async def test_ids_restrict_the_claim_to_due_records(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(
         store,
@@ -146,7 +146,7 @@ async def test_ids_narrow_the_claim_to_those_that_are_due(store: Any) -> None:
     assert [x.ref.id for x in await claim(store, WORK, ids=("b", "c", "d", "zz"))] == ["b"]
 
 
-async def test_before_takes_only_what_was_due_at_that_moment(store: Any) -> None:
+async def test_before_takes_only_records_due_at_that_time(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(
         store,
@@ -160,13 +160,13 @@ async def test_before_takes_only_what_was_due_at_that_moment(store: Any) -> None
     assert [x.ref.id for x in await claim(store, WORK, before=now + timedelta(days=1))] == ["b"]
 
 
-async def test_before_in_the_future_does_not_make_due(store: Any) -> None:
+async def test_before_in_the_future_makes_nothing_due(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(store, Job(id="a", due_at=now + timedelta(hours=1)))
     assert await claim(store, WORK, before=now + timedelta(days=1)) == []
 
 
-async def test_an_eager_claim_takes_what_is_not_due_yet_but_never_twice(store: Any) -> None:
+async def test_an_eager_claim_takes_records_that_are_not_due_once(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(
         store,
@@ -225,8 +225,11 @@ async def test_an_orphan_becomes_due_by_itself(store: Any) -> None:
 
 
 @pytest.mark.promise(7)
-async def test_no_more_attempts_are_counted_than_there_are_tries(store: Any) -> None:
-    """One that had them all, the last cut off by a crash, is taken to be ended, and says so; a table may count to five and no further."""
+async def test_attempts_are_counted_up_to_the_limit(store: Any) -> None:
+    """A record that used all attempts, the last cut off by a crash, is claimed and marked ``over``.
+
+    A column may hold no more than the attempts that are counted.
+    """
     await insert_new(
         store,
         Job(id="new"),
@@ -269,7 +272,7 @@ async def test_an_orphan_without_hold_state(store: Any) -> None:
     )
 
 
-async def test_a_record_that_waits_in_the_hold_state_unheld_is_taken_without_a_word(
+async def test_a_free_record_in_the_hold_state_is_claimed_without_history(
     store: Any,
 ) -> None:
     await insert_new(store, Job(id="j", status="working"))
@@ -278,7 +281,7 @@ async def test_a_record_that_waits_in_the_hold_state_unheld_is_taken_without_a_w
     assert await store.history(lease.ref) == []
 
 
-async def test_orphans_and_waiting_ones_share_one_order(store: Any) -> None:
+async def test_orphans_and_waiting_records_share_one_order(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(store, Job(id="orphan"))
     await claim_one(store, WORK, lease=30)
@@ -311,9 +314,7 @@ async def test_no_record_is_claimed_twice_by_eight_claimers(store: Any, new_stor
         got: list[str] = []
         while True:
             leases = await retry_transient(claim, stores[n % 2], WORK, limit=7 + n, worker=f"w{n}")
-            if (
-                not leases
-            ):  # others may hold the rest locked for a moment; what is left is seen here
+            if not leases:  # other claimers may hold locks for a moment
                 left = await stores[n % 2].count(query(Job, {"status": "pending"}))
                 if left[0] == 0:
                     return got
@@ -355,7 +356,7 @@ async def test_claimers_and_settlers_race_and_each_record_ends_once(
 # renew
 
 
-async def test_renewing_extends_the_lease(store: Any) -> None:
+async def test_a_renewal_extends_the_lease(store: Any) -> None:
     await set_clock(store)
     await insert_new(store, Job(id="a"), Job(id="b"))
     one, two = await claim(store, WORK, lease=60)
@@ -376,7 +377,7 @@ async def test_renewing_extends_the_lease(store: Any) -> None:
     assert await store.renew([]) == set()
 
 
-async def test_a_lease_that_ran_out_but_was_not_taken_may_still_be_renewed_and_settled(
+async def test_an_expired_lease_that_nobody_claimed_can_be_renewed_and_settled(
     store: Any,
 ) -> None:
     await set_clock(store)
@@ -389,7 +390,7 @@ async def test_a_lease_that_ran_out_but_was_not_taken_may_still_be_renewed_and_s
     await settle_all(store, settlement_of(lease, "done"))
 
 
-async def test_fields_are_written_with_a_renewal_that_holds_and_not_with_a_lost_one(
+async def test_a_renewal_writes_fields_unless_the_lease_is_lost(
     store: Any,
 ) -> None:
     await set_clock(store)
@@ -412,7 +413,7 @@ async def test_fields_are_written_with_a_renewal_that_holds_and_not_with_a_lost_
     assert await read(store, Job, "b") == was
 
 
-async def test_a_renewal_of_a_record_that_is_gone_is_lost(store: Any) -> None:
+async def test_a_renewal_of_a_deleted_record_is_lost(store: Any) -> None:
     await insert_new(store, Job(id="a"))
     lease = await claim_one(store, WORK)
     await store.purge(query(Job, {"id": "a"}))
@@ -423,7 +424,7 @@ async def test_a_renewal_of_a_record_that_is_gone_is_lost(store: Any) -> None:
 # backlog
 
 
-async def test_the_backlog_says_what_a_claim_could_take(store: Any) -> None:
+async def test_the_backlog_counts_what_a_claim_could_take(store: Any) -> None:
     now = await set_clock(store)
     empty = await store.backlog(claim_request(WORK))
     assert (empty.due, empty.exact, empty.oldest, empty.next) == (0, True, None, None)
@@ -450,14 +451,14 @@ async def test_the_backlog_says_what_a_claim_could_take(store: Any) -> None:
 
 
 @pytest.mark.promise(10)
-async def test_a_claim_is_bounded_by_its_limit_whatever_is_there(store: Any) -> None:
+async def test_a_claim_is_bounded_by_its_limit(store: Any) -> None:
     await store.insert([Job(id=f"d{n:04}", status="done") for n in range(3000)])
     await store.insert([Job(id=f"p{n:04}") for n in range(40)])
     assert [x.ref.id for x in await claim(store, WORK, limit=3)] == ["p0000", "p0001", "p0002"]
     assert len(await claim(store, WORK, limit=10_000)) == 37
 
 
-async def test_extras_tell_readers_of_the_table_about_the_lease(store: Any) -> None:
+async def test_extras_describe_the_lease(store: Any) -> None:
     await set_clock(store)
     await insert_new(store, Traced(name="t"))
     lease = await claim_one(store, TRACE, lease=60)

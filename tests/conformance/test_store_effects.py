@@ -37,7 +37,7 @@ POST = Ref(Post.kind, "x:1")
 
 
 def close(post: str = "x:1", to: str = "failed") -> Move:
-    """Close the post unless one of its jobs still goes on: the guard that write skew would fool."""
+    """Close the post unless one of its jobs is open: a guard that write skew would break."""
     return Move(
         Post,
         post,
@@ -55,7 +55,7 @@ async def post(store: Any) -> Any:
 
 
 async def job(store: Any, id: str = "j", **fields: Any) -> Any:
-    """A job under lease."""
+    """Return a lease of a new job."""
     await insert_new(store, Job(id=id, **fields))
     return await claim_one(store, WORK, id)
 
@@ -63,7 +63,7 @@ async def job(store: Any, id: str = "j", **fields: Any) -> Any:
 # create
 
 
-async def test_create_inserts_a_draft_like_any_other(store: Any, post: Any) -> None:
+async def test_create_inserts_a_draft(store: Any, post: Any) -> None:
     lease = await job(store)
     later = await store.now() + timedelta(hours=1)
     await settle_all(
@@ -81,7 +81,7 @@ async def test_create_inserts_a_draft_like_any_other(store: Any, post: Any) -> N
     assert await store.history(note.ref) == []
 
 
-async def test_create_of_a_known_key_does_nothing(store: Any, post: Any) -> None:
+async def test_create_of_an_existing_key_does_nothing(store: Any, post: Any) -> None:
     await insert_new(store, Note(name="n", text="old"))
     was = await read(store, Note, "n")
     await settle_all(
@@ -159,7 +159,9 @@ async def test_move_moves_another_record_and_ends_its_lease(store: Any, post: An
     await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "done")])
 
 
-async def test_move_with_frm_does_nothing_elsewhere_or_nowhere(store: Any, post: Any) -> None:
+async def test_move_with_frm_does_nothing_in_another_state_or_without_a_record(
+    store: Any, post: Any
+) -> None:
     was = await snapshot(store, POST)
     effects = (
         Move(Post, "x:1", "done", frm="collecting"),
@@ -183,7 +185,7 @@ async def test_move_without_frm_from_a_declared_state(store: Any, post: Any) -> 
     "effect",
     [Move(Post, "x:1", "done"), Move(Post, "none", "collecting"), Add(Post, "none", jobs=1)],
 )
-async def test_a_rejected_settlement_leaves_no_trace_and_the_others_go_through(
+async def test_a_rejected_settlement_writes_nothing_and_the_others_are_settled(
     store: Any, post: Any, effect: Any
 ) -> None:
     await insert_new(store, Post(platform="x", post_id="2"))
@@ -210,13 +212,13 @@ async def test_a_rejected_settlement_leaves_no_trace_and_the_others_go_through(
     assert [n.id for n in await find_all(store, Note)] == ["good"]
     assert (await read(store, Post, "x:2")).jobs == 2
     assert [(await read(store, Job, i)).status for i in "abc"] == ["done", "working", "failed"]
-    await settle_all(store, settlement_of(bad, "done"))  # its lease still holds
+    await settle_all(store, settlement_of(bad, "done"))  # the lease is still held
     for id in "abc":
         await assert_chain(store, Ref(Job.kind, id))
 
 
 @pytest.mark.promise(4)
-async def test_a_lost_settlements_effects_do_not_happen(store: Any, post: Any) -> None:
+async def test_effects_of_a_lost_settlement_are_not_applied(store: Any, post: Any) -> None:
     lease = await job(store)
     await settle_all(store, operator_move(lease.ref, "working", "pending"))
     was = await snapshot(store, POST, lease.ref)
@@ -232,9 +234,7 @@ async def test_a_lost_settlements_effects_do_not_happen(store: Any, post: Any) -
     assert await is_absent(store, Note, "n")
 
 
-async def test_a_guard_that_is_true_means_nothing_with_and_without_frm(
-    store: Any, post: Any
-) -> None:
+async def test_a_true_guard_prevents_the_move_with_and_without_frm(store: Any, post: Any) -> None:
     await claim_one(store, COLLECT)
     busy = await job(store, "busy", post="x:1")
     was = await snapshot(store, POST)
@@ -250,9 +250,7 @@ async def test_a_guard_that_is_true_means_nothing_with_and_without_frm(
     assert (await read(store, Post, "x:1")).status == "failed"
 
 
-async def test_a_guard_sees_the_settlements_own_move_and_those_of_its_call(
-    store: Any, post: Any
-) -> None:
+async def test_a_guard_sees_every_move_of_the_call(store: Any, post: Any) -> None:
     await claim_one(store, COLLECT)
     a, b = await job(store, "a", post="x:1"), await job(store, "b", post="x:1")
     await settle_all(
@@ -263,7 +261,7 @@ async def test_a_guard_sees_the_settlements_own_move_and_those_of_its_call(
     await assert_chain(store, POST, [("waiting", "collecting"), ("collecting", "failed")])
 
 
-async def test_effects_happen_in_order_and_see_each_other(store: Any, post: Any) -> None:
+async def test_effects_are_applied_in_order_and_see_each_other(store: Any, post: Any) -> None:
     lease = await job(store)
     effects = (
         Move(Post, "x:1", "collecting", frm="waiting"),
@@ -314,7 +312,7 @@ async def test_the_last_two_jobs_fail_at_once_and_exactly_one_closes_the_post(
 
 
 @pytest.mark.promise(4)
-async def test_crossing_effects_neither_deadlock_nor_get_lost(store: Any, new_store: Any) -> None:
+async def test_crossing_effects_do_not_deadlock(store: Any, new_store: Any) -> None:
     stores = [store, await new_store()]
     await insert_new(store, *[Post(platform="x", post_id=str(n)) for n in range(4)])
     await store.insert([Job(id=f"j{n:02}") for n in range(40)])
@@ -349,7 +347,7 @@ async def test_wake_makes_a_waiting_record_due_now(store: Any, post: Any) -> Non
     await assert_chain(store, POST)
 
 
-async def test_wake_leaves_what_is_held_due_or_absent(store: Any, post: Any) -> None:
+async def test_wake_ignores_leased_due_and_absent_records(store: Any, post: Any) -> None:
     await insert_new(
         store,
         Post(platform="x", post_id="2", due_at=await store.now() - timedelta(hours=5)),
@@ -367,7 +365,7 @@ async def test_wake_leaves_what_is_held_due_or_absent(store: Any, post: Any) -> 
     await settle_all(store, settlement_of(held, "done"))
 
 
-async def test_add_counts_and_null_counts_as_nothing(store: Any, post: Any) -> None:
+async def test_add_treats_null_as_zero(store: Any, post: Any) -> None:
     held = await claim_one(store, COLLECT)
     advance(store, seconds=3)
     await settle_all(
@@ -390,7 +388,7 @@ async def test_add_counts_and_null_counts_as_nothing(store: Any, post: Any) -> N
     await settle_all(store, settlement_of(held, "done"))
 
 
-async def test_an_effect_may_touch_the_settled_record_itself(store: Any, post: Any) -> None:
+async def test_an_effect_may_change_the_settled_record(store: Any, post: Any) -> None:
     lease = await claim_one(store, COLLECT)
     await settle_all(store, settlement_of(lease, "done", effects=(Add(Post, "x:1", jobs=1),)))
     got = await read(store, Post, "x:1")

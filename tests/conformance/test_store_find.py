@@ -1,4 +1,4 @@
-"""Find: every condition, every order, cursors; count, tally, scan. The meaning is that of ``query.matches``."""
+"""Find, count, tally, scan: every condition and order as ``query.matches`` defines them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def samples(store: Any) -> list[Sample]:
 
 
 def expected(samples: list[Sample], where: Any, order: tuple[str, ...] = ()) -> list[str]:
-    """The pure meaning: matches() and a sort where nulls come first in ascending order."""
+    """Return the expected names: matches(), sorted with nulls first in ascending order."""
     checked = query(Sample, where).where
     rows = sorted(
         (s for s in samples if matches({"id": s.name, **s.model_dump(exclude={"id"})}, checked)),
@@ -157,7 +157,7 @@ async def test_pages_follow_each_other_without_gap_or_repeat(
         assert walked == whole
 
 
-async def test_a_page_that_is_just_full_is_the_last(store: Any) -> None:
+async def test_a_last_page_that_is_full_has_no_cursor(store: Any) -> None:
     await insert_new(store, Note(name="a"), Note(name="b"))
     page = await store.find(query(Note, limit=2))
     assert [n.id for n in page.items] == ["a", "b"]
@@ -166,7 +166,7 @@ async def test_a_page_that_is_just_full_is_the_last(store: Any) -> None:
     assert first.next is not None
 
 
-async def test_a_cursor_keeps_its_place_while_rows_come_and_go(
+async def test_a_cursor_keeps_its_position_while_rows_change(
     store: Any, samples: list[Sample]
 ) -> None:
     whole = await ids(store, {}, order="number")
@@ -177,7 +177,7 @@ async def test_a_cursor_keeps_its_place_while_rows_come_and_go(
     assert rest == whole[10:]
 
 
-async def test_several_conditions_hold_together(store: Any, samples: list[Sample]) -> None:
+async def test_several_conditions_are_combined(store: Any, samples: list[Sample]) -> None:
     for where in (
         {"number": (above(-1), at_most(10))},
         {"flag": True, "ratio": at_least(0.1), "day": not_null},
@@ -208,7 +208,7 @@ def expected_tracked(samples: list[Sample], where: Any) -> list[str]:
 async def test_an_order_by_ids_holds_beside_a_range_on_another_field(
     store: Any, samples: list[Sample], order: Any
 ) -> None:
-    """The numbers fall while the ids rise: who sorted by them first would be seen."""
+    """The numbers fall while the ids rise, so that a sort by number would show."""
     await insert_new(
         store, *(Sample(name=f"t{n:03}", number=500 - n, flag=n % 2 == 0) for n in range(230))
     )
@@ -221,19 +221,19 @@ async def test_an_order_by_ids_holds_beside_a_range_on_another_field(
         if page.next is None:
             break
         asked = asked.but(after=page.next)
-    meant = [f"t{n:03}" for n in range(230)] + [
+    matching = [f"t{n:03}" for n in range(230)] + [
         s.name for s in samples if matches(s.__dict__, asked.where)
     ]
     down = order != "id"
-    expected = sorted(meant, reverse=down)
+    expected = sorted(matching, reverse=down)
     if order == ("flag", "-id"):
         flags = {s.name: s.flag for s in found}
         expected.sort(key=lambda name: (flags[name] is not None, flags[name] or False))
     assert [s.name for s in found] == expected
-    assert (await store.count(asked.but(after=None)))[0] == len(meant)
+    assert (await store.count(asked.but(after=None)))[0] == len(matching)
 
 
-async def test_json_and_bytes_can_be_asked_for_presence(store: Any, samples: list[Sample]) -> None:
+async def test_json_and_bytes_can_be_tested_for_null(store: Any, samples: list[Sample]) -> None:
     for field in ("data", "items", "blob"):
         for cond in (null, not_null):
             assert sorted(await ids(store, {field: cond})) == expected(samples, {field: cond})
@@ -265,7 +265,7 @@ async def test_another_querys_cursor_is_a_bad_query(store: Any, samples: list[Sa
     with pytest.raises(BadQuery):
         await store.find(query(Sample, order="-number", after=page.next))
     with pytest.raises(BadQuery):
-        await store.find(query(Sample, order="attempts", after=page.next))  # another number
+        await store.find(query(Sample, order="attempts", after=page.next))  # another number field
     wrong = (
         base64.urlsafe_b64encode(json.dumps(["not a time", "s01"]).encode()).decode().rstrip("=")
     )
@@ -273,7 +273,7 @@ async def test_another_querys_cursor_is_a_bad_query(store: Any, samples: list[Sa
         await store.find(query(Sample, order="moment", after=wrong))
     by_id = await store.find(query(Sample, limit=8))
     with pytest.raises(BadQuery):
-        await store.find(query(Job, after=by_id.next))  # an id, but of another table
+        await store.find(query(Job, after=by_id.next))  # an id of another table
 
 
 async def test_a_cursor_with_the_wrong_values_is_a_bad_query(
@@ -322,22 +322,22 @@ async def test_tally_counts_each_declared_state(store: Any) -> None:
     }
 
 
-async def test_a_short_tally_stops_at_its_cap_and_says_so(store: Any) -> None:
+async def test_a_tally_stops_at_its_cap_and_reports_it(store: Any) -> None:
     await insert_new(
         store,
         *[Job(id=f"j{n}") for n in range(6)],
         *[Job(id=f"f{n}", status="failed") for n in range(3)],
         Job(id="d", status="done"),
     )
-    told = {c.state: c for c in await store.tally(Job.kind, cap=3)}
-    assert {state: c.exact for state, c in told.items()} == {
+    counts = {c.state: c for c in await store.tally(Job.kind, cap=3)}
+    assert {state: c.exact for state, c in counts.items()} == {
         "pending": False,
         "working": True,
         "done": True,
         "failed": True,
     }
-    assert (told["working"].count, told["done"].count, told["failed"].count) == (0, 1, 3)
-    assert told["pending"].count >= 3  # at least so many, or an estimate
+    assert (counts["working"].count, counts["done"].count, counts["failed"].count) == (0, 1, 3)
+    assert counts["pending"].count >= 3  # at least three, or an estimate
     assert {c.state: c.count for c in await store.tally(Job.kind, cap=6)} == {
         "pending": 6,
         "working": 0,
@@ -346,7 +346,7 @@ async def test_a_short_tally_stops_at_its_cap_and_says_so(store: Any) -> None:
     }
 
 
-async def test_scan_gives_all_rows_as_plain_values_in_bounded_pages(
+async def test_scan_returns_all_rows_as_plain_values_in_bounded_pages(
     store: Any, samples: list[Sample]
 ) -> None:
     pages = [
@@ -367,7 +367,7 @@ async def test_scan_gives_all_rows_as_plain_values_in_bounded_pages(
     assert [p async for p in store.scan(query(Sample, {"flag": null, "number": 5}))] in ([], [[]])
 
 
-async def test_a_scan_may_be_left_early(store: Any, samples: list[Sample]) -> None:
+async def test_a_scan_may_end_early(store: Any, samples: list[Sample]) -> None:
     async for page in store.scan(query(Sample), size=2):
         assert len(page) == 2
         break

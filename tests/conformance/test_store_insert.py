@@ -1,4 +1,4 @@
-"""Insert, dedup by key, get."""
+"""Insert, deduplicate by key, get."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_the_key_makes_the_id_and_a_record_without_key_gets_one(store: Any
 
 
 @pytest.mark.promise(5)
-async def test_a_known_key_is_left_as_it_is(store: Any) -> None:
+async def test_an_existing_record_is_left_as_it_is(store: Any) -> None:
     [id] = await insert_new(store, Post(platform="x", post_id="1", note="first", jobs=7))
     was = await read(store, Post, id)
     assert await store.insert([Post(platform="x", post_id="1", note="second")]) == [Duplicate(id)]
@@ -111,7 +111,7 @@ async def test_duplicates_in_one_batch_answer_in_order_and_the_first_wins(store:
     ]
 
 
-async def test_kinds_may_be_mixed_and_none_at_all_is_fine(store: Any) -> None:
+async def test_a_batch_may_mix_kinds_or_be_empty(store: Any) -> None:
     assert await store.insert([]) == []
     answers = await store.insert(
         [
@@ -141,7 +141,7 @@ async def test_one_record_per_key_under_concurrency(store: Any, new_store: Any) 
     assert len(await find_all(store, Post)) == 60
 
 
-async def test_what_a_draft_says_of_its_tracking_is_kept(store: Any) -> None:
+async def test_tracking_of_a_draft_is_kept(store: Any) -> None:
     now = await store.now()
     due, made = now + timedelta(hours=3), now - timedelta(days=400, microseconds=1)
     draft = Job(id="j", status="working", due_at=due, created_at=made, attempts=3, leased_by="w9")
@@ -162,18 +162,34 @@ async def test_what_a_draft_says_of_its_tracking_is_kept(store: Any) -> None:
     await assert_chain(store, job.ref)
 
 
-async def test_every_type_comes_back_as_it_went_in(store: Any) -> None:
+async def test_every_type_is_read_as_it_was_written(store: Any) -> None:
     zone = timezone(timedelta(hours=-4))
     full = Sample(
-        name="full", text="Ñandú “comillas” 'simples' \"dobles\" \\ % _ 🚚\n\ttab; DROP TABLE x; --",
-        number=-(2**63), ratio=1.5e-300, flag=False,
-        moment=datetime(2026, 4, 5, 23, 59, 59, 999999, tzinfo=zone), day=date(2024, 2, 29), price=Decimal("12345678901234567890.0100"),
-        data={"ñ": [1, 2.5, None, True, {"a": "🚚"}], "": "", "q": 'a"b'}, items=[{"a": 1}, "b", None], blob=bytes(range(256)),
-    )  # fmt: skip
+        name="full",
+        text="Ñandú “comillas” 'simples' \"dobles\" \\ % _ 🚚\n\ttab; DROP TABLE x; --",
+        number=-(2**63),
+        ratio=1.5e-300,
+        flag=False,
+        moment=datetime(2026, 4, 5, 23, 59, 59, 999999, tzinfo=zone),
+        day=date(2024, 2, 29),
+        price=Decimal("12345678901234567890.0100"),
+        data={"ñ": [1, 2.5, None, True, {"a": "🚚"}], "": "", "q": 'a"b'},
+        items=[{"a": 1}, "b", None],
+        blob=bytes(range(256)),
+    )
     other = Sample(
-        name="other", text="", number=2**63 - 1, ratio=-0.1, flag=True, moment=datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
-        day=date(1, 1, 1), price=Decimal("-0.5"), data={}, items=[], blob=b"",
-    )  # fmt: skip
+        name="other",
+        text="",
+        number=2**63 - 1,
+        ratio=-0.1,
+        flag=True,
+        moment=datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
+        day=date(1, 1, 1),
+        price=Decimal("-0.5"),
+        data={},
+        items=[],
+        blob=b"",
+    )
     await insert_new(store, full, other, Sample(name="none"))
     for draft in (full, other, Sample(name="none")):
         got = await read(store, Sample, draft.name)
@@ -183,13 +199,20 @@ async def test_every_type_comes_back_as_it_went_in(store: Any) -> None:
     assert (await read(store, Sample, "full")).moment.utcoffset() is not None
 
 
-async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> None:
-    """An enum is that enum, a model that model: where it is claimed, got and found."""
+async def test_enums_models_and_sets_are_read_as_they_were_written(store: Any) -> None:
+    """Claim, get and find return enums and models as declared."""
     seen = datetime(2026, 4, 5, 23, 59, 59, 5, tzinfo=UTC)
     fields: dict[str, Any] = {
-        "colour": Colour.BLUE, "level": Level.HIGH, "size": "m", "token": UUID(int=7), "place": City(city="Lota", seen=seen),
-        "places": [City(city="Penco")], "tags": {"a", "b"}, "pair": (1, "x"), "times": {"first": seen},
-    }  # fmt: skip
+        "colour": Colour.BLUE,
+        "level": Level.HIGH,
+        "size": "m",
+        "token": UUID(int=7),
+        "place": City(city="Lota", seen=seen),
+        "places": [City(city="Penco")],
+        "tags": {"a", "b"},
+        "pair": (1, "x"),
+        "times": {"first": seen},
+    }
     await insert_new(store, Typed(name="full", **fields), Typed(name="none"))
     leased = await claim_one(store, TYPE, "full")
     for got in (
@@ -223,12 +246,21 @@ async def test_what_a_type_says_beyond_its_column_comes_back_too(store: Any) -> 
 
 
 NULL, HALF, LARGE, NO_NUMBER = (
-    "it contains a null character", "it contains half of a surrogate pair", "the number is too large", "it is not a number",
-)  # fmt: skip
+    "it contains a null character",
+    "it contains half of a surrogate pair",
+    "the number is too large",
+    "it is not a number",
+)
 UNFIT: list[tuple[dict[str, Any], str]] = [
-    ({"text": "a\0b"}, NULL), ({"text": "half \ud800 a pair"}, HALF), ({"data": {"a": ["b\0"]}}, NULL), ({"data": {"\0": 1}}, NULL),
-    ({"data": {"a": "\ud800"}}, HALF), ({"number": 2**63}, LARGE), ({"number": -(2**63) - 1}, LARGE), ({"ratio": float("nan")}, NO_NUMBER),
-]  # fmt: skip
+    ({"text": "a\0b"}, NULL),
+    ({"text": "half \ud800 a pair"}, HALF),
+    ({"data": {"a": ["b\0"]}}, NULL),
+    ({"data": {"\0": 1}}, NULL),
+    ({"data": {"a": "\ud800"}}, HALF),
+    ({"number": 2**63}, LARGE),
+    ({"number": -(2**63) - 1}, LARGE),
+    ({"ratio": float("nan")}, NO_NUMBER),
+]
 
 
 @pytest.mark.parametrize(("fields", "why"), UNFIT, ids=lambda f: ascii(f).replace("\\", "/"))
@@ -236,21 +268,21 @@ async def test_a_value_that_one_store_cannot_hold_is_refused_by_every_store(
     store: Any, fields: dict[str, Any], why: str
 ) -> None:
     [(name, value)] = fields.items()
-    said = f"{Sample.kind.table}.{name} cannot hold {value!r:.80}: {why}"
+    message = f"{Sample.kind.table}.{name} cannot hold {value!r:.80}: {why}"
     with pytest.raises(BadRecord) as caught:
         await store.insert([Sample(name="b"), Sample(name="a", **fields)])
-    assert str(caught.value) == said
+    assert str(caught.value) == message
     with pytest.raises(BadRecord) as caught:
         await store.insert_if_new(
             [RecordWithChildren(Note(name="n"), [Sample(name="a", **fields)])]
         )
-    assert str(caught.value) == said
+    assert str(caught.value) == message
     assert await find_all(store, Sample) == []
     assert await find_all(store, Note) == []
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-async def test_a_decimal_that_is_no_number_is_refused_by_every_store(
+async def test_a_decimal_that_is_not_a_number_is_refused_by_every_store(
     store: Any, number: str
 ) -> None:
     with pytest.raises(BadRecord, match=r"price cannot hold .*: it is not a number"):
@@ -259,30 +291,33 @@ async def test_a_decimal_that_is_no_number_is_refused_by_every_store(
         )
 
 
-async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_go_through(
+async def test_a_settlement_with_such_a_value_is_rejected_and_the_others_are_settled(
     store: Any,
 ) -> None:
     await insert_new(
         store, Note(name="a", url="u"), Note(name="b", url="u"), Note(name="c", url="u")
     )
     a, b, c = sorted(await claim(store, READ), key=lambda lease: lease.ref.id)
-    said = await settle(
+    verdicts = await settle(
         store,
         *(
             settlement_of(x, "read", fields={"text": text})
             for x, text in ((a, "\\u0000"), (b, "nul \0"), (c, "\ud800"))
         ),
     )
-    assert [type(verdict) for verdict in said[1:]] == [Rejected, Rejected]
-    assert [v.why for v in said[1:]] == [
-        f"{Note.kind.table}.text cannot hold 'nul \\x00': {NULL}", f"{Note.kind.table}.text cannot hold '\\ud800': {HALF}",
-    ]  # fmt: skip
+    assert [type(verdict) for verdict in verdicts[1:]] == [Rejected, Rejected]
+    assert [v.why for v in verdicts[1:]] == [
+        f"{Note.kind.table}.text cannot hold 'nul \\x00': {NULL}",
+        f"{Note.kind.table}.text cannot hold '\\ud800': {HALF}",
+    ]
     assert [(n.id, n.status, n.text) for n in await find_all(store, Note, order="id")] == [
-        ("a", "read", "\\u0000"), ("b", "fresh", None), ("c", "fresh", None),
-    ]  # fmt: skip
+        ("a", "read", "\\u0000"),
+        ("b", "fresh", None),
+        ("c", "fresh", None),
+    ]
 
 
-async def test_numbers_that_json_has_not_are_null_there(store: Any) -> None:
+async def test_numbers_that_json_lacks_become_null(store: Any) -> None:
     data = {"a": float("nan"), "b": [float("inf"), 1.5], "c": "\\u0000", "d": "NaN"}
     await insert_new(store, Sample(name="a", data=data, ratio=float("inf")))
     got = await read(store, Sample, "a")
@@ -293,7 +328,7 @@ async def test_numbers_that_json_has_not_are_null_there(store: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Note, Job], ids=lambda k: k.kind.table)
-async def test_an_id_that_no_record_can_have_is_not_there(store: Any, kind: Any) -> None:
+async def test_an_id_that_no_record_can_have_is_not_found(store: Any, kind: Any) -> None:
     await insert_new(store, Job(id="a"), Note(name="a"))
     odd = ["a\0", "\0", "\ud800", "", "x" * 3000, "a"]
     assert [r and r.id for r in await store.get(kind.kind, odd)] == [None] * 5 + ["a"]
@@ -304,7 +339,7 @@ async def test_an_id_that_no_record_can_have_is_not_there(store: Any, kind: Any)
         assert await settle(store, move) == [Lost(ref)]
 
 
-async def test_ids_of_any_text_are_found_again(store: Any) -> None:
+async def test_any_text_can_be_an_id(store: Any) -> None:
     names = ["a b", "año/ñ", "..", ".", "%41", "a:b", "🚚", "'; --", '"', "x" * 5000, "A", "a"]
     ids = await insert_new(store, *[Note(name=n) for n in names])
     assert len(set(ids)) == len(names)
@@ -312,7 +347,7 @@ async def test_ids_of_any_text_are_found_again(store: Any) -> None:
     assert [n.name for n in found] == names
 
 
-async def test_get_answers_in_order_with_none_for_what_is_not_there(store: Any) -> None:
+async def test_get_returns_records_in_order_and_none_for_absent_ones(store: Any) -> None:
     await insert_new(store, Note(name="a"), Note(name="b"))
     found = await store.get(Note.kind, ["b", "zz", "a", "b"])
     assert [n and n.id for n in found] == ["b", None, "a", "b"]
@@ -320,7 +355,7 @@ async def test_get_answers_in_order_with_none_for_what_is_not_there(store: Any) 
     assert await store.get(Post.kind, ["a"]) == [None]
 
 
-async def test_a_large_batch_goes_in_at_once(store: Any) -> None:
+async def test_a_large_batch_is_inserted_in_one_call(store: Any) -> None:
     answers = await store.insert([Job(id=f"j{n:05}", rank=n) for n in range(5000)])
     assert len(answers) == 5000
     assert (await store.count(_all(Job)))[0] == 5000
@@ -332,10 +367,10 @@ def _all(kind: Any) -> Any:
     return query(kind)
 
 
-# a record with all that belongs to it
+# a record with children
 
 
-def _family(name: str, *posts: str) -> RecordWithChildren:
+def _with_children(name: str, *posts: str) -> RecordWithChildren:
     return RecordWithChildren(
         Note(name=name),
         [
@@ -345,9 +380,9 @@ def _family(name: str, *posts: str) -> RecordWithChildren:
     )
 
 
-async def test_a_record_and_all_that_belongs_to_it_are_new_together(store: Any) -> None:
+async def test_a_record_and_its_children_are_inserted_together(store: Any) -> None:
     before = await store.now()
-    assert await store.insert_if_new([_family("a/b", "1", "~", "2", "", "1")]) == [5]
+    assert await store.insert_if_new([_with_children("a/b", "1", "~", "2", "", "1")]) == [5]
     posts = await find_all(store, Post, order="id")
     assert {p.id for p in posts} == {Post.kind.id_of("a/b", n) for n in ("1", "~", "2", "")}
     assert {
@@ -358,21 +393,21 @@ async def test_a_record_and_all_that_belongs_to_it_are_new_together(store: Any) 
 
 
 @pytest.mark.promise(4)
-async def test_nothing_is_inserted_beside_a_record_that_was_known(store: Any) -> None:
+async def test_no_child_of_an_existing_record_is_inserted(store: Any) -> None:
     await insert_new(store, Note(name="n", text="old"))
-    assert await store.insert_if_new([_family("n", "1", "2")]) == [None]
+    assert await store.insert_if_new([_with_children("n", "1", "2")]) == [None]
     assert await find_all(store, Post) == []
     assert await find_all(store, Job) == []
     assert (await read(store, Note, "n")).text == "old"
 
 
-async def test_a_known_one_of_the_rest_is_left_as_it_is(store: Any) -> None:
+async def test_an_existing_child_is_left_as_it_is(store: Any) -> None:
     await insert_new(store, Post(platform="n", post_id="1", note="old"))
-    assert await store.insert_if_new([_family("n", "1", "2")]) == [2]
+    assert await store.insert_if_new([_with_children("n", "1", "2")]) == [2]
     assert (await read(store, Post, "n:1")).note == "old"
 
 
-async def test_a_spread_over_a_field_outside_the_key(store: Any) -> None:
+async def test_a_fan_out_over_a_field_outside_the_key(store: Any) -> None:
     assert await store.insert_if_new(
         [RecordWithChildren(Note(name="n"), [FanOut(Job(lane="b"), "rank", [1, 2, 3])])]
     ) == [3]
@@ -384,11 +419,11 @@ async def test_a_spread_over_a_field_outside_the_key(store: Any) -> None:
 
 
 @pytest.mark.promise(5)
-async def test_of_many_who_insert_the_same_one_does_it(new_store: Any) -> None:
+async def test_one_of_several_concurrent_inserts_succeeds(new_store: Any) -> None:
     stores = [await new_store() for _ in range(4)]
     answers = await asyncio.gather(
         *(
-            s.insert_if_new([_family("n", *(f"{i}-{k}" for k in range(20)))])
+            s.insert_if_new([_with_children("n", *(f"{i}-{k}" for k in range(20)))])
             for i, s in enumerate(stores)
         )
     )
@@ -396,7 +431,7 @@ async def test_of_many_who_insert_the_same_one_does_it(new_store: Any) -> None:
     assert len({p.post_id[0] for p in await find_all(stores[0], Post)}) == 1
 
 
-async def test_a_refused_one_of_the_rest_leaves_nothing_behind(store: Any) -> None:
+async def test_a_refused_child_leaves_nothing_behind(store: Any) -> None:
     with pytest.raises(BadRecord):
         await store.insert_if_new(
             [
@@ -410,30 +445,30 @@ async def test_a_refused_one_of_the_rest_leaves_nothing_behind(store: Any) -> No
     assert await find_all(store, Job) == []
 
 
-async def test_many_families_at_once(store: Any) -> None:
-    """Of each the same as if it came alone, in order: known before, new, the same again, and two that share a record."""
+async def test_many_records_with_children_at_once(store: Any) -> None:
+    """An existing record, new ones, one repeated in the call, and two that share a child."""
     await insert_new(store, Note(name="known"), Post(platform="b", post_id="2"))
     shared = Job(id="shared")
-    families = [
-        _family("known", "1"),
-        _family("a", "1", "2"),
-        _family("b", "1", "2", "3"),
-        _family("a", "3"),
+    groups = [
+        _with_children("known", "1"),
+        _with_children("a", "1", "2"),
+        _with_children("b", "1", "2", "3"),
+        _with_children("a", "3"),
         RecordWithChildren(Note(name="c"), [shared]),
         RecordWithChildren(Note(name="d"), [shared, Job(id="own")]),
         RecordWithChildren(Note(name="e"), []),
     ]
-    assert await store.insert_if_new(families) == [None, 3, 3, None, 1, 1, 0]
+    assert await store.insert_if_new(groups) == [None, 3, 3, None, 1, 1, 0]
     assert {n.name for n in await find_all(store, Note)} == {"known", "a", "b", "c", "d", "e"}
     assert {j.id for j in await find_all(store, Job)} == {"job of a", "job of b", "shared", "own"}
     assert {p.id for p in await find_all(store, Post)} == {
         Post.kind.id_of(*k) for k in ("a1", "a2", "b1", "b2", "b3")
     }
-    assert await store.insert_if_new(families) == [None] * 7
+    assert await store.insert_if_new(groups) == [None] * 7
     assert await store.insert_if_new([]) == []
 
 
-async def test_more_families_than_one_write_takes(store: Any) -> None:
+async def test_more_records_with_children_than_one_write_holds(store: Any) -> None:
     assert (
         await store.insert_if_new(
             [RecordWithChildren(Note(name=f"{n}"), [Job(id=f"{n}")]) for n in range(700)]
@@ -443,14 +478,14 @@ async def test_more_families_than_one_write_takes(store: Any) -> None:
     assert len({j.id for j in await find_all(store, Job)}) == 700
 
 
-def test_ids_of_a_spread_are_those_of_its_keys() -> None:
+def test_ids_of_a_fan_out_are_those_of_its_keys() -> None:
     values = ["a", "", ".", "~", None, "ñ:ü", "x" * 400, 3, "y" * 380]
-    for parts, place in (
+    for parts, index in (
         (["k", None], 1),
         (["a:b", ".", None], 2),
         ([None], 0),
         (["z" * 350, 0, "t"], 1),
     ):
-        assert key_ids(parts, place, values) == [
-            key_id([*parts[:place], v, *parts[place + 1 :]]) for v in values
+        assert key_ids(parts, index, values) == [
+            key_id([*parts[:index], v, *parts[index + 1 :]]) for v in values
         ]

@@ -1,4 +1,4 @@
-"""Purge and archive."""
+"""Purge, remove and archive."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ async def test_purge_deletes_what_matches_up_to_the_limit_with_its_history(store
     ]
 
 
-async def test_purge_takes_the_first_in_the_querys_order(store: Any) -> None:
+async def test_purge_follows_the_order_of_the_query(store: Any) -> None:
     await insert_new(store, Job(id="a", rank=3), Job(id="b", rank=1), Job(id="c", rank=2))
     assert await store.purge(query(Job, order="rank", limit=2)) == 2
     assert [j.id for j in await find_all(store, Job)] == ["a"]
 
 
-async def test_a_purged_key_may_come_again(store: Any) -> None:
+async def test_a_purged_key_can_be_inserted_again(store: Any) -> None:
     await insert_new(store, Job(id="a"))
     await store.purge(query(Job))
     await insert_new(store, Job(id="a"))
@@ -58,7 +58,7 @@ async def test_a_purged_key_may_come_again(store: Any) -> None:
 
 
 @pytest.mark.promise(1)
-async def test_archive_moves_records_whole_and_keeps_their_history(store: Any) -> None:
+async def test_archive_moves_records_and_keeps_their_history(store: Any) -> None:
     await insert_new(
         store,
         *[
@@ -94,7 +94,7 @@ async def test_archive_moves_records_whole_and_keeps_their_history(store: Any) -
     }
 
 
-async def test_archived_records_answer_queries_of_their_own(store: Any) -> None:
+async def test_archived_records_are_found_by_their_own_queries(store: Any) -> None:
     await insert_new(store, *[Old(name=f"o{n}", size=n) for n in range(7)])
     assert await store.archive(query(Old, {"size": above(1)})) == 5
     page = await store.find(query(Old, {"size": above(2)}, order="-size", limit=3, archived=True))
@@ -111,7 +111,7 @@ async def test_archived_records_answer_queries_of_their_own(store: Any) -> None:
     assert await store.count(query(Old, archived=True)) == (4, True)
 
 
-async def test_the_archive_knows_when_a_row_came_and_to_which_export_it_belongs(store: Any) -> None:
+async def test_the_archive_records_the_time_and_the_export(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(store, *[Old(name=f"o{n}", size=n) for n in range(6)])
     assert await store.archive(query(Old, {"size": below(3)})) == 3
@@ -164,7 +164,7 @@ async def test_the_archive_knows_when_a_row_came_and_to_which_export_it_belongs(
     assert await of("e1") == []
 
 
-async def test_rows_are_given_to_an_export_on_the_way_while_it_is_filling(store: Any) -> None:
+async def test_rows_are_assigned_to_an_export_while_it_is_filling(store: Any) -> None:
     await store.migrate([*KINDS, Export.kind], STAGES)
     await insert_new(
         store,
@@ -184,7 +184,7 @@ async def test_rows_are_given_to_an_export_on_the_way_while_it_is_filling(store:
     assert await store.undeclared(Old.kind) == []
 
 
-async def test_what_is_archived_is_neither_claimed_nor_moved(store: Any) -> None:
+async def test_archived_records_are_neither_claimed_nor_moved(store: Any) -> None:
     await insert_new(store, Old(name="o"), Old(name="p"))
     await store.archive(query(Old, {"name": "o"}))
     assert [x.ref.id for x in await claim(store, AGE)] == ["p"]
@@ -194,7 +194,7 @@ async def test_what_is_archived_is_neither_claimed_nor_moved(store: Any) -> None
     assert (await read(store, Old, "p")).status == "working"
 
 
-async def test_remove_deletes_what_belongs_together_with_its_history(store: Any) -> None:
+async def test_remove_deletes_records_with_their_history(store: Any) -> None:
     await insert_new(store, Job(id="a"), Job(id="b"), Note(name="a"), Note(name="b"))
     await settle_all(store, *[settlement_of(x, "done") for x in await claim(store, WORK, limit=2)])
     assert await store.remove(
@@ -216,8 +216,8 @@ async def test_remove_deletes_what_belongs_together_with_its_history(store: Any)
 
 
 @pytest.mark.promise(4)
-async def test_what_is_removed_together_is_never_seen_apart(store: Any) -> None:
-    """Put together and removed together, at the same time by many: both are there in the end, or none is."""
+async def test_records_removed_together_are_never_seen_apart(store: Any) -> None:
+    """Concurrent inserts and removals of a pair leave both records or none."""
     records = Records(store)
     for _ in range(6):
         calls = [

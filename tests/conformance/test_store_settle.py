@@ -95,13 +95,13 @@ async def test_an_older_fence_changes_nothing_and_is_lost(store: Any) -> None:
     await settle_all(store, settlement_of(new, "failed", error=BAD))
     await settle_lost(
         store, settlement_of(old, "done"), settlement_of(new, "done")
-    )  # a settle that is made again is lost, never twice
+    )  # a settlement that is made again is lost
     await assert_chain(
         store, old.ref, [("pending", "working"), ("working", "working"), ("working", "failed")]
     )
 
 
-async def test_lost_when_the_record_is_gone(store: Any) -> None:
+async def test_lost_when_the_record_is_deleted(store: Any) -> None:
     await insert_new(store, Job(id="j"))
     lease = await claim_one(store, WORK)
     await store.purge(query(Job))
@@ -110,7 +110,7 @@ async def test_lost_when_the_record_is_gone(store: Any) -> None:
     )
 
 
-async def test_a_batch_answers_in_order_and_the_lost_ones_do_not_disturb(store: Any) -> None:
+async def test_a_batch_returns_verdicts_in_order_and_settles_the_others(store: Any) -> None:
     assert await store.settle([]) == []
     await insert_new(store, *[Job(id=f"j{n}") for n in range(5)])
     leases = await claim(store, WORK)
@@ -134,7 +134,7 @@ async def test_a_batch_answers_in_order_and_the_lost_ones_do_not_disturb(store: 
     ]
 
 
-async def test_different_kinds_fields_and_shapes_in_one_call(store: Any) -> None:
+async def test_different_kinds_and_fields_in_one_call(store: Any) -> None:
     await insert_new(
         store,
         Job(id="a"),
@@ -183,7 +183,7 @@ async def test_a_retry_is_due_after_its_delay_and_keeps_its_attempts(store: Any)
     assert (await store.history(job.ref))[1].error == BAD
 
 
-async def test_a_wait_gives_the_attempt_back_and_lasts_until_its_time(store: Any) -> None:
+async def test_a_wait_does_not_count_the_attempt(store: Any) -> None:
     now = await set_clock(store)
     await insert_new(store, Job(id="j"))
     until = now + timedelta(hours=2, microseconds=123457)
@@ -203,7 +203,7 @@ async def test_a_wait_gives_the_attempt_back_and_lasts_until_its_time(store: Any
 
 
 @pytest.mark.promise(8)
-async def test_staying_in_the_state_is_an_attempt_and_has_its_row(store: Any) -> None:
+async def test_an_attempt_that_stays_in_its_state_has_a_history_row(store: Any) -> None:
     await set_clock(store)
     await insert_new(store, Note(name="n", url="u"))
     for _ in range(3):
@@ -226,7 +226,7 @@ async def test_the_last_error_stays_until_it_is_cleared(store: Any) -> None:
     assert (await read(store, Job, "j")).last_error is None
 
 
-async def test_a_field_can_be_emptied(store: Any) -> None:
+async def test_a_field_can_be_set_to_null(store: Any) -> None:
     await insert_new(store, Job(id="j", result="x", rank=1), Job(id="k", result="x", rank=1))
     one, two = await claim(store, WORK)
     await settle_all(
@@ -340,7 +340,7 @@ async def test_a_worker_and_an_operator_race_and_one_of_them_wins(
 
 
 @pytest.mark.promise(8)
-async def test_history_is_told_oldest_first_and_can_be_cut(store: Any) -> None:
+async def test_history_is_oldest_first_and_can_be_limited(store: Any) -> None:
     await set_clock(store)
     await insert_new(store, Job(id="j"), Job(id="other"))
     for n in range(10):
@@ -356,7 +356,7 @@ async def test_history_is_told_oldest_first_and_can_be_cut(store: Any) -> None:
     await assert_chain(store, ref)
 
 
-async def test_a_large_batch_is_claimed_and_settled_whole(store: Any) -> None:
+async def test_a_large_batch_is_claimed_and_settled(store: Any) -> None:
     await store.insert([Job(id=f"j{n:04}") for n in range(2000)])
     leases = await claim(store, WORK, limit=2000)
     verdicts = await store.settle(
@@ -370,7 +370,7 @@ async def test_a_large_batch_is_claimed_and_settled_whole(store: Any) -> None:
 @pytest.mark.parametrize(
     "unfit", [{"rank": 2**70}, {"result": "half of a pair: \ud800"}, {"rank": object()}]
 )
-async def test_a_value_that_does_not_fit_rejects_its_own_settlement_alone(
+async def test_a_value_that_does_not_fit_rejects_only_its_settlement(
     store: Any, unfit: Any
 ) -> None:
     await insert_new(store, *(Job(id=id) for id in "abc"))
@@ -384,7 +384,7 @@ async def test_a_value_that_does_not_fit_rejects_its_own_settlement_alone(
     assert [type(v) for v in verdicts] == [Settled, Rejected, Settled]
     assert verdicts[1].ref == bad.ref
     assert (await read(store, Job, bad.ref.id)).status == "working"
-    await settle_all(store, settlement_of(bad, "failed", error=BAD))  # its lease still holds
+    await settle_all(store, settlement_of(bad, "failed", error=BAD))  # the lease is still held
 
 
 @pytest.mark.promise(4)

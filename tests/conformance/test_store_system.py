@@ -1,4 +1,4 @@
-"""The house around the verbs: schema, clock, waking, opening and closing."""
+"""Schema, clock, waking, opening and closing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Grown(Record, table="t_growing", key="name", index=[("size",)]):
 
 
 class Whole(Record, table="t_growing", key="name"):
-    """All of its fields must be there."""
+    """All its fields are required."""
 
     name: str
     size: int
@@ -56,7 +56,7 @@ class Whole(Record, table="t_growing", key="name"):
 # schema
 
 
-async def test_migrate_is_idempotent_and_says_what_it_did(bare_store: Any) -> None:
+async def test_migrate_is_idempotent_and_reports_its_changes(bare_store: Any) -> None:
     store = await bare_store()
     assert await store.pending(KINDS, STAGES)
     done = await store.migrate(KINDS, STAGES)
@@ -91,7 +91,7 @@ async def test_use_before_migrate_is_a_schema_error(bare_store: Any) -> None:
     assert "t_posts" in str(caught.value)
 
 
-async def test_a_kind_that_grew_gets_its_columns(bare_store: Any) -> None:
+async def test_new_fields_of_a_kind_get_columns(bare_store: Any) -> None:
     work, more = (
         stage(n, k, take="pending", hold="working", exhausted="failed")
         for n, k in (("one", First.kind), ("two", Grown.kind))
@@ -109,12 +109,12 @@ async def test_a_kind_that_grew_gets_its_columns(bare_store: Any) -> None:
     assert (await read(newer, Grown, "a")).size is None
     await insert_new(newer, Grown(name="b", size=2, note="ñ"))
     assert {x.ref.id for x in await claim(newer, more)} == {"a", "b"}
-    await insert_new(store, First(name="c"))  # the older program works on
+    await insert_new(store, First(name="c"))  # the older program goes on
     assert (await read(store, First, "b")).name == "b"
 
 
-async def test_a_field_that_was_dropped_is_in_nobodys_way(bare_store: Any) -> None:
-    """Its column stays. Who knows it no more, or knows that it may be null, writes rows as before."""
+async def test_a_dropped_field_does_not_disturb(bare_store: Any) -> None:
+    """Its column stays. Programs that dropped the field, or made it nullable, write as before."""
     store = await bare_store((Whole.kind,), ())
     await insert_new(store, Whole(name="a", size=1, note="x", kinds=["k"]))
     newer = await bare_store((First.kind,), ())
@@ -136,7 +136,7 @@ async def test_an_edited_migration_is_refused(empty_database: Database, bare_sto
     assert (await read(store, Note, "n")).name == "n"
 
 
-async def test_two_programs_may_migrate_at_once(bare_store: Any) -> None:
+async def test_two_programs_may_migrate_at_the_same_time(bare_store: Any) -> None:
     stores = [await bare_store() for _ in range(3)]
     await asyncio.gather(*(s.migrate(KINDS, STAGES) for s in stores))
     assert await stores[0].pending(KINDS, STAGES) == []
@@ -145,12 +145,12 @@ async def test_two_programs_may_migrate_at_once(bare_store: Any) -> None:
 # opening
 
 
-async def test_its_url_says_where_it_is(store: Any) -> None:
+async def test_the_url_names_the_database(store: Any) -> None:
     assert isinstance(store.url, str)
     assert store.url
 
 
-async def test_closing_twice_is_harmless_and_another_store_goes_on(
+async def test_closing_twice_does_nothing_and_another_store_goes_on(
     store: Any, new_store: Any
 ) -> None:
     other = await new_store()
@@ -161,7 +161,7 @@ async def test_closing_twice_is_harmless_and_another_store_goes_on(
 
 
 @pytest.mark.promise(1)
-async def test_what_was_accepted_is_there_for_the_next_process(
+async def test_inserted_records_are_there_for_the_next_process(
     database: Database, new_store: Any
 ) -> None:
     first = await new_store()
@@ -175,7 +175,7 @@ async def test_what_was_accepted_is_there_for_the_next_process(
     await assert_chain(second, lease.ref, [("pending", "working"), ("working", "done")])
 
 
-async def test_calls_at_once_on_one_store_object(store: Any) -> None:
+async def test_concurrent_calls_on_one_store(store: Any) -> None:
     await asyncio.gather(*(store.insert([Note(name=f"n{k}", url="u")]) for k in range(50)))
     found = await asyncio.gather(*(read(store, Note, f"n{k}") for k in range(50)))
     assert [n.name for n in found] == [f"n{k}" for k in range(50)]
@@ -201,7 +201,7 @@ async def test_clock_offset_shifts_everything_that_the_store_writes(
     job = await read(store, Job, "j")
     for moment in (job.due_at, job.created_at, job.updated_at):
         assert is_near(moment, real + timedelta(hours=2))
-    assert await claim(store, WORK) == []  # two hours early, by this clock
+    assert await claim(store, WORK) == []  # two hours early by this clock
     lease = await claim_one(ahead, WORK, lease=60)
     assert is_near(lease.until, real + timedelta(hours=2, seconds=60))
     store.clock_offset = 7200.0 + 61
@@ -225,30 +225,28 @@ async def test_the_clock_may_be_shifted_back(store: Any) -> None:
 # waking
 
 
-class Ear:
-    """Hears; lets a test wait for it instead of sleeping."""
+class WakeRecorder:
+    """Records wakes, so that a test can wait for one instead of sleeping."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
-        self.news = asyncio.Event()
+        self.tables: list[str] = []
+        self.changed = asyncio.Event()
 
     def __call__(self, table: str) -> None:
-        self.heard.append(table)
-        self.news.set()
+        self.tables.append(table)
+        self.changed.set()
 
-    async def hears(self, table: str) -> None:
+    async def wait_for(self, table: str) -> None:
         async with asyncio.timeout(10):
-            while table not in self.heard:
-                self.news.clear()
-                await self.news.wait()
-        self.heard.clear()
+            while table not in self.tables:
+                self.changed.clear()
+                await self.changed.wait()
+        self.tables.clear()
 
 
-async def test_listeners_hear_of_what_may_be_due_here_and_elsewhere(
-    store: Any, new_store: Any
-) -> None:
+async def test_listeners_are_woken_by_every_store(store: Any, new_store: Any) -> None:
     other = await new_store()
-    here, there = Ear(), Ear()
+    here, there = WakeRecorder(), WakeRecorder()
     end_here, end_there = await store.listen(here), await other.listen(there)
     try:
         for call in (
@@ -258,59 +256,59 @@ async def test_listeners_hear_of_what_may_be_due_here_and_elsewhere(
             lambda: other.insert([Job(id="k")]),
         ):
             await call()
-            await here.hears("t_jobs")
-            await there.hears("t_jobs")
+            await here.wait_for("t_jobs")
+            await there.wait_for("t_jobs")
     finally:
         await end_here()
         await end_there()
 
 
-async def test_a_settlement_is_heard(store: Any, new_store: Any) -> None:
+async def test_a_settlement_wakes_listeners(store: Any, new_store: Any) -> None:
     from esclusa.model.effects import Create, Move
 
     other = await new_store()
     await insert_new(store, Job(id="j"), Job(id="k"), Post(platform="x", post_id="1"))
     one, two = await claim(store, WORK)
-    ear = Ear()
-    end = await other.listen(ear)
+    recorder = WakeRecorder()
+    end = await other.listen(recorder)
     try:
         await settle_all(store, settlement_of(one, "pending"))
-        await ear.hears("t_jobs")
+        await recorder.wait_for("t_jobs")
         await settle_all(
             store,
             settlement_of(
                 two, "done", effects=(Create(Note(name="n")), Move(Post, "x:1", "collecting"))
             ),
         )
-        await ear.hears("t_notes")
+        await recorder.wait_for("t_notes")
         await settle_all(
             store,
             settlement_of(
                 await claim_one(store, WORK), "done", effects=(Move(Post, "x:1", "waiting"),)
             ),
         )
-        await ear.hears("t_posts")
+        await recorder.wait_for("t_posts")
     finally:
         await end()
 
 
-async def test_a_listener_may_be_async_and_ends_when_told(store: Any) -> None:
-    heard: list[str] = []
-    ear = Ear()
+async def test_a_listener_may_be_async_and_can_be_removed(store: Any) -> None:
+    woken: list[str] = []
+    recorder = WakeRecorder()
 
     async def listener(table: str) -> None:
-        heard.append(table)
+        woken.append(table)
 
     end = await store.listen(listener)
-    end_ear = await store.listen(ear)
+    end_recorder = await store.listen(recorder)
     await store.wake(Note.kind)
-    await ear.hears("t_notes")
+    await recorder.wait_for("t_notes")
     async with asyncio.timeout(10):
-        while not heard:
+        while not woken:
             await asyncio.sleep(0)
     await end()
-    heard.clear()
+    woken.clear()
     await store.wake(Note.kind)
-    await ear.hears("t_notes")
-    assert heard == []
-    await end_ear()
+    await recorder.wait_for("t_notes")
+    assert woken == []
+    await end_recorder()

@@ -1,4 +1,4 @@
-"""EXPLAIN tests: claims, counts, lists and settles read their indexes, however many settled rows there are."""
+"""EXPLAIN: claims, counts, lists and settlements use their indexes among many settled rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Own(Record, table="own", key="name"):
 
 
 class Guest(Record, table="guest", track=track(prefix="x_")):
-    """Attached: outsiders leave nulls in its tracking."""
+    """Attached: other programs leave nulls in its tracking."""
 
     url: str | None = "u"
     lifecycle = Lifecycle(STATES)
@@ -70,16 +70,19 @@ async def store(server: PostgresServer) -> AsyncIterator[PostgresStore]:
     if await store.migrate((Own.kind, Guest.kind), (OWN, RANKED, GUEST)):
         fetch = store._connections.fetch
         await fetch(
-            f"INSERT INTO own (id, name, status, url) SELECT 'o' || n, 'o' || n, 'done', 'u' FROM generate_series(1, {SETTLED}) n"
+            f"""INSERT INTO own (id, name, status, url)
+            SELECT 'o' || n, 'o' || n, 'done', 'u' FROM generate_series(1, {SETTLED}) n"""
         )
         await fetch(
-            f"INSERT INTO guest (url, x_status) SELECT 'u', 'done' FROM generate_series(1, {SETTLED}) n"
+            f"""INSERT INTO guest (url, x_status)
+            SELECT 'u', 'done' FROM generate_series(1, {SETTLED}) n"""
         )
         await fetch("ANALYZE own")
         await fetch("ANALYZE guest")
-        # statistics are behind a queue: they saw nothing in the states that have the work now
+        # statistics lag behind a queue: they saw no row in the states that have work now
         await fetch(
-            "INSERT INTO own (id, name, url, rank) SELECT 'p' || n, 'p' || n, 'u', n FROM generate_series(1, 5000) n"
+            """INSERT INTO own (id, name, url, rank)
+            SELECT 'p' || n, 'p' || n, 'u', n FROM generate_series(1, 5000) n"""
         )
         await fetch("INSERT INTO guest (url) SELECT 'u' FROM generate_series(1, 5000) n")
     yield store
@@ -89,16 +92,19 @@ async def store(server: PostgresServer) -> AsyncIterator[PostgresStore]:
 async def nodes(
     store: PostgresStore, text: str, values: Any, *, once: bool = False
 ) -> list[dict[str, Any]]:
-    """The nodes of the plan that touch tables or sort; ``once``: of the one that a connection for claims makes for any values."""
+    """Return the nodes of a statement's plan.
+
+    ``once``: of the generic plan that a connection for claims makes.
+    """
     if once:
         async with store._connections.connection("claims") as connection:
-            await connection.execute(f"PREPARE asked AS {text}")
+            await connection.execute(f"PREPARE plan AS {text}")
             try:
                 rows = await connection.fetch(
-                    f"EXPLAIN (FORMAT JSON) EXECUTE asked({', '.join(['NULL'] * len(values))})"
+                    f"EXPLAIN (FORMAT JSON) EXECUTE plan({', '.join(['NULL'] * len(values))})"
                 )
             finally:
-                await connection.execute("DEALLOCATE asked")
+                await connection.execute("DEALLOCATE plan")
     else:
         rows = await store._connections.fetch("EXPLAIN (FORMAT JSON) " + text, *values)
     found: list[dict[str, Any]] = []
@@ -140,8 +146,11 @@ async def test_a_claim_reads_its_partial_index_in_order(
     )
 
 
-async def test_no_statement_is_compiled(store: PostgresStore) -> None:
-    """A plan that has to sort although it should not looks endlessly dear before PostgreSQL 18, and compiling it takes 300 ms."""
+async def test_no_statement_is_compiled_by_jit(store: PostgresStore) -> None:
+    """Before PostgreSQL 18 a plan that sorts against the settings looks expensive enough for jit.
+
+    Compiling takes 300 ms.
+    """
     for shown in (store._connections.fetch("SHOW jit"), store._connections.claim("SHOW jit")):
         assert (await shown)[0][0] == "off"
     pooled = PostgresStore(f"{store._connections.dsn}", statement_cache_size=0)
@@ -167,7 +176,7 @@ async def test_backlog_reads_the_claims_index(store: PostgresStore, once: bool) 
 
 
 @pytest.mark.parametrize("alike", [True, False], ids=["one fence for all", "a fence each"])
-async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(
+async def test_a_settlement_finds_its_rows_by_id_and_joins_them_once(
     store: PostgresStore, alike: bool
 ) -> None:
     leases = await store.claim(claim_request(OWN, limit=500))
@@ -186,7 +195,7 @@ async def test_a_settle_finds_its_rows_by_id_and_joins_them_once(
         inner = [node["Plans"][1] for node in plan if node["Node Type"] == "Nested Loop"]
         looped.extend(
             node for node in inner if node["Node Type"] == "Function Scan"
-        )  # all that is settled, again for each record
+        )  # reads all settlements again for each record
         return [(0, None)]
 
     for key, group in moves.grouped(rows).items():
@@ -206,7 +215,7 @@ async def test_counts_and_lists_by_state_read_the_state_index(store: PostgresSto
             assert all(u.startswith(f"{kind.table}_") and "Seq" not in u for u in used), used
 
 
-async def test_a_tally_beyond_the_cap_is_an_estimate_and_says_so(
+async def test_a_tally_beyond_the_cap_is_an_estimate(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "TALLY_CAP", 10_000)
@@ -218,7 +227,7 @@ async def test_a_tally_beyond_the_cap_is_an_estimate_and_says_so(
         assert counts["pending"].count + counts["working"].count == 5000
 
 
-async def test_a_state_that_nobody_declared_is_told(store: PostgresStore) -> None:
+async def test_an_undeclared_state_is_counted(store: PostgresStore) -> None:
     await store._connections.fetch("UPDATE guest SET x_status = 'weird' WHERE id <= 3")
     counts = {c.state: c.count for c in await store.tally(Guest.kind)}
     assert counts["weird"] == 3

@@ -1,4 +1,4 @@
-"""What only the PostgreSQL store has: foreign types, a server that goes away, notifications, migrations."""
+"""PostgreSQL only: outages, notifications, column types of other programs, migrations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def until(condition: Any, seconds: float = 10) -> None:
             await asyncio.sleep(0.01)
 
 
-# a server that goes away
+# outages
 
 
 async def test_a_dsn_that_does_not_answer_is_named_without_its_password() -> None:
@@ -87,7 +87,8 @@ async def test_the_pool_recovers_from_terminated_backends(store: PostgresStore) 
     await asyncio.gather(*(store.now() for _ in range(8)))
     admin = await store._connections.dedicated()
     await admin.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()"""
     )
     await admin.close()
     failures = 0
@@ -100,7 +101,7 @@ async def test_the_pool_recovers_from_terminated_backends(store: PostgresStore) 
     assert await store.insert([Job(id="j")]) == [Inserted("j")]
 
 
-async def test_a_closed_store_says_so(url: str) -> None:
+async def test_a_closed_store_is_unavailable(url: str) -> None:
     store = PostgresStore(url)
     with pytest.raises(StoreUnavailable, match="not open"):
         await store.now()
@@ -109,41 +110,42 @@ async def test_a_closed_store_says_so(url: str) -> None:
 # waking
 
 
-async def test_a_listener_comes_back_and_says_that_anything_may_be_due(
+async def test_a_listener_reconnects_and_reports_any_table(
     store: PostgresStore,
 ) -> None:
-    heard: list[str] = []
-    end = await store.listen(heard.append)
+    woken: list[str] = []
+    end = await store.listen(woken.append)
     await store.insert([Job(id="a")])
-    await until(lambda: heard == ["t_jobs"])
+    await until(lambda: woken == ["t_jobs"])
     await run(
         store,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()",
+        """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE query LIKE 'LISTEN%' AND datname = current_database()""",
     )
-    await until(lambda: "*" in heard)
+    await until(lambda: "*" in woken)
     await store.insert([Job(id="b")])
-    await until(lambda: heard[-1] == "t_jobs" and len(heard) == 3)
+    await until(lambda: woken[-1] == "t_jobs" and len(woken) == 3)
     await end()
 
 
-async def test_a_settlement_that_leaves_nothing_due_is_not_told(store: PostgresStore) -> None:
+async def test_a_settlement_that_leaves_nothing_due_does_not_notify(store: PostgresStore) -> None:
     await store.insert([Job(id="a"), Job(id="b"), Job(id="c")])
     leases = await store.claim(claim_request(WORK))
-    heard: list[str] = []
-    end = await store.listen(heard.append)
+    woken: list[str] = []
+    end = await store.listen(woken.append)
     await store.settle([settlement_of(leases[0], "done")])
     await store.settle([settlement_of(leases[1], "pending", delay=60.0)])
     await store.settle([settlement_of(leases[2], "pending")])
     await store.wake(Post.kind)
-    await until(lambda: "t_posts" in heard)
-    assert heard == ["t_jobs", "t_posts"]
+    await until(lambda: "t_posts" in woken)
+    assert woken == ["t_jobs", "t_posts"]
     await end()
 
 
 # values that do not fit
 
 
-async def test_a_value_that_postgres_cannot_hold_rejects_its_settlement_alone(
+async def test_a_value_that_postgres_cannot_hold_rejects_only_its_settlement(
     store: PostgresStore,
 ) -> None:
     await store.insert([Job(id=f"j{n}") for n in range(5)])
@@ -166,12 +168,12 @@ async def test_a_draft_that_postgres_cannot_hold_is_a_bad_record_and_nothing_is_
     assert await store.count(query(Job)) == (0, True)
 
 
-async def test_a_state_that_is_not_declared_cannot_be_inserted(store: PostgresStore) -> None:
+async def test_an_undeclared_state_cannot_be_inserted(store: PostgresStore) -> None:
     with pytest.raises(BadRecord, match="nowhere"):
         await store.insert([Job(id="j", status="nowhere")])
 
 
-async def test_many_settlements_on_one_target_fold_into_few_statements(
+async def test_many_settlements_on_one_target_need_few_statements(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.insert(
@@ -200,7 +202,9 @@ async def test_many_settlements_on_one_target_fold_into_few_statements(
     assert len(await store.history(Ref(Post.kind, "x:1"))) == 1
 
 
-async def test_opposite_orders_do_not_end_in_a_deadlock(url: str, store: PostgresStore) -> None:
+async def test_settlements_in_opposite_orders_do_not_deadlock(
+    url: str, store: PostgresStore
+) -> None:
     other = PostgresStore(url)
     await other.open()
     await other.use(KINDS, STAGES)
@@ -217,7 +221,7 @@ async def test_opposite_orders_do_not_end_in_a_deadlock(url: str, store: Postgre
     await other.close()
 
 
-# tables of others
+# tables of other programs
 
 
 class Foreign(
@@ -244,11 +248,13 @@ FOREIGN = stage("foreign", Foreign.kind, take="nuevo", hold="tomado", exhausted=
 DDL = """
     CREATE TYPE estados AS ENUM ('nuevo', 'tomado', 'listo', 'malo');
     CREATE TABLE foreign_rows (
-        uid uuid PRIMARY KEY DEFAULT gen_random_uuid(), code varchar(20) UNIQUE, size integer, seen timestamp, tags text[], info json,
-        other uuid, estado estados, intentos smallint, next_try timestamp
+        uid uuid PRIMARY KEY DEFAULT gen_random_uuid(), code varchar(20) UNIQUE, size integer,
+        seen timestamp, tags text[], info json, other uuid, estado estados, intentos smallint,
+        next_try timestamp
     );
     INSERT INTO foreign_rows (uid, code, size, seen, tags, info, other) VALUES
-        ('00000000-0000-0000-0000-000000000001', 'a', 1, '2026-01-01 12:00', '{x,y}', '{"k": 1}', '00000000-0000-0000-0000-00000000000a'),
+        ('00000000-0000-0000-0000-000000000001', 'a', 1, '2026-01-01 12:00', '{x,y}', '{"k": 1}',
+            '00000000-0000-0000-0000-00000000000a'),
         ('00000000-0000-0000-0000-000000000002', 'b', NULL, NULL, NULL, NULL, NULL)
 """
 FIRST = "00000000-0000-0000-0000-000000000001"
@@ -314,7 +320,7 @@ class Parted(Record, table="parted", track=track(prefix="x_")):
 PARTED = stage("parted", Parted.kind, take="new", exhausted="bad")
 
 
-async def test_the_rows_of_a_table_in_parts_are_each_claimed_once(url: str) -> None:
+async def test_rows_of_a_partitioned_table_are_claimed_once(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
     connection = await store._connections.dedicated()
@@ -341,7 +347,7 @@ class Numbered(Record, table="numbered", key="code", database_id=True):
     lifecycle = Lifecycle("a -> b")
 
 
-async def test_the_database_makes_the_id_and_the_key_stays_unique(url: str) -> None:
+async def test_the_database_generates_ids_and_the_key_is_unique(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
     await store.migrate((Numbered.kind,), ())
@@ -357,7 +363,8 @@ async def test_a_tracking_column_of_a_wrong_type_is_named(url: str) -> None:
     await store.open()
     await run(
         store,
-        "CREATE TABLE foreign_rows (uid uuid, code text, size int, seen timestamp, tags text[], info json, other uuid, next_try text)",
+        """CREATE TABLE foreign_rows (uid uuid, code text, size int, seen timestamp, tags text[],
+        info json, other uuid, next_try text)""",
     )
     with pytest.raises(SchemaError, match="next_try"):
         await store.migrate((Foreign.kind,), (FOREIGN,))
@@ -371,7 +378,8 @@ async def test_a_tracking_column_of_a_wrong_type_is_named(url: str) -> None:
 async def test_a_schema_of_a_newer_program_is_refused(store: PostgresStore) -> None:
     await run(
         store,
-        "INSERT INTO esclusa_migrations (number, name, checksum) VALUES (9999, '9999_future.sql', 'x')",
+        """INSERT INTO esclusa_migrations (number, name, checksum)
+        VALUES (9999, '9999_future.sql', 'x')""",
     )
     with pytest.raises(MigrationError, match="9999_future"):
         await store.migrate(KINDS, STAGES)
@@ -396,7 +404,7 @@ async def test_what_is_pending_is_exactly_what_migrate_runs(url: str) -> None:
     await store.close()
 
 
-async def test_several_may_migrate_at_once(url: str) -> None:
+async def test_several_stores_may_migrate_at_the_same_time(url: str) -> None:
     stores = [PostgresStore(url) for _ in range(4)]
     await asyncio.gather(*(s.open() for s in stores))
     done = await asyncio.gather(*(s.migrate(KINDS, STAGES) for s in stores))
@@ -404,14 +412,15 @@ async def test_several_may_migrate_at_once(url: str) -> None:
     await asyncio.gather(*(s.close() for s in stores))
 
 
-async def test_tables_go_to_the_first_schema_of_the_search_path(url: str) -> None:
+async def test_tables_are_created_in_the_first_schema_of_the_search_path(url: str) -> None:
     store = PostgresStore(url + "?options=-csearch_path%3Dmine")
     await store.open()
     await run(store, "CREATE SCHEMA mine")
     await store.migrate(KINDS, STAGES)
     rows = await run(
         store,
-        "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 't\\_%' OR tablename LIKE 'esclusa%'",
+        """SELECT DISTINCT schemaname FROM pg_tables
+        WHERE tablename LIKE 't\\_%' OR tablename LIKE 'esclusa%'""",
     )
     assert {r[0] for r in rows} == {"mine", "archive"}
     assert await store.insert([Job(id="j")]) == [Inserted("j")]

@@ -1,4 +1,4 @@
-"""What only the SQLite store has: its query plans, its schema, its file shared by processes, its faults."""
+"""SQLite only: query plans, schema, a file shared by processes, faults of the file."""
 
 from __future__ import annotations
 
@@ -57,9 +57,20 @@ class Attached(
 
 def a_stage(kind: Kind, name: str = "work", **options: Any) -> Stage:
     defaults: dict[str, Any] = {
-        "take": "pending", "hold": "working", "retry_to": None, "exhausted": "failed", "where": {"place": not_null}, "order": (),
-        "retry": None, "concurrency": 1, "batch": None, "budget": None, "cost": 1, "timeout": None, "lease": None,
-    }  # fmt: skip
+        "take": "pending",
+        "hold": "working",
+        "retry_to": None,
+        "exhausted": "failed",
+        "where": {"place": not_null},
+        "order": (),
+        "retry": None,
+        "concurrency": 1,
+        "batch": None,
+        "budget": None,
+        "cost": 1,
+        "timeout": None,
+        "lease": None,
+    }
     return make_stage(name, kind, lambda record, at: None, **(defaults | options))
 
 
@@ -67,7 +78,7 @@ STAGES = (a_stage(Own.kind), a_stage(Attached.kind))
 KINDS = (Own.kind, Attached.kind)
 
 
-def ask(stage: Stage, **options: Any) -> ClaimRequest:
+def claim_request(stage: Stage, **options: Any) -> ClaimRequest:
     return ClaimRequest(
         stage.kind,
         stage.name,
@@ -100,16 +111,17 @@ def plan(store: SqliteStore, statement: str, values: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.kind.table)
-async def test_a_claim_walks_its_own_index_and_sorts_nothing(
-    store: SqliteStore, stage: Stage
-) -> None:
+async def test_a_claim_reads_its_index_and_does_not_sort(store: SqliteStore, stage: Stage) -> None:
     name, _ = statements.claim_index(stage.kind, stage.states, stage.where)
-    told = plan(
-        store, *statements.claim_rows(ask(stage), encode_time(await store.now()), store._indexes)
+    explained = plan(
+        store,
+        *statements.claim_rows(
+            claim_request(stage), encode_time(await store.now()), store._indexes
+        ),
     )
-    assert f"USING INDEX {name} (" in told
-    assert "TEMP B-TREE" not in told
-    eager = ask(stage, before=await store.now(), eager=True)
+    assert f"USING INDEX {name} (" in explained
+    assert "TEMP B-TREE" not in explained
+    eager = claim_request(stage, before=await store.now(), eager=True)
     assert f"USING INDEX {name}" in plan(
         store, *statements.claim_rows(eager, encode_time(await store.now()), store._indexes)
     )
@@ -119,9 +131,9 @@ async def test_a_claim_walks_its_own_index_and_sorts_nothing(
 async def test_counts_and_lists_by_state_use_the_index_on_the_state(
     store: SqliteStore, kind: Kind
 ) -> None:
-    told = plan(store, *statements.count_by_state(kind, 1000))
-    assert "TEMP B-TREE" not in told
-    assert told.count(f"esclusa_{kind.table}_status_") == 3, told
+    explained = plan(store, *statements.count_by_state(kind, 1000))
+    assert "TEMP B-TREE" not in explained
+    assert explained.count(f"esclusa_{kind.table}_status_") == 3, explained
     listed = plan(
         store, *statements.find(query(kind, {"status": "done"}, order="-updated_at"), 100, None)
     )
@@ -129,24 +141,26 @@ async def test_counts_and_lists_by_state_use_the_index_on_the_state(
 
 
 async def test_a_declared_index_serves_its_order(store: SqliteStore) -> None:
-    told = plan(store, *statements.find(query(Own, {"place": "a"}, order="-weight"), 10, None))
-    assert "USING INDEX esclusa_own_place_weight_" in told
+    explained = plan(store, *statements.find(query(Own, {"place": "a"}, order="-weight"), 10, None))
+    assert "USING INDEX esclusa_own_place_weight_" in explained
 
 
-async def test_a_row_is_found_by_its_id_and_its_key(store: SqliteStore) -> None:
-    told = plan(store, CompiledKind(Attached.kind).select_states, [statements.text_array(["1"])])
-    assert "USING INTEGER PRIMARY KEY" in told
+async def test_a_row_is_found_by_its_id(store: SqliteStore) -> None:
+    explained = plan(
+        store, CompiledKind(Attached.kind).select_states, [statements.text_array(["1"])]
+    )
+    assert "USING INTEGER PRIMARY KEY" in explained
 
 
-async def test_an_index_dropped_by_hand_is_missed_clearly(store: SqliteStore) -> None:
+async def test_a_dropped_index_is_reported(store: SqliteStore) -> None:
     name, _ = statements.claim_index(Own.kind, STAGES[0].states, STAGES[0].where)
-    outsider = apsw.Connection(str(store.path))
-    outsider.execute(f'DROP INDEX "{name}"')
-    outsider.close()
+    program = apsw.Connection(str(store.path))
+    program.execute(f'DROP INDEX "{name}"')
+    program.close()
     with pytest.raises(SchemaError, match="run: esclusa migrate"):
-        await store.claim(ask(STAGES[0]))
+        await store.claim(claim_request(STAGES[0]))
     await store.migrate(KINDS, STAGES)
-    assert await store.claim(ask(STAGES[0])) == []
+    assert await store.claim(claim_request(STAGES[0])) == []
 
 
 def schema_of(path: Path) -> list[tuple[Any, ...]]:
@@ -161,15 +175,15 @@ def schema_of(path: Path) -> list[tuple[Any, ...]]:
         connection.close()
 
 
-async def test_the_schema_is_what_pending_says(store: SqliteStore, tmp_path: Path) -> None:
-    """What ``migrate --sql`` prints, run by hand, makes the same schema, and is then seen as up to date."""
+async def test_pending_is_what_migrate_runs(store: SqliteStore, tmp_path: Path) -> None:
+    """Running what ``migrate --sql`` prints by hand makes the same schema."""
     other = SqliteStore(tmp_path / "y.db")
     await other.open()
-    said = await other.pending(KINDS, STAGES)
-    outsider = apsw.Connection(str(other.path))
-    for statement in said:
-        outsider.execute(statement)
-    outsider.close()
+    pending = await other.pending(KINDS, STAGES)
+    program = apsw.Connection(str(other.path))
+    for statement in pending:
+        program.execute(statement)
+    program.close()
     assert schema_of(other.path) == schema_of(store.path)
     assert await other.pending(KINDS, STAGES) == []
     await other.use(KINDS, STAGES)
@@ -178,46 +192,49 @@ async def test_the_schema_is_what_pending_says(store: SqliteStore, tmp_path: Pat
 
 async def test_an_edited_or_unknown_migration_is_refused(store: SqliteStore) -> None:
     before = schema_of(store.path)
-    outsider = apsw.Connection(str(store.path))
-    outsider.execute("UPDATE esclusa_migrations SET checksum = 'x' WHERE number = 1")
+    program = apsw.Connection(str(store.path))
+    program.execute("UPDATE esclusa_migrations SET checksum = 'x' WHERE number = 1")
     with pytest.raises(MigrationError, match=r"0001_engine\.sql was edited"):
         await store.migrate(KINDS, (*STAGES, a_stage(Own.kind, "more", where=None)))
-    outsider.execute("INSERT INTO esclusa_migrations VALUES (9999, '9999_later.sql', 'x', '')")
+    program.execute("INSERT INTO esclusa_migrations VALUES (9999, '9999_later.sql', 'x', '')")
     with pytest.raises(MigrationError, match="newer than this program"):
         await store.use(KINDS, STAGES)
-    outsider.close()
+    program.close()
     assert schema_of(store.path) == before
 
 
-async def test_a_key_that_is_there_twice_is_told_and_nothing_is_half_written(
+async def test_a_duplicate_key_is_reported_and_nothing_is_written(
     tmp_path: Path,
 ) -> None:
     store = SqliteStore(tmp_path / "x.db")
     await store.open()
-    outsider = apsw.Connection(str(store.path))
-    outsider.execute(
-        "CREATE TABLE theirs (pk INTEGER PRIMARY KEY, name TEXT, place TEXT); INSERT INTO theirs (name) VALUES ('a'), ('a')"
+    program = apsw.Connection(str(store.path))
+    program.execute(
+        """CREATE TABLE theirs (pk INTEGER PRIMARY KEY, name TEXT, place TEXT);
+        INSERT INTO theirs (name) VALUES ('a'), ('a')"""
     )
     before = schema_of(store.path)
     with pytest.raises(SchemaError, match="esclusa_theirs_key"):
         await store.migrate(KINDS, STAGES)
-    outsider.close()
+    program.close()
     assert schema_of(store.path) == before
     await store.close()
 
 
-async def test_outsiders_times_are_read_and_are_due(store: SqliteStore) -> None:
-    outsider = apsw.Connection(str(store.path))
-    outsider.execute(
-        "INSERT INTO theirs (name, place, x_due_at, x_updated_at) VALUES ('a', 'p', NULL, NULL),"
-        " ('b', 'p', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP), ('c', 'p', strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), '2020-01-01T00:00:00Z'),"
-        " ('d', 'p', '2999-01-01T00:00:00Z', NULL)"
+async def test_times_of_other_programs_are_due(store: SqliteStore) -> None:
+    program = apsw.Connection(str(store.path))
+    program.execute(
+        """INSERT INTO theirs (name, place, x_due_at, x_updated_at) VALUES
+        ('a', 'p', NULL, NULL),
+        ('b', 'p', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP),
+        ('c', 'p', strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), '2020-01-01T00:00:00Z'),
+        ('d', 'p', '2999-01-01T00:00:00Z', NULL)"""
     )
-    outsider.close()
+    program.close()
     first = await store.find(query(Attached, order="due_at", limit=2))
     second = await store.find(query(Attached, order="due_at", limit=2, after=first.next))
     assert [r.id for r in [*first.items, *second.items]] == ["1", "2", "3", "4"]
-    leases = await store.claim(ask(STAGES[1]))
+    leases = await store.claim(claim_request(STAGES[1]))
     assert {lease.record.name for lease in leases} == {"a", "b", "c"}  # type: ignore[attr-defined]
     assert all(lease.fault is None for lease in leases)
     verdicts = await store.settle(
@@ -226,20 +243,21 @@ async def test_outsiders_times_are_read_and_are_due(store: SqliteStore) -> None:
     assert all(isinstance(v, Settled) for v in verdicts)
 
 
-async def test_an_outsiders_new_column_is_not_lost_in_the_archive(store: SqliteStore) -> None:
-    outsider = apsw.Connection(str(store.path))
-    outsider.execute(
-        "ALTER TABLE theirs ADD COLUMN note TEXT; INSERT INTO theirs (name, note) VALUES ('a', 'keep me')"
+async def test_a_new_column_of_another_program_is_archived(store: SqliteStore) -> None:
+    program = apsw.Connection(str(store.path))
+    program.execute(
+        """ALTER TABLE theirs ADD COLUMN note TEXT;
+        INSERT INTO theirs (name, note) VALUES ('a', 'keep me')"""
     )
     with pytest.raises(SchemaError, match="note"):
         await store.archive(query(Attached))
     await store.migrate(KINDS, STAGES)
     assert await store.archive(query(Attached)) == 1
-    assert list(outsider.execute("SELECT name, note FROM archive_theirs")) == [("a", "keep me")]
-    outsider.close()
+    assert list(program.execute("SELECT name, note FROM archive_theirs")) == [("a", "keep me")]
+    program.close()
 
 
-async def test_what_a_column_cannot_hold_is_a_bad_record(store: SqliteStore) -> None:
+async def test_a_value_that_a_column_cannot_hold_is_a_bad_record(store: SqliteStore) -> None:
     with pytest.raises(BadRecord):
         await store.insert([Own(name="a", weight=2**70)])
     with pytest.raises(BadRecord):
@@ -247,7 +265,7 @@ async def test_what_a_column_cannot_hold_is_a_bad_record(store: SqliteStore) -> 
     assert await store.count(query(Own)) == (0, True)
 
 
-async def test_faults_of_the_file_name_it(tmp_path: Path) -> None:
+async def test_faults_of_the_file_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"nowhere.*does not exist"):
         await SqliteStore(tmp_path / "nowhere" / "x.db").open()
     (tmp_path / "text.db").write_bytes(b"this is no database, not at all. " * 100)
@@ -261,13 +279,13 @@ async def test_a_lock_that_another_process_keeps_is_transient(tmp_path: Path) ->
     store = SqliteStore(tmp_path / "x.db", busy=0.05)
     await store.open()
     await store.migrate(KINDS, STAGES)
-    outsider = apsw.Connection(str(store.path))
-    outsider.execute("BEGIN IMMEDIATE")
+    program = apsw.Connection(str(store.path))
+    program.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="locked"):
         await store.insert([Own(name="a")])
     assert await store.count(query(Own)) == (0, True), "reading does not wait"
-    outsider.execute("ROLLBACK")
-    outsider.close()
+    program.execute("ROLLBACK")
+    program.close()
     await store.insert([Own(name="a")])
     await store.close()
 
@@ -275,15 +293,16 @@ async def test_a_lock_that_another_process_keeps_is_transient(tmp_path: Path) ->
 CLAIMER = """
 import asyncio, sys
 sys.path.insert(0, {tests!r})
-from unit.test_sqlite_store import KINDS, STAGES, Settlement, SqliteStore, ask
+from unit.test_sqlite_store import KINDS, STAGES, Settlement, SqliteStore, claim_request
 
 async def main():
     store = SqliteStore({path!r}, busy=60)
     await store.open()
     await store.use(KINDS, STAGES)
-    while leases := await store.claim(ask(STAGES[0], limit=7, worker={worker!r})):
+    while leases := await store.claim(claim_request(STAGES[0], limit=7, worker={worker!r})):
         print(*(lease.record.id for lease in leases))
-        await store.settle([Settlement(x.ref, "done", ("working",), x.fence, who={worker!r}) for x in leases])
+        ends = [Settlement(x.ref, "done", ("working",), x.fence, who={worker!r}) for x in leases]
+        await store.settle(ends)
     await store.close()
 
 asyncio.run(main())
@@ -306,7 +325,7 @@ async def test_processes_share_the_file_and_no_record_is_taken_twice(store: Sqli
 
 @pytest.mark.parametrize(("short", "long"), [(1000, 1000), (40, 1000), (5, 1000), (5, 60), (1, 5)])
 @pytest.mark.parametrize("kind", [Own, Attached])
-async def test_large_states_are_counted_by_what_the_others_leave(
+async def test_the_largest_state_is_counted_from_the_size_of_the_table(
     store: SqliteStore,
     monkeypatch: pytest.MonkeyPatch,
     kind: type[Own] | type[Attached],
@@ -317,16 +336,16 @@ async def test_large_states_are_counted_by_what_the_others_leave(
     monkeypatch.setattr(queries, "_LAST_TALLY_CAP", long)
     states = ["pending"] * 7 + ["working"] * 3 + ["done"] * 90 + ["failed"] * 50
     await store.insert([kind(name=f"r{n}", status=state) for n, state in enumerate(states)])
-    told = {c.state: (c.count, c.exact) for c in await store.tally(kind.kind)}
-    if long == 5:  # several are beyond it: nobody knows how many each has
-        assert told == {
+    counts = {c.state: (c.count, c.exact) for c in await store.tally(kind.kind)}
+    if long == 5:  # several states exceed it: their counts are unknown
+        assert counts == {
             "pending": (5, False),
             "working": (3, True),
             "done": (5, False),
             "failed": (5, False),
         }
     else:
-        assert told == {
+        assert counts == {
             "pending": (7, True),
             "working": (3, True),
             "done": (90, True),
@@ -363,11 +382,11 @@ async def test_decimals_are_compared_as_numbers(store: SqliteStore) -> None:
         ("soon", "soon"),
     ],
 )
-def test_times_of_outsiders(text: Any, moment: Any) -> None:
+def test_decode_time(text: Any, moment: Any) -> None:
     assert decode_time(text) == moment
 
 
-def test_literals_cannot_break_out() -> None:
+def test_literals_are_escaped() -> None:
     connection = apsw.Connection(":memory:")
     for type, value in [
         ("text", "a'); DROP TABLE x; --"),
@@ -377,7 +396,7 @@ def test_literals_cannot_break_out() -> None:
         ("bytes", b"\0'"),
     ]:
         assert list(connection.execute(f"SELECT {literal(type, value)}")) == [(value,)]  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="null character"):  # a statement would end there
+    with pytest.raises(ValueError, match="null character"):  # SQLite would end the statement there
         literal("text", "\0'")
 
 
@@ -386,17 +405,17 @@ def test_migration_files_are_numbered_without_a_gap() -> None:
 
 
 class Outside(Record, table="outside", track=track(prefix="x_"), id="code"):
-    """A table of others whose ids are text."""
+    """A table of another program, with text ids."""
 
     place: str | None = None
     note: str | None = None
     lifecycle = LIFE
 
 
-async def test_what_outsiders_wrote_with_null_characters_is_read_asked_for_and_worked_on(
+async def test_null_characters_of_other_programs_are_read_filtered_and_settled(
     tmp_path: Path,
 ) -> None:
-    """No store takes such text from us; a table of others may be full of it."""
+    """No store writes such text, but another program may have written it."""
     path = tmp_path / "theirs.db"
     theirs = apsw.Connection(str(path))
     theirs.execute("CREATE TABLE outside (code TEXT PRIMARY KEY, place TEXT, note TEXT)")
@@ -430,7 +449,7 @@ async def test_what_outsiders_wrote_with_null_characters_is_read_asked_for_and_w
             for r in await store.get(Outside.kind, [id for id, _, _ in rows])
             if r is not None
         ] == [p for _, p, _ in rows]  # type: ignore[attr-defined]
-        leases = await store.claim(ask(stage))
+        leases = await store.claim(claim_request(stage))
         assert {(lease.record.id, lease.record.place) for lease in leases} == {
             (id, place) for id, place, _ in rows
         }  # type: ignore[attr-defined]
