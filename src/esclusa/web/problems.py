@@ -74,14 +74,14 @@ _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
     errors.AlreadyRunning: (409, "already-running", "Cycle already running"),
     errors.Paused: (409, "paused", "Cycle paused"),
     errors.ArtifactExists: (409, "exists", "File already exists"),
-    CallUnderWay: (409, "call-under-way", "First call with this key still running"),
+    CallUnderWay: (409, "call-in-progress", "First call with this key still running"),
     KeyReused: (422, "key-reused", "Idempotency key used for another call"),
     BudgetEmpty: (429, "budget-empty", "Budget exhausted"),
     errors.StoreUnavailable: (503, "store-unavailable", "Store unavailable"),
     errors.StoreConflict: (503, "store-conflict", "Store busy with another change"),
     errors.Throttled: (503, "throttled", "Throttled by an external service"),
     errors.ArtifactError: (503, "artifacts-unavailable", "Artifact store failed"),
-    errors.Failure: (502, "outside-failure", "External service failed"),
+    errors.Failure: (502, "external-failure", "External service failed"),
     errors.SettingsError: (503, "not-configured", "Setting missing or wrong"),
     errors.SchemaError: (500, "schema", "Tables do not fit"),
     errors.MigrationError: (500, "migration", "Schema not usable"),
@@ -91,7 +91,7 @@ _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
 _RETRY_AFTER: Final[dict[str, str]] = {
     "store-unavailable": "5",
     "store-conflict": "1",
-    "call-under-way": "1",
+    "call-in-progress": "1",
     "artifacts-unavailable": "5",
 }
 _INTERNAL: Final = (
