@@ -143,7 +143,7 @@ async def test_a_record_its_history_and_why(shop: Client) -> None:
     steps = (await shop.get("/api/records/items/a:1/history")).json["items"]
     assert [(s["from"], s["to"]) for s in steps] == [("pending", "working"), ("working", "failed")]
     assert steps[1]["error"]["message"] == "it cannot be sold"
-    assert steps[1]["reason"] == "permanent error"
+    assert (steps[1]["reason"], steps[1]["reason_code"]) == ("permanent error", "permanent")
     assert steps[1]["run"] == ran["run"]
     why = (await shop.get("/api/records/items/a:1/why")).json
     assert why["reasons"][0]["code"] == "exhausted"

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import functools
 import math
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -18,6 +17,7 @@ from fastapi.responses import JSONResponse
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from esclusa import __version__
+from esclusa.engine.signals import on_stop_signals
 from esclusa.model.errors import EsclusaError, SettingsError
 from esclusa.runtime import Runtime
 from esclusa.web import problems
@@ -34,8 +34,8 @@ from esclusa.web.api import (
     stages,
     status,
     tick,
+    views,
 )
-from esclusa.web.api import views as api_views
 from esclusa.web.auth.failed_attempts import FailedAttempts
 from esclusa.web.auth.middleware import AuthMiddleware, self_authenticated_routes
 from esclusa.web.auth.tokens import hash_tokens, require_tokens
@@ -51,7 +51,7 @@ PROXIES: Final = "127.0.0.1,::1"
 PREPARE_TIMEOUT: Final = 1.0
 """Seconds to wait for the preparation of the console before the server reports that it listens."""
 _API: Final = (
-    kinds, records, stages, status, cycles, runs, budgets, dead_letters, api_views, artifacts, tick
+    kinds, records, stages, status, cycles, runs, budgets, dead_letters, views, artifacts, tick
 )  # fmt: skip
 
 
@@ -170,18 +170,6 @@ class Service:
         if self._stops > 1:
             self._runtime.engine.abort()
 
-    @contextlib.contextmanager
-    def signals(self) -> Iterator[None]:
-        """Call ``stop`` on SIGTERM and SIGINT inside the ``with`` block."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-
     async def run(
         self,
         sockets: list[socket.socket],
@@ -260,10 +248,11 @@ async def serve(
     require_tokens(host, hash_tokens(runtime.settings.api_tokens))
     sockets = listen(host, port)
     service = Service(runtime, worker=worker)
+    forget_signals = on_stop_signals(service.stop)
     try:
-        with service.signals():
-            await service.run(sockets, started, root_path=root_path, proxies=proxies)
+        await service.run(sockets, started, root_path=root_path, proxies=proxies)
     finally:
+        forget_signals()
         for each in sockets:
             each.close()
 
