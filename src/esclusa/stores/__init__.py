@@ -1,0 +1,1 @@
+"""Stores: SQLite, PostgreSQL and Firestore behind the same protocol."""

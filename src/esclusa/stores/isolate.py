@@ -9,7 +9,7 @@ from esclusa.model.settlement import Rejected, Settlement, Verdict
 
 
 def describe(_: Settlement, error: Exception) -> str:
-    """Return the text of a rejection: the message, with the error's type if it is not ours."""
+    """Return the text of a rejection: the message, after the error's type unless BadRecord."""
     return str(error) if isinstance(error, BadRecord) else f"{type(error).__name__}: {error}"
 
 
@@ -21,7 +21,7 @@ async def settle_isolated(
     """Return a verdict for each settlement, in order; Rejected for each that cannot be written.
 
     ``write`` writes a batch in one transaction: if it raises, nothing of the batch is written. The
-    batch is then halved until the settlements at fault stand alone. Transient errors
+    batch is then halved until the settlements at fault are found. Transient errors
     (StoreUnavailable, StoreConflict) are raised: the caller makes the same call again.
     """
     if not settlements:

@@ -50,6 +50,7 @@ WHERE budget = $1 AND per = $2 AND starts_at < $3 AND (until IS NULL OR until < 
 
 
 async def now(connection: Any, offset: timedelta) -> datetime:
+    """Return the store's time."""
     moment: datetime = await connection.fetchval("SELECT clock_timestamp() + $1::interval", offset)
     return moment
 
@@ -88,6 +89,7 @@ async def _write(connection: Any, budget: Budget, windows: Sequence[OpenWindow])
 async def spend(
     connection: Any, offset: timedelta, budget: Budget, units: int, spender: str, least: int
 ) -> Granted | Denied:
+    """Reserve units under the row locks of all windows."""
     moment = await now(connection, offset)
     windows = await _locked(connection, budget, budget.windows, moment)
     barred = await connection.fetchval(_BLOCKED_UNTIL, budget.name)
@@ -105,6 +107,7 @@ async def refund(
     spender: str,
     at: datetime | None,
 ) -> None:
+    """Return units to the windows that were open when they were reserved."""
     windows = await _locked(connection, budget, budget.windows, await now(connection, offset))
     give_back(windows, units, spender, at)
     await _write(connection, budget, windows)
@@ -119,6 +122,7 @@ async def observe(
     limit: int | None,
     until: datetime | None,
 ) -> None:
+    """Write what the provider reported about the open window."""
     window = next((w for w in budget.windows if w.per == per), None)
     if window is None:
         raise budget.no_window(per)
@@ -130,6 +134,7 @@ async def observe(
 
 
 async def usage(connection: Any, offset: timedelta, budget: Budget) -> list[WindowUse]:
+    """Return the use of each open window."""
     moment = await now(connection, offset)
     rows = await connection.fetch(
         _READ,

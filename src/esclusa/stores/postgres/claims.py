@@ -37,6 +37,7 @@ loop.
 async def claim(
     connections: ConnectionPools, table: Table, request: ClaimRequest, offset: timedelta
 ) -> list[Leased]:
+    """Lease due records; BadRecord if a constraint or trigger of the table refuses it."""
     statement, values = claim_statement(table, request, offset)
     try:
         rows = await connections.claim(statement, *values)

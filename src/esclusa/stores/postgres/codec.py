@@ -56,6 +56,7 @@ def literal(text: str) -> str:
 
 
 def literals(values: Iterable[str]) -> str:
+    """Return texts as SQL literals, separated by commas."""
     return ", ".join(literal(v) for v in values)
 
 
@@ -151,6 +152,7 @@ def _as_text(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
+    """Return JSON text; numbers that JSON lacks become null."""
     return to_json(value, inf_nan_mode="null").decode()
 
 

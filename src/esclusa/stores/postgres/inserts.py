@@ -78,6 +78,7 @@ async def _by_table(
 
 
 def wakes(table: Table, drafts: Sequence[Record]) -> bool:
+    """Whether listeners are notified of any of these new records."""
     return any(table.wakes(draft.status or table.kind.initial) for draft in drafts)
 
 

@@ -32,6 +32,7 @@ _DELETE_WITH_HISTORY = """WITH deleted AS (
 
 
 async def history(connections: ConnectionPools, ref: Ref, limit: int, newest: bool) -> list[Step]:
+    """Return the moves of a record, oldest first; with ``newest``, the last ones."""
     if not fits(ref.id):
         return []
     statement = _HISTORY.format(direction="DESC" if newest else "ASC")
@@ -44,6 +45,7 @@ async def history(connections: ConnectionPools, ref: Ref, limit: int, newest: bo
 
 
 async def purge(connections: ConnectionPools, table: Table, query: Query) -> int:
+    """Delete the rows of a query, up to its limit, with their history."""
     binder = Binder()
     statement = _DELETE_WITH_HISTORY.format(
         source=table.source(query.archived),

@@ -22,6 +22,7 @@ _PROBE_SECONDS = 30.0
 
 
 async def notify(fetch: Fetch, tables: Sequence[str]) -> None:
+    """Notify listeners of every process that these tables may have due records."""
     await fetch("SELECT pg_notify($1, name) FROM unnest($2::text[]) AS name", CHANNEL, list(tables))
 
 

@@ -34,6 +34,7 @@ WHERE c.oid = to_regclass($1)"""
 async def get(
     connections: ConnectionPools, table: Table, ids: Sequence[str]
 ) -> list[Record | None]:
+    """Return records by id, in order; None for an absent one."""
     binder = Binder()
     wanted = binder.ids(table, list(dict.fromkeys(ids)))
     if not binder.values[0]:
@@ -54,6 +55,7 @@ async def _read(fetch: Fetch, statement: Statement) -> list[Any]:
 
 
 async def find(connections: ConnectionPools, table: Table, query: Query) -> Page[Record]:
+    """Return one page and the cursor of the next."""
     rows = await _read(connections.read, statements.find(table, query, query.limit + 1))
     items = [table.build(row)[0] for row in rows[: query.limit]]
     if len(rows) <= query.limit:
@@ -80,6 +82,7 @@ async def pages(
 async def count(
     connections: ConnectionPools, table: Table, query: Query, cap: int
 ) -> tuple[int, bool]:
+    """Count up to the cap; return the count and whether it is exact."""
     rows = await _read(connections.fetch, statements.count(table, query, cap))
     found = int(rows[0][0])
     return min(found, cap), found <= cap
@@ -140,6 +143,7 @@ async def _estimates(connections: ConnectionPools, table: Table) -> dict[str, in
 async def summary(
     connections: ConnectionPools, table: Table, query: Query, average: str
 ) -> list[StateSummary]:
+    """Return count and mean of a number field by state."""
     binder = Binder()
     where = where_clause(conditions(table, query.where, binder))
     state = table.status.read()
@@ -154,6 +158,7 @@ async def summary(
 async def backlog(
     connections: ConnectionPools, table: Table, request: ClaimRequest, cap: int, offset: timedelta
 ) -> Backlog:
+    """Count what a claim could take, along its index."""
     statement, values = backlog_statement(table, request, cap, offset)
     [(due, oldest, following)] = await connections.claim(statement, *values)
     return Backlog(min(due, cap), due <= cap, oldest, None if due else following)

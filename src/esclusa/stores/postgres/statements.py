@@ -71,6 +71,7 @@ class Binder:
 
 
 def notify_call(table: Table) -> str:
+    """Return the call that notifies listeners of a table."""
     return f"(SELECT pg_notify('{CHANNEL}', {literal(table.name)}))"
 
 
@@ -128,10 +129,12 @@ def _array(column: TableColumn, source: str) -> str:
 
 
 def conditions(table: Table, where: Sequence[tuple[str, Cond]], binder: Binder) -> list[str]:
+    """Return the tests of a filter, with bound values."""
     return [condition(table, name, cond, binder) for name, cond in where]
 
 
 def where_clause(tests: Sequence[str]) -> str:
+    """Return `` WHERE …``, empty without tests."""
     return f" WHERE {' AND '.join(tests)}" if tests else ""
 
 
@@ -156,6 +159,7 @@ def direction(table: Table, order: Order) -> str:
 
 
 def order_by(table: Table, order: Sequence[Order], alias: str = "t") -> str:
+    """Return the terms of an order, by id at the end."""
     parts = [table.columns[o.field].expr(alias) + direction(table, o) for o in order]
     if all(o.field != "id" for o in order):
         parts.append(table.id.expr(alias))

@@ -32,6 +32,7 @@ WHERE name = ? AND per = ? AND start < ? AND (until IS NULL OR until < ?)"""
 def spend(
     connection: apsw.Connection, budget: Budget, units: int, spender: str, least: int, now: datetime
 ) -> Granted | Denied:
+    """Reserve units in all windows."""
     windows = _read(connection, budget, now)
     answer = reserve(
         windows, units, spender, least, now=now, barred=_blocked_until(connection, budget)
@@ -49,6 +50,7 @@ def refund(
     at: datetime | None,
     now: datetime,
 ) -> None:
+    """Return units to the windows that were open when they were reserved."""
     windows = _read(connection, budget, now)
     give_back(windows, units, spender, at)
     _write(connection, budget, windows, now)
@@ -63,6 +65,7 @@ def observe(
     until: datetime | None,
     now: datetime,
 ) -> None:
+    """Write what the provider reported about the open window."""
     windows = [w for w in _read(connection, budget, now) if w.window.per == per]
     if not windows:
         raise budget.no_window(per)
@@ -74,6 +77,7 @@ def observe(
 
 
 def usage(connection: apsw.Connection, budget: Budget, now: datetime) -> list[WindowUse]:
+    """Return the use of each open window."""
     barred = _blocked_until(connection, budget)
     return [w.use(budget.name, now, barred) for w in _read(connection, budget, now)]
 

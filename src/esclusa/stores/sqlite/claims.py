@@ -26,6 +26,7 @@ from esclusa.stores.sqlite.transaction import INSERT_HISTORY, RowUpdates, Transa
 
 
 def claim(transaction: Transaction, request: ClaimRequest) -> list[Leased]:
+    """Lease due records and return them as they are then."""
     kind = request.kind
     statement = claim_rows(request, transaction.stamp, transaction.indexes)
     rows = fetch_json(transaction.connection, *statement)
@@ -136,6 +137,7 @@ def _add_history(
 
 
 def renew(transaction: Transaction, renewals: Sequence[Renewal]) -> set[Ref]:
+    """Extend leases; return those still held."""
     held: set[Ref] = set()
     rows = transaction.row_states([r.ref for r in renewals])
     updates = RowUpdates(transaction)

@@ -45,6 +45,7 @@ DECIMAL_COLLATION = "esclusa_decimal"
 
 
 def encode_time(value: datetime) -> str:
+    """Return the stored text of a time; without a zone it is UTC."""
     moment = value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
     return moment.isoformat(" ", "microseconds")
 
@@ -76,6 +77,7 @@ def encode_json(value: Any) -> str:
 
 
 def decode_json(value: Any) -> Any:
+    """Return the value of JSON text; other text is returned as it is."""
     try:
         return json.loads(value)
     except (ValueError, TypeError):
@@ -185,6 +187,7 @@ def literal(type: ColumnType, value: Any) -> str:
 
 
 def text_literal(text: str) -> str:
+    """Return text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 

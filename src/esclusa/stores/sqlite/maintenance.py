@@ -24,6 +24,7 @@ from esclusa.stores.sqlite.transaction import Transaction
 
 
 def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> list[Step]:
+    """Return the moves of a record, oldest first; with ``newest``, the last ones."""
     if not fits(ref.id):
         return []
     rows = fetch_json(connection, statements.history(newest), (ref.kind.table, ref.id, limit))
@@ -35,6 +36,7 @@ def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> 
 
 
 def purge(connection: apsw.Connection, query: Query) -> int:
+    """Delete the rows of a query, up to its limit, with their history."""
     rows = fetch_json(connection, *statements.locate(query))
     if rows:
         _erase(connection, query.kind, rows, archived=query.archived)
@@ -76,6 +78,7 @@ def _delete(
 
 
 def archive(connection: apsw.Connection, query: Query, now: str, export: str | None) -> int:
+    """Move the rows of a query to the archive; none if the export is not filling."""
     kind = query.kind
     if not kind.archive:
         raise BadQuery(text("no_archive", table=kind.table))
@@ -106,6 +109,7 @@ def archive(connection: apsw.Connection, query: Query, now: str, export: str | N
 
 
 def assign(connection: apsw.Connection, query: Query, export: str) -> int:
+    """Assign archived rows without an export to this one."""
     kind = query.kind
     unassigned = query.but(where=(*query.where, ("export_id", null)), archived=True)
     rows = fetch_json(connection, *statements.locate(unassigned))

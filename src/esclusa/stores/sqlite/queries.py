@@ -25,6 +25,7 @@ _FIRST_TALLY_CAP, _LAST_TALLY_CAP = 50_000, 1_000_000
 def get(
     connection: apsw.Connection, kinds: CompiledKinds, kind: Kind, ids: Sequence[str]
 ) -> list[Record | None]:
+    """Return records by id, in order; None for an absent one."""
     if not ids:
         return []
     compiled = kinds[kind]
@@ -34,6 +35,7 @@ def get(
 
 
 def find(connection: apsw.Connection, kinds: CompiledKinds, query: Query) -> Page[Record]:
+    """Return one page and the cursor of the next."""
     decoder = kinds[query.kind].decoder
     after = statements.cursor_values(query) if query.after is not None else None
     rows = fetch_json(connection, *statements.find(query, query.limit + 1, after))
@@ -84,6 +86,7 @@ def _pages(connection: apsw.Connection, query: Query, size: int) -> Iterator[lis
 
 
 def count(connection: apsw.Connection, query: Query, cap: int) -> tuple[int, bool]:
+    """Count up to the cap; return the count and whether it is exact."""
     found = fetch_value(connection, *statements.count(query, cap))
     return min(found, cap), found <= cap
 
@@ -128,6 +131,7 @@ def _counts(connection: apsw.Connection, kind: Kind, cap: int) -> dict[Any, int]
 
 
 def summary(connection: apsw.Connection, query: Query, average: str) -> list[StateSummary]:
+    """Return count and mean of a number field by state."""
     return [
         StateSummary(str(state), count, None if mean is None else float(mean))
         for state, count, mean in fetch_json(connection, *statements.summary(query, average))
@@ -141,6 +145,7 @@ def backlog(
     cap: int,
     indexes: frozenset[str],
 ) -> Backlog:
+    """Count what a claim could take, along its index."""
     due = time_expr(request.kind, "due_at")
     source, values = statements.claim_candidates(request, now, indexes)
     rows = f"SELECT {due} AS due FROM {source} ORDER BY {due} LIMIT ?"

@@ -45,10 +45,12 @@ _NO_ID = "\x7fno id"
 
 
 def quote(name: str) -> str:
+    """Return a declared name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def table_of(kind: Kind, archived: bool = False) -> str:
+    """Return the quoted name of a kind's table or of its archive."""
     return quote(f"archive_{kind.table}" if archived else kind.table)
 
 
@@ -98,6 +100,7 @@ def json_expr(kind: Kind, name: str) -> str:
 
 
 def select_json(columns: str, source: str) -> str:
+    """Return a statement whose single value is a JSON array of rows."""
     return f"SELECT json_group_array(json_array({columns})) FROM {source}"
 
 
@@ -169,10 +172,12 @@ def condition(kind: Kind, name: str, cond: Cond, values: list[Any] | None) -> st
 
 
 def conditions(kind: Kind, where: Conditions, values: list[Any]) -> list[str]:
+    """Return the tests of a filter, with bound values."""
     return [condition(kind, name, cond, values) for name, cond in where]
 
 
 def where_clause(tests: Sequence[str]) -> str:
+    """Return `` WHERE …``, empty without tests."""
     return f" WHERE {' AND '.join(tests)}" if tests else ""
 
 
