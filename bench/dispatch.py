@@ -21,8 +21,8 @@ from bench.report import Report, rates
 
 TENDERS, DEVICES, PROCESSES = 100, 1000, 4
 LEASE, CONCURRENCY, BATCH = 5, 6, 100
+# What the killed process can have had under way: its requests at once, each of so many messages.
 MOST_TWICE = CONCURRENCY * BATCH
-"""What the killed process can have had under way: its requests at once, each of so many messages."""
 
 _STATES = "SELECT status, count(*), count(locked_by) FROM notification_deliveries GROUP BY status"
 
@@ -72,7 +72,9 @@ async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
         run = runtime.engine.runner.new_run(runtime.engine.cycle("tenders.ingest"), now)
         run.id = "bench"
         for n in range(tenders):
-            await write_tender(run, make_tender(fields_of(sample_tender(n, "2026-11-16")), now), targets)
+            await write_tender(
+                run, make_tender(fields_of(sample_tender(n, "2026-11-16")), now), targets
+            )
     driver.settle_down(driver.server.url(name))
     return driver.server.url(name)
 

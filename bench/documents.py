@@ -61,7 +61,10 @@ async def _folder(driver: Driver, report: Report) -> None:
 
     from esclusa.simulators import SimulatorProcess
 
-    with SimulatorProcess("documentai") as sim, tempfile.TemporaryDirectory(dir=driver.folder) as folder:
+    with (
+        SimulatorProcess("documentai") as sim,
+        tempfile.TemporaryDirectory(dir=driver.folder) as folder,
+    ):
         place = Path(folder) / "bkt" / "a"
         place.mkdir(parents=True)
         for n in range(DOCUMENTS):

@@ -30,8 +30,8 @@ from esclusa.model.query import query
 from tests.support.firestore import FirestoreEmulator
 
 WORKERS, RACED = 8, 500
+# Reads, and writes, that a moved record may cost.
 MOST = 3.0
-"""Reads, and writes, that a moved record may cost."""
 BATCH = 250
 _PROJECTS = (f"bench-{os.getpid()}-{n}" for n in itertools.count())
 

@@ -30,8 +30,8 @@ from esclusa.simulators import SimulatorProcess
 SIZE = 100_000
 AT_ONCE = 32
 _BARE = "bare aiohttp loop to disk"
+# Beside which a pipeline that waits for the disk (True) or does not is looked at as well.
 _OTHERS = {False: "the same on uvloop", True: "the same, each file synced"}
-"""Beside which a pipeline that waits for the disk (True) or does not is looked at as well."""
 
 
 async def media(driver: Driver, report: Report, scale: Scale) -> None:

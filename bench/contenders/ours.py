@@ -23,8 +23,8 @@ from esclusa.observability import log
 from esclusa.observability.telemetry import Observer
 from esclusa.ports.store import Store
 
+# Handlers at a time where they do nothing: as many as PgQueuer gets.
 BEST = 500
-"""Handlers at a time where they do nothing: as many as PgQueuer gets."""
 
 
 class Plain(Record, table="plain", key="number"):

@@ -51,14 +51,14 @@ __all__ = [
     "run_worker",
 ]
 
+# Exit codes of the command.
 OK, FAILED, USAGE, CONFIGURATION, UNHEALTHY, PARTIAL, STOPPED = 0, 1, 2, 3, 4, 5, 130
-"""Exit codes of the command."""
 
+# The module of each public name that is imported when it is first used.
 _MODULES = {
     "Command": "root", "Group": "root", "Screen": "output", "Session": "session",
     "as_json": "output", "print_report": "output", "run_cycle": "run", "run_worker": "run",
 }  # fmt: skip
-"""The module of each public name that is imported when it is first used."""
 
 
 def __getattr__(name: str) -> Any:
@@ -67,8 +67,8 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"esclusa.cli.{_MODULES[name]}"), name)
 
 
+# A new store lacks everything: this many faults are printed.
 _SHOWN_FAULTS = 3
-"""A new store lacks everything: this many faults are printed."""
 
 
 def main(

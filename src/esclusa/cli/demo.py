@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from esclusa.settings import Settings
 
 FOLDER = Path(".cache") / "demo"
+# Seconds after which an unfinished demo has failed.
 LIMIT = 180.0
-"""Seconds after which an unfinished demo has failed."""
 
 
 def demonstrate(session: Session, *, stay: bool, port: int | None) -> int:

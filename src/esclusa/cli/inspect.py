@@ -485,9 +485,7 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
             ),
         )
         return
-    page = session.look(
-        lambda runtime: runtime.read_model.view(name, limit=limit, after=after)
-    )
+    page = session.look(lambda runtime: runtime.read_model.view(name, limit=limit, after=after))
 
     def draw(screen: Screen) -> None:
         columns = page["columns"]

@@ -12,6 +12,7 @@ from esclusa import __version__
 from esclusa.cli.session import Session
 from esclusa.model.errors import EsclusaError
 
+# The groups of `--help`: the module of each, and its commands.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Run": ("run", ("demo", "serve", "worker", "run", "tick")),
     "Inspect": (
@@ -41,12 +42,11 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Statistics": ("stats", ("rates", "archives", "audit")),
     "Administration": ("admin", ("migrate", "doctor", "completion", "version")),
 }
-"""The groups of ``--help``: the module of each, and its commands."""
 
+# The module of each command.
 COMMANDS = {name: module for module, names in GROUPS.values() for name in names} | {
     "reference": "reference"
 }
-"""The module of each command."""
 
 
 def _session(ctx: click.Context) -> Session:
