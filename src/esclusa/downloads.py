@@ -101,13 +101,13 @@ async def safe_session(
     import aiohttp  # noqa: PLC0415 - slow to import, needed only for calls
 
     def make_socket(info: Any) -> socket.socket:
-        family, kind, proto, _, (address, *_) = info
+        address = info[4][0]
         request = _request.get() or _Request(any_address=False)
         if not (request.any_address or is_public(address) or allowed.allows_address(address)):
             request.refused = address
             raise PermissionError(f"{address} is not a public address")
         request.connected = True
-        return socket.socket(family, kind, proto)
+        return socket.socket(*info[:3])
 
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections, socket_factory=make_socket, **connector),

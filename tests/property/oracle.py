@@ -1,7 +1,8 @@
-"""The meaning of a store in a few lines of plain Python: the oracle that real stores are compared with.
+"""The oracle: what a store must do, in plain Python, to compare real stores with.
 
-Time is a pair (units, order): units of 1000 seconds since the beginning, and the number of the call that wrote it. Real time
-that passes while a test runs is far less than a unit, so the pair orders moments exactly as the store's clock does.
+Time is a pair (units, order): units of 1000 seconds since the start, and the number of the call
+that wrote it. A test takes far less than a unit of real time, so pairs are ordered exactly as the
+times of the store's clock.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Moment = tuple[float, int]
 
 @dataclass
 class Row:
+    """One record of the oracle."""
+
     kind: Kind
     id: str
     status: str
@@ -36,7 +39,7 @@ class Row:
     history: list[tuple[str, str]] = field(default_factory=list)
 
     def held(self, fence: int) -> bool:
-        """A lease that was settled is no lease any more, so the same settlement made again is lost."""
+        """Whether this lease is current. A settled lease is not: settling again is lost."""
         return self.fence == fence and self.leased_by is not None
 
     def values(self) -> dict[str, Any]:
@@ -51,7 +54,7 @@ class Row:
 
 @dataclass
 class Held:
-    """What the oracle says of a claim: enough to compare with a Leased."""
+    """What the oracle answers to a claim, to compare with a Leased."""
 
     id: str
     taken: str
@@ -60,6 +63,8 @@ class Held:
 
 
 class Oracle:
+    """A store in memory."""
+
     def __init__(self, start: datetime) -> None:
         self.start = start
         self.units = 0.0
@@ -74,7 +79,7 @@ class Oracle:
         return (self.units, self.calls)
 
     def moment(self, real: datetime) -> Moment:
-        """A moment that was given by a whole number of units: before all that is written in that unit."""
+        """A time given in whole units; it is before everything written in that unit."""
         return (round((real - self.start).total_seconds() / UNIT, 6), 0)
 
     def real(self) -> datetime:
@@ -121,47 +126,49 @@ class Oracle:
 
     # claim and settle
 
-    def claim(self, ask: ClaimRequest, before: Moment | None = None) -> list[Held]:
+    def claim(self, request: ClaimRequest, before: Moment | None = None) -> list[Held]:
         now = self.tick()
         found = sorted(
-            (row for row in self.of(ask.kind) if self._candidate(row, ask, now, before)),
+            (row for row in self.of(request.kind) if self._candidate(row, request, now, before)),
             key=lambda row: (row.due, row.id),
         )
-        return [self._hold(row, ask, now) for row in found[: ask.limit]]
+        return [self._hold(row, request, now) for row in found[: request.limit]]
 
     @staticmethod
-    def _candidate(row: Row, ask: ClaimRequest, now: Moment, before: Moment | None) -> bool:
-        states = ask.take if ask.hold is None else (*ask.take, ask.hold)
+    def _candidate(row: Row, request: ClaimRequest, now: Moment, before: Moment | None) -> bool:
+        states = request.take if request.hold is None else (*request.take, request.hold)
         if (
             row.status not in states
-            or not matches(row.values(), ask.where)
-            or (ask.ids and row.id not in ask.ids)
+            or not matches(row.values(), request.where)
+            or (request.ids and row.id not in request.ids)
         ):
             return False
         if row.due <= (now if before is None else min(now, before)):
             return True
         return (
-            ask.eager
+            request.eager
             and before is not None
-            and row.status in ask.take
+            and row.status in request.take
             and row.leased_by is None
             and row.updated <= before
         )
 
     @staticmethod
-    def _hold(row: Row, ask: ClaimRequest, now: Moment) -> Held:
-        before, state = row.status, ask.hold or row.status
+    def _hold(row: Row, request: ClaimRequest, now: Moment) -> Held:
+        before, state = row.status, request.hold or row.status
         if state != before or row.leased_by is not None:
             row.history.append((before, state))
-        row.status, row.leased_by = state, ask.worker
+        row.status, row.leased_by = state, request.worker
         row.fence += 1
         row.attempts += 1
-        row.due, row.updated = (now[0] + ask.lease / UNIT, now[1]), now
-        return Held(row.id, ask.take[0] if before == ask.hold else before, row.fence, row.attempts)
+        row.due, row.updated = (now[0] + request.lease / UNIT, now[1]), now
+        return Held(
+            row.id, request.take[0] if before == request.hold else before, row.fence, row.attempts
+        )
 
-    def backlog(self, ask: ClaimRequest) -> int:
+    def backlog(self, request: ClaimRequest) -> int:
         now = self.tick()
-        return sum(self._candidate(row, ask, now, None) for row in self.of(ask.kind))
+        return sum(self._candidate(row, request, now, None) for row in self.of(request.kind))
 
     def renew(self, renewal: Renewal) -> bool:
         now = self.tick()
@@ -249,8 +256,8 @@ class Oracle:
                 row.fence += 1
                 row.fields |= effect.fields
 
-    def _exists(self, guard: Any) -> bool:
-        return any(matches(row.values(), guard.where) for row in self.of(guard.kind))
+    def _exists(self, condition: Any) -> bool:
+        return any(matches(row.values(), condition.where) for row in self.of(condition.kind))
 
     # budgets
 

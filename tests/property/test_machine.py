@@ -43,7 +43,7 @@ jobs, posts, notes = st.sampled_from(JOBS), st.sampled_from(POSTS), st.sampled_f
 units = st.sampled_from([0, 1, 2, 5])
 lengths = st.sampled_from([1, 3])
 limits = st.integers(1, 4)
-# by their names, so that a failing run is readable
+# By name, so that a failing run is readable.
 stages = st.sampled_from(["work", "work", "collect", "read"])
 kinds = st.sampled_from(list(KINDS))
 lanes = st.sampled_from(["a", "b"])
@@ -53,7 +53,7 @@ spenders = st.sampled_from(["s1", "s2"])
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Two store objects on one data set; every answer and every row must be what the oracle says."""
+    """Two store objects on the same data; all answers and rows must equal the oracle's."""
 
     def __init__(self, provider: DatabaseProvider) -> None:
         super().__init__()
@@ -126,9 +126,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     # claim
 
-    def claim(self, asked: ClaimRequest, before: Any = None) -> None:
-        leases = self.run(self.store.claim(asked))
-        held = self.oracle.claim(asked, before)
+    def claim(self, request: ClaimRequest, before: Any = None) -> None:
+        leases = self.run(self.store.claim(request))
+        held = self.oracle.claim(request, before)
         assert [(x.ref.id, x.taken, x.fence, x.attempt) for x in leases] == [
             (h.id, h.taken, h.fence, h.attempt) for h in held
         ]
@@ -148,7 +148,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.claim(claim_request(WORK, ids=tuple(ids), lease=UNIT))
 
     @rule()
-    def mark_the_beginning_of_a_run(self) -> None:
+    def mark_the_start_of_a_run(self) -> None:
         self.marks.append((self.run(self.stores[0].now()), self.oracle.tick()))
 
     @precondition(lambda self: self.marks)
@@ -167,7 +167,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert [v.ref for v in verdicts] == [s.ref for s in settlements]
 
     def lease(self, pick: int) -> Leased:
-        """Mostly a late one; stale ones are among them, and must be lost."""
+        """One of the last leases; a stale one must be lost."""
         return self.leases[-1 - pick % min(len(self.leases), 5)]
 
     def targets(self, lease: Leased) -> tuple[str, ...]:
@@ -300,7 +300,7 @@ class StoreMachine(RuleBasedStateMachine):
     def effect_wake(self, pick: int, job: str, note: str, post: str) -> None:
         self.settle_with(pick, Wake(Job, job), Wake(Note, note), Wake(Post, post))
 
-    # time, removal, questions
+    # time, removal, queries
 
     @rule(length=st.sampled_from([1, 1, 2, 5, 90]))
     def advance_the_clock(self, length: int) -> None:
@@ -311,10 +311,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(kind=kinds, pick=picks, limit=limits)
     def purge(self, kind: str, pick: int, limit: int) -> None:
         states = KINDS[kind].lifecycle.states
-        asked = query(KINDS[kind], {"status": states[pick % len(states)]}, order="id", limit=limit)
-        was = len(self.oracle.find(asked))
-        assert self.run(self.store.purge(asked)) == min(was, limit)
-        self.oracle.purge(asked)
+        wanted = query(KINDS[kind], {"status": states[pick % len(states)]}, order="id", limit=limit)
+        was = len(self.oracle.find(wanted))
+        assert self.run(self.store.purge(wanted)) == min(was, limit)
+        self.oracle.purge(wanted)
 
     @rule(kind=kinds, tried=numbers, states=st.lists(picks, max_size=2), held=st.booleans())
     def find(self, kind: str, tried: int, states: list[int], held: bool) -> None:
@@ -322,17 +322,17 @@ class StoreMachine(RuleBasedStateMachine):
         where: dict[str, Any] = {"attempts": above(tried), "leased_by": not_null if held else null}
         if states:
             where["status"] = [names[n % len(names)] for n in states]
-        asked = query(KINDS[kind], where, order="id")
-        assert [r.id for r in self.run(self.store.find(asked)).items] == self.oracle.find(asked)
+        wanted = query(KINDS[kind], where, order="id")
+        assert [r.id for r in self.run(self.store.find(wanted)).items] == self.oracle.find(wanted)
 
     @rule(stage=stages)
     def tally_and_backlog(self, stage: str) -> None:
-        asked = claim_request(STAGES[stage])
-        counts = dict.fromkeys(asked.kind.lifecycle.states, 0)
-        for row in self.oracle.of(asked.kind):
+        request = claim_request(STAGES[stage])
+        counts = dict.fromkeys(request.kind.lifecycle.states, 0)
+        for row in self.oracle.of(request.kind):
             counts[row.status] += 1
-        assert {c.state: c.count for c in self.run(self.store.tally(asked.kind))} == counts
-        assert self.run(self.store.backlog(asked)).due == self.oracle.backlog(asked)
+        assert {c.state: c.count for c in self.run(self.store.tally(request.kind))} == counts
+        assert self.run(self.store.backlog(request)).due == self.oracle.backlog(request)
 
     # budgets
 
@@ -357,10 +357,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.store.observe(BUDGET, per, used=used, limit=limit))
         self.oracle.observe(BUDGET, per, used, limit)
 
-    # what must always hold
+    # invariants
 
     @invariant()
-    def all_is_as_the_oracle_says(self) -> None:
+    def rows_and_budgets_equal_the_oracle(self) -> None:
         if hasattr(self, "oracle"):
             self.run(self._check())
 
@@ -375,10 +375,10 @@ class StoreMachine(RuleBasedStateMachine):
                     await self._check_history(row)
         uses = await store.usage(BUDGET)
         for n, use in enumerate(uses):
-            said = self.oracle.window(BUDGET, n)
-            assert (use.used, use.limit) == (said["used"], said["limit"])
+            expected = self.oracle.window(BUDGET, n)
+            assert (use.used, use.limit) == (expected["used"], expected["limit"])
             assert {k: v for k, v in use.spenders.items() if v} == {
-                k: v for k, v in said["spenders"].items() if v
+                k: v for k, v in expected["spenders"].items() if v
             }
 
     def _check_row(self, row: Row, record: Any) -> None:
@@ -404,7 +404,7 @@ class StoreMachine(RuleBasedStateMachine):
 @pytest.mark.promise(2)
 @pytest.mark.promise(3)
 @pytest.mark.promise(8)
-def test_a_store_does_what_the_oracle_does(provider: DatabaseProvider) -> None:
+def test_a_store_equals_the_oracle(provider: DatabaseProvider) -> None:
     few = settings(
         max_examples=20,
         stateful_step_count=30,

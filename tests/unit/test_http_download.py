@@ -73,7 +73,9 @@ async def test_a_body_is_kept_in_memory_or_in_a_file(cdn: tuple[MediaCdnSimulato
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 500, 502, 503, 504])
-async def test_every_error_status_is_a_bad_response(cdn: tuple[MediaCdnSimulator, str], status: int) -> None:
+async def test_every_error_status_is_a_bad_response(
+    cdn: tuple[MediaCdnSimulator, str], status: int
+) -> None:
     with pytest.raises(BadResponse, match=f"HTTP {status}"):
         await fetch(f"{cdn[1]}/gone/{status}?secret=1", LOOPBACK)
 
@@ -434,7 +436,7 @@ class Changing(AbstractResolver):
         self.answers = list(answers)
         self.asked = 0
 
-    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+    async def resolve(self, host: str, port: int = 0, **_: Any) -> Any:
         found = self.answers[min(self.asked, len(self.answers) - 1)]
         self.asked += 1
         return [
@@ -506,14 +508,16 @@ async def test_a_host_with_one_allowed_address_is_not_forbidden(
 
 async def test_a_failing_resolver_is_reported() -> None:
     class Away(Changing):
-        async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+        async def resolve(self, host: str, port: int = 0, **_: Any) -> Any:
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     with pytest.raises(BadResponse, match=r"no such host \(Temporary failure in name resolution\)"):
         await fetch("http://some.example/", connector={"resolver": Away(), "use_dns_cache": False})
 
 
-async def test_hosts_ports_and_networks_that_are_allowed(cdn: tuple[MediaCdnSimulator, str]) -> None:
+async def test_hosts_ports_and_networks_that_are_allowed(
+    cdn: tuple[MediaCdnSimulator, str],
+) -> None:
     _, url = cdn
     port = int(url.rpartition(":")[2])
     for allow in ("127.0.0.1", f"127.0.0.1:{port}", "127.0.0.0/8"):

@@ -1,4 +1,4 @@
-"""Alerts over real HTTP: delivered, folded, tried again, given up, and never in the way."""
+"""Alerts over HTTP: delivered, folded, retried, dropped, and never blocking the work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from esclusa.observability.alerts import AlertNotifier, AlertWebhook
 
 
 class Hook:
-    """A webhook that answers what it is told to, and remembers what it got."""
+    """A webhook with configurable responses that records what it gets."""
 
     def __init__(self) -> None:
         self.answers: list[int] = []
@@ -66,7 +66,7 @@ def lines() -> Iterator[io.StringIO]:
     root.setLevel(level)
 
 
-def told(lines: io.StringIO) -> list[dict[str, Any]]:
+def logged(lines: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.getvalue().splitlines()]
 
 
@@ -86,7 +86,7 @@ async def test_an_alert_reaches_the_log_and_the_webhook(hook: Hook, lines: io.St
     assert (got["name"], got["subject"], got["folded"]) == ("error_rate", "media.download", 0)
     assert got["details"] == {"rate": 0.31, "api_token": "***", "url": "https://x?ticket=***"}
     assert got["id"]
-    [line] = told(lines)
+    [line] = logged(lines)
     assert (line["severity"], line["subject"]) == ("WARNING", "media.download")
     assert "hidden" not in lines.getvalue()
 
@@ -95,10 +95,10 @@ async def test_without_a_webhook_the_log_is_enough(lines: io.StringIO) -> None:
     alerts = AlertNotifier(AlertWebhook())
     assert alerts.notify("backlog", "s", "too old")
     await alerts.close()
-    assert told(lines)[0]["message"] == "alert backlog: too old"
+    assert logged(lines)[0]["message"] == "alert backlog: too old"
 
 
-async def test_the_same_alert_is_folded_while_it_is_quiet(hook: Hook) -> None:
+async def test_the_same_alert_is_folded_within_the_quiet_period(hook: Hook) -> None:
     now = [0.0]
     alerts = AlertNotifier(AlertWebhook(hook.url), quiet=900, clock=lambda: now[0])
     answers = [alerts.notify("error_rate", "a", "x") for _ in range(5)]
@@ -112,18 +112,18 @@ async def test_the_same_alert_is_folded_while_it_is_quiet(hook: Hook) -> None:
     assert [(got["subject"], got["folded"]) for got in hook.got] == [("a", 0), ("b", 0), ("a", 5)]
 
 
-async def test_a_webhook_that_stumbles_is_tried_again(hook: Hook, lines: io.StringIO) -> None:
+async def test_a_failing_webhook_is_retried(hook: Hook, lines: io.StringIO) -> None:
     hook.answers = [500, 429, 503]
     alerts = AlertNotifier(AlertWebhook(hook.url, backoff=0.001))
     alerts.notify("x", "y", "z")
     await alerts.close()
     assert [got["status"] for got in hook.got] == [500, 429, 503, 204]
     assert len({got["id"] for got in hook.got}) == 1
-    assert len(told(lines)) == 1
+    assert len(logged(lines)) == 1
 
 
 @pytest.mark.parametrize(("answers", "tries"), [([500] * 9, 4), ([404], 1), ([302], 1)])
-async def test_it_gives_up_in_the_end_and_says_so(
+async def test_an_alert_that_cannot_be_delivered_is_dropped_and_logged(
     hook: Hook, lines: io.StringIO, answers: list[int], tries: int
 ) -> None:
     hook.answers = list(answers)
@@ -131,7 +131,7 @@ async def test_it_gives_up_in_the_end_and_says_so(
     alerts.notify("x", "y", "z")
     await alerts.close()
     assert len(hook.got) == tries
-    last = told(lines)[-1]
+    last = logged(lines)[-1]
     assert (last["message"], last["why"], last["webhook"]) == (
         "an alert was not delivered",
         f"HTTP {answers[0]}",
@@ -140,17 +140,17 @@ async def test_it_gives_up_in_the_end_and_says_so(
     assert "T0P-SECRET" not in lines.getvalue()
 
 
-async def test_a_webhook_that_is_not_there(lines: io.StringIO) -> None:
+async def test_a_webhook_that_refuses_connections(lines: io.StringIO) -> None:
     alerts = AlertNotifier(
         AlertWebhook(f"http://127.0.0.1:{free_port()}/T0P-SECRET", backoff=0.001)
     )
     alerts.notify("x", "y", "z")
     await alerts.close()
-    assert told(lines)[-1]["why"].startswith("Client")
+    assert logged(lines)[-1]["why"].startswith("Client")
     assert "T0P-SECRET" not in lines.getvalue()
 
 
-async def test_a_webhook_that_hangs_holds_nobody_up(hook: Hook, lines: io.StringIO) -> None:
+async def test_a_webhook_that_hangs_blocks_nothing(hook: Hook, lines: io.StringIO) -> None:
     hook.hold = asyncio.Event()
     alerts = AlertNotifier(AlertWebhook(hook.url, timeout=30))
     begun = time.perf_counter()
@@ -161,15 +161,15 @@ async def test_a_webhook_that_hangs_holds_nobody_up(hook: Hook, lines: io.String
     await alerts.close(grace=0.01)
     lost = [
         line
-        for line in told(lines)
-        if line["message"].startswith("an alert was not delivered: too many")
+        for line in logged(lines)
+        if line["message"].startswith("an alert was not delivered: the queue")
     ]
     assert len(lost) == 50
-    assert told(lines)[-1]["count"] == 100
+    assert logged(lines)[-1]["count"] == 100
     hook.hold.set()
 
 
-async def test_raised_before_the_loop_runs_and_sent_later(hook: Hook) -> None:
+async def test_an_alert_without_a_running_loop_is_sent_later(hook: Hook) -> None:
     alerts = AlertNotifier(AlertWebhook(hook.url))
     await asyncio.to_thread(alerts.notify, "early", "a", "no loop in this thread")
     alerts.notify("late", "b", "z")
@@ -177,7 +177,7 @@ async def test_raised_before_the_loop_runs_and_sent_later(hook: Hook) -> None:
     assert [got["name"] for got in hook.got] == ["early", "late"]
 
 
-def test_a_wrong_address_is_refused_without_showing_it() -> None:
+def test_a_wrong_url_is_refused_without_showing_it() -> None:
     with pytest.raises(ValueError, match="ESCLUSA_ALERT_WEBHOOK") as caught:
         AlertWebhook("hooks.example/T0P-SECRET")
     assert "T0P-SECRET" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The structured log: its fields, its silence, and the secrets it keeps."""
+"""The structured log: its fields, its levels, and that it masks secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Lines(io.StringIO):
         self.flushes += 1
 
     @property
-    def told(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.getvalue().splitlines()]
 
 
@@ -54,7 +54,7 @@ def test_a_line_is_json_with_cloud_loggings_names(stream: Lines) -> None:
         when=datetime(2026, 11, 16),
         none=None,
     )
-    [line] = stream.told
+    [line] = stream.lines
     assert line.pop("time").endswith("Z")
     assert line == {
         "severity": "WARNING",
@@ -78,8 +78,8 @@ def test_levels(stream: Lines, level: str, severities: int) -> None:
     log.configure("json", level, stream=stream)
     logger = log.get("x")
     for method in (logger.debug, logger.info, logger.warning, logger.error):
-        method("told")
-    assert [line["severity"] for line in stream.told] == ["DEBUG", "INFO", "WARNING", "ERROR"][
+        method("a message")
+    assert [line["severity"] for line in stream.lines] == ["DEBUG", "INFO", "WARNING", "ERROR"][
         4 - severities :
     ]
     assert log.enabled("info") == (level in {"debug", "info"})
@@ -91,7 +91,7 @@ def test_auto_is_text_on_a_terminal_and_json_elsewhere(
     monkeypatch.setenv("NO_COLOR", "1")
     log.configure("auto", "info", stream=stream)
     log.get("x").info("plain")
-    assert stream.told[0]["message"] == "plain"
+    assert stream.lines[0]["message"] == "plain"
     stream.terminal = True
     log.configure("auto", "info", stream=stream)
     log.get("x").info("readable", count=3, api_token="abc")
@@ -102,11 +102,11 @@ def test_auto_is_text_on_a_terminal_and_json_elsewhere(
     assert not line.startswith("{")
 
 
-def test_names_that_are_taken_get_an_underscore(stream: Lines) -> None:
+def test_reserved_field_names_get_an_underscore(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
     log.get("x").write(
         "info",
-        "said",
+        "a message",
         {
             "message": "theirs",
             "time": 1,
@@ -115,8 +115,8 @@ def test_names_that_are_taken_get_an_underscore(stream: Lines) -> None:
             "logging.googleapis.com/trace": "t",
         },
     )
-    [line] = stream.told
-    assert (line["message"], line["severity"]) == ("said", "INFO")
+    [line] = stream.lines
+    assert (line["message"], line["severity"]) == ("a message", "INFO")
     assert (line["message_"], line["time_"], line["severity_"], line["event_"]) == (
         "theirs",
         1,
@@ -126,24 +126,24 @@ def test_names_that_are_taken_get_an_underscore(stream: Lines) -> None:
     assert "logging.googleapis.com/trace" not in line
 
 
-def test_an_exception_brings_its_stack_without_its_secrets(stream: Lines) -> None:
+def test_an_exception_is_logged_with_its_stack_and_without_secrets(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
     try:
         raise ValueError("GET https://api.example/x?ticket=ABC-123 failed")
     except ValueError:
         log.get("x").error("broke", exc_info=True)
-    [line] = stream.told
+    [line] = stream.lines
     assert "Traceback" in line["stack_trace"]
     assert "ticket=***" in line["stack_trace"]
     assert "ABC-123" not in stream.getvalue()
 
 
-def test_what_libraries_log_comes_through(stream: Lines) -> None:
+def test_lines_of_libraries_are_written_too(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
     log.configure("json", "info", stream=stream)
     logging.getLogger("some.library").info('%s - "GET /x?token=%s"', "127.0.0.1", "s3cr3t")
-    logging.getLogger("aiohttp").debug("unheard")
-    [line] = stream.told
+    logging.getLogger("aiohttp").debug("below the level")
+    [line] = stream.lines
     assert (line["severity"], line["logger"], line["message"]) == (
         "INFO",
         "some.library",
@@ -165,7 +165,7 @@ def test_values_that_json_cannot_hold(stream: Lines) -> None:
         deep={"a": {1: {(1, 2): b"\xff"}}},
         many={3},
     )
-    [line] = stream.told
+    [line] = stream.lines
     assert (line["nan"], line["inf"], line["broken"], line["many"]) == (
         "nan",
         "inf",
@@ -174,14 +174,14 @@ def test_values_that_json_cannot_hold(stream: Lines) -> None:
     )
 
 
-def test_a_stream_that_is_gone_does_no_harm(stream: Lines) -> None:
+def test_a_closed_stream_is_ignored(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
     stream.close()
-    log.get("x").info("nobody listens")
+    log.get("x").info("not written")
 
 
 @pytest.mark.parametrize(("format", "level"), [("xml", "info"), ("json", "loud")])
-def test_unknown_settings(format: Any, level: str) -> None:
+def test_an_unknown_format_or_level_is_refused(format: Any, level: str) -> None:
     with pytest.raises(ValueError, match="unknown log"):
         log.configure(format, level)
 
@@ -191,14 +191,17 @@ def test_bound_fields_are_on_every_line(stream: Lines) -> None:
     logger = log.get("x").bind(worker="w1", run="r1")
     logger.info("a", run="r2")
     logger.info("b")
-    assert [(line["worker"], line["run"]) for line in stream.told] == [("w1", "r2"), ("w1", "r1")]
+    assert [(line["worker"], line["run"]) for line in stream.lines] == [("w1", "r2"), ("w1", "r1")]
 
 
-def test_silence_loads_no_library() -> None:
+def test_without_output_no_library_is_imported() -> None:
     code = (
-        "import sys, esclusa; from esclusa.observability import log, metrics, telemetry, alerts; log.configure('json', 'error');"
-        "o = telemetry.Observer(); o.settled('s', 'moved', [0.1], lambda n: {}); o.event('info', 'x');"
-        "print([m for m in ('structlog', 'prometheus_client', 'opentelemetry', 'aiohttp', 'rich') if m in sys.modules])"
+        "import sys, esclusa; from esclusa.observability import log, metrics, telemetry, alerts;"
+        "log.configure('json', 'error');"
+        "o = telemetry.Observer();"
+        "o.settled('s', 'moved', [0.1], lambda n: {}); o.event('info', 'x');"
+        "libraries = 'structlog', 'prometheus_client', 'opentelemetry', 'aiohttp', 'rich';"
+        "print([m for m in libraries if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -233,11 +236,11 @@ SECRET = "S3cr3t-Value.x"
         f'"ExponentPushToken[{SECRET}]" is not a registered push notification recipient',
     ],
 )
-def test_secrets_are_known_by_their_shape(shown: str) -> None:
-    told = redact.text(shown)
-    assert SECRET not in told
-    assert "***" in told
-    assert redact.text(told) == told
+def test_secrets_are_recognized_by_their_form(shown: str) -> None:
+    masked = redact.text(shown)
+    assert SECRET not in masked
+    assert "***" in masked
+    assert redact.text(masked) == masked
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_secrets_are_known_by_their_shape(shown: str) -> None:
         "mailto:a@b.c",
     ],
 )
-def test_what_is_no_secret_stays(plain: str) -> None:
+def test_harmless_text_stays(plain: str) -> None:
     assert redact.text(plain) == plain
 
 
@@ -271,13 +274,13 @@ def test_what_is_no_secret_stays(plain: str) -> None:
         "Set-Cookie",
     ],
 )
-def test_secrets_are_known_by_their_name(name: str) -> None:
+def test_secrets_are_recognized_by_their_name(name: str) -> None:
     assert redact.fields({name: SECRET}) == {name: "***"}
     assert redact.fields({"deep": [{name: {"x": SECRET}}]}) == {"deep": [{name: "***"}]}
 
 
 def test_numbers_and_row_keys_stay() -> None:
-    told = {
+    values = {
         "tokens": 12,
         "record_key": "post-1",
         "provider_ticket_id": "6fa8",
@@ -285,10 +288,10 @@ def test_numbers_and_row_keys_stay() -> None:
         "tickets": None,
         "secretary": "Ana",
     }
-    assert redact.fields(told) == told
+    assert redact.fields(values) == values
 
 
-def test_long_text_is_cut() -> None:
+def test_a_long_text_is_cut() -> None:
     assert len(redact.text("x" * 1_000_000)) < 17_000
 
 
@@ -298,5 +301,5 @@ def test_long_text_is_cut() -> None:
         st.recursive(st.text() | st.floats() | st.binary() | st.none(), st.lists, max_leaves=5),
     )
 )
-def test_anything_becomes_json(values: dict[str, Any]) -> None:
+def test_any_value_becomes_json(values: dict[str, Any]) -> None:
     json.dumps(redact.fields(values), allow_nan=False)

@@ -1,4 +1,4 @@
-"""Metrics, and the observer that feeds them."""
+"""Metrics, events and spans of the observer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiohttp import web
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client import parser
 
 from esclusa.observability import log, traces
 from esclusa.observability.metrics import BUCKETS, Metrics
@@ -42,8 +42,8 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     assert kind.startswith("text/plain")
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(page.decode())
-        for sample in family.samples
+        for metric in parser.text_string_to_metric_families(page.decode())
+        for sample in metric.samples
     }
 
 
@@ -58,27 +58,27 @@ def test_every_metric_is_on_the_page() -> None:
     metrics.backlog("media.download", 12, 34.5)
     metrics.budget("tracer", "day", 399, 400)
     metrics.inflight("media.download", 16)
-    told = samples(metrics)
+    values = samples(metrics)
     stage = ("stage", "media.download")
-    assert told["esclusa_settled_total", (("result", "moved"), stage)] == 3
-    assert told["esclusa_settled_total", (("result", "retried"), stage)] == 1
-    assert told["esclusa_handle_seconds_count", (stage,)] == 4
-    assert told["esclusa_handle_seconds_sum", (stage,)] == pytest.approx(7.06)
-    assert told["esclusa_handle_seconds_bucket", (("le", "0.01"), stage)] == 0
-    assert told["esclusa_handle_seconds_bucket", (("le", "0.025"), stage)] == 3
-    assert told["esclusa_handle_seconds_bucket", (("le", "+Inf"), stage)] == 4
-    assert told["esclusa_claimed_total", (stage,)] == 600
-    assert told["esclusa_claim_seconds_count", ()] == 2
-    assert told["esclusa_runs_total", (("cycle", "media.download"), ("outcome", "ok"))] == 1
-    assert told["esclusa_run_seconds_bucket", (("cycle", "media.download"), ("le", "900.0"))] == 0
-    assert told["esclusa_due", (stage,)] == 12
-    assert told["esclusa_oldest_due_seconds", (stage,)] == 34.5
-    assert told["esclusa_budget_used", (("budget", "tracer"), ("window", "day"))] == 399
-    assert told["esclusa_budget_limit", (("budget", "tracer"), ("window", "day"))] == 400
-    assert told["esclusa_worker_inflight", (stage,)] == 16
+    assert values["esclusa_settled_total", (("result", "moved"), stage)] == 3
+    assert values["esclusa_settled_total", (("result", "retried"), stage)] == 1
+    assert values["esclusa_handle_seconds_count", (stage,)] == 4
+    assert values["esclusa_handle_seconds_sum", (stage,)] == pytest.approx(7.06)
+    assert values["esclusa_handle_seconds_bucket", (("le", "0.01"), stage)] == 0
+    assert values["esclusa_handle_seconds_bucket", (("le", "0.025"), stage)] == 3
+    assert values["esclusa_handle_seconds_bucket", (("le", "+Inf"), stage)] == 4
+    assert values["esclusa_claimed_total", (stage,)] == 600
+    assert values["esclusa_claim_seconds_count", ()] == 2
+    assert values["esclusa_runs_total", (("cycle", "media.download"), ("outcome", "ok"))] == 1
+    assert values["esclusa_run_seconds_bucket", (("cycle", "media.download"), ("le", "900.0"))] == 0
+    assert values["esclusa_due", (stage,)] == 12
+    assert values["esclusa_oldest_due_seconds", (stage,)] == 34.5
+    assert values["esclusa_budget_used", (("budget", "tracer"), ("window", "day"))] == 399
+    assert values["esclusa_budget_limit", (("budget", "tracer"), ("window", "day"))] == 400
+    assert values["esclusa_worker_inflight", (stage,)] == 16
 
 
-def test_an_empty_page_and_openmetrics() -> None:
+def test_a_page_without_events_and_openmetrics() -> None:
     metrics = Metrics()
     assert samples(metrics)["esclusa_claim_seconds_count", ()] == 0
     page, kind = metrics.render("application/openmetrics-text; version=1.0.0")
@@ -86,18 +86,18 @@ def test_an_empty_page_and_openmetrics() -> None:
     assert page.endswith(b"# EOF\n")
 
 
-def test_a_bound_belongs_to_its_bucket() -> None:
+def test_a_value_equal_to_a_bound_is_in_its_bucket() -> None:
     metrics = Metrics()
     for bound in BUCKETS:
         metrics.settled("s", "moved", [bound])
-    told = samples(metrics)
+    values = samples(metrics)
     assert [
-        told["esclusa_handle_seconds_bucket", (("le", str(bound)), ("stage", "s"))]
+        values["esclusa_handle_seconds_bucket", (("le", str(bound)), ("stage", "s"))]
         for bound in BUCKETS
     ] == list(range(1, len(BUCKETS) + 1))
 
 
-def test_threads_lose_no_count() -> None:
+def test_counting_is_thread_safe() -> None:
     metrics = Metrics()
     threads = [
         threading.Thread(target=lambda: [metrics.settled("s", "moved", [0.1]) for _ in range(5000)])
@@ -112,7 +112,7 @@ def test_threads_lose_no_count() -> None:
     )
 
 
-def test_a_settlement_that_is_not_logged_is_nearly_free(lines: io.StringIO) -> None:
+def test_a_settlement_below_the_log_level_costs_microseconds(lines: io.StringIO) -> None:
     log.configure("json", "warning", stream=lines)
     observer = Observer(tracer=None)
     fields = {"id": "1"}
@@ -122,7 +122,7 @@ def test_a_settlement_that_is_not_logged_is_nearly_free(lines: io.StringIO) -> N
         for _ in range(10_000):
             observer.settled("stage", "moved", [0.01], lambda n: fields)
         best = min(best, (time.process_time() - begun) / 10_000)
-    assert best < 4e-6  # half of that on an idle machine
+    assert best < 4e-6  # half of it on an idle machine
     assert lines.getvalue() == ""
 
 
@@ -138,10 +138,10 @@ def test_one_event_per_settlement(lines: io.StringIO) -> None:
     observer.settled("media.download", "rejected", [0.5], lambda n: {})
     observer.claimed("media.download", 3, 0.1)
     observer.run_finished("media.download", "partial", 2.0, {"moved": 3})
-    observer.event("error", "the store is away", message_="x", seconds=3)
+    observer.event("error", "the store does not answer", message_="x", seconds=3)
     observer.event("loud", "an unknown level")
-    told = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert [line["severity"] for line in told] == [
+    logged = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [line["severity"] for line in logged] == [
         "INFO",
         "WARNING",
         "ERROR",
@@ -149,7 +149,7 @@ def test_one_event_per_settlement(lines: io.StringIO) -> None:
         "ERROR",
         "INFO",
     ]
-    first = told[0]
+    first = logged[0]
     assert (first["engine_stage"], first["stage"], first["result"], first["seconds"]) == (
         "media.download",
         "theirs",
@@ -157,10 +157,10 @@ def test_one_event_per_settlement(lines: io.StringIO) -> None:
         0.25,
     )
     assert first["api_token"] == "***"
-    assert told[3]["counters"] == {"moved": 3}
+    assert logged[3]["counters"] == {"moved": 3}
 
 
-def test_spans_of_what_has_ended(lines: io.StringIO) -> None:
+def test_spans_of_settlements_claims_and_runs(lines: io.StringIO) -> None:
     kept = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
@@ -173,7 +173,7 @@ def test_spans_of_what_has_ended(lines: io.StringIO) -> None:
             "id": "7",
             "token": "hidden",
             "url": "https://x?key=hidden",
-            "more": {"not": "told"},
+            "more": {"not": "shown"},
         },
     )
     observer.settled("s", "exhausted", [0.0], lambda n: {})
@@ -203,21 +203,21 @@ def test_spans_of_what_has_ended(lines: io.StringIO) -> None:
     assert line["logging.googleapis.com/trace_sampled"] is True
 
 
-def test_a_tracer_that_breaks_is_switched_off(lines: io.StringIO) -> None:
+def test_a_failing_tracer_is_switched_off(lines: io.StringIO) -> None:
     observer = Observer(tracer=object())
     observer.settled("s", "moved", [0.1], lambda n: {})
     observer.settled("s", "moved", [0.1], lambda n: {})
     assert lines.getvalue().count("tracing is switched off") == 1
 
 
-def test_no_provider_means_no_tracer() -> None:
+def test_without_a_provider_there_is_no_tracer() -> None:
     assert traces.tracer() is None
     assert traces.setup({}) is None
     traces.flush()
 
 
 async def test_spans_go_where_the_otel_settings_say() -> None:
-    """A process of its own: a tracer provider is set once and for all."""
+    """In its own process: a tracer provider can be set only once."""
     paths: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -233,7 +233,8 @@ async def test_spans_go_where_the_otel_settings_say() -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     code = (
-        "from esclusa.observability import traces, telemetry, log; log.configure('json', 'error'); assert traces.setup() is None;"
+        "from esclusa.observability import traces, telemetry, log;"
+        "log.configure('json', 'error'); assert traces.setup() is None;"
         "telemetry.Observer().settled('s', 'moved', [0.1], lambda n: {}); traces.flush()"
     )
     environ = {

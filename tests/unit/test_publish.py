@@ -1,4 +1,4 @@
-"""The outbox to Pub/Sub, on Google's own emulator: batches, ids, topics that are not there."""
+"""Publishing the outbox to Pub/Sub, on its emulator: batches, ids, missing topics."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def read(topic: Topic, count: int) -> list[tuple[int, dict[str, str]]]:
     return sorted((json.loads(m.data)["número"], dict(m.attributes)) for m in got)
 
 
-async def test_messages_arrive_with_their_own_ids(publisher: PubSubPublisher, topic: Topic) -> None:
+async def test_messages_carry_their_own_ids(publisher: PubSubPublisher, topic: Topic) -> None:
     short = topic.name.rpartition("/")[2]
     answers = await publisher.publish(
         [message(topic.name, 1, error_type="timeout"), message(short, 2)]
@@ -71,7 +71,7 @@ async def test_messages_arrive_with_their_own_ids(publisher: PubSubPublisher, to
     ]
 
 
-async def test_more_than_one_request_holds(publisher: PubSubPublisher, topic: Topic) -> None:
+async def test_messages_are_split_into_requests(publisher: PubSubPublisher, topic: Topic) -> None:
     many = [message(topic.name, n) for n in range(1200)]
     large = [
         Message(id=f"l{n}", topic=topic.name, data={"número": 5000 + n, "x": "ñ" * 1_500_000})
@@ -81,7 +81,9 @@ async def test_more_than_one_request_holds(publisher: PubSubPublisher, topic: To
     assert [number for number, _ in await read(topic, 1204)] == [*range(1200), *range(5000, 5004)]
 
 
-async def test_one_bad_message_harms_no_other(publisher: PubSubPublisher, topic: Topic) -> None:
+async def test_a_bad_message_does_not_affect_the_others(
+    publisher: PubSubPublisher, topic: Topic
+) -> None:
     too_many = message(topic.name, 2, **{f"a{n}": "x" for n in range(101)})
     long = message(topic.name, 3, reason="ñ" * 2000)
     none = message(f"projects/{PROJECT}/topics/no-such-topic", 4)
@@ -89,20 +91,25 @@ async def test_one_bad_message_harms_no_other(publisher: PubSubPublisher, topic:
     unnamed = message(topic.name, 6, **{"": "x"})
     answers = await publisher.publish([message(topic.name, 1), too_many, none, long, huge, unnamed])
     assert [answer and answer.type for answer in answers] == [
-        None, "invalid_message", "topic_not_found", None, "invalid_message", "invalid_message",
-    ]  # fmt: skip
+        None,
+        "invalid_message",
+        "topic_not_found",
+        None,
+        "invalid_message",
+        "invalid_message",
+    ]
     assert all(answer is None or isinstance(answer, Permanent) for answer in answers)
     assert "gcloud pubsub topics create no-such-topic" in str(answers[2])
     assert [number for number, _ in await read(topic, 2)] == [1, 3]
 
 
-async def test_a_server_that_is_away_is_tried_later() -> None:
-    away = PubSubPublisher(PROJECT, emulator="127.0.0.1:9", patience=1.0)
-    await away.open()
+async def test_an_unavailable_server_is_a_transient_failure() -> None:
+    unavailable = PubSubPublisher(PROJECT, emulator="127.0.0.1:9", timeout=1.0)
+    await unavailable.open()
     try:
-        answer = (await asyncio.wait_for(away.publish([message("t", 1)]), 60))[0]
+        answer = (await asyncio.wait_for(unavailable.publish([message("t", 1)]), 60))[0]
     finally:
-        await away.close()
+        await unavailable.close()
     assert answer is not None
     assert not answer.permanent
     assert answer.type == "pubsub_error"
@@ -153,11 +160,11 @@ async def test_the_outbox_publishes_what_settlements_wrote(
         await store.close()
     got = await read(topic, 249)
     assert [number for number, _ in got] == [n for n in range(250) if n != 7]
-    assert len({told["event_id"] for _, told in got}) == 249
+    assert len({attributes["event_id"] for _, attributes in got}) == 249
 
 
-def test_a_full_topic_says_all_there_is_to_say() -> None:
-    def said(topic: str, **environ: str) -> tuple[str, list[str]]:
+def test_a_full_topic_name_needs_no_publish_setting() -> None:
+    def found(topic: str, **environ: str) -> tuple[str, list[str]]:
         app = App("post")
 
         @app.stage(Parcel, take="packed", retry=Backoff(tries=None), dead_letter_topic=topic)
@@ -170,15 +177,15 @@ def test_a_full_topic_says_all_there_is_to_say() -> None:
         ]
         return repr(publisher_for(settings.publish, settings.topics, environ={})), warnings
 
-    assert said("projects/my-project/topics/dlq") == ("PubSubPublisher('my-project')", [])
-    assert said("dlq", ESCLUSA_PUBLISH="pubsub://another") == ("PubSubPublisher('another')", [])
-    assert said("dlq") == (
+    assert found("projects/my-project/topics/dlq") == ("PubSubPublisher('my-project')", [])
+    assert found("dlq", ESCLUSA_PUBLISH="pubsub://another") == ("PubSubPublisher('another')", [])
+    assert found("dlq") == (
         "None",
         ["install esclusa[google] and set ESCLUSA_PUBLISH=pubsub://project"],
     )
 
 
-async def test_a_lazy_publisher_without_credentials_says_so_in_its_messages(
+async def test_a_lazy_publisher_reports_missing_credentials_for_each_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
@@ -192,7 +199,7 @@ async def test_a_lazy_publisher_without_credentials_says_so_in_its_messages(
     await publisher.close()
 
 
-def test_what_is_no_publisher_is_refused() -> None:
+def test_a_wrong_publisher_url_is_refused() -> None:
     for url in ("pubsub://", "kafka://x", "pubsub://p/t", "p"):
         with pytest.raises(SettingsError, match="ESCLUSA_PUBLISH"):
             open_publisher(url)

@@ -1,1 +1,1 @@
-"""Seeing: the structured log, metrics, traces and alerts."""
+"""Observability: the structured log, metrics, traces and alerts."""

@@ -1,4 +1,4 @@
-"""Alerts: something that a person should look at now, told to the log and to a webhook."""
+"""Alerts for people: written to the log and posted to a webhook."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from esclusa.observability import log, redact
 if TYPE_CHECKING:
     import aiohttp
 
-_WAITING = 100
-_REMEMBERED = 1000
+_MAX_QUEUED = 100
+_MAX_REMEMBERED = 1000
 
 
 class AlertWebhook:
-    """Writes each alert to the log at once, and posts it as JSON to the webhook in the background.
+    """Writes each alert to the log, and posts it as JSON to the webhook in the background.
 
-    ``send`` never raises and never waits. A webhook that fails is tried again, ``tries`` times in all with a growing
-    delay; one that stays away costs its alerts, oldest first, and the log says so. Its address is a secret: of it only
-    the host is ever told.
+    ``send`` never raises and never waits. A failed post is retried, up to ``tries`` attempts with a
+    growing delay. If the webhook stays unavailable, the oldest alerts are dropped, and the log
+    reports it. The URL is a secret: only its host is shown.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class AlertWebhook:
         if webhook is not None and (
             urlsplit(webhook).scheme not in {"http", "https"} or not urlsplit(webhook).hostname
         ):
-            raise ValueError("ESCLUSA_ALERT_WEBHOOK: must be an http:// or https:// address")
+            raise ValueError("ESCLUSA_ALERT_WEBHOOK: must be an http:// or https:// URL")
         self._webhook = webhook
         self._host = urlsplit(webhook).hostname if webhook else None
         self._timeout, self._tries, self._backoff = timeout, tries, backoff
-        self._waiting: deque[dict[str, Any]] = deque()
+        self._queue: deque[dict[str, Any]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._log = log.get("esclusa.alerts")
@@ -53,7 +53,7 @@ class AlertWebhook:
         return f"AlertWebhook({self._host})"
 
     def send(self, alert: dict[str, Any]) -> None:
-        """Tell it. ``alert`` has name, subject, message, raised_at, details, folded."""
+        """Log and queue an alert with name, subject, message, raised_at, details and folded."""
         alert = redact.fields(alert)
         self._log.write(
             "warning",
@@ -62,43 +62,41 @@ class AlertWebhook:
         )
         if self._webhook is None or self._closed:
             return
-        if len(self._waiting) >= _WAITING:
-            lost = self._waiting.popleft()
+        if len(self._queue) >= _MAX_QUEUED:
+            lost = self._queue.popleft()
             self._log.error(
-                "an alert was not delivered: too many wait",
+                "an alert was not delivered: the queue is full",
                 alert=lost["name"],
                 subject=lost["subject"],
                 webhook=self._host,
             )
         text = f"[{alert['name']}] {alert['subject']}: {alert['message']}"
-        self._waiting.append({"id": uuid.uuid4().hex, "text": text, **alert})
+        self._queue.append({"id": uuid.uuid4().hex, "text": text, **alert})
         self._start()
 
     async def close(self, grace: float = 5.0) -> None:
-        """Deliver what waits, as far as the grace period allows."""
+        """Deliver the queued alerts, at most for the grace period."""
         self._closed = True
         self._start()
         task, self._task = self._task, None
         if task is not None:
-            _, late = await asyncio.wait([task], timeout=grace)
-            if late:
+            _, unfinished = await asyncio.wait([task], timeout=grace)
+            if unfinished:
                 task.cancel()
                 await asyncio.wait([task])
-        if self._waiting:
-            self._log.error(
-                "alerts were not delivered", count=len(self._waiting), webhook=self._host
-            )
-            self._waiting.clear()
+        if self._queue:
+            self._log.error("alerts were not delivered", count=len(self._queue), webhook=self._host)
+            self._queue.clear()
 
     def _start(self) -> None:
-        if self._waiting and (self._task is None or self._task.done()):
-            with suppress(RuntimeError):  # no loop runs yet: it waits for the next call
+        if self._queue and (self._task is None or self._task.done()):
+            with suppress(RuntimeError):  # no loop is running: start with the next call
                 self._task = asyncio.get_running_loop().create_task(
                     self._deliver(), name="esclusa-alerts"
                 )
 
     async def _deliver(self) -> None:
-        import aiohttp  # noqa: PLC0415  # only who has a webhook pays for it
+        import aiohttp  # noqa: PLC0415 - slow to import, needed only with a webhook
 
         try:
             async with aiohttp.ClientSession(
@@ -106,9 +104,9 @@ class AlertWebhook:
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
                 cookie_jar=aiohttp.DummyCookieJar(),
             ) as session:
-                while self._waiting:
-                    await self._post(session, self._waiting[0])
-        except Exception as error:  # noqa: BLE001  # an alert never breaks the work
+                while self._queue:
+                    await self._post(session, self._queue[0])
+        except Exception as error:  # noqa: BLE001  # alerts must not break the work
             self._log.error(
                 "alerts cannot be delivered", webhook=self._host, error=type(error).__name__
             )
@@ -121,8 +119,8 @@ class AlertWebhook:
             status, why = await self._once(session, alert)
             if status is not None and status < 500 and status not in {408, 425, 429}:
                 break
-        with suppress(ValueError):  # it may have made room for a newer one meanwhile
-            self._waiting.remove(alert)
+        with suppress(ValueError):  # dropped meanwhile, for a newer one
+            self._queue.remove(alert)
         if why:
             self._log.error(
                 "an alert was not delivered",
@@ -135,40 +133,47 @@ class AlertWebhook:
     async def _once(
         self, session: aiohttp.ClientSession, alert: dict[str, Any]
     ) -> tuple[int | None, str]:
-        """The answer's status if there was one, and why it does not count as delivered ("" if it does)."""
+        """The status, if there was a response, and why it was not delivered ("": it was)."""
         assert self._webhook is not None
         try:
             async with session.post(self._webhook, json=alert, allow_redirects=False) as answer:
                 return answer.status, "" if 200 <= answer.status < 300 else f"HTTP {answer.status}"
-        except Exception as error:  # noqa: BLE001  # whatever the network does; its text may hold the address
+        except Exception as error:  # noqa: BLE001  # its text may contain the URL
             return None, type(error).__name__
 
 
 class AlertNotifier:
-    """The bell. The same alert about the same subject within the quiet period is folded into the next one that is told."""
+    """Sends alerts, but not the same one twice within the quiet period.
+
+    Repeated alerts are counted and folded into the next one that is sent.
+    """
 
     def __init__(
-        self, sink: AlertWebhook, *, quiet: float = 900.0, clock: Callable[[], float] = time.monotonic
+        self,
+        webhook: AlertWebhook,
+        *,
+        quiet: float = 900.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._sink = sink
+        self._webhook = webhook
         self._quiet = quiet
         self._clock = clock
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        self._sent: dict[tuple[str, str], tuple[float, int]] = {}
 
     def notify(self, name: str, subject: str, message: str, /, **details: Any) -> bool:
-        """Tell a person; False if it was folded because they have just been told. Never raises, never waits."""
+        """Send an alert. Returns False if it was folded. Never raises, never waits."""
         now = self._clock()
         key = (name, subject)
-        last, folded = self._told.get(key, (None, 0))
+        last, folded = self._sent.get(key, (None, 0))
         if last is not None and now - last < self._quiet:
-            self._told[key] = (last, folded + 1)
+            self._sent[key] = (last, folded + 1)
             return False
-        self._told.pop(key, None)
-        self._told[key] = (now, 0)
-        if len(self._told) > _REMEMBERED:
-            del self._told[next(iter(self._told))]  # the one told longest ago
+        self._sent.pop(key, None)
+        self._sent[key] = (now, 0)
+        if len(self._sent) > _MAX_REMEMBERED:
+            del self._sent[next(iter(self._sent))]  # the oldest one
         raised_at = datetime.now(UTC).isoformat()
-        self._sink.send(
+        self._webhook.send(
             {
                 "name": name,
                 "subject": subject,
@@ -181,4 +186,4 @@ class AlertNotifier:
         return True
 
     async def close(self, grace: float = 5.0) -> None:
-        await self._sink.close(grace)
+        await self._webhook.close(grace)

@@ -1,7 +1,6 @@
 """The structured log: JSON lines with Cloud Logging's field names, or readable lines on a terminal.
 
-Cheap where it is silent: a call below the level is one comparison, and the library behind it is loaded with the first
-line that is written.
+A call below the level costs one comparison; structlog is imported with the first line.
 """
 
 from __future__ import annotations
@@ -44,28 +43,28 @@ _GOOGLE = "logging.googleapis.com/"
 
 @value
 class Trace:
-    """The trace that a request belongs to, as its caller told it: 32 and 16 hexadecimal digits."""
+    """The trace of a request, from its caller's headers: 32 and 16 hexadecimal digits."""
 
     trace: str
     span: str | None = None
     sampled: bool = False
 
 
-_told: ContextVar[Trace | None] = ContextVar("esclusa_trace", default=None)
+_request_trace: ContextVar[Trace | None] = ContextVar("esclusa_trace", default=None)
 
 
 @contextmanager
 def tracing(trace: Trace | None) -> Iterator[None]:
-    """While this lasts, lines of this task and of those that it starts name the trace, so that they are found with the request."""
-    before = _told.set(trace)
+    """Put the trace on every line of this task and of the tasks that it starts."""
+    token = _request_trace.set(trace)
     try:
         yield
     finally:
-        _told.reset(before)
+        _request_trace.reset(token)
 
 
 class _State:
-    """The one log of this process."""
+    """The configuration of this process's log."""
 
     def __init__(self) -> None:
         self.level = LEVELS["info"]
@@ -75,7 +74,7 @@ class _State:
         self.lock = threading.RLock()
         self.sink: Any = None
 
-    def built(self) -> Any:
+    def logger(self) -> Any:
         if self.sink is None:
             with self.lock:
                 if self.sink is None:
@@ -87,7 +86,7 @@ _state = _State()
 
 
 class Log:
-    """A named logger. Never raises. ``exc_info`` adds the stack trace of the present exception (or of the one given)."""
+    """A named logger. It never raises. ``exc_info`` adds a stack trace."""
 
     __slots__ = ("_bound", "name")
 
@@ -116,28 +115,31 @@ class Log:
             self._write("error", message, fields)
 
     def write(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
-        """As the methods above, with the level by its name (an unknown one is info) and fields of any name."""
+        """Write a line with a level given by name (unknown: info) and fields of any name."""
         if level not in LEVELS:
             level = "info"
         if _state.level <= LEVELS[level]:
             self._write(level, message, fields)
 
     def _write(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
-        told = {
+        renamed = {
             f"{name}_" if name in _RESERVED or name.startswith(_GOOGLE) else name: value
             for name, value in fields.items()
         }
         try:
-            getattr(_state.built(), level)(message, **{**self._bound, **told, "logger": self.name})
-        except Exception:  # noqa: BLE001  # a log line never breaks the work it tells of
-            _complain()
+            write = getattr(_state.logger(), level)
+            write(message, **{**self._bound, **renamed, "logger": self.name})
+        except Exception:  # noqa: BLE001  # a log line must not break the work
+            _report_failure()
 
 
 def get(name: str) -> Log:
+    """The logger with this name."""
     return Log(name)
 
 
 def enabled(level: str) -> bool:
+    """Whether lines of this level are written."""
     return _state.level <= LEVELS[level]
 
 
@@ -148,10 +150,10 @@ def configure(
     stream: TextIO | None = None,
     project: str | None = None,
 ) -> None:
-    """Set the log up for this process, and take in what libraries tell the standard library's logging.
+    """Set up the log of this process, including what libraries write with ``logging``.
 
-    ``auto`` is text when the stream (stderr) is a terminal, and JSON lines otherwise. ``project`` completes the trace's
-    name for Cloud Logging. Raises ValueError for an unknown format or level.
+    ``auto`` is text if the stream (stderr) is a terminal, otherwise JSON lines. ``project`` is part
+    of the trace's name in Cloud Logging. Raises ValueError for an unknown format or level.
     """
     if format not in {"auto", "json", "text"}:
         raise ValueError(f"unknown log format {format!r}: auto, json or text")
@@ -167,11 +169,11 @@ def configure(
     root.addHandler(_Handler())
     root.setLevel(max(_state.level, logging.INFO))
     if "structlog" in sys.modules:
-        _state.built()
+        _state.logger()
 
 
 class _Handler(logging.Handler):
-    """What libraries log through the standard library comes out as lines of ours, secrets masked as well."""
+    """Writes what libraries log with ``logging`` as lines of this log, secrets masked."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -182,12 +184,12 @@ class _Handler(logging.Handler):
             )
             fields = {"exc_info": record.exc_info} if record.exc_info else {}
             Log(record.name).write(level, record.getMessage(), fields)
-        except Exception:  # noqa: BLE001  # a wrong format string in a library must not stop us
-            _complain()
+        except Exception:  # noqa: BLE001  # such as a wrong format string in a library
+            _report_failure()
 
 
 class _Lines:
-    """Writes whole lines, each at once and flushed, so that a killed process loses none and threads mix none."""
+    """Writes and flushes whole lines: a killed process loses none, threads do not mix them."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -201,25 +203,25 @@ class _Lines:
             with self._lock:
                 stream.write(line + "\n")
                 stream.flush()
-        except (OSError, ValueError):  # the reader is gone: work goes on
+        except (OSError, ValueError):  # the stream is closed
             return
 
     debug = info = warning = warn = error = exception = critical = fatal = log = msg
 
 
 def _build(state: _State) -> Any:
-    import structlog  # noqa: PLC0415  # a third of a second that a silent command need not wait
+    import structlog  # noqa: PLC0415  # takes a third of a second
 
     stream = state.stream or sys.stderr
     terminal = stream is not None and stream.isatty()
     text = state.format == "text" or (state.format == "auto" and terminal)
-    ending: list[Callable[..., Any]]
+    renderers: list[Callable[..., Any]]
     if text:
         colors = terminal and not os.environ.get("NO_COLOR")
         console = structlog.dev.ConsoleRenderer(
             colors=colors, exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
         )
-        ending = [
+        renderers = [
             structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
             structlog.processors.add_log_level,
             _traced,
@@ -228,33 +230,31 @@ def _build(state: _State) -> Any:
         ]
     else:
         stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
-        ending = [_severity, _traced, _masked, stamp, _json]
+        renderers = [_severity, _traced, _masked, stamp, _json]
     lines = _Lines(state.stream)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.format_exc_info,
-            *ending,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(state.level),
         logger_factory=lambda *_: lines,
         cache_logger_on_first_use=False,
     )
-    return (
-        structlog.get_logger().bind()
-    )  # bound once: the lazy proxy would be resolved for every line
+    return structlog.get_logger().bind()  # bound once; the lazy proxy is resolved for every line
 
 
 def _severity(_: Any, method: str, event: Event) -> Event:
-    told = {"severity": _SEVERITY.get(method, method.upper()), "message": event.pop("event", "")}
+    first = {"severity": _SEVERITY.get(method, method.upper()), "message": event.pop("event", "")}
     if "exception" in event:
-        told["stack_trace"] = event.pop("exception")  # where Error Reporting looks for it
-    return {**told, **event}
+        first["stack_trace"] = event.pop("exception")  # the field that Error Reporting reads
+    return {**first, **event}
 
 
 def _traced(_: Any, __: str, event: Event) -> Event:
-    """The present span, if the program traces at all; else the trace that the request's caller told."""
-    found = _span() or _told.get()
+    """Add the current span, or else the trace of the request."""
+    found = _span() or _request_trace.get()
     if found is not None:
         event[f"{_GOOGLE}trace"] = (
             f"projects/{_state.project}/traces/{found.trace}" if _state.project else found.trace
@@ -280,12 +280,12 @@ def _masked(_: Any, __: str, event: Event) -> Event:
 
 
 def _json(_: Any, __: str, event: Event) -> str:
-    # A lone surrogate cannot be written as UTF-8; its escape is JSON all the same.
+    # A lone surrogate cannot be encoded as UTF-8, but its escape is valid JSON.
     line = _encode(event)
     return line if line.isascii() else line.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _complain() -> None:
+def _report_failure() -> None:
     try:
         print(  # noqa: T201 - the log itself failed
             '{"severity":"ERROR","message":"a log line could not be written"}',

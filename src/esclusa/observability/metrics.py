@@ -1,4 +1,4 @@
-"""Metrics for Prometheus. Counting is a few dictionary steps; the exposition library is loaded with the first scrape."""
+"""Metrics for Prometheus. The client library is imported with the first scrape."""
 
 from __future__ import annotations
 
@@ -8,30 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-BUCKETS = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    300.0,
-    900.0,
-)
-"""Upper bounds in seconds: from a row that only moves to a handler that waits for a slow service."""
+_MILLISECONDS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500)
+BUCKETS = (*(each / 1000 for each in _MILLISECONDS), 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
+"""Upper bounds in seconds, for fast moves and for handlers that wait for a slow service."""
 
 
 class _Times:
-    """A histogram: how many fell under each bound, and their sum."""
+    """A histogram: the count below each bound, and the sum."""
 
     __slots__ = ("counts", "sum")
 
@@ -49,7 +32,7 @@ class _Times:
 
 
 class Metrics:
-    """What this process did and saw since it began. Every method may be called from any thread."""
+    """The metrics of this process. Methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +50,7 @@ class Metrics:
         self._registry: Any = None
 
     def settled(self, stage: str, result: str, times: Sequence[float]) -> None:
-        """So many attempts ended with this result; the seconds that each handler took."""
+        """Count attempts that ended with this result; ``times``: the seconds of each handler."""
         with self._lock:
             self._settled[stage, result] = self._settled.get((stage, result), 0) + len(times)
             handle = self._handle.setdefault(stage, _Times())
@@ -85,7 +68,7 @@ class Metrics:
             self._run.setdefault(cycle, _Times()).add(seconds)
 
     def backlog(self, stage: str, due: int, oldest_seconds: float) -> None:
-        """What the stage could claim now, and for how long the oldest of it has been due (0 when there is none)."""
+        """Set how many records the stage can claim now, and for how long the oldest is due."""
         with self._lock:
             self._due[stage] = due
             self._oldest[stage] = max(0.0, oldest_seconds)
@@ -96,13 +79,13 @@ class Metrics:
             self._limit[budget, window] = limit
 
     def inflight(self, stage: str, count: int) -> None:
-        """How many records of the stage this worker holds."""
+        """Set how many records of the stage this worker holds."""
         with self._lock:
             self._inflight[stage] = count
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The page for a scrape and its content type; ``accept`` is the scraper's own header."""
-        from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415  # loaded with the first scrape
+        """The page for a scrape and its content type; ``accept`` is the request's header."""
+        from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415
         from prometheus_client.exposition import choose_encoder  # noqa: PLC0415
 
         with self._lock:
@@ -113,27 +96,23 @@ class Metrics:
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
-    def families(self) -> list[Any]:
-        """Everything as the exposition library wants it, from one moment."""
-        from prometheus_client.core import (  # noqa: PLC0415
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
-        )
+    def collect(self) -> list[Any]:
+        """All metrics as the client library expects them, from one moment."""
+        from prometheus_client import core  # noqa: PLC0415
 
         def counter(name: str, about: str, labels: list[str], values: dict[Any, int]) -> Any:
-            return _filled(CounterMetricFamily(name, about, labels=labels), values)
+            return _filled(core.CounterMetricFamily(name, about, labels=labels), values)
 
         def gauge(name: str, about: str, labels: list[str], values: dict[Any, float]) -> Any:
-            return _filled(GaugeMetricFamily(name, about, labels=labels), values)
+            return _filled(core.GaugeMetricFamily(name, about, labels=labels), values)
 
         def times(
             name: str, about: str, labels: list[str], values: Iterable[tuple[list[str], _Times]]
         ) -> Any:
-            family = HistogramMetricFamily(name, about, labels=labels)
+            metric = core.HistogramMetricFamily(name, about, labels=labels)
             for names, each in values:
-                family.add_metric(names, buckets=each.cumulative(), sum_value=each.sum)
-            return family
+                metric.add_metric(names, buckets=each.cumulative(), sum_value=each.sum)
+            return metric
 
         with self._lock:
             handle = [([stage], each) for stage, each in self._handle.items()]
@@ -147,7 +126,7 @@ class Metrics:
                 ),
                 times(
                     "esclusa_handle_seconds",
-                    "Time from the handler's call to its outcome.",
+                    "Time of one call of the handler.",
                     ["stage"],
                     handle,
                 ),
@@ -162,22 +141,22 @@ class Metrics:
                     "esclusa_runs", "Runs of cycles, by outcome.", ["cycle", "outcome"], self._runs
                 ),
                 times("esclusa_run_seconds", "Time of one run.", ["cycle"], run),
-                gauge("esclusa_due", "Records that a stage could claim now.", ["stage"], self._due),
+                gauge("esclusa_due", "Records that a stage can claim now.", ["stage"], self._due),
                 gauge(
                     "esclusa_oldest_due_seconds",
-                    "For how long the oldest of them has been due.",
+                    "For how long the oldest due record has been due.",
                     ["stage"],
                     self._oldest,
                 ),
                 gauge(
                     "esclusa_budget_used",
-                    "Spent in the present window.",
+                    "Units spent in the current window.",
                     ["budget", "window"],
                     self._used,
                 ),
                 gauge(
                     "esclusa_budget_limit",
-                    "What may be spent in one window.",
+                    "Units that may be spent in the current window.",
                     ["budget", "window"],
                     self._limit,
                 ),
@@ -195,10 +174,10 @@ class _Collector:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Any]:
-        return iter(self._metrics.families())
+        return iter(self._metrics.collect())
 
 
-def _filled(family: Any, values: dict[Any, Any]) -> Any:
+def _filled(metric: Any, values: dict[Any, Any]) -> Any:
     for key, value in values.items():
-        family.add_metric([key] if isinstance(key, str) else list(key), value)
-    return family
+        metric.add_metric([key] if isinstance(key, str) else list(key), value)
+    return metric

@@ -1,4 +1,4 @@
-"""Secrets stay out of what is told: logs, alerts, messages."""
+"""Masks secrets in logs, alerts and messages."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from functools import lru_cache
 from typing import Any
 
 MASK = "***"
-LONGEST_TEXT = 16_000
-"""Characters of one string that are kept: a log entry of the usual collectors ends at 256 KB."""
+MAX_TEXT = 16_000
+"""Characters of one string that are kept: log collectors cut an entry at 256 KB."""
 
-_DEEPEST = 8
+_MAX_DEPTH = 8
 _WORDS = frozenset({
-    "apikey", "auth", "authorization", "cookie", "cookies", "credential", "credentials", "key", "passphrase", "passwd", "password",
-    "pwd", "secret", "secrets", "sig", "signature", "ticket", "tickets", "token", "tokens",
+    "apikey", "auth", "authorization", "cookie", "cookies", "credential", "credentials", "key",
+    "passphrase", "passwd", "password", "pwd", "secret", "secrets", "sig", "signature", "ticket",
+    "tickets", "token", "tokens",
 })  # fmt: skip
-# Names that say "key" or "ticket" and mean the identity of a row, not the key of a door.
+# Names with "key" or "ticket" that identify a row and are not secret.
 _HARMLESS = frozenset(
     {
         "provider_ticket_id",
@@ -33,14 +34,17 @@ _HARMLESS = frozenset(
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PARTS = re.compile(r"[^a-z0-9]+")
 
-_NAMES = r"(?:api[_-]?key|authorization|credential|key|passphrase|passwd|password|pwd|secret|sig|signature|ticket|token)"
+_NAMES = (
+    r"(?:api[_-]?key|authorization|credential|key|passphrase|passwd|password|pwd|secret|sig"
+    r"|signature|ticket|token)"
+)
 
 
 def _rule(needs: str, pattern: str, instead: str) -> tuple[str, re.Pattern[str], str]:
     return needs, re.compile(pattern, re.IGNORECASE), instead
 
 
-# Each with a text that must be there for it to apply: looking for that is ten times cheaper than the pattern.
+# Each with a text that must occur for it to apply: searching that is ten times faster.
 _RULES = (
     # postgresql://user:password@host
     _rule(
@@ -74,7 +78,7 @@ _RULES = (
         rf"""('(?:\w{{0,60}}[_-])?{_NAMES}'\s*[:=]\s*)'(?:\\.|[^'\\]){{1,4000}}'""",
         rf"\1'{MASK}'",
     ),
-    # host=db password=… of a connection string, password='…' too; PGPASSWORD=…; token=… in a message
+    # password=… or password='…' in a connection string; PGPASSWORD=…; token=… in a message
     _rule(
         "=",
         r"""(\b(?:\w{0,60}_|pg)?(?:password|passwd|pwd|secret|token|ticket|api_?key)\s?=\s?)"""
@@ -85,9 +89,9 @@ _RULES = (
 
 
 def text(value: str) -> str:
-    """The string without the secrets that can be told by their shape, and not longer than a log line bears."""
-    if len(value) > LONGEST_TEXT:
-        value = f"{value[:LONGEST_TEXT]}… ({len(value)} characters)"
+    """The string with recognizable secrets masked, cut to ``MAX_TEXT`` characters."""
+    if len(value) > MAX_TEXT:
+        value = f"{value[:MAX_TEXT]}… ({len(value)} characters)"
     low = value.lower()
     for needs, pattern, instead in _RULES:
         if needs in low:
@@ -96,13 +100,13 @@ def text(value: str) -> str:
 
 
 def fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain JSON values, with those masked whose name or shape gives them away as secrets."""
+    """The values as plain JSON, with secrets masked by their name or their form."""
     return {str(name): _value(value, str(name), 0) for name, value in values.items()}
 
 
 @lru_cache(maxsize=4096)
 def secret_name(name: str) -> bool:
-    """Whether values of this name are secrets: a word of it says so."""
+    """Whether values with this name are secrets, judged by its words."""
     snake = _CAMEL.sub("_", name).lower()
     return snake not in _HARMLESS and not _WORDS.isdisjoint(_PARTS.split(snake))
 
@@ -116,14 +120,13 @@ def _value(value: Any, name: str, depth: int) -> Any:
         return MASK
     if type(value) is str:
         return text(value)
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
         return {text(str(key)): _value(each, str(key), depth + 1) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_value(each, "", depth + 1) for each in value]
-    # Whatever else it is, what it says of itself may hold a secret.
     try:
         return text(str(value))
-    except Exception:  # noqa: BLE001  # a broken __str__ must not break the one who tells of it
+    except Exception:  # noqa: BLE001  # a broken __str__ must not break the log
         return f"<{type(value).__name__}>"

@@ -1,4 +1,4 @@
-"""What the engine tells, told to the log, the metrics and the traces."""
+"""Passes the engine's events on to the log, the metrics and the traces."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _RUN_LEVEL = {"blocked": "warning", "partial": "warning", "error": "error"}
 
 
 class Observer:
-    """The Telemetry of a real process. Cheap, never raises, never blocks longer than one line takes to write.
+    """The Telemetry of a process. Fast, never raises, blocks only to write a line.
 
-    A settlement is one structured event: at info when all is well (moved, retried, waited), at warning when a record is
-    exhausted or a lease was lost, at error when the settlement was rejected. The engine's stage is told as
-    ``engine_stage``: ``stage`` is left to pipelines.
+    A settlement is one structured event: info (moved, retried, waited), warning (exhausted, lost)
+    or error (rejected). Its stage is in the field ``engine_stage``; ``stage`` is for pipelines.
     """
 
     def __init__(
@@ -35,18 +34,18 @@ class Observer:
         if not log.enabled(level) and self._tracer is None:
             return
         for n, seconds in enumerate(times):
-            said = fields(n)
+            details = fields(n)
             self._log.write(
                 level,
                 f"{stage}: {result}",
-                {**said, "engine_stage": stage, "result": result, "seconds": round(seconds, 6)},
+                {**details, "engine_stage": stage, "result": result, "seconds": round(seconds, 6)},
             )
             if self._tracer is not None:
                 self._span(
                     f"settle {stage}",
                     seconds,
                     {"esclusa.stage": stage, "esclusa.result": result},
-                    said,
+                    details,
                     failed=level != "info",
                 )
 
@@ -94,9 +93,9 @@ class Observer:
         *,
         failed: bool = False,
     ) -> None:
-        """A span of what has just ended: it began so many seconds ago."""
+        """A span that ends now and began ``seconds`` ago."""
         try:
-            from opentelemetry.trace import StatusCode  # noqa: PLC0415  # there is a tracer, so it is loaded
+            from opentelemetry.trace import StatusCode  # noqa: PLC0415  # loaded already
 
             end = time.time_ns()
             for key, value in fields.items():
@@ -111,6 +110,6 @@ class Observer:
             if failed:
                 span.set_status(StatusCode.ERROR)
             span.end(end)
-        except Exception as error:  # noqa: BLE001  # telemetry never breaks the work
+        except Exception as error:  # noqa: BLE001  # telemetry must not break the work
             self._tracer = None
             self._log.error("tracing is switched off: a span could not be made", error=str(error))

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, on demand: only when the program has set a tracer provider up."""
+"""OpenTelemetry: sends spans only if a tracer provider is set up."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 def setup(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Send spans where the standard OTEL_* settings say, if they say so. Returns what is missing, None if nothing is."""
+    """Send spans to the endpoint in the standard OTEL_* variables, if one is set.
+
+    Returns a message if a package is missing.
+    """
     name = next((name for name in _ENDPOINTS if environ.get(name)), None)
     if name is None or tracer() is not None:
         return None
     try:
-        there = all(
+        installed = all(
             importlib.util.find_spec(f"opentelemetry.{part}")
             for part in ("sdk", "exporter.otlp.proto.http")
         )
     except ModuleNotFoundError:
-        there = False
-    if not there:
+        installed = False
+    if not installed:
         return f"{name} is set, but spans cannot be sent: install esclusa[otel]"
-    from opentelemetry import trace  # noqa: PLC0415  # only who traces pays for it
+    from opentelemetry import trace  # noqa: PLC0415 - slow to import
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
@@ -40,7 +43,7 @@ def setup(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def tracer() -> Any | None:
-    """A tracer if somebody set a provider up in this process, else None; nothing is loaded to find out."""
+    """A tracer if a provider is set up in this process, else None. Imports nothing."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None or api.get_tracer_provider().__class__.__name__ in {
         "ProxyTracerProvider",
@@ -51,7 +54,7 @@ def tracer() -> Any | None:
 
 
 def flush() -> None:
-    """Send what waits to be sent, before the process ends."""
+    """Send the spans that are still queued, before the process ends."""
     api = sys.modules.get("opentelemetry.trace")
     force = getattr(api.get_tracer_provider(), "force_flush", None) if api is not None else None
     if force is not None:

@@ -1,4 +1,4 @@
-"""Where messages of the outbox go, picked by URL."""
+"""Publishers of the outbox, chosen by URL."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ _TOPIC = re.compile(r"projects/([^/]+)/topics/[^/]+\Z")
 def publisher_for(
     url: str | None, topics: Iterable[str], *, environ: Mapping[str, str] = os.environ
 ) -> Publisher | None:
-    """The publisher that ``url`` names; without one, Pub/Sub, if one of the topics that dead letters go to is a full name of its
-    (``projects/p/topics/t``) and the extra is installed: such a topic says all there is to say. Else None, and messages wait."""
+    """The publisher for ``url``.
+
+    Without ``url`` it is Pub/Sub if the extra is installed and one of the topics is a full name
+    (``projects/p/topics/t``); otherwise None, and messages wait in the outbox.
+    """
     if url is not None:
         return open_publisher(url, environ=environ)
     named = next((found[1] for found in map(_TOPIC.match, topics) if found), None)
     if named is None or not _installed():
         return None
-    from esclusa.publishers.pubsub import PubSubPublisher  # noqa: PLC0415  # only what is used is loaded
+    from esclusa.publishers.pubsub import PubSubPublisher  # noqa: PLC0415
 
     return PubSubPublisher(named, emulator=environ.get("PUBSUB_EMULATOR_HOST") or None, lazy=True)
 
@@ -38,12 +41,12 @@ def _installed() -> bool:
 
 
 def open_publisher(url: str, *, environ: Mapping[str, str] = os.environ) -> Publisher:
-    """The publisher that ``url`` names, not yet opened. SettingsError, naming ESCLUSA_PUBLISH, if it names none."""
+    """The publisher for ``url``, not opened yet. Raises SettingsError."""
     scheme, _, project = url.partition("://")
     if scheme != "pubsub" or not project.strip("/") or "/" in project.strip("/"):
         raise SettingsError(
-            "settings", [f"ESCLUSA_PUBLISH: {url!r} is no publisher; write pubsub://project"]
+            "settings", [f"ESCLUSA_PUBLISH: {url!r} is not a publisher; write pubsub://project"]
         )
-    from esclusa.publishers.pubsub import PubSubPublisher  # noqa: PLC0415  # only what is used is loaded
+    from esclusa.publishers.pubsub import PubSubPublisher  # noqa: PLC0415
 
     return PubSubPublisher(project.strip("/"), emulator=environ.get("PUBSUB_EMULATOR_HOST") or None)

@@ -1,4 +1,4 @@
-"""Messages to Google Cloud Pub/Sub."""
+"""Publishes messages to Google Cloud Pub/Sub."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from google.pubsub_v1 import PublisherAsyncClient
 
 EVENT_ID = "event_id"
-"""The attribute that carries the message's own id: one that is published twice has two ids of Pub/Sub's, but this one once."""
+"""The attribute with the message's own id; one published twice has two ids of Pub/Sub."""
 
-_MOST_MESSAGES = 1000
-_MOST_BYTES = 8_000_000
-_LARGEST = 10_000_000
-_MOST_ATTRIBUTES, _LONGEST_NAME, _LONGEST_VALUE = 100, 256, 1024
+_MAX_MESSAGES = 1000
+_MAX_BYTES = 8_000_000
+_MAX_MESSAGE = 10_000_000
+_MAX_ATTRIBUTES, _MAX_NAME, _MAX_VALUE = 100, 256, 1024
 
 
 class PubSubPublisher:
-    """Publishes with the environment's own credentials. ``topic`` is ``projects/p/topics/t``, or ``t`` in this project.
+    """Publishes with the credentials of the environment.
 
-    Messages of one topic go in one request, as many as it may hold. ``emulator``: host:port of one, without credentials.
-    ``lazy``: connect with the first message; where that cannot be done, the messages say why and are tried again.
-    ``patience``: seconds for which a request that fails for a moment is sent again; after that the outbox tries later.
+    A message's topic is ``projects/p/topics/t``, or ``t`` in this project. Messages of one topic
+    are sent together. ``emulator``: host:port of an emulator, which needs no credentials. ``lazy``:
+    connect with the first message; if that fails, the messages fail and are retried. ``timeout``:
+    seconds for which a transient failure is retried here; after that the outbox retries.
     """
 
     def __init__(
@@ -36,11 +37,11 @@ class PubSubPublisher:
         project: str,
         *,
         emulator: str | None = None,
-        patience: float = 20.0,
+        timeout: float = 20.0,
         lazy: bool = False,
     ) -> None:
         self._project = project
-        self._patience = patience
+        self._timeout = timeout
         self._emulator = emulator
         self._lazy = lazy
         self._connecting = asyncio.Lock()
@@ -64,7 +65,10 @@ class PubSubPublisher:
                     else await asyncio.to_thread(_connected)
                 )
             except ImportError as error:
-                missing = f"ESCLUSA_PUBLISH: pubsub:// needs the extra esclusa[google]: pip install 'esclusa[google]' ({error})"
+                missing = (
+                    "ESCLUSA_PUBLISH: pubsub:// needs the extra esclusa[google]: "
+                    f"pip install 'esclusa[google]' ({error})"
+                )
                 raise SettingsError("settings", [missing]) from error
 
     async def close(self) -> None:
@@ -77,15 +81,15 @@ class PubSubPublisher:
             await self._connect()
         except SettingsError as error:
             return [Failure("; ".join(error.faults), type="configuration") for _ in messages]
-        by_topic: dict[str, list[_Wire]] = defaultdict(list)
+        by_topic: dict[str, list[_Prepared]] = defaultdict(list)
         answers: list[Failure | None] = [None] * len(messages)
         for place, message in enumerate(messages):
-            wire = _Wire(place, message)
+            wire = _Prepared(place, message)
             answers[place] = wire.fault()
             if answers[place] is None:
                 by_topic[self._full(message.topic)].append(wire)
-        for topic, wires in by_topic.items():
-            for part in _parts(wires):
+        for topic, prepared in by_topic.items():
+            for part in _parts(prepared):
                 for wire, answer in zip(part, await self._send(topic, part), strict=True):
                     answers[wire.place] = answer
         return answers
@@ -95,8 +99,8 @@ class PubSubPublisher:
             topic if topic.startswith("projects/") else f"projects/{self._project}/topics/{topic}"
         )
 
-    async def _send(self, topic: str, messages: Sequence[_Wire]) -> list[Failure | None]:
-        """One request. Where it is refused because of what is in it, each goes alone, so that one bad message harms no other."""
+    async def _send(self, topic: str, messages: Sequence[_Prepared]) -> list[Failure | None]:
+        """Send one request. If it is invalid, send each message alone, to find the bad one."""
         from google.api_core import exceptions as api  # noqa: PLC0415 - an extra, loaded with the client
         from google.api_core.retry_async import AsyncRetry  # noqa: PLC0415
         from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
@@ -113,13 +117,13 @@ class PubSubPublisher:
             lambda error: isinstance(error, transient),
             initial=0.1,
             maximum=3.0,
-            timeout=self._patience,
+            timeout=self._timeout,
         )
         assert self._client is not None
         try:
-            made = [{"data": wire.data, "attributes": wire.attributes} for wire in messages]
+            made = [{"data": each.data, "attributes": each.attributes} for each in messages]
             await self._client.publish(
-                topic=topic, messages=made, timeout=self._patience, retry=again
+                topic=topic, messages=made, timeout=self._timeout, retry=again
             )
         except api.InvalidArgument as error:
             if len(messages) > 1:
@@ -129,19 +133,25 @@ class PubSubPublisher:
             ]
         except api.NotFound:
             name = topic.rpartition("/")[2]
-            missing = f"there is no topic {topic}: create it (gcloud pubsub topics create {name}), then retry the message"
+            missing = (
+                f"there is no topic {topic}: create it (gcloud pubsub topics create {name}), "
+                "then retry the message"
+            )
             return [Permanent(missing, type="topic_not_found") for _ in messages]
         except (api.PermissionDenied, api.Unauthenticated) as error:
-            refused = f"may not publish to {topic}: {error.message}; grant roles/pubsub.publisher on it to this service account"
+            refused = (
+                f"may not publish to {topic}: {error.message}; "
+                "grant roles/pubsub.publisher on it to this service account"
+            )
             return [Failure(refused, type="forbidden") for _ in messages]
         except (api.GoogleAPIError, GoogleAuthError, OSError) as error:
-            said = getattr(error, "message", None) or str(error) or type(error).__name__
-            return [Failure(f"{topic}: {said}"[:500], type="pubsub_error") for _ in messages]
+            cause = getattr(error, "message", None) or str(error) or type(error).__name__
+            return [Failure(f"{topic}: {cause}"[:500], type="pubsub_error") for _ in messages]
         return [None] * len(messages)
 
 
 def _connected() -> PublisherAsyncClient:
-    """With the environment's credentials; finding them may take a round trip."""
+    """A client with the environment's credentials; finding them may take a round trip."""
     from google.auth.exceptions import DefaultCredentialsError  # noqa: PLC0415 - an extra
     from google.pubsub_v1 import PublisherAsyncClient  # noqa: PLC0415
 
@@ -165,8 +175,8 @@ def _emulated(host: str) -> PublisherAsyncClient:
     )
 
 
-class _Wire:
-    """A message as it travels, and its place among those that were given."""
+class _Prepared:
+    """A message as it is sent, and its place in the given list."""
 
     __slots__ = ("attributes", "data", "place", "size")
 
@@ -184,36 +194,35 @@ class _Wire:
         )
 
     def fault(self) -> Permanent | None:
-        """What Pub/Sub will refuse: told before it is sent, so that it harms no other message of the request."""
-        if self.size > _LARGEST:
+        """Why Pub/Sub would refuse the message, and the whole request with it."""
+        if self.size > _MAX_MESSAGE:
             return Permanent(
-                f"the message has {self.size:,} bytes; Pub/Sub takes {_LARGEST:,}",
+                f"the message has {self.size:,} bytes; Pub/Sub accepts {_MAX_MESSAGE:,}",
                 type="invalid_message",
             )
-        if len(self.attributes) > _MOST_ATTRIBUTES:
+        if len(self.attributes) > _MAX_ATTRIBUTES:
             return Permanent(
-                f"the message has {len(self.attributes)} attributes; Pub/Sub takes {_MOST_ATTRIBUTES}",
+                f"the message has {len(self.attributes)} attributes; "
+                f"Pub/Sub accepts {_MAX_ATTRIBUTES}",
                 type="invalid_message",
             )
         wrong = [
             name
             for name in self.attributes
-            if not name or len(name.encode()) > _LONGEST_NAME or name.startswith("goog")
+            if not name or len(name.encode()) > _MAX_NAME or name.startswith("goog")
         ]
         if wrong:
-            names = (
-                f"an attribute's name has 1 to {_LONGEST_NAME} bytes and does not begin with goog"
-            )
-            return Permanent(f"{names}; {wrong[0][:80]!r} is none", type="invalid_message")
+            rule = f"an attribute's name has 1 to {_MAX_NAME} bytes and does not begin with goog"
+            return Permanent(f"{rule}, not {wrong[0][:80]!r}", type="invalid_message")
         return None
 
 
-def _parts(wires: Sequence[_Wire]) -> Iterator[list[_Wire]]:
-    """As many as one request may hold, by number and by size."""
-    part: list[_Wire] = []
+def _parts(prepared: Sequence[_Prepared]) -> Iterator[list[_Prepared]]:
+    """Split into requests, by number and by size."""
+    part: list[_Prepared] = []
     size = 0
-    for wire in wires:
-        if part and (size + wire.size > _MOST_BYTES or len(part) == _MOST_MESSAGES):
+    for wire in prepared:
+        if part and (size + wire.size > _MAX_BYTES or len(part) == _MAX_MESSAGES):
             yield part
             part, size = [], 0
         part.append(wire)
@@ -223,5 +232,5 @@ def _parts(wires: Sequence[_Wire]) -> Iterator[list[_Wire]]:
 
 
 def _cut(value: Any) -> str:
-    """An attribute's value, not longer than Pub/Sub takes; the whole of it is in the data."""
-    return str(value).encode("utf-8", "backslashreplace")[:_LONGEST_VALUE].decode("utf-8", "ignore")
+    """An attribute's value, cut to what Pub/Sub accepts; the data has all of it."""
+    return str(value).encode("utf-8", "backslashreplace")[:_MAX_VALUE].decode("utf-8", "ignore")
