@@ -1,7 +1,7 @@
-"""A real worker process for the fault tests: ``worker.py STORE_URL``. Told by the environment where to die.
+"""A real worker process for the fault tests: ``worker.py STORE_URL``.
 
-KILL_AT=point[:count]: SIGKILL (or KILL_WITH) to itself when the point is reached for the count-th time. The points stand around every
-call that the engine makes between claim and settle.
+With KILL_AT=point[:count] it sends itself SIGKILL (or KILL_WITH) when it reaches the point for the
+count-th time. There are points around every call of the engine between claim and settle.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ app.records += [Receipt, Ledger]
 async def send(parcel: Parcel, at: Attempt) -> To:
     reached("handler begins")
     await asyncio.sleep(PAUSE)
-    with Path(os.environ["OUTSIDE"]).open("a") as outside:  # what the outside world saw
-        outside.write(f"{parcel.name}\n")
+    with Path(os.environ["CALLS"]).open("a") as calls:  # every call that was made
+        calls.write(f"{parcel.name}\n")
     reached("handler ends")
     return To("sent", also=[Create(Receipt(name=parcel.name)), Add(Ledger, "total", sent=1)])
 
 
-class Watched:
-    """The store, with a point before, inside and after every call that matters."""
+class WatchedStore:
+    """The store, with a point before, inside and after each call between claim and settle."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -117,7 +117,7 @@ def store_for(url: str) -> Any:
 
 
 async def main(url: str) -> None:
-    store: Any = Watched(store_for(url))
+    store: Any = WatchedStore(store_for(url))
     engine = Engine(
         store,
         [app.bind(app.settings())],

@@ -28,7 +28,7 @@ from esclusa.model.errors import (
 if TYPE_CHECKING:
     from esclusa.cli.output import Screen, as_json, print_report
     from esclusa.cli.root import Command, Group
-    from esclusa.cli.run import run_cycle, run_worker
+    from esclusa.cli.run import run_cycle, run_worker, stop_on_signals
     from esclusa.cli.session import Session
     from esclusa.runtime import RuntimeOpener, StoreOpener
 
@@ -49,6 +49,7 @@ __all__ = [
     "print_report",
     "run_cycle",
     "run_worker",
+    "stop_on_signals",
 ]
 
 # Exit codes of the command.
@@ -58,6 +59,7 @@ OK, FAILED, USAGE, CONFIGURATION, UNHEALTHY, PARTIAL, STOPPED = 0, 1, 2, 3, 4, 5
 _MODULES = {
     "Command": "root", "Group": "root", "Screen": "output", "Session": "session",
     "as_json": "output", "print_report": "output", "run_cycle": "run", "run_worker": "run",
+    "stop_on_signals": "run",
 }  # fmt: skip
 
 

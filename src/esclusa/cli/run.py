@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -140,7 +139,7 @@ def run_cycle(
     async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
         async with runtime.engine.running() as engine:
             engine.cycle(cycle)
-            stopping = _stop_on_signals(session, engine)
+            stopping = stop_on_signals(session, engine)
             watch = (
                 asyncio.create_task(_counters(engine, cycle))
                 if sys.stderr.isatty() and not session.json
@@ -183,7 +182,7 @@ def tick(session: Session, seconds: float | None) -> int:
 
     async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
         async with runtime.engine.running() as engine:
-            stopping = _stop_on_signals(session, engine)
+            stopping = stop_on_signals(session, engine)
             limit = runtime.settings.tick_seconds if seconds is None else seconds
             ticked = await engine.tick(limit)
             return ticked.answer(), stopping.is_set()
@@ -210,8 +209,13 @@ def tick(session: Session, seconds: float | None) -> int:
     )
 
 
-def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
-    """Stop in order at the first signal, and abort at the second or after the grace period."""
+def stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
+    """Stop in order at the first signal, and abort at the second or after the grace period.
+
+    Return the event that is set at the first signal.
+    """
+    from esclusa.engine.signals import on_stop_signals
+
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
     task = asyncio.current_task()
 
@@ -230,8 +234,7 @@ def _stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
         engine.stop()
         loop.call_later(grace, abort)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    on_stop_signals(stop)
     return stopping
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 
+from esclusa.engine.signals import on_stop_signals
 from esclusa.simulators import SIMULATORS, make_simulator
 
 
@@ -23,8 +23,7 @@ async def main() -> None:
     address = await simulator.start(arguments.host, arguments.port)
     print(address, flush=True)  # noqa: T201 - the starting process reads it
     stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    on_stop_signals(stopped.set)
     await stopped.wait()
     await simulator.stop()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa import one_of
-from esclusa.cli import Group, Session, as_json
+from esclusa.cli import Group, Session, as_json, stop_on_signals
 
 if TYPE_CHECKING:
     from esclusa import Runtime
@@ -49,7 +48,7 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
 
     async def do(runtime: Runtime) -> dict[str, Any]:
         async with runtime.engine.running() as engine:
-            _stop_on_signals(runtime)
+            stop_on_signals(session, engine)
             inserted = await engine.records.insert([folder_signal])
             params = {"folio_id": folder_signal.folio_id, "signal": inserted[0].id}
             return (await runtime.operations(session.who).run(CYCLE, params=params)).answer()
@@ -97,7 +96,7 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
 
     async def do(runtime: Runtime) -> int:
         async with runtime.engine.running() as engine:
-            stopping = _stop_on_signals(runtime)
+            stopping = stop_on_signals(session, engine)
             outcomes: set[str] = set()
             while not stopping.is_set():
                 signals = await asyncio.to_thread(from_flags, folder)
@@ -140,21 +139,6 @@ def progress(session: Session, log: Any, follow: bool) -> int:
         for folder in reader.folders:
             show(folder)
     return 0
-
-
-def _stop_on_signals(runtime: Runtime) -> asyncio.Event:
-    """Finish current work on the first signal; give it back at once on the second."""
-    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def stop() -> None:
-        if stopping.is_set():
-            runtime.engine.abort()
-        stopping.set()
-        runtime.engine.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    return stopping
 
 
 async def _wait(stopping: asyncio.Event, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What the fault tests share: a data set, worker processes on it, and the check that nothing was lost or doubled."""
+"""What the fault tests share: records, worker processes, and a check that nothing is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import faults.worker as post
+from faults import worker
 
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.engine.engine import Engine
@@ -22,28 +22,30 @@ from esclusa.model.record import Ref
 TESTS = Path(__file__).parents[1]
 
 
-class Yard:
-    """One data set with parcels to send, and the worker processes that were started on it."""
+class KillHarness:
+    """A store with parcels to send, and the worker processes that were started on it."""
 
     def __init__(self, store: Any, url: str, folder: Path) -> None:
         self.store, self.url = store, url
-        self.outside = folder / "outside.txt"
-        self.outside.touch()
+        self.calls = folder / "calls.txt"
+        self.calls.touch()
         self.log = folder / "workers.log"
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.engine = Engine(store, [post.app.bind(post.app.settings())], LocalArtifacts(folder))
+        self.engine = Engine(
+            store, [worker.app.bind(worker.app.settings())], LocalArtifacts(folder)
+        )
         self.records = self.engine.records
 
     async def fill(self, count: int) -> None:
         await self.store.migrate(self.engine.all_kinds, self.engine.all_stages)
         await self.store.use(self.engine.all_kinds, self.engine.all_stages)
-        parcels = [post.Parcel(name=f"p{n:05}") for n in range(count)]
-        await self.store.insert([post.Ledger(name="total"), *parcels])
+        parcels = [worker.Parcel(name=f"p{n:05}") for n in range(count)]
+        await self.store.insert([worker.Ledger(name="total"), *parcels])
 
     def start(self, kill_at: str = "", **environment: str) -> subprocess.Popen[bytes]:
         env = (
             os.environ
-            | {"KILL_AT": kill_at, "OUTSIDE": str(self.outside), "PYTHONPATH": str(TESTS)}
+            | {"KILL_AT": kill_at, "CALLS": str(self.calls), "PYTHONPATH": str(TESTS)}
             | environment
         )
         with self.log.open("ab") as log:
@@ -63,7 +65,7 @@ class Yard:
             process.wait()
 
     async def sent(self) -> int:
-        return (await self.records.count(post.Parcel, {"status": "sent"}))[0]
+        return (await self.records.count(worker.Parcel, {"status": "sent"}))[0]
 
     async def until_sent(self, count: int, seconds: float = 60) -> None:
         try:
@@ -72,46 +74,53 @@ class Yard:
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise AssertionError(
-                f"only {await self.sent()} of {count} were sent; the workers said:\n{self.log.read_text()[-3000:]}"
+                f"only {await self.sent()} of {count} were sent; the log of the workers:\n"
+                f"{self.log.read_text()[-3000:]}"
             ) from None
 
     async def check(self, count: int, *, budget: int | None = None) -> Counter[str]:
-        """Every parcel ended once, every history chain is whole, every effect happened once. Returns how often the outside saw each."""
+        """Check that each parcel was sent once, with a whole history and each effect once.
+
+        Return how often a handler was called for each parcel.
+        """
         assert await self.sent() == count
-        assert (await self.records.count(post.Receipt))[0] == count
-        ledger = await self.records.get(post.Ledger, "total")
+        assert (await self.records.count(worker.Receipt))[0] == count
+        ledger = await self.records.get(worker.Ledger, "total")
         assert ledger is not None
         assert ledger.sent == count
-        async for parcel in self.records.each(post.Parcel):
-            steps = await self.store.history(Ref(post.Parcel.kind, parcel.id))
+        async for parcel in self.records.each(worker.Parcel):
+            steps = await self.store.history(Ref(worker.Parcel.kind, parcel.id))
             state = "ready"
             for step in steps:
                 assert step.frm == state, steps
-                assert step.frm == step.to or post.Parcel.lifecycle.allows(step.frm, step.to), steps
+                assert step.frm == step.to or worker.Parcel.lifecycle.allows(step.frm, step.to), (
+                    steps
+                )
                 state = step.to
             assert state == parcel.status == "sent", steps
             assert sum(step.to == "sent" for step in steps) == 1, steps
             assert parcel.leased_by is None
         if budget is not None:
-            assert (await self.store.usage(post.BUDGET))[0].used <= budget
-        seen = Counter(self.outside.read_text().split())
-        assert len(seen) == count
-        return seen
+            assert (await self.store.usage(worker.BUDGET))[0].used <= budget
+        calls = Counter(self.calls.read_text().split())
+        assert len(calls) == count
+        return calls
 
 
 @asynccontextmanager
-async def yard(place: Any, folder: Path, count: int) -> AsyncIterator[Yard]:
+async def kill_harness(place: Any, folder: Path, count: int) -> AsyncIterator[KillHarness]:
+    """A harness with ``count`` parcels; its processes end with it."""
     store = place.store()
     await store.open()
-    here = Yard(store, place.url, folder)
+    harness = KillHarness(store, place.url, folder)
     try:
-        await here.fill(count)
-        yield here
+        await harness.fill(count)
+        yield harness
     finally:
-        here.end()
+        harness.end()
         await store.close()
 
 
-async def died(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a worker that kills itself."""
+async def wait_until_killed(process: subprocess.Popen[bytes]) -> None:
+    """Wait until the worker has killed itself."""
     assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
