@@ -13,6 +13,7 @@ from pipelines.media.conftest import FOREIGN, TABLE, MediaService, NewService, f
 from support.loopback import http_server
 
 from esclusa.artifacts.paths import clean
+from esclusa.model import texts
 from esclusa.model.system_records import Alert, DeadLetter
 from esclusa.pipelines.media.downloads import object_path
 from esclusa.pipelines.media.records import Publication
@@ -157,7 +158,7 @@ async def test_transient_errors_are_retried_up_to_the_fifth(
     letters = {x.record_id: x async for x in service.records.each(DeadLetter)}
     for link, (type, _) in PASSING.items():
         letter = letters[ids[link]]
-        assert (letter.error_type, letter.attempts, letter.reason) == (
+        assert (letter.error_type, letter.attempts, texts.load(letter.reason)) == (
             type,
             5,
             "reached the maximum of attempts (5)",
@@ -355,7 +356,7 @@ async def test_alert_when_more_than_a_fifth_of_a_batch_failed(service: MediaServ
         2,
         5,
     )
-    assert "2 of 5 records failed (40%, more than 20%)" in alert.message
+    assert "2 of 5 records failed (40%, more than 20%)" in texts.load(alert.message)
     status, answer = await service.call("GET", "/api/alerts")
     assert status == 200
     assert [item["name"] for item in answer["items"]] == ["error_rate"]
@@ -369,12 +370,12 @@ async def test_alert_when_the_run_itself_fails(
     async def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no disk")
 
-    monkeypatch.setattr(service.runtime.engine, "drain", broken)
+    monkeypatch.setattr(service.runtime.engine.runner, "drain", broken)
     run = await service.run()
     assert run.outcome == "error"
     [alert] = [a async for a in service.records.each(Alert)]
     assert alert.name == "cycle_failed"
-    assert "no disk" in alert.message
+    assert "no disk" in texts.load(alert.message)
 
 
 async def test_log_lines_have_the_attempt(
