@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,8 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
                     outcomes.add((await engine.run_cycle(CYCLE)).outcome)
                 elif once:
                     break
-                await _wait(stopping, every)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), every)
             return max((_CODES.get(outcome, 1) for outcome in outcomes), default=0) if once else 0
 
     session.note(f"watching {folder}")
@@ -139,11 +141,3 @@ def progress(session: Session, log: Any, follow: bool) -> int:
         for folder in reader.folders:
             show(folder)
     return 0
-
-
-async def _wait(stopping: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stopping.wait()
-    except TimeoutError:
-        pass
