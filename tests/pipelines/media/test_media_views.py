@@ -256,7 +256,7 @@ def _no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signal handlers belong to the main thread, and the command runs in another one here."""
     import esclusa.cli.run
 
-    monkeypatch.setattr(esclusa.cli.run, "_stop_on_signals", lambda *_: asyncio.Event())
+    monkeypatch.setattr(esclusa.cli.run, "stop_on_signals", lambda *_: asyncio.Event())
 
 
 async def test_import_run_retry_summary(
