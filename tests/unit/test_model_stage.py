@@ -191,7 +191,7 @@ def test_all_faults_of_a_cycle_are_reported_at_once() -> None:
             "not 'often'"
         ),
         "cycle ingest: alert_min must be a whole number, 0 or more, not 1.5",
-        "cycle ingest: counters must map the engine's names to the pipeline's, not ['taken']",
+        "cycle ingest: counters must be a mapping from the engine's names, not ['taken']",
         "cycle ingest: 'soon' is not a duration such as 30s, 5m, 2h, 1d, or a number of seconds",
         "cycle other: alert_rate must be a share between 0 and 1, or None for no alert, not 20",
         "cycle other: [5] is not a schedule",

@@ -19,7 +19,7 @@ from esclusa.model.query import at_least, below
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Inserted, Renewal, Settlement
 from esclusa.model.stage import Cycle
-from esclusa.model.storable import words
+from esclusa.model.storable import storable_text
 from esclusa.model.system_records import Run
 from esclusa.model.texts import Text, dump
 from esclusa.model.value import value
@@ -148,7 +148,7 @@ class RunContext:
         if _WORSE.index(outcome) >= _WORSE.index(self.outcome):
             self.outcome = outcome
             if message:
-                self.message = message if isinstance(message, Text) else words(message)
+                self.message = message if isinstance(message, Text) else storable_text(message)
 
     def halt(self, outcome: RunOutcome, message: str) -> None:
         """Stop the run: nothing more is claimed, and what was not begun is given back."""

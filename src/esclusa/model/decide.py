@@ -14,7 +14,7 @@ from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.retry import error_message, error_type, unwrap_group
 from esclusa.model.settlement import Leased, Settlement
 from esclusa.model.stage import Stage
-from esclusa.model.storable import words
+from esclusa.model.storable import storable_text
 from esclusa.model.system_records import DeadLetter, publish
 from esclusa.model.texts import Text, dump, text
 from esclusa.model.value import value
@@ -237,12 +237,12 @@ def _error(lease: Leased, type: str, message: str, now: datetime) -> dict[str, A
 def _message(message: str) -> dict[str, Any]:
     """The sentence for other programs that read the error; its code for readers that translate."""
     if isinstance(message, Text):
-        return {"message": words(message), "code": message.code, "values": dict(message.values)}
+        return {"message": storable_text(message), "code": message.code, "values": dict(message.values)}
     return {"message": message}
 
 
 def _stored(reason: str) -> str:
-    return words(dump(reason))
+    return storable_text(dump(reason))
 
 
 def _describe(error: str | BaseException, type: str | None = None) -> tuple[str, str]:
@@ -250,9 +250,9 @@ def _describe(error: str | BaseException, type: str | None = None) -> tuple[str,
     if isinstance(error, BaseException):
         own = error.args[0] if len(error.args) == 1 else None
         message = own if isinstance(own, Text) else error_message(error)
-        return words(str(type)) if type else error_type(error), message
-    message = error if isinstance(error, Text) else words(str(error)[:2000])
-    return words(str(type or "error")), message
+        return storable_text(str(type)) if type else error_type(error), message
+    message = error if isinstance(error, Text) else storable_text(str(error)[:2000])
+    return storable_text(str(type or "error")), message
 
 
 def _home(lease: Leased, stage: Stage) -> str:

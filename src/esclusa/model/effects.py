@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from esclusa.model.query import Cond, conditions
 from esclusa.model.record import Kind, Record, kind_of
-from esclusa.model.storable import words
+from esclusa.model.storable import storable_text
 from esclusa.model.value import value
 
 
@@ -72,7 +72,7 @@ class Move:
         put(self, "to", to)
         put(self, "frm", froms)
         put(self, "unless", unless)
-        put(self, "reason", reason if reason is None else words(reason))
+        put(self, "reason", reason if reason is None else storable_text(reason))
         put(self, "fields", found.check_fields(fields))
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from esclusa.model import duration
 from esclusa.model.errors import DeclarationError, Failure
-from esclusa.model.storable import words
+from esclusa.model.storable import storable_text
 from esclusa.model.value import value
 
 
@@ -70,7 +70,7 @@ def error_type(error: BaseException) -> str:
     """The type of an error in records, history and metrics, such as ``timeout``."""
     own = (error.type if isinstance(error, Failure) else None) or getattr(error, "error_type", None)
     if isinstance(own, str):
-        return words(own)
+        return storable_text(own)
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, ValidationError):
@@ -90,7 +90,7 @@ def error_message(error: BaseException) -> str:
         message += ": " + "; ".join(
             f"{error_type(each)}: {error_message(each)}" for each in error.exceptions[:10]
         )
-    return words(message[:2000])
+    return storable_text(message[:2000])
 
 
 def unwrap_group(error: BaseException) -> BaseException:

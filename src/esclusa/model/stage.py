@@ -112,7 +112,7 @@ Check = Callable[[Kind, Any], Any]
 
 
 def _option(default: Any, check: Check, *, nullable: bool = False, **more: Any) -> Any:
-    """A field that is an option. None means its default, unless ``nullable``."""
+    """A field that is an option. None or "" means its default, unless ``nullable``."""
     return field(default=default, metadata={"check": check, "nullable": nullable}, **more)
 
 
@@ -144,22 +144,23 @@ def _orders(kind: Kind, given: Any) -> tuple[Order, ...]:
     return orders
 
 
-def _whole_number(least: int) -> Check:
-    def check(kind: Kind, given: Any) -> int:
-        if not isinstance(given, int) or isinstance(given, bool) or given < least:
-            raise ValueError(f" must be a whole number, {least} or more, not {given!r:.80}")
+def _must_be(what: str, test: Callable[[Any], bool]) -> Check:
+    def check(kind: Kind, given: Any) -> Any:
+        if not test(given):
+            raise ValueError(f" must be {what}, not {given!r:.80}")
         return given
 
     return check
+
+
+def _whole_number(least: int) -> Check:
+    what = f"a whole number, {least} or more"
+    return _must_be(what, lambda given: type(given) is int and given >= least)
 
 
 def _instance(type: type, example: str) -> Check:
-    def check(kind: Kind, given: Any) -> Any:
-        if not isinstance(given, type):
-            raise ValueError(f" must be a {type.__name__}, such as {example}, not {given!r:.80}")  # noqa: TRY004
-        return given
-
-    return check
+    what = f"a {type.__name__}, such as {example}"
+    return _must_be(what, lambda given: isinstance(given, type))
 
 
 def _seconds(kind: Kind, given: Any) -> float:
@@ -172,31 +173,24 @@ def _seconds(kind: Kind, given: Any) -> float:
     return length
 
 
-def _function(kind: Kind, given: Any) -> Any:
-    if not takes_arguments(given, 1):
-        raise ValueError(f" must be a function of the record, not {given!r:.80}")
-    return given
+def takes_arguments(function: Any, count: int) -> bool:
+    """Whether the function can be called with ``count`` arguments by position."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin whose signature is unknown
+        return True
+    return True
 
 
-def _topic(kind: Kind, given: Any) -> str | None:
-    if not isinstance(given, str):
-        raise ValueError(f" must be the name of a topic, not {given!r:.80}")  # noqa: TRY004
-    return given or None
-
-
-def _share(kind: Kind, given: Any) -> float | None:
-    number = isinstance(given, int | float) and not isinstance(given, bool)
-    if given is not None and not (number and 0 <= given <= 1):
-        raise ValueError(
-            f" must be a share between 0 and 1, or None for no alert, not {given!r:.80}"
-        )
-    return given  # type: ignore[no-any-return]
-
-
-def _counters(kind: Kind, given: Any) -> Mapping[str, str]:
-    if not isinstance(given, Mapping):
-        raise ValueError(f" must map the engine's names to the pipeline's, not {given!r:.80}")  # noqa: TRY004
-    return given
+_function = _must_be("a function of the record", lambda given: takes_arguments(given, 1))
+_share = _must_be(
+    "a share between 0 and 1, or None for no alert",
+    lambda given: given is None or (type(given) in (int, float) and 0 <= given <= 1),
+)
+_counters = _must_be("a mapping from the engine's names", lambda given: isinstance(given, Mapping))
+_topic = _must_be("the name of a topic", lambda given: isinstance(given, str))
 
 
 @value
@@ -265,7 +259,7 @@ def _checked(type: Any, kind: Any, options: Mapping[str, Any], faults: list[str]
     made = {}
     for name, option in checks.items():
         given = options.get(name)
-        if given is not None or (option["nullable"] and name in options):
+        if given not in (None, "") or (option["nullable"] and name in options):
             try:
                 made[name] = option["check"](kind, given)
             except ValueError as error:
@@ -360,17 +354,6 @@ def _move_faults(stage: Stage) -> list[str]:
     if exhausted is not None and exhausted in takes:
         faults.append(f"exhausted={exhausted!r} is one of the states it takes")
     return faults
-
-
-def takes_arguments(function: Any, count: int) -> bool:
-    """Whether the function can be called with ``count`` arguments by position."""
-    try:
-        inspect.signature(function).bind(*[None] * count)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin whose signature is unknown
-        return True
-    return True
 
 
 Role = Literal["waiting", "working", "finished", "failed", "resting"]

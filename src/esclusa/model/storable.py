@@ -27,7 +27,7 @@ _UNFIT = re.compile("[\x00\ud800-\udfff]")
 _ESCAPED_NULL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
-def words(text: str) -> str:
+def storable_text(text: str) -> str:
     """The text with null characters and halves of surrogate pairs replaced by U+FFFD."""
     return _UNFIT.sub("\ufffd", text)
 

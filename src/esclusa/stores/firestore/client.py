@@ -24,6 +24,7 @@ from esclusa.model.errors import (
     StoreConflict,
     StoreUnavailable,
 )
+from esclusa.model.texts import Text, text
 from esclusa.stores.firestore.clock import ServerClock
 from esclusa.stores.firestore.writes import in_commits
 
@@ -209,7 +210,7 @@ class FirestoreClient:
                 await asyncio.sleep(pause)
             except PreconditionFailed as error:  # a read's only precondition is its index
                 if isinstance(error.__cause__, google.NotFound):
-                    raise StoreUnavailable(f"Firestore: {error}") from error
+                    raise StoreUnavailable(_unavailable(error)) from error
                 if op in _CALLER_QUERIES:
                     raise BadQuery(
                         f"{error}. Remove the order or the range from the query, or add"
@@ -362,16 +363,20 @@ class FirestoreClient:
         except google.ResourceExhausted as error:
             if "message exceeds maximum size" in error.message:  # a retry is as large
                 raise BadRecord(f"Firestore refused the request: {error.message}") from error
-            raise StoreUnavailable(f"Firestore: {error}") from error
+            raise StoreUnavailable(_unavailable(error)) from error
         except (
             google.GoogleAPICallError,
             google.RetryError,
             grpc.RpcError,
             GoogleAuthError,
         ) as error:
-            raise StoreUnavailable(f"Firestore: {error}") from error
+            raise StoreUnavailable(_unavailable(error)) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             raise StoreUnavailable(f"Firestore: the connection is closed: {error}") from error
         finally:
             self._calls -= 1
             self._idle.set()
+
+
+def _unavailable(error: Exception) -> Text:
+    return text("store_unavailable", store="Firestore", why=str(error))

@@ -13,6 +13,7 @@ import asyncpg
 from asyncpg import exceptions as pg
 
 from esclusa.model.errors import SchemaError, StoreConflict, StoreUnavailable
+from esclusa.model.texts import text
 from esclusa.stores.postgres.codec import use_time_codec
 
 T = TypeVar("T")
@@ -137,7 +138,7 @@ class ConnectionPools:
     async def connection(self, purpose: Purpose = "work") -> AsyncIterator[Any]:
         pool = self._pools.get(purpose)
         if pool is None:
-            raise StoreUnavailable(f"{self.url} is not open")
+            raise StoreUnavailable(text("store_not_open", store=self.url))
         with mapped_errors(self.url):
             async with pool.acquire(timeout=60) as connection:
                 yield connection
@@ -217,9 +218,8 @@ class mapped_errors:  # noqa: N801 - used like a function
         if isinstance(error, UNAVAILABLE) and not (
             isinstance(error, pg.InterfaceError) and isinstance(error, ValueError)
         ):
-            raise StoreUnavailable(
-                f"{self.url} does not answer: {str(error) or type(error).__name__}"
-            ) from error
+            why = str(error) or type(error).__name__
+            raise StoreUnavailable(text("store_unavailable", store=self.url, why=why)) from error
 
 
 def error_message(error: Exception) -> str:

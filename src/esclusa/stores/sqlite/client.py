@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import apsw
 
 from esclusa.model.errors import BadRecord, EsclusaError, SchemaError, StoreUnavailable
+from esclusa.model.texts import text
 from esclusa.stores.sqlite.codec import DECIMAL_COLLATION, compare_decimals
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class ConnectionThread:
     async def call(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run ``work`` on the thread."""
         if self.connection is None:
-            raise StoreUnavailable(f"{self._path}: the store is not open")
+            raise StoreUnavailable(text("store_not_open", store=self._path))
         connection = self.connection
         return await self._run(lambda: work(connection))
 
@@ -104,7 +105,7 @@ class ConnectionThread:
             yield
         except (apsw.BusyError, apsw.LockedError):
             raise StoreUnavailable(
-                f"{self._path}: another process has kept the database locked for {self._busy:g} s"
+                text("store_locked", store=self._path, seconds=f"{self._busy:g}")
             ) from None
         except _UNAVAILABLE as error:
             raise StoreUnavailable(f"{self._path}: {error}") from None
@@ -149,7 +150,7 @@ def fetch_json(
     connection: apsw.Connection, statement: str, values: Sequence[Any]
 ) -> list[list[Any]]:
     """Return the rows of a statement made by ``statements.select_json``."""
-    for (text,) in connection.execute(statement, values):
-        rows: list[list[Any]] = json.loads(text)
+    for (column,) in connection.execute(statement, values):
+        rows: list[list[Any]] = json.loads(column)
         return rows
     return []
