@@ -352,7 +352,8 @@ async def test_commands(
         return started.returncode or 0, json.loads(out) if out else err.decode()
 
     (tmp_path / "a.csv").write_text(
-        "platform,post_id,country,candidate_id,replies_count,note\ntwitter,1,hn,c1,2,x\ntwitter,,hn,c1,2,\n"
+        "platform,post_id,country,candidate_id,replies_count,note\n"
+        "twitter,1,hn,c1,2,x\ntwitter,,hn,c1,2,\n"
     )
     (tmp_path / "b.json").write_text(
         '[{"platform": "twitter", "post_id": "2", "country": "hn", "candidate_id": "c1", '
