@@ -1,4 +1,4 @@
-"""``python -m bench``: one table, our engine beside its peers and beside what the database itself can do."""
+"""``python -m bench``: one table of Esclusa beside other queues and beside the bare database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench import documents, firestore, media, replies, tenders
 from bench.driver import Driver
-from bench.measures import BY_HAND, MEASURES, SLOW, Scale, say
+from bench.measures import MEASURES, ON_REQUEST, SLOW, Scale, progress
 from bench.report import Report
 
 MEASURES |= (
@@ -25,10 +25,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="fewer records and rounds, and no table of a million rows",
+        help="fewer records and rounds, and no growth test",
     )
     parser.add_argument(
-        "--only", metavar="NAMES", help=f"only these, by comma: {', '.join(MEASURES)}"
+        "--only",
+        metavar="NAMES",
+        help=f"run only these measures, separated by commas: {', '.join(MEASURES)}",
     )
     parser.add_argument(
         "--memory",
@@ -43,21 +45,22 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, help="rounds of each measure (default 5; quick: 3)")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write every number to a file too"
+        "--json", type=Path, metavar="FILE", help="also write every number to this file"
     )
     options = parser.parse_args()
     unknown = set((options.only or "").split(",")) - {*MEASURES, ""}
     if unknown:
         parser.error(
-            f"--only: there is no {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}"
+            f"--only: no measure named {', '.join(sorted(unknown))};"
+            f" choose from {', '.join(MEASURES)}"
         )
     return options
 
 
-def _wanted(options: argparse.Namespace) -> list[str]:
+def _selected(options: argparse.Namespace) -> list[str]:
     if options.only:
         return [name for name in MEASURES if name in options.only.split(",")]
-    left_out = (SLOW if options.quick else BY_HAND) - ({"memory"} if options.memory else set())
+    left_out = (SLOW if options.quick else ON_REQUEST) - ({"memory"} if options.memory else set())
     return [name for name in MEASURES if name not in left_out]
 
 
@@ -75,12 +78,12 @@ async def _run(options: argparse.Namespace) -> Report:
     )
     with Driver() as driver:
         report.machine["postgresql"] = driver.server.run_sql("SHOW server_version")
-        for name in _wanted(options):
-            say(f"{name}: {(MEASURES[name].__doc__ or '').strip()}")
+        for name in _selected(options):
+            progress(f"{name}: {(MEASURES[name].__doc__ or '').splitlines()[0]}")
             try:
                 await MEASURES[name](driver, report, scale)
             except RuntimeError as error:
-                report.notes.append(f"{name} was not measured to its end: {error}")
+                report.notes.append(f"{name} was not fully measured: {error}")
     return report
 
 
@@ -90,10 +93,12 @@ def main() -> int:
     report = asyncio.run(_run(options))
     machine = report.machine
     print(
-        f"Python {machine['python']}, PostgreSQL {machine['postgresql']} (fsync and synchronous_commit on), {machine['cores']} cores"
+        f"Python {machine['python']}, PostgreSQL {machine['postgresql']}"
+        f" (fsync and synchronous_commit on), {machine['cores']} cores"
     )
     print(
-        f"ratio: the median over rounds of ours to theirs, side by side; 1 and more is better for us. {time.monotonic() - start:.0f} s\n"
+        "ratio: Esclusa to the other, median over the rounds; above 1 Esclusa is better."
+        f" {time.monotonic() - start:.0f} s\n"
     )
     print(report)
     if options.json:

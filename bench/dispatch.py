@@ -1,4 +1,7 @@
-"""Dispatch of the pipeline ``tenders`` by four processes, one of them killed: nothing stuck, nothing missed, little sent twice."""
+"""Dispatch of the pipeline ``tenders`` by four processes, of which one is killed.
+
+Checks that every delivery is sent, none is stuck, and few are sent twice.
+"""
 
 from __future__ import annotations
 
@@ -17,49 +20,56 @@ import aiohttp
 import asyncpg
 
 from bench.driver import Driver
+from bench.measures import Scale
 from bench.report import Report, rates
 
 TENDERS, DEVICES, PROCESSES = 100, 1000, 4
 LEASE, CONCURRENCY, BATCH = 5, 6, 100
-# What the killed process can have had under way: its requests at once, each of so many messages.
+# The killed process can have had this many messages in open requests.
 MOST_TWICE = CONCURRENCY * BATCH
 
 _STATES = "SELECT status, count(*), count(locked_by) FROM notification_deliveries GROUP BY status"
 
 
-async def dispatch(driver: Driver, report: Report, scale: Any) -> None:
-    """100,000 deliveries by four processes, one killed by SIGKILL in the middle: each device and tender once at Expo's door."""
+async def dispatch(driver: Driver, report: Report, scale: Scale) -> None:
+    """100,000 deliveries by four processes, one ended by SIGKILL: each reaches Expo once."""
     tenders = max(10, int(TENDERS * scale.share))
     wanted = tenders * DEVICES
-    found, twice = [], []
+    speeds: list[float] = []
+    twice: list[int] = []
     for turn in range(1 if scale.share == 1.0 else min(2, scale.rounds)):
         with tempfile.TemporaryDirectory() as folder:
             async with _expo(Path(folder)) as expo:
-                url = await _made(driver, f"tenders-dispatch-{turn}", Path(folder), tenders)
-                seconds, told = await _killed(url, expo, Path(folder), wanted)
+                url = await _fill(driver, f"tenders-dispatch-{turn}", Path(folder), tenders)
+                seconds, counted = await _send_all(url, expo, Path(folder), wanted)
         states = await _states(url)
-        if states != [("sent", wanted, 0)] or told["pairs"] != wanted or told["twice"] > MOST_TWICE:
-            raise RuntimeError(f"deliveries end as {states} for {wanted:,}; Expo counted {told}")
-        found.append(wanted / seconds)
-        twice.append(told["twice"])
+        if (
+            states != [("sent", wanted, 0)]
+            or counted["pairs"] != wanted
+            or counted["twice"] > MOST_TWICE
+        ):
+            raise RuntimeError(f"{wanted:,} deliveries ended as {states}; Expo counted {counted}")
+        speeds.append(wanted / seconds)
+        twice.append(counted["twice"])
     what = f"dispatch, {wanted:,} by {PROCESSES} processes, one killed"
-    report.rows.append(rates(what, found, "what Expo allows a project", [600.0] * len(found), 1.0))
+    allowed = [600.0] * len(speeds)
+    report.rows.append(rates(what, speeds, "Expo's limit for a project", allowed, 1.0))
     report.notes.append(
-        f"dispatch: each of {wanted:,} devices and tenders reached Expo, no delivery was stuck; "
-        f"sent twice: {max(twice)} (at most {MOST_TWICE})"
+        f"dispatch: all {wanted:,} deliveries reached Expo and none was stuck;"
+        f" sent twice: {max(twice)} (at most {MOST_TWICE})"
     )
 
 
-async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
-    """A database with deliveries that are due; its address."""
-    from bench.tenders import opened
+async def _fill(driver: Driver, name: str, folder: Path, tenders: int) -> str:
+    """Make a database with deliveries that are due; return its URL."""
+    from bench.tenders import open_tenders
     from esclusa.pipelines.tenders.devices import DeviceBody
     from esclusa.pipelines.tenders.ingestion import load_devices, write_tender
     from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
     from esclusa.pipelines.tenders.tender_fields import make_tender
     from esclusa.simulators.chilecompra import sample_tender
 
-    async with opened(driver, name, folder) as runtime:
+    async with open_tenders(driver, name, folder) as runtime:
         now = runtime.engine.clock.now()
         bodies = [
             {"installation_id": f"i{n}", "push_token": f"ExponentPushToken[i{n}]"}
@@ -75,45 +85,40 @@ async def _made(driver: Driver, name: str, folder: Path, tenders: int) -> str:
             await write_tender(
                 run, make_tender(fields_of(sample_tender(n, "2026-11-16")), now), targets
             )
-    driver.settle_down(driver.server.url(name))
+    driver.vacuum(driver.server.url(name))
     return driver.server.url(name)
 
 
-async def _killed(url: str, expo: str, folder: Path, wanted: int) -> tuple[float, dict[str, Any]]:
-    """Seconds until everything is sent, and what Expo counted. One process dies when a third is done."""
+async def _send_all(url: str, expo: str, folder: Path, wanted: int) -> tuple[float, dict[str, Any]]:
+    """Run the workers and kill one when a third is sent.
+
+    Returns the seconds until everything is sent, and Expo's counters.
+    """
     with _workers(url, expo, folder) as workers:
         async with aiohttp.ClientSession() as web:
             begun: float | None = None
-            died: float | None = None
+            killed: float | None = None
             while True:
-                accepted = (await _told(web, expo))["accepted"]
+                accepted = (await _counters(web, expo))["accepted"]
                 now = time.monotonic()
                 if begun is None and accepted:
                     begun = now
-                if died is None and accepted >= wanted // 3:
+                if killed is None and accepted >= wanted // 3:
                     workers[0].kill()
-                    died = now
-                if (
-                    died is not None
-                    and begun is not None
-                    and accepted >= wanted
-                    and await _all_sent(url)
-                ):
-                    return time.monotonic() - begun, await _told(web, expo)
-                if (
-                    any(worker.poll() is not None for worker in workers[1:])
-                    or now - (died or begun or now) > 300
-                ):
-                    raise RuntimeError(
-                        f"stopped at {accepted:,} of {wanted:,}:\n{(folder / 'workers.log').read_text()[-3000:]}"
-                    )
+                    killed = now
+                if begun and killed and accepted >= wanted and await _all_sent(url):
+                    return time.monotonic() - begun, await _counters(web, expo)
+                ended = any(worker.poll() is not None for worker in workers[1:])
+                if ended or now - (killed or begun or now) > 300:
+                    log = (folder / "workers.log").read_text()[-3000:]
+                    raise RuntimeError(f"stopped at {accepted:,} of {wanted:,}:\n{log}")
                 await asyncio.sleep(0.1)
 
 
-async def _told(web: aiohttp.ClientSession, expo: str) -> dict[str, Any]:
+async def _counters(web: aiohttp.ClientSession, expo: str) -> dict[str, Any]:
     async with web.get(f"{expo}/_state") as answer:
-        told: dict[str, Any] = await answer.json()
-        return told
+        counters: dict[str, Any] = await answer.json()
+        return counters
 
 
 async def _all_sent(url: str) -> bool:
@@ -123,7 +128,7 @@ async def _all_sent(url: str) -> bool:
 async def _states(url: str) -> list[tuple[str, int, int]]:
     connection = await asyncpg.connect(url)
     try:
-        return [tuple(row) for row in await connection.fetch(_STATES)]
+        return [(row[0], row[1], row[2]) for row in await connection.fetch(_STATES)]
     finally:
         await connection.close()
 
@@ -131,10 +136,15 @@ async def _states(url: str) -> list[tuple[str, int, int]]:
 @contextmanager
 def _workers(url: str, expo: str, folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     environ = os.environ | {
-        "ESCLUSA_STORE": url, "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "tenders", "ESCLUSA_LOG_LEVEL": "error",
-        "ESCLUSA_LEASE_SECONDS": str(LEASE), "EXPO_API_URL": expo, "EXPO_CONCURRENCY": str(CONCURRENCY),
+        "ESCLUSA_STORE": url,
+        "ESCLUSA_ARTIFACTS": str(folder),
+        "ESCLUSA_PIPELINES": "tenders",
+        "ESCLUSA_LOG_LEVEL": "error",
+        "ESCLUSA_LEASE_SECONDS": str(LEASE),
+        "EXPO_API_URL": expo,
+        "EXPO_CONCURRENCY": str(CONCURRENCY),
         "DISPATCH_INTERVAL_MINUTES": "0.02",
-    }  # fmt: skip
+    }
     with (folder / "workers.log").open("wb") as log:
         command = [sys.executable, "-m", "esclusa", "tenders", "dispatch"]
         workers = [
@@ -150,7 +160,7 @@ def _workers(url: str, expo: str, folder: Path) -> Iterator[list[subprocess.Pope
 
 @asynccontextmanager
 async def _expo(folder: Path) -> AsyncIterator[str]:
-    """Expo played by a process of its own; its address."""
+    """Simulate Expo in a process of its own; yield its URL."""
     command = [sys.executable, "-m", "esclusa.simulators", "expo"]
     with (folder / "expo.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -1,4 +1,7 @@
-"""Measures of the pipeline ``documents``: pages read a second, a folder's time beside the ideal, memory over ten thousand documents."""
+"""Measures of the pipeline ``documents``.
+
+Pages read per second, the time for a folder beside the ideal, and memory over 10,000 documents.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,25 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from bench.driver import Driver
-from bench.measures import Measure, Scale, say
+from bench.measures import Measure, Scale, progress
 from bench.report import Report, rates, times
+from esclusa.runtime import Runtime
 
 DOCUMENTS, AT_ONCE, SECONDS = 60, 10, 1.0
 MANY = 10_000
 
 
 async def documents(driver: Driver, report: Report, scale: Scale) -> None:
-    """The local processor's pages/s beside bare pypdfium2; 60 documents of 2 × 1 s, ten at once, beside the ideal 12 s; memory."""
+    """Pages per second beside bare pypdfium2, a folder's time beside the ideal, and memory.
+
+    The folder has 60 documents with two calls of 1 s each, ten documents at a time: ideally 12 s.
+    """
     _pages(report, scale)
     await _folder(driver, report)
     await _many(driver, report, scale)
@@ -50,7 +58,7 @@ def _pages(report: Report, scale: Scale) -> None:
         for content in made:
             read_document(content)
         ours.append(len(made) / (time.perf_counter() - start))
-        say(f"documents: {ours[-1]:,.0f} pages/s, bare text {bare[-1]:,.0f}/s")
+        progress(f"documents: {ours[-1]:,.0f} pages/s, bare text {bare[-1]:,.0f}/s")
     report.rows.append(
         rates("documents: pages understood, local processor", ours, "bare pypdfium2 text", bare)
     )
@@ -72,22 +80,22 @@ async def _folder(driver: Driver, report: Report) -> None:
         (Path(folder) / "bkt" / "warm").mkdir()
         (Path(folder) / "bkt" / "warm" / "0.pdf").write_text("%PDF-1.4\n%class=balance_sheet\n")
         environ = {
-            "DOCUMENTS_PROCESSOR": "documentai", "DOCUMENTAI_PROJECT": "p", "DOCUMENTAI_CLASSIFIER": "classifier",
+            "DOCUMENTS_PROCESSOR": "documentai",
+            "DOCUMENTAI_PROJECT": "p",
+            "DOCUMENTAI_CLASSIFIER": "classifier",
             "DOCUMENTAI_ENDPOINT": sim.url,
-            "DOCUMENTS_EXTRACTORS": "balance_sheet=ext", "MAX_CONCURRENT_DOCS": str(AT_ONCE),
-        }  # fmt: skip
-        async with _runtime(folder, environ) as runtime:
-            await _process(runtime, "gs://bkt/warm")  # libraries are loaded
+            "DOCUMENTS_EXTRACTORS": "balance_sheet=ext",
+            "MAX_CONCURRENT_DOCS": str(AT_ONCE),
+        }
+        async with _open(folder, environ) as runtime:
+            await _process(runtime, "gs://bkt/warm")  # loads the libraries
             async with aiohttp.ClientSession() as session:
                 await session.post(f"{sim.url}/_delay", json={"seconds": SECONDS})
             took = await _process(runtime, "gs://bkt/a")
     ideal = 2 * SECONDS * DOCUMENTS / AT_ONCE
-    say(f"documents: {DOCUMENTS} documents in {took:.2f} s, ideal {ideal:.0f} s")
-    report.rows.append(
-        times(
-            "documents: 60 × 2 calls of 1 s, 10 at once", [took], "ideal", [ideal], 1 / 1.15, " s"
-        )
-    )
+    progress(f"documents: {DOCUMENTS} documents in {took:.2f} s, ideal {ideal:.0f} s")
+    what = f"documents: {DOCUMENTS} × 2 calls of 1 s, {AT_ONCE} at once"
+    report.rows.append(times(what, [took], "ideal", [ideal], 1 / 1.15, " s"))
 
 
 async def _many(driver: Driver, report: Report, scale: Scale) -> None:
@@ -102,42 +110,46 @@ async def _many(driver: Driver, report: Report, scale: Scale) -> None:
                 (place / f"{n:05}.pdf").write_bytes(
                     statement("cash_flow", f"Empresa {n} S.A.", 2025, rng)
                 )
-        async with _runtime(folder, {}) as runtime:
+        async with _open(folder, {}) as runtime:
             await _process(runtime, "gs://bkt/small")
             before = _megabytes()
             took = await _process(runtime, "gs://bkt/large")
             grown = _megabytes() - before
-    note = f"documents: a folder of {count:,} documents in {took:.0f} s ({count / took:,.0f}/s), {grown:.1f} MB more than a tenth of it took"
-    say(note)
+    note = (
+        f"documents: a folder of {count:,} documents in {took:.0f} s ({count / took:,.0f}/s),"
+        f" with {grown:.1f} MB more memory than a folder of {count // 10:,}"
+    )
+    progress(note)
     report.notes.append(note)
 
 
 def _megabytes() -> float:
+    """This process's peak memory so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
         1024 if sys.platform == "linux" else 1024 * 1024
     )
 
 
-def _runtime(folder: str, environ: dict[str, str]) -> Any:
-    from contextlib import asynccontextmanager
-
+@asynccontextmanager
+async def _open(folder: str, environ: dict[str, str]) -> AsyncIterator[Runtime]:
+    """Run the pipeline on SQLite, with the bucket ``bkt`` in this folder."""
     from esclusa.app import open_runtime
     from esclusa.settings import load
 
-    @asynccontextmanager
-    async def open_pdf() -> Any:
-        said = {
-            "ESCLUSA_STORE": f"sqlite:///{folder}/d.db", "ESCLUSA_ARTIFACTS": f"{folder}/artifacts", "ESCLUSA_PIPELINES": "documents",
-            "ESCLUSA_LOG_LEVEL": "error", "DOCUMENTS_LOCAL_BUCKETS": f"bkt={folder}/bkt", **environ,
-        }  # fmt: skip
-        async with open_runtime(load(environ=said)) as runtime, runtime.engine.running():
-            yield runtime
+    environ = {
+        "ESCLUSA_STORE": f"sqlite:///{folder}/d.db",
+        "ESCLUSA_ARTIFACTS": f"{folder}/artifacts",
+        "ESCLUSA_PIPELINES": "documents",
+        "ESCLUSA_LOG_LEVEL": "error",
+        "DOCUMENTS_LOCAL_BUCKETS": f"bkt={folder}/bkt",
+        **environ,
+    }
+    async with open_runtime(load(environ=environ)) as runtime, runtime.engine.running():
+        yield runtime
 
-    return open_pdf()
 
-
-async def _process(runtime: Any, uri: str) -> float:
-    """Process a folder to its end; the seconds it took."""
+async def _process(runtime: Runtime, uri: str) -> float:
+    """Process a folder to its end; return the seconds it took."""
     from esclusa.pipelines.documents.folder_signals import from_command
 
     signal = from_command(uri)

@@ -1,4 +1,7 @@
-"""Runs contenders: one process per role, a fresh copy of the contender's empty tables for every measurement."""
+"""Runs contenders, each role in a process of its own.
+
+Every measurement gets a fresh copy of the contender's empty tables.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,18 @@ from typing import Any, Self
 
 import apsw
 import asyncpg
+from support.postgres import PostgresServer
 
-from bench.marks import Marks
 from bench.peers_env import ROOT, python_with_peers
-from tests.support.postgres import PostgresServer
+from bench.timings import Timings
 
 
 @dataclass(frozen=True)
 class Side:
-    """A contender: its module, where it keeps its data, and the question that says what is not settled yet.
+    """A contender: its module, its database, and how many records it gets.
 
-    ``unsettled`` None: its records leave the queue before they are handled, so the end of the last handler must do.
+    ``unsettled`` counts the records that are not settled yet. None: the contender removes a record
+    from its queue before handling it, so the drain ends with the last handler.
     """
 
     label: str
@@ -78,14 +82,16 @@ HUEY = Side("Huey", "huey", None, sqlite=True, count=6000)
 
 @dataclass(frozen=True)
 class Drained:
-    """``rate``: records per second from the first handler's start until all is settled. ``span``: until the last handler's end."""
+    """The result of a drain."""
 
-    fill: float
-    rate: float
-    span: float
+    fill: float  # records inserted per second
+    rate: float  # records per second from the first handler's start until all are settled
+    span: float  # seconds from the first handler's start to the last handler's end
 
 
 class Driver:
+    """Owns a PostgreSQL server and a temporary folder, and runs contenders on them."""
+
     def __init__(self) -> None:
         self.server = PostgresServer(durable=True)
         self.folder = Path(tempfile.mkdtemp(prefix="esclusa-bench-"))
@@ -105,10 +111,10 @@ class Driver:
         self.server.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # the contender's data
+    # the contender's database
 
-    def place(self, side: Side) -> str:
-        """A fresh copy of the contender's empty tables; its address."""
+    def fresh_database(self, side: Side) -> str:
+        """Make a fresh copy of the contender's empty tables; return its URL or path."""
         name = f"{side.module}-{'file' if side.sqlite else 'empty'}"
         if name not in self._made:
             self.server.drop_database(name)
@@ -124,26 +130,28 @@ class Driver:
         return str(self.folder / f"{name}.db") if side.sqlite else self.server.create_database(name)
 
     def _copy(self, name: str) -> str:
-        """The file alone: whoever wrote it has closed it, so its log is in it."""
         for old in self.folder.glob(f"{name}-run.db*"):
             old.unlink()
         for source in self.folder.glob(f"{name}.db*"):
             shutil.copy(source, self.folder / source.name.replace(name, f"{name}-run"))
         return str(self.folder / f"{name}-run.db")
 
-    def call_setup(self, side: Side, url: str) -> None:
-        """The contender's tables in a database that is kept from round to round."""
+    def create_tables(self, side: Side, url: str) -> None:
+        """Create the contender's tables in a database that is kept from round to round."""
         self._call(side, url, "setup")
 
-    # its processes
+    # the contender's processes
 
     def _start(self, side: Side, url: str, *role: str) -> subprocess.Popen[str]:
         if side.peer not in self._python:
             self._python[side.peer] = python_with_peers()
         environment = os.environ | {
-            "BENCH_URL": url, "BENCH_MARKS": str(self.folder / "marks"), "BENCH_SLOTS": str(self._slots()),
-            "BENCH_FOLDER": str(self.folder), "PYTHONPATH": str(ROOT),
-        }  # fmt: skip
+            "BENCH_URL": url,
+            "BENCH_TIMINGS": str(self.folder / "timings"),
+            "BENCH_SLOTS": str(self._slots()),
+            "BENCH_FOLDER": str(self.folder),
+            "PYTHONPATH": str(ROOT),
+        }
         errors = (self.folder / f"{side.module}.log").open("w")
         command = [self._python[side.peer], "-m", f"bench.contenders.{side.module}", *role]
         return subprocess.Popen(
@@ -156,8 +164,8 @@ class Driver:
         )
 
     def _slots(self) -> int:
-        marks = self.folder / "marks"
-        return marks.stat().st_size // 17 if marks.exists() else 0
+        file = self.folder / "timings"
+        return file.stat().st_size // Timings.RECORD_BYTES if file.exists() else 0
 
     def _call(self, side: Side, url: str, *role: str) -> Any:
         process = self._start(side, url, *role)
@@ -173,12 +181,12 @@ class Driver:
     async def working(
         self, side: Side, url: str, work: str, concurrency: int = 0
     ) -> AsyncIterator[subprocess.Popen[str]]:
-        """The contender's worker process, for as long as the block lasts."""
+        """Run the contender's worker process during the block."""
         process = self._start(side, url, "work", work, str(concurrency))
         try:
             yield process
             if process.poll() is not None:
-                raise RuntimeError(f"{side.label}: its worker ended:\n{self._log(side)}")
+                raise RuntimeError(f"{side.label}: the worker ended:\n{self._log(side)}")
         finally:
             process.kill()
             process.wait()
@@ -186,11 +194,12 @@ class Driver:
     # measurements
 
     def fill(self, side: Side, url: str, count: int, work: str | None = None) -> float:
-        """Put records in; how many per second."""
+        """Insert records in bulk; return how many per second."""
         return count / float(self._call(side, url, "fill", work or side.work, str(count)))
 
-    def marks(self, count: int) -> Marks:
-        return Marks.create(self.folder / "marks", count)
+    def timings(self, count: int) -> Timings:
+        """Fresh timings for this many records. Processes started from now on write to them."""
+        return Timings.create(self.folder / "timings", count)
 
     async def drain(
         self,
@@ -201,21 +210,23 @@ class Driver:
         concurrency: int = 0,
         url: str | None = None,
     ) -> Drained:
-        """Put records in, then start a worker and watch it until all of them are settled."""
+        """Insert records, start a worker, and wait until all records are settled."""
         count, work = count or side.count, work or side.work
-        url = url or self.place(side)
-        marks = self.marks(count)
+        url = url or self.fresh_database(side)
+        timings = self.timings(count)
         filled = self.fill(side, url, count, work)
         if not side.sqlite:
-            self.settle_down(url)
+            self.vacuum(url)
         async with self.working(side, url, work, concurrency) as process:
-            await self.handled(side, process, marks, count)
+            await self.handled(side, process, timings, count)
             await self._settled(side, url)
-            end = time.monotonic() if side.unsettled else marks.last()
-            return Drained(filled, count / (end - marks.first()), marks.last() - marks.first())
+            end = time.monotonic()
+            first, last = timings.first(), timings.last()
+            seconds = (end if side.unsettled else last) - first
+            return Drained(filled, count / seconds, last - first)
 
-    def settle_down(self, url: str) -> None:
-        """What autovacuum and the checkpointer would do at a moment of their own choosing."""
+    def vacuum(self, url: str) -> None:
+        """Vacuum and checkpoint now, so that neither happens during the measurement."""
         database = url.rsplit("/", 1)[1]
         self.server.run_sql("VACUUM ANALYZE", database)
         self.server.run_sql("CHECKPOINT", database)
@@ -224,15 +235,19 @@ class Driver:
         self,
         side: Side,
         process: subprocess.Popen[str],
-        marks: Marks,
+        timings: Timings,
         count: int,
-        patience: float = 30,
+        deadline: float = 30,
     ) -> None:
+        """Wait until all handlers have ended.
+
+        Raises RuntimeError if the worker ends, or if no handler ends for ``deadline`` seconds.
+        """
         before, since = 0, time.monotonic()
-        while (done := marks.handled()) < count:
+        while (done := timings.handled()) < count:
             if done > before:
                 before, since = done, time.monotonic()
-            if process.poll() is not None or time.monotonic() - since > patience:
+            if process.poll() is not None or time.monotonic() - since > deadline:
                 raise RuntimeError(
                     f"{side.label}: stopped at {done} of {count}:\n{self._log(side)}"
                 )
@@ -248,19 +263,19 @@ class Driver:
                 await asyncio.sleep(0.005)
             reader.close()
             return
-        # by an index: a count that read a large table would be measured with the drain
+        # Count by an index: reading a large table would take part of the measured time.
         connection = await asyncpg.connect(url, server_settings={"enable_seqscan": "off"})
         while await connection.fetchval(side.unsettled):
             await asyncio.sleep(0.005)
         await connection.close()
 
     async def pickups(self, side: Side, count: int, idle: float = 2.5) -> list[float]:
-        """Milliseconds until an idle worker picks a record up, one at a time."""
-        url = self.place(side)
-        self.marks(count)
+        """Milliseconds until an idle worker begins each record, sent one at a time."""
+        url = self.fresh_database(side)
+        self.timings(count)
         async with self.working(side, url, side.work):
             await asyncio.sleep(idle)
             answer = self._call(side, url, "send", side.work, str(count))
         if not answer:
             raise RuntimeError(f"{side.label}: no record was picked up:\n{self._log(side)}")
-        return [float(one) for one in answer]
+        return [float(milliseconds) for milliseconds in answer]

@@ -1,7 +1,8 @@
-"""Firestore on Google's emulator: what a moved record costs while eight workers race for the same ones, and the drain beside a bare loop.
+"""Firestore on Google's emulator: reads and writes per record, and the drain beside a bare loop.
 
-Firestore is paid by documents read and written, so that is its performance. The emulator's pace says nothing about the service's; the
-ratio says what the engine adds to the calls that are necessary.
+Firestore bills documents read and written, so these are counted, with eight workers that compete
+for the same records. The emulator's speed says nothing about the service's; the ratio shows what
+the engine adds to the necessary calls.
 """
 
 from __future__ import annotations
@@ -17,73 +18,71 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from support.firestore import FirestoreEmulator
+
 from bench.contenders.common import SLEEP
 from bench.contenders.ours import Held
 from bench.driver import Driver
-from bench.measures import Measure, Scale, say
+from bench.measures import Measure, Scale, progress
 from bench.report import Report, rates, times
 from esclusa import App, Attempt, Outcome, To
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.engine import Engine
+from esclusa.model.columns import ColumnType
 from esclusa.model.pipeline import NoSettings
 from esclusa.model.query import query
-from tests.support.firestore import FirestoreEmulator
 
-WORKERS, RACED = 8, 500
-# Reads, and writes, that a moved record may cost.
+WORKERS, RECORDS = 8, 500
+# The most reads, and the most writes, that we allow per moved record.
 MOST = 3.0
 BATCH = 250
 _PROJECTS = (f"bench-{os.getpid()}-{n}" for n in itertools.count())
 
 
 async def firestore(driver: Driver, report: Report, scale: Scale) -> None:
-    """Cost of a moved record when 8 workers race over 500, and the drain beside a bare loop, on Firestore's emulator."""
+    """Reads and writes per record with 8 workers over 500, and the drain beside a bare loop."""
     if reason := FirestoreEmulator.missing():
         print(f"\033[1;31mNOT MEASURED ON FIRESTORE: {reason}\033[0m", file=sys.stderr, flush=True)
         raise RuntimeError(reason)
-    cost: dict[str, list[float]] = {"reads": [], "writes": []}
-    singleton: dict[str, list[float]] = {"reads": [], "writes": []}
-    got: dict[str, list[float]] = {"ours": [], "bare": []}
+    competing: dict[str, list[float]] = {"reads": [], "writes": []}
+    single: dict[str, list[float]] = {"reads": [], "writes": []}
+    drained: dict[str, list[float]] = {"ours": [], "bare": []}
     count = scale.of(4000)
     with FirestoreEmulator() as emulator:
         os.environ[FirestoreEmulator.HOST] = emulator.host
         try:
             for turn in range(scale.rounds):
-                raced, everything = await _race()
-                got["bare"].append(count / await _bare(count))
+                moves, total = await _compete()
+                drained["bare"].append(count / await _bare(count))
                 took, spent = await _drain(count)
-                got["ours"].append(count / took)
+                drained["ours"].append(count / took)
                 for name in ("reads", "writes"):
-                    cost[name].append(raced[name] / RACED)
-                    singleton[name].append(spent[name] / count)
-                say(
-                    f"firestore {turn + 1}/{scale.rounds}  race: {cost['reads'][-1]:.2f} reads and {cost['writes'][-1]:.2f} writes a record"
-                    f" ({everything['reads'] / RACED:.2f} and {everything['writes'] / RACED:.2f} with all that its runs keep);"
-                    f" drain: {got['ours'][-1]:,.0f}/s beside {got['bare'][-1]:,.0f}/s"
+                    competing[name].append(moves[name] / RECORDS)
+                    single[name].append(spent[name] / count)
+                progress(
+                    f"firestore {turn + 1}/{scale.rounds}  {WORKERS} workers:"
+                    f" {competing['reads'][-1]:.2f} reads and"
+                    f" {competing['writes'][-1]:.2f} writes per record"
+                    f" ({total['reads'] / RECORDS:.2f} and {total['writes'] / RECORDS:.2f}"
+                    " with run bookkeeping);"
+                    f" drain: {drained['ours'][-1]:,.0f}/s beside {drained['bare'][-1]:,.0f}/s"
                 )
         finally:
             os.environ.pop(FirestoreEmulator.HOST)
-    for what, found in (
-        (f"{WORKERS} workers over {RACED}", cost),
-        ("one worker, all that a run keeps", singleton),
+    limits = [MOST] * scale.rounds
+    for workers, measured in (
+        (f"{WORKERS} workers over {RECORDS}", competing),
+        ("one worker, with run bookkeeping", single),
     ):
-        for name, figures in found.items():
-            report.rows.append(
-                times(
-                    f"Firestore: {name} a record, {what}",
-                    figures,
-                    "limit we set",
-                    [MOST] * scale.rounds,
-                    1.0,
-                    "",
-                )
-            )
+        for name, figures in measured.items():
+            what = f"Firestore: {name} per record, {workers}"
+            report.rows.append(times(what, figures, "limit we set", limits, 1.0, ""))
     report.rows.append(
         rates(
             "drain with a hold state, Firestore emulator",
-            got["ours"],
+            drained["ours"],
             "limit: bare loop, same client",
-            got["bare"],
+            drained["bare"],
         )
     )
 
@@ -130,7 +129,10 @@ def _records(count: int) -> list[Held]:
 
 
 def _spent(stores: list[Any], *ops: str) -> Counter[str]:
-    """Documents read and written, for these operations, or for all but the clock's and the schema's."""
+    """Count documents read and written by these operations.
+
+    Without operations: by all except reading the clock, checking the schema, and inserting.
+    """
     total: Counter[str] = Counter()
     for store in stores:
         for name, counter in (("reads", store.reads), ("writes", store.writes)):
@@ -142,24 +144,27 @@ def _spent(stores: list[Any], *ops: str) -> Counter[str]:
     return total
 
 
-async def _race() -> tuple[Counter[str], Counter[str]]:
-    """Eight engines, each with its own connection, on the same records: what claims and settlements cost, and all that was spent."""
+async def _compete() -> tuple[Counter[str], Counter[str]]:
+    """Run eight engines, each with its own connection, on the same records.
+
+    Returns the cost of claims, renewals and settlements, and the cost of all operations.
+    """
     project = next(_PROJECTS)
     async with _engine(project, 1) as (first, store):
-        await first.store.insert(_records(RACED))
+        await first.store.insert(_records(RECORDS))
 
         async def work() -> tuple[int, Any]:
             async with _engine(project, 10, SLEEP) as (engine, mine), engine.running():
                 run = await engine.run_cycle("bench.stage")
                 return run.counters["done"], mine
 
-        ended = await asyncio.gather(*(work() for _ in range(WORKERS)))
-        found = (await store.find(query(Held, limit=RACED + 1))).items
-        if sum(done for done, _ in ended) != RACED or {
-            (r.status, r.fence, r.attempts) for r in found
-        } != {("done", 1, 1)}:
-            raise RuntimeError(f"not each record was settled once: {[done for done, _ in ended]}")
-        stores = [mine for _, mine in ended]
+        results = await asyncio.gather(*(work() for _ in range(WORKERS)))
+        found = (await store.find(query(Held, limit=RECORDS + 1))).items
+        done = [count for count, _ in results]
+        states = {(record.status, record.fence, record.attempts) for record in found}
+        if sum(done) != RECORDS or states != {("done", 1, 1)}:
+            raise RuntimeError(f"not every record was settled once: {done}, {states}")
+        stores = [mine for _, mine in results]
         return _spent(stores, "claim", "renew", "settle"), _spent(stores)
 
 
@@ -173,49 +178,59 @@ async def _drain(count: int) -> tuple[float, Counter[str]]:
         run = await engine.run_cycle("bench.stage")
         took = time.perf_counter() - begun
         if run.counters["done"] != count:
-            raise RuntimeError(f"not all were settled: {run.answer()}")
+            raise RuntimeError(f"not every record was settled: {run.answer()}")
         return took, _spent([store])
 
 
-# the limit: the same client and the calls that are necessary, nothing else
+# the limit: the same client with only the necessary calls
 
 
 async def _bare(count: int) -> float:
-    """Query, claim under a precondition, settle with a history document under a precondition; two batches overlap."""
+    """Drain in a bare loop; return the seconds.
+
+    Query, claim under a precondition, settle under a precondition with a history document. The
+    settlement of a batch overlaps the claim of the next.
+    """
     from esclusa.stores.firestore.client import FirestoreClient
     from esclusa.stores.firestore.codec import Document, encode
     from esclusa.stores.firestore.writes import put_document
 
-    link = FirestoreClient(next(_PROJECTS), "(default)", None)
-    await link.open()
+    client = FirestoreClient(next(_PROJECTS), "(default)", None)
+    await client.open()
 
     def document(**values: Any) -> Any:
         out = Document()
         for name, value in values.items():
-            type = (
-                "time"
-                if isinstance(value, datetime)
-                else "int"
-                if isinstance(value, int)
-                else "text"
-            )
-            out.fields[name].CopyFrom(encode(type, value))  # type: ignore[arg-type]
+            type: ColumnType = "text"
+            if isinstance(value, datetime):
+                type = "time"
+            elif isinstance(value, int):
+                type = "int"
+            out.fields[name].CopyFrom(encode(type, value))
         return out
 
     now = datetime.now(UTC)
     for start in range(0, count, 500):
         drafts = [
             document(
-                number=n, payload=f"payload of {n}", status="ready", attempts=0, due_at=now, fence=0, leased_by=None, last_error=None,
-                created_at=now, updated_at=now,
+                number=n,
+                payload=f"payload of {n}",
+                status="ready",
+                attempts=0,
+                due_at=now,
+                fence=0,
+                leased_by=None,
+                last_error=None,
+                created_at=now,
+                updated_at=now,
             )
             for n in range(start, min(count, start + 500))
-        ]  # fmt: skip
+        ]
         writes = [
-            put_document(f"{link.root}/bare/{d.fields['number'].integer_value}", d, exists=False)
+            put_document(f"{client.root}/bare/{d.fields['number'].integer_value}", d, exists=False)
             for d in drafts
         ]
-        await link.commit(writes, "fill")
+        await client.commit(writes, "fill")
 
     async def settle(names: list[str], results: list[Any]) -> None:
         now = datetime.now(UTC)
@@ -226,13 +241,13 @@ async def _bare(count: int) -> float:
             for n, r in zip(names, results, strict=True)
         ]
         writes += [
-            put_document(f"{link.root}/bare_history/{n.rpartition('/')[2]}", step) for n in names
+            put_document(f"{client.root}/bare_history/{n.rpartition('/')[2]}", step) for n in names
         ]
-        await link.commit(writes, "settle")
+        await client.commit(writes, "settle")
 
     begun = time.perf_counter()
     settling: list[asyncio.Task[None]] = []
-    while found := await link.query(_due(datetime.now(UTC)), "claim"):
+    while found := await client.query(_claim_query(datetime.now(UTC)), "claim"):
         now = datetime.now(UTC)
         held = document(
             status="working",
@@ -246,32 +261,32 @@ async def _bare(count: int) -> float:
             put_document(d.name, held, mask=list(held.fields), update_time=d.update_time)
             for d in found
         ]
-        results = await link.commit(writes, "claim")
+        results = await client.commit(writes, "claim")
         await asyncio.gather(*settling)
         settling = [asyncio.create_task(settle([d.name for d in found], results))]
     await asyncio.gather(*settling)
     took = time.perf_counter() - begun
-    await link.close()
+    await client.close()
     return took
 
 
-def _due(now: datetime) -> Any:
-    """Ready or working, due, the oldest first."""
+def _claim_query(now: datetime) -> Any:
+    """The query for records that are ready or working and due, oldest first."""
     from esclusa.stores.firestore.client import StructuredQuery
     from esclusa.stores.firestore.codec import encode
 
-    asked = StructuredQuery()
-    asked.from_.add().collection_id = "bare"
-    asked.where.composite_filter.op = 1
-    states = asked.where.composite_filter.filters.add().field_filter
+    claimable = StructuredQuery()
+    claimable.from_.add().collection_id = "bare"
+    claimable.where.composite_filter.op = 1
+    states = claimable.where.composite_filter.filters.add().field_filter
     states.field.field_path, states.op = "status", 8
     states.value.array_value.values.extend(encode("text", state) for state in ("ready", "working"))
-    due = asked.where.composite_filter.filters.add().field_filter
+    due = claimable.where.composite_filter.filters.add().field_filter
     due.field.field_path, due.op = "due_at", 2
     due.value.CopyFrom(encode("time", now))
-    asked.order_by.add(direction=1).field.field_path = "due_at"
-    asked.limit.value = BATCH
-    return asked
+    claimable.order_by.add(direction=1).field.field_path = "due_at"
+    claimable.limit.value = BATCH
+    return claimable
 
 
 MEASURES: dict[str, Measure] = {"firestore": firestore}

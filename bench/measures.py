@@ -1,4 +1,8 @@
-"""What is measured. Each measure runs its contenders in turn, round by round, and adds rows to the report."""
+"""The engine's measures. Each adds rows to the report.
+
+A measure runs its contenders one after the other in every round, so that both sides of a ratio see
+the same machine.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,11 @@ from bench.report import Report, rates, times
 
 @dataclass(frozen=True)
 class Scale:
-    """How large and how often."""
+    """How much to measure.
+
+    ``share`` is applied to counts of records, ``rows`` is the size of the growth test and
+    ``memory`` the number of records of the memory test.
+    """
 
     rounds: int
     share: float
@@ -43,28 +51,19 @@ class Scale:
         return max(100, int(count * self.share))
 
 
-def say(text: str) -> None:
+def progress(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
 async def drain(driver: Driver, report: Report, scale: Scale) -> None:
     """Drain and bulk insert on PostgreSQL: one process, handlers that do nothing, history on."""
     sides = (OURS, PGQUEUER, LIMIT, HELD, PROCRASTINATE, DBOS)
-    got: dict[Side, list[float]] = {side: [] for side in sides}
-    filled: dict[Side, list[float]] = {side: [] for side in sides}
-    for turn in range(scale.rounds):
-        for side in sides:
-            done = await driver.drain(side, scale.of(side.count))
-            got[side].append(done.rate)
-            filled[side].append(done.fill)
-            say(
-                f"drain {turn + 1}/{scale.rounds}  {side.label}: {done.rate:,.0f}/s, filled at {done.fill:,.0f}/s"
-            )
+    drained, filled = await _drain_rounds("drain", sides, driver, scale)
     for ours, what in ((OURS, "drain, PostgreSQL"), (HELD, "drain with a hold state")):
-        report.rows.append(rates(what, got[ours], PGQUEUER.label, got[PGQUEUER], 2.5))
-        report.rows.append(rates(what, got[ours], f"limit: {LIMIT.label}", got[LIMIT], 0.6))
+        report.rows.append(rates(what, drained[ours], PGQUEUER.label, drained[PGQUEUER], 2.5))
+        report.rows.append(rates(what, drained[ours], f"limit: {LIMIT.label}", drained[LIMIT], 0.6))
         for peer in (PROCRASTINATE, DBOS):
-            report.rows.append(rates(what, got[ours], peer.label, got[peer]))
+            report.rows.append(rates(what, drained[ours], peer.label, drained[peer]))
     report.rows.append(
         rates("bulk insert with dedup", filled[OURS], "PgQueuer, no dedup", filled[PGQUEUER], 2.0)
     )
@@ -75,111 +74,105 @@ async def drain(driver: Driver, report: Report, scale: Scale) -> None:
 async def latency(driver: Driver, report: Report, scale: Scale) -> None:
     """Pickup by an idle worker process on PostgreSQL."""
     peers = (PGQUEUER, PROCRASTINATE, DBOS)
-    got: dict[Side, list[list[float]]] = {side: [] for side in (OURS, *peers)}
+    pickups: dict[Side, list[list[float]]] = {side: [] for side in (OURS, *peers)}
     rounds = max(2, scale.rounds - 1)
     for turn in range(rounds):
         for side in (OURS, *peers):
             took = await driver.pickups(side, scale.of(200))
-            got[side].append(took)
-            say(
-                f"latency {turn + 1}/{rounds}  {side.label}: p50 {_share(took, 0.5):.2f} ms, p99 {_share(took, 0.99):.2f} ms"
+            pickups[side].append(took)
+            progress(
+                f"latency {turn + 1}/{rounds}  {side.label}:"
+                f" p50 {_percentile(took, 0.5):.2f} ms, p99 {_percentile(took, 0.99):.2f} ms"
             )
     for share, goal in ((0.5, 1.0), (0.99, None)):
-        figures = {side: [_share(took, share) for took in rounds_] for side, rounds_ in got.items()}
-        best = min(peers, key=lambda side: median(figures[side]))
-        for peer in sorted(peers, key=lambda side: median(figures[side])):
+        figures = {
+            side: [_percentile(took, share) for took in measured]
+            for side, measured in pickups.items()
+        }
+        ranked = sorted(peers, key=lambda side: median(figures[side]))
+        for peer in ranked:  # the goal is set against the fastest peer
             report.rows.append(
                 times(
                     f"pickup p{share * 100:.0f}",
                     figures[OURS],
                     peer.label,
                     figures[peer],
-                    goal if peer is best else None,
+                    goal if peer is ranked[0] else None,
                 )
             )
 
 
 async def concurrency(driver: Driver, report: Report, scale: Scale) -> None:
-    """1,000 handlers of 50 ms, 100 at a time: how close to the ideal half second."""
+    """1,000 handlers of 50 ms, 100 at a time, beside the ideal half second."""
     count, width = 1000, 100
     ideal = count * SLEEP / width
-    got: dict[Side, list[float]] = {OURS: [], PGQUEUER: []}
+    measured: dict[Side, list[float]] = {OURS: [], PGQUEUER: []}
     for turn in range(scale.rounds):
-        for side, spans in got.items():
+        for side, spans in measured.items():
             done = await driver.drain(side, count, work="sleep", concurrency=width)
             spans.append(done.span)
-            say(
-                f"concurrency {turn + 1}/{scale.rounds}  {side.label}: {done.span:.3f} s, {ideal / done.span:.2f} of the ideal"
+            progress(
+                f"concurrency {turn + 1}/{scale.rounds}  {side.label}:"
+                f" {done.span:.3f} s, {ideal / done.span:.2f} of the ideal"
             )
     what = "1,000 × 50 ms, 100 at a time"
-    report.rows.append(times(what, got[OURS], "ideal", [ideal] * scale.rounds, 0.9, " s"))
-    report.rows.append(times(what, got[OURS], PGQUEUER.label, got[PGQUEUER], unit=" s"))
+    report.rows.append(times(what, measured[OURS], "ideal", [ideal] * scale.rounds, 0.9, " s"))
+    report.rows.append(times(what, measured[OURS], PGQUEUER.label, measured[PGQUEUER], unit=" s"))
 
 
 async def growth(driver: Driver, report: Report, scale: Scale) -> None:
-    """The drain on a table with very many settled records, beside the same on an empty one."""
+    """Drain on a table with very many settled records, beside a drain on an empty table."""
     count = scale.of(20_000)
     full, empty = driver.server.create_database("full"), driver.server.create_database("empty")
     for url in (full, empty):
-        await driver.drain(OURS, 1, url=_made(driver, url))
+        driver.create_tables(OURS, url)
+        await driver.drain(OURS, 1, url=url)
     start = time.monotonic()
     _multiply(driver, "full", "plain", {"id": "'old-' || s", "number": f"{count} + s"}, scale.rows)
     _multiply(driver, "full", "esclusa_history", {"record_id": "'old-' || s"}, scale.rows)
-    say(f"growth: {scale.rows:,} settled records made in {time.monotonic() - start:.0f} s")
-    got: dict[str, list[float]] = {full: [], empty: []}
+    progress(f"growth: {scale.rows:,} settled records made in {time.monotonic() - start:.0f} s")
+    measured: dict[str, list[float]] = {full: [], empty: []}
     for turn in range(scale.rounds):
-        for url, found in got.items():
+        for url, drained in measured.items():
             driver.server.run_sql(
                 f"DELETE FROM plain WHERE number < {count}", url.rsplit("/", 1)[1]
             )
             done = await driver.drain(OURS, count, url=url)
-            found.append(done.rate)
-            say(
-                f"growth {turn + 1}/{scale.rounds}  {'full' if url == full else 'empty'}: {done.rate:,.0f}/s"
+            drained.append(done.rate)
+            progress(
+                f"growth {turn + 1}/{scale.rounds}"
+                f"  {'full' if url == full else 'empty'}: {done.rate:,.0f}/s"
             )
-    report.rows.append(
-        rates(
-            f"drain beside {scale.rows:,} settled", got[full], "ours, empty table", got[empty], 0.9
-        )
-    )
+    what = f"drain beside {scale.rows:,} settled"
+    report.rows.append(rates(what, measured[full], "ours, empty table", measured[empty], 0.9))
 
 
 async def sqlite(driver: Driver, report: Report, scale: Scale) -> None:
-    """Drain on SQLite."""
+    """Drain and bulk insert on SQLite."""
     sides = (OURS_SQLITE, HUEY, LIMIT_SQLITE, HELD_SQLITE)
-    got: dict[Side, list[float]] = {side: [] for side in sides}
-    filled: dict[Side, list[float]] = {side: [] for side in sides}
-    for turn in range(scale.rounds):
-        for side in sides:
-            done = await driver.drain(side, scale.of(side.count))
-            got[side].append(done.rate)
-            filled[side].append(done.fill)
-            say(
-                f"sqlite {turn + 1}/{scale.rounds}  {side.label}: {done.rate:,.0f}/s, filled at {done.fill:,.0f}/s"
-            )
+    drained, filled = await _drain_rounds("sqlite", sides, driver, scale)
+    limit = f"limit: {LIMIT_SQLITE.label}"
     for ours, what in (
         (OURS_SQLITE, "drain, SQLite"),
         (HELD_SQLITE, "drain with a hold state, SQLite"),
     ):
-        report.rows.append(rates(what, got[ours], "Huey on SQLite", got[HUEY], 10.0))
-        report.rows.append(
-            rates(what, got[ours], f"limit: {LIMIT_SQLITE.label}", got[LIMIT_SQLITE])
-        )
+        report.rows.append(rates(what, drained[ours], "Huey on SQLite", drained[HUEY], 10.0))
+        report.rows.append(rates(what, drained[ours], limit, drained[LIMIT_SQLITE]))
     report.rows.append(
         rates("bulk insert with dedup, SQLite", filled[OURS_SQLITE], "Huey on SQLite", filled[HUEY])
     )
 
 
 async def memory(driver: Driver, report: Report, scale: Scale) -> None:
-    """A worker's own memory while it drains very many records: flat after a tenth of them."""
-    count, url, marks = scale.memory, driver.place(OURS), driver.marks(scale.memory)
-    say(f"memory: {count:,} records put in at {driver.fill(OURS, url, count):,.0f}/s")
-    driver.settle_down(url)
+    """A worker's private memory while it drains very many records: flat after a tenth of them."""
+    count, url, timings = scale.memory, driver.fresh_database(OURS), driver.timings(scale.memory)
+    progress(f"memory: {count:,} records inserted at {driver.fill(OURS, url, count):,.0f}/s")
+    driver.vacuum(url)
     samples: list[tuple[int, float]] = []
     async with driver.working(OURS, url, "noop") as process:
-        waiting = asyncio.create_task(driver.handled(OURS, process, marks, count))
+        waiting = asyncio.create_task(driver.handled(OURS, process, timings, count))
         while not waiting.done():
-            samples.append((marks.handled(), _resident(process.pid)))
+            samples.append((timings.handled(), resident_mb(process.pid)))
             await asyncio.wait([waiting], timeout=0.5)
         await waiting
     warm = next(size for handled, size in samples if handled >= count / 10)
@@ -188,15 +181,17 @@ async def memory(driver: Driver, report: Report, scale: Scale) -> None:
         times(f"memory while draining {count:,}", [most], "the same, when warm", [warm], 0.9, " MB")
     )
     report.notes.append(
-        f"a worker's memory grew by {most - warm:.1f} MB from {warm:.1f} MB after the first tenth of {count:,} records"
+        f"a worker's memory grew by {most - warm:.1f} MB from {warm:.1f} MB"
+        f" after the first tenth of {count:,} records"
     )
 
 
 async def cli(driver: Driver, report: Report, scale: Scale) -> None:
-    """How long ``esclusa status`` takes from start to end, on a small SQLite store."""
+    """Duration of ``esclusa status`` on a small SQLite store, start of the process included."""
     program = Path(sys.executable).with_name("esclusa")
     environment = os.environ | {"ESCLUSA_STORE": f"sqlite:///{driver.folder}/status.db"}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # the second start is the one that users know
+    # Users have bytecode from the second start on, so it is written and the first is left out.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     took = []
     for command in ("migrate", *["status"] * 11):
         start = time.perf_counter()
@@ -221,41 +216,62 @@ async def cli(driver: Driver, report: Report, scale: Scale) -> None:
 Measure = Callable[[Driver, Report, Scale], Awaitable[None]]
 
 MEASURES: dict[str, Measure] = {
-    "drain": drain, "latency": latency, "concurrency": concurrency, "growth": growth, "sqlite": sqlite, "cli": cli, "memory": memory,
-}  # fmt: skip
-BY_HAND = frozenset({"memory"})
+    "drain": drain,
+    "latency": latency,
+    "concurrency": concurrency,
+    "growth": growth,
+    "sqlite": sqlite,
+    "cli": cli,
+    "memory": memory,
+}
+ON_REQUEST = frozenset({"memory"})
 SLOW = frozenset({"memory", "growth"})
 
 
-def _share(values: list[float], share: float) -> float:
+async def _drain_rounds(
+    name: str, sides: tuple[Side, ...], driver: Driver, scale: Scale
+) -> tuple[dict[Side, list[float]], dict[Side, list[float]]]:
+    """Drain every side in every round; return the drain rates and the insert rates."""
+    drained: dict[Side, list[float]] = {side: [] for side in sides}
+    filled: dict[Side, list[float]] = {side: [] for side in sides}
+    for turn in range(scale.rounds):
+        for side in sides:
+            done = await driver.drain(side, scale.of(side.count))
+            drained[side].append(done.rate)
+            filled[side].append(done.fill)
+            progress(
+                f"{name} {turn + 1}/{scale.rounds}  {side.label}:"
+                f" {done.rate:,.0f}/s, inserted at {done.fill:,.0f}/s"
+            )
+    return drained, filled
+
+
+def _percentile(values: list[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-
-
-def _made(driver: Driver, url: str) -> str:
-    driver.call_setup(OURS, url)
-    return url
 
 
 def _multiply(
     driver: Driver, database: str, table: str, changed: dict[str, str], count: int
 ) -> None:
-    """Make many rows like the one that a real drain left behind."""
+    """Insert many copies of a row that a real drain left behind, with these columns changed."""
     listed = driver.server.run_sql(
-        f"SELECT column_name FROM information_schema.columns WHERE table_name = '{table}' AND is_identity = 'NO'",
+        "SELECT column_name FROM information_schema.columns"
+        f" WHERE table_name = '{table}' AND is_identity = 'NO'",
         database,
     ).split()
     values = ", ".join(changed.get(name, f'"{name}"') for name in listed)
     names = ", ".join(f'"{name}"' for name in listed)
-    source = f"(SELECT * FROM {table} {'WHERE table_name = ' + repr('plain') if table == 'esclusa_history' else ''} LIMIT 1) one"
+    where = "WHERE table_name = 'plain'" if table == "esclusa_history" else ""
     driver.server.run_sql(
-        f"INSERT INTO {table} ({names}) SELECT {values} FROM {source}, generate_series(1, {count}) s",
+        f"INSERT INTO {table} ({names}) SELECT {values}"
+        f" FROM (SELECT * FROM {table} {where} LIMIT 1) one, generate_series(1, {count}) s",
         database,
     )
 
 
-def _resident(pid: int) -> float:
-    """MB of memory of its own (the shared map of marks not counted)."""
+def resident_mb(pid: int) -> float:
+    """The private memory of a process in MB, without the shared map of timings."""
     status = Path(f"/proc/{pid}/status").read_text()
     return (
         next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))

@@ -1,8 +1,10 @@
-"""2,000 files of 100 KB from a local server, 32 at a time: the whole pipeline beside a bare aiohttp loop that writes the same files.
+"""Downloads of 2,000 files of 100 KB, 32 at a time: the whole pipeline beside a bare aiohttp loop.
 
-The loop leaves its files to the system; the pipeline does so with ``ESCLUSA_ARTIFACTS_DURABLE=no``, and as it is shipped waits until the
-disk has them. Each side is a process of its own: ours as ``esclusa run`` is, a bare loop as a script would be. For comparison the loop
-runs once more in each round on uvloop, and once waiting until the disk has each file."""
+The loop does not sync its files to disk. The pipeline does by default; it does not with
+``ESCLUSA_ARTIFACTS_DURABLE=no``, and is measured both ways. Each side is a process of its own: the
+pipeline runs as ``esclusa run`` does, the loop as a script would. For comparison each round also
+runs the loop on uvloop, and with each file synced to disk.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ import aiohttp
 import uvloop
 
 from bench.driver import Driver
-from bench.measures import Scale, say
+from bench.measures import Measure, Scale, progress
 from bench.report import Report, rates
 from esclusa.app import open_runtime
 from esclusa.cli.session import run_fast
@@ -30,12 +32,12 @@ from esclusa.simulators import SimulatorProcess
 SIZE = 100_000
 AT_ONCE = 32
 _BARE = "bare aiohttp loop to disk"
-# Beside which a pipeline that waits for the disk (True) or does not is looked at as well.
+# The second comparison, for a pipeline that syncs its files (True) and one that does not.
 _OTHERS = {False: "the same on uvloop", True: "the same, each file synced"}
 
 
 async def media(driver: Driver, report: Report, scale: Scale) -> None:
-    """Download: 100 KB files, 32 at a time, each row claimed, judged, kept and settled, beside a bare aiohttp loop."""
+    """Files of 100 KB downloaded, checked, stored and settled, beside a bare aiohttp loop."""
     count = scale.of(2000)
     ours: dict[tuple[str, bool], list[float]] = {
         (store, durable): [] for store in ("SQLite", "PostgreSQL") for durable in (True, False)
@@ -45,9 +47,9 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
     with SimulatorProcess("media_cdn") as cdn:
         urls = [f"{cdn.url}/m/jpg/{SIZE}/{n}" for n in range(count)]
         for turn in range(scale.rounds):
-            # Nothing is deleted before the end: a file system may look long for room where much was just deleted.
+            # Delete nothing before the end: allocation can be slow where much was just deleted.
             folder = Path(tempfile.mkdtemp(prefix="esclusa-media-", dir=driver.folder))
-            before = await _apart(_loop, urls, folder / "bare")
+            before = await _in_process(_loop, urls, folder / "bare")
             for (name, durable), rate in ours.items():
                 place = folder / f"{name} {durable}"
                 store = (
@@ -55,44 +57,37 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
                     if name == "SQLite"
                     else driver.server.create_database(f"media_{turn}_{durable}".lower())
                 )
-                took = await _apart(_pipeline, urls, store, place, durable)
-                after = await _apart(_loop, urls, folder / f"bare after {name} {durable}")
+                took = await _in_process(_pipeline, urls, store, place, durable)
+                after = await _in_process(_loop, urls, folder / f"bare after {name} {durable}")
                 rate.append(count / took)
-                beside = (
-                    2 * count / (before + after)
-                )  # what the machine gave just before and just after
+                # The mean of the loops just before and just after, as the machine's speed varies.
+                beside = 2 * count / (before + after)
                 bare[name, durable].append(beside)
                 before = after
-                say(
-                    f"media {turn + 1}/{scale.rounds}  {_said(name, durable)}: {rate[-1]:,.0f}/s beside {beside:,.0f}/s"
+                progress(
+                    f"media {turn + 1}/{scale.rounds}  {_label(name, durable)}:"
+                    f" {rate[-1]:,.0f}/s beside {beside:,.0f}/s"
                 )
-            others[False].append(count / await _apart(_fast_loop, urls, folder / "uvloop"))
-            others[True].append(count / await _apart(_synced_loop, urls, folder / "synced"))
+            others[False].append(count / await _in_process(_uvloop, urls, folder / "uvloop"))
+            others[True].append(count / await _in_process(_synced_loop, urls, folder / "synced"))
             for durable, rate in others.items():
-                say(f"media {turn + 1}/{scale.rounds}  {_OTHERS[durable]}: {rate[-1]:,.0f}/s")
+                progress(f"media {turn + 1}/{scale.rounds}  {_OTHERS[durable]}: {rate[-1]:,.0f}/s")
     for (name, durable), rate in ours.items():
-        report.rows.append(rates(_said(name, durable), rate, _BARE, bare[name, durable], 0.8))
-        report.rows.append(
-            rates(
-                _said(name, durable),
-                rate,
-                _OTHERS[durable],
-                others[durable],
-                0.8 if durable else None,
-            )
-        )
+        what, goal = _label(name, durable), 0.8 if durable else None
+        report.rows.append(rates(what, rate, _BARE, bare[name, durable], 0.8))
+        report.rows.append(rates(what, rate, _OTHERS[durable], others[durable], goal))
 
 
-def _said(store: str, durable: bool) -> str:
+def _label(store: str, durable: bool) -> str:
     return f"media, {store}{'' if durable else ', not durable'}"
 
 
-async def _apart(side: Callable[..., float], *given: object) -> float:
-    """The seconds that a side takes, in a process of its own."""
+async def _in_process(side: Callable[..., float], *arguments: object) -> float:
+    """Run a side in a process of its own; return the seconds it reports."""
 
     def run() -> float:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            return process.submit(side, *given).result()
+            return process.submit(side, *arguments).result()
 
     return await asyncio.to_thread(run)
 
@@ -101,7 +96,7 @@ def _loop(urls: list[str], folder: Path) -> float:
     return asyncio.run(_bare(urls, folder))
 
 
-def _fast_loop(urls: list[str], folder: Path) -> float:
+def _uvloop(urls: list[str], folder: Path) -> float:
     return uvloop.run(_bare(urls, folder))
 
 
@@ -113,16 +108,18 @@ def _pipeline(urls: list[str], store: str, folder: Path, durable: bool) -> float
     return run_fast(_ours(urls, store, folder, durable))
 
 
-def _level() -> None:
-    """All find the machine alike: nothing waits to be written, and there is memory that was used a moment ago. A virtual machine takes
-    several times as long to write to memory that it never used, or gave back."""
+def _prepare_machine() -> None:
+    """Give every side the same start: nothing left to write to disk, and warm memory.
+
+    On a virtual machine the first write to a page of memory can take several times as long.
+    """
     os.sync()
     used = bytearray(400 << 20)
     used[::4096] = bytes(len(used) // 4096)
 
 
 def _synced(path: Path, body: bytes) -> None:
-    """Write it so that it outlives a power cut: its content, then its name."""
+    """Write a file that survives a power cut: sync its content, then its directory entry."""
     with path.open("wb") as file:
         file.write(body)
         file.flush()
@@ -137,10 +134,10 @@ def _synced(path: Path, body: bytes) -> None:
 async def _bare(
     urls: list[str], folder: Path, write: Callable[[Path, bytes], object] = Path.write_bytes
 ) -> float:
-    """What a script would do: fetch, write, next."""
+    """Fetch and write the files as a script would; return the seconds."""
     folder.mkdir(parents=True)
     todo = iter(enumerate(urls))
-    _level()
+    _prepare_machine()
     start = time.perf_counter()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
 
@@ -156,9 +153,14 @@ async def _bare(
 
 async def _ours(urls: list[str], store: str, folder: Path, durable: bool) -> float:
     environ = {
-        "ESCLUSA_STORE": store, "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "media", "ESCLUSA_LOG_LEVEL": "warning",
-        "ESCLUSA_ARTIFACTS_DURABLE": str(durable), "MEDIA_ALLOW_HOSTS": "127.0.0.1", "MEDIA_CONCURRENCY": str(AT_ONCE),
-    }  # fmt: skip
+        "ESCLUSA_STORE": store,
+        "ESCLUSA_ARTIFACTS": str(folder),
+        "ESCLUSA_PIPELINES": "media",
+        "ESCLUSA_LOG_LEVEL": "warning",
+        "ESCLUSA_ARTIFACTS_DURABLE": str(durable),
+        "MEDIA_ALLOW_HOSTS": "127.0.0.1",
+        "MEDIA_CONCURRENCY": str(AT_ONCE),
+    }
     async with open_runtime(load(environ=environ)) as runtime, runtime.engine.running() as engine:
         for start in range(0, len(urls), 500):
             await engine.records.insert(
@@ -167,13 +169,13 @@ async def _ours(urls: list[str], store: str, folder: Path, durable: bool) -> flo
                     for n, u in enumerate(urls[start : start + 500])
                 ]
             )
-        _level()
+        _prepare_machine()
         begun = time.perf_counter()
         run = await engine.run_cycle("media.download")
         took = time.perf_counter() - begun
         if run.counters["success"] != len(urls):
-            raise RuntimeError(f"not every file came: {dict(run.counters)}")
+            raise RuntimeError(f"not every file was downloaded: {dict(run.counters)}")
         return took
 
 
-MEASURES = {"media": media}
+MEASURES: dict[str, Measure] = {"media": media}

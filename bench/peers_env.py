@@ -1,4 +1,4 @@
-"""The peers' own environment: made once below the project, from the versions that peers.txt pins."""
+"""The peers' virtual environment in .cache/bench, with the versions that peers.txt pins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PINNED = ROOT / "bench" / "peers.txt"
 
 
 def python_with_peers() -> str:
-    """The interpreter that has the peers; makes its environment if there is none yet or the pins have changed."""
+    """The peers' interpreter. Makes the environment if it is missing or peers.txt has changed."""
     python, stamp = FOLDER / "bin" / "python", FOLDER / "pinned"
     digest = hashlib.sha256(PINNED.read_bytes()).hexdigest()
     if not (stamp.exists() and stamp.read_text() == digest and python.exists()):
@@ -22,19 +22,10 @@ def python_with_peers() -> str:
         uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
         if uv:
             _run(uv, "venv", "--quiet", "--python", sys.executable, str(FOLDER))
-            _run(
-                uv,
-                "pip",
-                "install",
-                "--quiet",
-                "--python",
-                str(python),
-                "--requirement",
-                str(PINNED),
-            )
+            _run(uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(PINNED))
         else:
             _run(sys.executable, "-m", "venv", str(FOLDER))
-            _run(str(python), "-m", "pip", "install", "--quiet", "--requirement", str(PINNED))
+            _run(str(python), "-m", "pip", "install", "--quiet", "-r", str(PINNED))
         stamp.write_text(digest)
     return str(python)
 

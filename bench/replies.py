@@ -1,4 +1,8 @@
-"""Ten thousand pending jobs in one run beside a bare loop of the same calls; the worker's memory; a count among a million jobs."""
+"""Measures of the pipeline ``replies``.
+
+10,000 pending jobs in one run beside a bare loop of the same calls, the memory of that run, and a
+count over a million jobs.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ from typing import Any
 import aiohttp
 
 from bench.driver import Driver
-from bench.measures import Measure, Scale, _resident, say
+from bench.measures import Measure, Scale, progress, resident_mb
 from bench.report import Report, rates, times
 from esclusa.app import open_runtime
 from esclusa.pipelines.replies import Job
 from esclusa.pipelines.replies.operations import job_filter
-from esclusa.settings import load
+from esclusa.settings import Settings, load
 from esclusa.simulators import SimulatorProcess
 
 AT_ONCE = 16
@@ -26,9 +30,9 @@ LIMIT_MS = 250.0
 
 
 async def replies(driver: Driver, report: Report, scale: Scale) -> None:
-    """Check, download and save 10,000 jobs, 16 at a time, beside a bare aiohttp loop; and /jobs/count among a million jobs."""
+    """10,000 jobs, 16 at a time, beside a bare aiohttp loop; and a count over a million jobs."""
     count = scale.of(10_000)
-    got: dict[str, list[float]] = {"sqlite": [], "postgresql": [], "bare": []}
+    speeds: dict[str, list[float]] = {"SQLite": [], "PostgreSQL": [], "bare": []}
     growth: list[float] = []
     with SimulatorProcess("information_tracer") as sim:
         async with (
@@ -38,39 +42,30 @@ async def replies(driver: Driver, report: Report, scale: Scale) -> None:
             answer.raise_for_status()
         for turn in range(max(1, scale.rounds // 2)):
             folder = Path(tempfile.mkdtemp(prefix="esclusa-replies-", dir=driver.folder))
-            got["bare"].append(count / await _bare(sim.url, count, folder / "bare"))
-            got["sqlite"].append(
-                count
-                / await _ours(
-                    sim.url, count, f"sqlite:////{folder}/replies.db", folder / "a", growth
-                )
-            )
+            speeds["bare"].append(count / await _bare(sim.url, count, folder / "bare"))
+            file = f"sqlite:////{folder}/replies.db"
+            took = await _ours(sim.url, count, file, folder / "a", growth)
+            speeds["SQLite"].append(count / took)
             database = driver.server.create_database(f"replies_{turn}")
-            got["postgresql"].append(
-                count / await _ours(sim.url, count, database, folder / "b", growth)
-            )
-            say(
+            took = await _ours(sim.url, count, database, folder / "b", growth)
+            speeds["PostgreSQL"].append(count / took)
+            progress(
                 f"replies {turn + 1}  "
-                + ", ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in got.items())
+                + ", ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in speeds.items())
                 + f"; {growth[-1]:+.0f} MB"
             )
             shutil.rmtree(folder, ignore_errors=True)
-    for store, label in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
-        report.rows.append(
-            rates(
-                f"replies: {count:,} jobs in one run, {label}",
-                got[store],
-                "bare aiohttp loop to disk",
-                got["bare"],
-            )
-        )
+    for store in ("SQLite", "PostgreSQL"):
+        what = f"replies: {count:,} jobs in one run, {store}"
+        report.rows.append(rates(what, speeds[store], "bare aiohttp loop to disk", speeds["bare"]))
     report.notes.append(
-        f"replies: memory grew by {max(growth):.0f} MB at most between a tenth of the run and its end"
+        f"replies: memory grew by at most {max(growth):.0f} MB after the first tenth of a run"
     )
-    await _counting(driver, report, scale)
+    await _count_jobs(driver, report, scale)
 
 
 async def _bare(url: str, count: int, folder: Path) -> float:
+    """Make the same calls and write the same files as a script would; return the seconds."""
     folder.mkdir(parents=True)
     todo = iter(range(count))
     start = time.perf_counter()
@@ -92,11 +87,16 @@ async def _bare(url: str, count: int, folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def _settings(store: str, folder: Path, url: str = "http://127.0.0.1:9") -> Any:
+def _settings(store: str, folder: Path, url: str = "http://127.0.0.1:9") -> Settings:
     environ = {
-        "ESCLUSA_STORE": store, "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "replies", "ESCLUSA_LOG_LEVEL": "error",
-        "INFORMATION_TRACER_API_KEY": "t", "INFORMATION_TRACER_API_URL": url, "REPLIES_CHECK_CONCURRENCY": str(AT_ONCE),
-    }  # fmt: skip
+        "ESCLUSA_STORE": store,
+        "ESCLUSA_ARTIFACTS": str(folder),
+        "ESCLUSA_PIPELINES": "replies",
+        "ESCLUSA_LOG_LEVEL": "error",
+        "INFORMATION_TRACER_API_KEY": "t",
+        "INFORMATION_TRACER_API_URL": url,
+        "REPLIES_CHECK_CONCURRENCY": str(AT_ONCE),
+    }
     return load(environ=environ)
 
 
@@ -112,6 +112,10 @@ def _job(number: int, **fields: Any) -> Job:
 
 
 async def _ours(url: str, count: int, store: str, folder: Path, growth: list[float]) -> float:
+    """Run the cycle over fresh jobs; return the seconds.
+
+    Appends to ``growth`` by how many MB memory grew after the first tenth of the jobs.
+    """
     async with (
         open_runtime(_settings(store, folder, url)) as runtime,
         runtime.engine.running() as engine,
@@ -120,26 +124,29 @@ async def _ours(url: str, count: int, store: str, folder: Path, growth: list[flo
             await engine.records.insert([_job(n) for n in range(start, min(count, start + 1000))])
         early: list[float] = []
 
-        async def look() -> None:
+        async def sample() -> None:
             while True:
                 run = engine.under_way("replies.process-jobs")
                 if run is not None and run.counters["taken"] > count // 10 and not early:
-                    early.append(_resident(os.getpid()))
+                    early.append(resident_mb(os.getpid()))
                 await asyncio.sleep(0.02)
 
-        watch = asyncio.create_task(look())
+        sampling = asyncio.create_task(sample())
         began = time.perf_counter()
         run = await engine.run_cycle("replies.process-jobs")
         took = time.perf_counter() - began
-        watch.cancel()
+        sampling.cancel()
         if run.counters["done"] != count:
             raise RuntimeError(f"replies: {run.answer()}")
-        growth.append(_resident(os.getpid()) - early[0])
+        growth.append(resident_mb(os.getpid()) - early[0])
         return took
 
 
-async def _counting(driver: Driver, report: Report, scale: Scale) -> None:
-    """Among a million jobs, of which every fifth failed and half of those have a done one."""
+async def _count_jobs(driver: Driver, report: Report, scale: Scale) -> None:
+    """Time the count of failed jobs whose post has no done job.
+
+    Every fifth of the million jobs has failed; half of those have a done job for the same post.
+    """
     many = scale.rows if scale.rows < 1_000_000 or scale.share == 1.0 else scale.rows // 5
     folder = Path(tempfile.mkdtemp(prefix="esclusa-replies-", dir=driver.folder))
     for label, store in (
@@ -149,7 +156,7 @@ async def _counting(driver: Driver, report: Report, scale: Scale) -> None:
         async with open_runtime(_settings(store, folder)) as runtime:
             records = runtime.engine.records
             for start in range(0, many, 5000):
-                await records.insert([_like(n) for n in range(start, start + 5000)])
+                await records.insert([_finished_job(n) for n in range(start, start + 5000)])
             where = job_filter({}, without_done=True)
             took = []
             for _ in range(5):
@@ -158,7 +165,9 @@ async def _counting(driver: Driver, report: Report, scale: Scale) -> None:
                 took.append((time.perf_counter() - began) * 1000)
             if found != many // 10:
                 raise RuntimeError(f"replies: counted {found} of {many // 10}")
-            say(f"replies: {found:,} of {many:,} jobs counted in {min(took):.0f} ms on {label}")
+            progress(
+                f"replies: {found:,} of {many:,} jobs counted in {min(took):.0f} ms on {label}"
+            )
             report.rows.append(
                 times(
                     f"failed without done, {many:,} jobs, {label}",
@@ -171,7 +180,7 @@ async def _counting(driver: Driver, report: Report, scale: Scale) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _like(number: int) -> Job:
+def _finished_job(number: int) -> Job:
     failed = number % 5 == 0
     return _job(
         number,

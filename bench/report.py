@@ -1,4 +1,4 @@
-"""One table: what was measured, ours, the other's, the ratio of them with its spread, and the goal."""
+"""The table: what was measured, our number, the other number, their ratio, its range, the goal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-TITLES = ("what", "ours", "beside it", "theirs", "ratio", "min–max", "goal", "")
+TITLES = ("what", "ours", "beside", "theirs", "ratio", "min–max", "goal", "")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison. ``ratios`` has one entry per round: of two numbers taken side by side, the larger the better for us."""
+    """One comparison.
+
+    ``ratios`` has one entry per round. It compares two numbers of the same round, and a larger
+    ratio is better for us.
+    """
 
     what: str
     unit: str
@@ -23,7 +27,6 @@ class Row:
     theirs: Sequence[float]
     ratios: Sequence[float]
     goal: float | None = None
-    note: str = ""
 
     @property
     def verdict(self) -> str:
@@ -33,10 +36,15 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         return (
-            self.what, number(median(self.ours), self.unit), self.beside, number(median(self.theirs), self.unit),
-            f"{median(self.ratios):.2f}", f"{min(self.ratios):.2f}–{max(self.ratios):.2f}",
-            "" if self.goal is None else f"≥ {self.goal:g}", self.verdict,
-        )  # fmt: skip
+            self.what,
+            number(median(self.ours), self.unit),
+            self.beside,
+            number(median(self.theirs), self.unit),
+            f"{median(self.ratios):.2f}",
+            f"{min(self.ratios):.2f}–{max(self.ratios):.2f}",
+            "" if self.goal is None else f"≥ {self.goal:g}",
+            self.verdict,
+        )
 
 
 def rates(
@@ -47,7 +55,7 @@ def rates(
     goal: float | None = None,
     unit: str = "/s",
 ) -> Row:
-    """Rates: more is better."""
+    """A row of rates: more is better, so the ratio is ours to theirs."""
     return Row(
         what, unit, ours, beside, theirs, [a / b for a, b in zip(ours, theirs, strict=True)], goal
     )
@@ -61,7 +69,7 @@ def times(
     goal: float | None = None,
     unit: str = " ms",
 ) -> Row:
-    """Times: less is better, so the ratio is theirs to ours."""
+    """A row of times or sizes: less is better, so the ratio is theirs to ours."""
     return Row(
         what, unit, ours, beside, theirs, [b / a for a, b in zip(ours, theirs, strict=True)], goal
     )
@@ -69,6 +77,8 @@ def times(
 
 @dataclass
 class Report:
+    """All rows and notes of a benchmark; ``str()`` gives the table."""
+
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=dict)
@@ -84,6 +94,7 @@ class Report:
         return "\n".join([*text, *(f"note: {note}" for note in self.notes)])
 
     def write(self, path: Path) -> None:
+        """Write every number of every round as JSON."""
         rows = [
             asdict(row) | {"ratio": median(row.ratios), "verdict": row.verdict} for row in self.rows
         ]

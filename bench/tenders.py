@@ -1,4 +1,4 @@
-"""Measures of the pipeline ``tenders``: deliveries created for many devices, and the archive's way into Parquet."""
+"""Measures of the pipeline ``tenders``: creation of deliveries, and export to Parquet."""
 
 from __future__ import annotations
 
@@ -17,29 +17,37 @@ from typing import Any
 
 from bench.dispatch import dispatch
 from bench.driver import Driver
+from bench.measures import Measure, Scale
 from bench.report import Report, Row, rates
+from esclusa.runtime import Runtime
 
-DEVICES, TENDERS, TICKETS = 10_000, 1000, 1_000_000
+DEVICES, TENDERS, ARCHIVED = 10_000, 1000, 1_000_000
 _SELECTED = "SELECT {columns} FROM archive.licitaciones"
 
 
 @asynccontextmanager
-async def opened(driver: Driver, name: str, folder: Path) -> AsyncIterator[Any]:
-    """A house with the pipeline on a fresh database."""
+async def open_tenders(driver: Driver, name: str, folder: Path) -> AsyncIterator[Runtime]:
+    """Run the pipeline on a fresh database."""
     from esclusa.app import open_runtime
     from esclusa.settings import load
 
     driver.server.drop_database(name)
     environ = {
-        "ESCLUSA_STORE": driver.server.create_database(name), "ESCLUSA_ARTIFACTS": str(folder), "ESCLUSA_PIPELINES": "tenders",
-        "ESCLUSA_LOG_LEVEL": "error", "CHILECOMPRA_TICKET": "x",
-    }  # fmt: skip
+        "ESCLUSA_STORE": driver.server.create_database(name),
+        "ESCLUSA_ARTIFACTS": str(folder),
+        "ESCLUSA_PIPELINES": "tenders",
+        "ESCLUSA_LOG_LEVEL": "error",
+        "CHILECOMPRA_TICKET": "x",
+    }
     async with open_runtime(load(environ=environ)) as runtime, runtime.engine.running():
         yield runtime
 
 
-async def targeting(driver: Driver, report: Report, scale: Any) -> None:
-    """Tenders of the day against 10,000 devices' preferences: deliveries created per second, beside a bare INSERT … SELECT."""
+async def targeting(driver: Driver, report: Report, scale: Scale) -> None:
+    """Deliveries created per second for 10,000 devices, beside a bare INSERT … SELECT.
+
+    The tenders of a day are matched against the preferences of every device.
+    """
     from esclusa.pipelines.tenders.ingestion import load_devices, write_tender
     from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
     from esclusa.pipelines.tenders.tender_fields import make_tender
@@ -48,43 +56,40 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
     rng, tenders = Random(1), scale.of(TENDERS // 4)
     ours, bare, made = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(driver, "tenders-targeting", Path(folder)) as runtime:
+        async with open_tenders(driver, "tenders-targeting", Path(folder)) as runtime:
             await _devices(runtime, rng, REGIONS, BUYERS)
             begun = time.monotonic()
             targets = await load_devices(runtime.engine.records)
-            print(
-                f"    index of {len(targets):,} devices built in {time.monotonic() - begun:.2f} s"
-            )
+            took = time.monotonic() - begun
+            print(f"    index of {len(targets):,} devices built in {took:.2f} s")
             details = [
                 make_tender(fields_of(sample_tender(n, "2026-11-16")), datetime.now(UTC))
                 for n in range(tenders * scale.rounds)
             ]
             begun = time.monotonic()
             chosen = sum(len(targets.matching(tender)) for tender in details)
+            took = time.monotonic() - begun
             print(
-                f"    matching alone: {chosen / (time.monotonic() - begun):,.0f} deliveries/s, {chosen / len(details):,.0f} per tender"
+                f"    matching alone: {chosen / took:,.0f} deliveries/s,"
+                f" {chosen / len(details):,.0f} per tender"
             )
             for turn in range(scale.rounds):
                 cycle = runtime.engine.cycle("tenders.ingest")
                 run = runtime.engine.runner.new_run(cycle, runtime.engine.clock.now())
                 run.id = f"bench-{turn}"
-                part = iter(details[turn * tenders : (turn + 1) * tenders])
+                part = details[turn * tenders : (turn + 1) * tenders]
+                todo = iter(part)
                 begun = time.monotonic()
 
-                async def work(part: Any = part, run: Any = run) -> None:
-                    for tender in part:
+                async def work(todo: Any = todo, run: Any = run) -> None:
+                    for tender in todo:
                         await write_tender(run, tender, targets)
 
                 await asyncio.gather(work(), work())
                 ours.append(run.counters["deliveries"] / (time.monotonic() - begun))
                 made += run.counters["deliveries"]
-                bare.append(
-                    await _bare_insert(
-                        driver,
-                        "tenders-targeting",
-                        [t.codigo_externo for t in details[turn * tenders : (turn + 1) * tenders]],
-                    )
-                )
+                codes = [tender.codigo_externo for tender in part]
+                bare.append(await _bare_insert(driver, "tenders-targeting", codes))
     report.rows.append(
         rates(
             f"deliveries created, {made:,} for {DEVICES:,} devices",
@@ -95,10 +100,10 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
     )
     report.rows.append(
         Row(
-            "deliveries created a second",
+            "deliveries created per second",
             "/s",
             ours,
-            "the mark",
+            "goal we set",
             [100_000.0] * len(ours),
             [o / 100_000 for o in ours],
             1.0,
@@ -106,7 +111,8 @@ async def targeting(driver: Driver, report: Report, scale: Any) -> None:
     )
 
 
-async def _devices(runtime: Any, rng: Random, regions: Any, buyers: Any) -> None:
+async def _devices(runtime: Runtime, rng: Random, regions: Any, buyers: Any) -> None:
+    """Register devices with random preferences."""
     from esclusa.pipelines.tenders.devices import DeviceBody
 
     now = runtime.engine.clock.now()
@@ -138,7 +144,7 @@ async def _devices(runtime: Any, rng: Random, regions: Any, buyers: Any) -> None
 
 
 async def _bare_insert(driver: Driver, database: str, tenders: list[str]) -> float:
-    """The same rows by the database alone, a transaction for each tender: nothing travels."""
+    """Copy the same rows inside the database, a transaction per tender; return rows per second."""
     import asyncpg
 
     connection = await asyncpg.connect(driver.server.url(database))
@@ -150,22 +156,31 @@ async def _bare_insert(driver: Driver, database: str, tenders: list[str]) -> flo
         begun = time.monotonic()
         done = 0
         for tender in tenders:
-            done += int((await connection.execute(
-                "INSERT INTO bare_deliveries SELECT * FROM notification_deliveries WHERE licitacion_id = $1 ON CONFLICT DO NOTHING", tender
-            )).split()[-1])  # fmt: skip
+            status = await connection.execute(
+                "INSERT INTO bare_deliveries SELECT * FROM notification_deliveries"
+                " WHERE licitacion_id = $1 ON CONFLICT DO NOTHING",
+                tender,
+            )
+            done += int(status.split()[-1])
         return done / (time.monotonic() - begun)
     finally:
         await connection.execute("DROP TABLE bare_deliveries")
         await connection.close()
 
 
-async def export(driver: Driver, report: Report, scale: Any) -> None:
-    """The archive into Parquet: a million rows with times, decimals, JSON and nulls, beside a bare asyncpg cursor → pyarrow loop."""
-    rows = scale.of(TICKETS // 2) * 2 if scale.share == 1.0 else TICKETS // 5
+async def export(driver: Driver, report: Report, scale: Scale) -> None:
+    """Export of a million archived rows to Parquet, beside a bare asyncpg cursor → pyarrow loop.
+
+    The rows have times, decimals, JSON and nulls.
+    """
+    rows = scale.of(ARCHIVED // 2) * 2 if scale.share == 1.0 else ARCHIVED // 5
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(driver, "tenders-export", Path(folder)) as runtime:
+        async with open_tenders(driver, "tenders-export", Path(folder)) as runtime:
             await _fill(driver, rows)
-            whole, pages, bare, grown = [], [], [], []
+            whole: list[float] = []
+            pages: list[float] = []
+            bare: list[float] = []
+            grown: list[float] = []
             for _ in range(min(3, scale.rounds)):
                 bare.append(await _bare_export(driver, Path(folder) / "bare.parquet"))
                 driver.server.run_sql(
@@ -180,17 +195,17 @@ async def export(driver: Driver, report: Report, scale: Any) -> None:
     limit = "limit: asyncpg cursor → pyarrow"
     report.rows.append(rates(f"archive rows to Parquet, {rows:,}", pages, limit, bare, 0.8))
     report.rows.append(
-        rates("archive-export whole: write, upload, read back, prove", whole, limit, bare, 0.8)
+        rates("archive-export whole: write, upload, read back, verify", whole, limit, bare, 0.8)
     )
     report.notes.append(
-        f"archive-export: over {rows:,} rows memory grew by at most {max(grown):.0f} MB after the first tenth of a run"
-        f" (load {os.getloadavg()[0]:.1f})"
+        f"archive-export: with {rows:,} rows memory grew by at most {max(grown):.0f} MB"
+        f" after the first tenth of a run (load {os.getloadavg()[0]:.1f})"
     )
 
 
 @asynccontextmanager
 async def _memory(grown: list[float]) -> AsyncIterator[None]:
-    """Adds by how many MB this process's memory rose above what it was after the first tenth of the block."""
+    """Append by how many MB this process's memory grew after the first tenth of the block."""
     seen: list[float] = []
 
     async def watch() -> None:
@@ -208,7 +223,7 @@ async def _memory(grown: list[float]) -> AsyncIterator[None]:
 
 
 async def _fill(driver: Driver, rows: int) -> None:
-    """Rows as cleanup archives them: given to the export of their month."""
+    """Insert archived rows that are assigned to the export of their month, as cleanup does it."""
     import asyncpg
 
     connection = await asyncpg.connect(driver.server.url("tenders-export"))
@@ -220,21 +235,30 @@ async def _fill(driver: Driver, rows: int) -> None:
         }
     )
     await connection.execute(
-        """INSERT INTO archive.licitaciones (id, status, attempts, due_at, fence, created_at, updated_at, codigo_externo, nombre,
-            descripcion, codigo_estado, monto_estimado, region, categorias, items, fecha_publicacion, fecha_cierre, detalle, notificada,
-            archived_at, export_id)
-        SELECT n || '-1-LE25', 'notificada', 0, now(), 1, now(), now(), n || '-1-LE25', 'Licitación N° ' || n,
-            CASE WHEN n % 3 = 0 THEN NULL ELSE 'Reparación de caminos en Ñuble, tramo ' || n END, 5,
-            CASE WHEN n % 4 = 0 THEN NULL ELSE (n * 1000.25)::numeric END, 'Región del Biobío', '["85122200"]', '[]',
-            '2025-02-01T00:00:00Z'::timestamptz + n * interval '1 second', NULL, $2::jsonb, true, now(), 'e1'
+        """INSERT INTO archive.licitaciones (
+            id, status, attempts, due_at, fence, created_at, updated_at,
+            codigo_externo, nombre, descripcion,
+            codigo_estado, monto_estimado, region, categorias, items,
+            fecha_publicacion, fecha_cierre,
+            detalle, notificada, archived_at, export_id)
+        SELECT
+            n || '-1-LE25', 'notificada', 0, now(), 1, now(), now(),
+            n || '-1-LE25', 'Licitación N° ' || n,
+            CASE WHEN n % 3 = 0 THEN NULL ELSE 'Reparación de caminos en Ñuble, tramo ' || n END,
+            5, CASE WHEN n % 4 = 0 THEN NULL ELSE (n * 1000.25)::numeric END,
+            'Región del Biobío', '["85122200"]', '[]',
+            '2025-02-01T00:00:00Z'::timestamptz + n * interval '1 second', NULL,
+            $2::jsonb, true, now(), 'e1'
         FROM generate_series(1, $1::int) n""",
         rows,
         detail,
     )
     await connection.execute(
-        """INSERT INTO archive_exports (id, status, attempts, fence, created_at, updated_at, table_name, month, part, path, row_count,
-            byte_count, checksum)
-        VALUES ('e1', 'filling', 0, 0, now(), now(), 'licitaciones', '2025-02', 1,
+        """INSERT INTO archive_exports (
+            id, status, attempts, fence, created_at, updated_at,
+            table_name, month, part, path, row_count, byte_count, checksum)
+        VALUES (
+            'e1', 'filling', 0, 0, now(), now(), 'licitaciones', '2025-02', 1,
             'licitaciones/year=2025/month=02/part-00001.parquet', 0, 0, '')"""
     )
     await connection.execute("VACUUM ANALYZE archive.licitaciones")
@@ -242,7 +266,7 @@ async def _fill(driver: Driver, rows: int) -> None:
 
 
 async def _bare_export(driver: Driver, file: Path) -> float:
-    """What anybody would write: a cursor, a schema, a page at a time."""
+    """Read a cursor page by page and write each page; return rows per second."""
     import asyncpg
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -269,8 +293,8 @@ async def _bare_export(driver: Driver, file: Path) -> float:
     return rows / seconds
 
 
-async def _pages_alone(runtime: Any, file: Path, rows: int) -> float:
-    """The part of the export that reads and writes rows."""
+async def _pages_alone(runtime: Runtime, file: Path, rows: int) -> float:
+    """Run only the part of the export that reads and writes rows; return rows per second."""
     from esclusa.model.system_records import Export
     from esclusa.pipelines.tenders.records import Licitacion
 
@@ -283,4 +307,8 @@ async def _pages_alone(runtime: Any, file: Path, rows: int) -> float:
     return rows / (time.monotonic() - begun)
 
 
-MEASURES = {"tenders-targeting": targeting, "tenders-dispatch": dispatch, "tenders-export": export}
+MEASURES: dict[str, Measure] = {
+    "tenders-targeting": targeting,
+    "tenders-dispatch": dispatch,
+    "tenders-export": export,
+}

@@ -1,1 +1,1 @@
-"""One module per contender, each run as processes of its own by the driver: see common.py for the roles."""
+"""One module per contender. The driver runs each role in a process of its own: see common.py."""

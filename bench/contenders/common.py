@@ -1,12 +1,15 @@
-"""What all contenders share: their roles, the marks that their handlers leave, and how a pickup is timed.
+"""The roles of a contender, the body of its handlers, and how a pickup is timed.
 
-    python -m bench.contenders.NAME setup            make the tables
-    python -m bench.contenders.NAME fill WORK N      put N records in, in bulk; prints the seconds it took
-    python -m bench.contenders.NAME work WORK C      work until killed, C at a time (0: the contender's best)
-    python -m bench.contenders.NAME send WORK N      put records in one at a time into an idle worker; prints milliseconds to each pickup
+    python -m bench.contenders.NAME setup          create the tables
+    python -m bench.contenders.NAME fill WORK N    insert N records in bulk; print the seconds
+    python -m bench.contenders.NAME work WORK C    work until killed, C handlers at a time
+                                                   (0: the contender's best number)
+    python -m bench.contenders.NAME send WORK N    insert N records one at a time for an idle
+                                                   worker; print the milliseconds to each pickup
 
-WORK is ``noop`` or ``sleep`` (50 ms), or a contender's own variant of them. BENCH_URL says where the database is, BENCH_MARKS where the
-marks are, BENCH_SLOTS how many. This module runs in the peers' environment too: standard library and uvloop only.
+WORK is ``noop``, ``sleep`` (50 ms) or a variant of the contender's own. BENCH_URL is the database,
+BENCH_TIMINGS the file of timings and BENCH_SLOTS the number of records in it. This module also runs
+in the peers' environment, so it imports only the standard library and uvloop.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from typing import Protocol
 
 import uvloop
 
-from bench.marks import Marks
+from bench.timings import Timings
 
 URL = os.environ.get("BENCH_URL", "")
 SLEEP = 0.05
@@ -34,37 +37,45 @@ Send = Callable[[int], Awaitable[object]]
 
 
 class Contender(Protocol):
+    """A queue under test; one method per role."""
+
     async def setup(self) -> None: ...
 
     async def fill(self, work: str, count: int) -> float:
-        """Put records in, in bulk, by the fastest documented way; return the seconds it took, connecting not counted."""
+        """Insert records in bulk, in the fastest documented way.
 
-    async def work(self, work: str, concurrency: int) -> None: ...
+        Returns the seconds it took without the time to connect.
+        """
 
-    def sender(self, work: str) -> AbstractAsyncContextManager[Send]: ...
+    async def work(self, work: str, concurrency: int) -> None:
+        """Handle records until killed."""
+
+    def sender(self, work: str) -> AbstractAsyncContextManager[Send]:
+        """A function that inserts one record."""
 
 
 @cache
-def marks() -> Marks:
-    return Marks(Path(os.environ["BENCH_MARKS"]), int(os.environ["BENCH_SLOTS"]))
+def timings() -> Timings:
+    """The timings that the driver created."""
+    return Timings(Path(os.environ["BENCH_TIMINGS"]), int(os.environ["BENCH_SLOTS"]))
 
 
 async def handle(work: str, number: int) -> None:
     """The body of every asynchronous handler."""
-    found = marks()
-    found.begin(number)
+    shared = timings()
+    shared.begin(number)
     if work == "sleep":
         await asyncio.sleep(SLEEP)
-    found.end(number)
+    shared.end(number)
 
 
 def handle_blocking(work: str, number: int) -> None:
     """The body of every handler that runs in a thread."""
-    found = marks()
-    found.begin(number)
+    shared = timings()
+    shared.begin(number)
     if work == "sleep":
         time.sleep(SLEEP)
-    found.end(number)
+    shared.end(number)
 
 
 def chunks(count: int, size: int) -> Iterator[range]:
@@ -72,37 +83,44 @@ def chunks(count: int, size: int) -> Iterator[range]:
 
 
 async def time_pickups(send: Send, count: int, seconds: float = 20.0) -> list[float]:
-    """Milliseconds from just before a record is put in until its handler begins, one at a time, with idle gaps between."""
-    found, taken, over = marks(), [], time.monotonic() + seconds
+    """Milliseconds from just before each insert until the record's handler begins.
+
+    Records are inserted one at a time, with idle gaps between them. Ends early after ``seconds``,
+    or when a record was not picked up for 10 seconds.
+    """
+    shared, deadline = timings(), time.monotonic() + seconds
+    took: list[float] = []
     for number in range(count):
         start = time.monotonic()
         await send(number)
-        while not found.begun(number):
+        while not shared.begun(number):
             await asyncio.sleep(0.0005)
             if time.monotonic() - start > 10:
-                return taken
-        taken.append((found.begun(number) - start) * 1000)
+                return took
+        took.append((shared.begun(number) - start) * 1000)
         await asyncio.sleep(random.uniform(0.01, 0.03))
-        if time.monotonic() > over:
+        if time.monotonic() > deadline:
             break
-    return taken
+    return took
 
 
-async def play(contender: Contender, role: str, arguments: list[str]) -> object:
+async def run_role(contender: Contender, role: str, arguments: list[str]) -> object:
+    """Run one role; return its result, or None."""
     match role, arguments:
         case "setup", []:
-            return await contender.setup()
+            await contender.setup()
         case "fill", [work, count]:
             return await contender.fill(work, int(count))
         case "work", [work, concurrency]:
-            return await contender.work(work, int(concurrency))
+            await contender.work(work, int(concurrency))
         case "send", [work, count]:
             async with contender.sender(work) as send:
                 return await time_pickups(send, int(count))
         case _:
             sys.exit(__doc__)
+    return None
 
 
 def main(contender: Contender) -> None:
-    """Play the role that the command line names and print its answer as JSON."""
-    print(json.dumps(uvloop.run(play(contender, sys.argv[1], sys.argv[2:]))), flush=True)
+    """Run the role that the command line names; print its result as JSON."""
+    print(json.dumps(uvloop.run(run_role(contender, sys.argv[1], sys.argv[2:]))), flush=True)

@@ -1,4 +1,4 @@
-"""DBOS: a queue with its default settings."""
+"""DBOS with a queue of default settings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ QUEUE = "bench"
 
 async def _launch(work: str, concurrency: int) -> None:
     config: DBOSConfig = {
-        "name": "bench", "system_database_url": URL, "application_version": "1", "log_level": "ERROR", "run_admin_server": False,
-    }  # fmt: skip
+        "name": "bench",
+        "system_database_url": URL,
+        "application_version": "1",
+        "log_level": "ERROR",
+        "run_admin_server": False,
+    }
     DBOS(config=config)
 
     @DBOS.workflow(name=work)

@@ -1,4 +1,7 @@
-"""Huey on SQLite: two threads, its fastest number of them for handlers that do nothing. BENCH_URL is the path of its file."""
+"""Huey on SQLite with two threads, which is its fastest number for handlers that do nothing.
+
+BENCH_URL is the path of its file.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The limit on PostgreSQL: a bare asyncpg loop, nothing but the necessary statements, 500 records at a time.
+"""The limit on PostgreSQL: a bare asyncpg loop with only the necessary statements.
 
-The claim of the next batch runs on one connection while the settlement of the one before runs on another. The table has what a record
-has (tracking columns, a primary key, a unique key, one partial index); each settlement checks the fence and writes one history row.
+It claims 500 records at a time on one connection while another settles the previous batch. The
+table has what a record's table has: tracking columns, a primary key, a unique key and one partial
+index. Each settlement checks the fence and writes one history row.
 """
 
 from __future__ import annotations
@@ -34,22 +35,30 @@ CREATE TABLE bare (
 );
 CREATE INDEX bare_due ON bare (due_at, id) WHERE status IN ('ready', 'working');
 CREATE TABLE bare_history (
-    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, record_id text NOT NULL, from_state text NOT NULL, to_state text NOT NULL,
-    at timestamptz NOT NULL, who text NOT NULL, attempt bigint NOT NULL
+    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    record_id text NOT NULL,
+    from_state text NOT NULL,
+    to_state text NOT NULL,
+    at timestamptz NOT NULL,
+    who text NOT NULL,
+    attempt bigint NOT NULL
 );
 """
 
 INSERT = """
 INSERT INTO bare (id, number, payload, status, attempts, due_at, fence, created_at, updated_at)
-SELECT number::text, number, payload, 'ready', 0, now(), 0, now(), now() FROM unnest($1::bigint[], $2::text[]) AS new (number, payload)
+SELECT number::text, number, payload, 'ready', 0, now(), 0, now(), now()
+FROM unnest($1::bigint[], $2::text[]) AS new (number, payload)
 ON CONFLICT DO NOTHING
 """
 
 CLAIM = """
 UPDATE bare
-SET status = 'working', fence = fence + 1, attempts = attempts + 1, leased_by = 'w', due_at = now() + interval '60 s', updated_at = now()
+SET status = 'working', fence = fence + 1, attempts = attempts + 1, leased_by = 'w',
+    due_at = now() + interval '60 s', updated_at = now()
 WHERE id = ANY (ARRAY(
-    SELECT id FROM bare WHERE status IN ('ready', 'working') AND due_at <= now() ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
+    SELECT id FROM bare WHERE status IN ('ready', 'working') AND due_at <= now()
+    ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
 ))
 RETURNING id, fence, number, payload, attempts
 """
@@ -57,7 +66,8 @@ RETURNING id, fence, number, payload, attempts
 SETTLE = """
 WITH settled AS (
     UPDATE bare SET status = 'done', leased_by = NULL, due_at = now(), updated_at = now()
-    FROM unnest($1::text[], $2::bigint[]) AS given (id, fence) WHERE bare.id = given.id AND bare.fence = given.fence
+    FROM unnest($1::text[], $2::bigint[]) AS given (id, fence)
+    WHERE bare.id = given.id AND bare.fence = given.fence
     RETURNING bare.id, bare.attempts
 )
 INSERT INTO bare_history (record_id, from_state, to_state, at, who, attempt)

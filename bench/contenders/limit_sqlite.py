@@ -1,5 +1,7 @@
-"""The limit on SQLite: a bare apsw loop in one thread, 500 records at a time, a fence check and one history row each.
-BENCH_URL is the path of its file."""
+"""The limit on SQLite: a bare apsw loop in one thread, 500 records at a time.
+
+Each settlement checks the fence and writes one history row. BENCH_URL is the path of its file.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import perf_counter
+from typing import Any
 
 import apsw
 
@@ -17,25 +20,51 @@ BATCH = 500
 
 TABLES = """
 CREATE TABLE bare (
-    id TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE, payload TEXT NOT NULL, status TEXT NOT NULL, attempts INTEGER NOT NULL,
-    due_at INTEGER NOT NULL, fence INTEGER NOT NULL, leased_by TEXT, last_error TEXT, created_at INTEGER NOT NULL,
+    id TEXT PRIMARY KEY,
+    number INTEGER NOT NULL UNIQUE,
+    payload TEXT NOT NULL,
+    status TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    due_at INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    leased_by TEXT,
+    last_error TEXT,
+    created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX bare_due ON bare (due_at, id) WHERE status IN ('ready', 'working');
 CREATE TABLE bare_history (
-    seq INTEGER PRIMARY KEY, record_id TEXT NOT NULL, from_state TEXT NOT NULL, to_state TEXT NOT NULL, at INTEGER NOT NULL,
-    who TEXT NOT NULL, attempt INTEGER NOT NULL
+    seq INTEGER PRIMARY KEY,
+    record_id TEXT NOT NULL,
+    from_state TEXT NOT NULL,
+    to_state TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    attempt INTEGER NOT NULL
 );
 """
 
 CLAIM = """
-UPDATE bare SET status = 'working', fence = fence + 1, attempts = attempts + 1, leased_by = 'w', due_at = ?2, updated_at = ?1
-WHERE id IN (SELECT id FROM bare WHERE status IN ('ready', 'working') AND due_at <= ?1 ORDER BY due_at, id LIMIT ?3)
+UPDATE bare
+SET status = 'working', fence = fence + 1, attempts = attempts + 1, leased_by = 'w',
+    due_at = ?2, updated_at = ?1
+WHERE id IN (
+    SELECT id FROM bare WHERE status IN ('ready', 'working') AND due_at <= ?1
+    ORDER BY due_at, id LIMIT ?3
+)
 RETURNING id, fence, number, payload, attempts
 """
 
-SETTLE = "UPDATE bare SET status = 'done', leased_by = NULL, due_at = ?1, updated_at = ?1 WHERE id = ?2 AND fence = ?3"
-NOTE = "INSERT INTO bare_history (record_id, from_state, to_state, at, who, attempt) VALUES (?2, 'working', 'done', ?1, 'w', ?3)"
+SETTLE = """
+UPDATE bare SET status = 'done', leased_by = NULL, due_at = ?1, updated_at = ?1
+WHERE id = ?2 AND fence = ?3
+"""
+
+ADD_HISTORY = """
+INSERT INTO bare_history (record_id, from_state, to_state, at, who, attempt)
+VALUES (?2, 'working', 'done', ?1, 'w', ?3)
+"""
+
 INSERT = (
     "INSERT INTO bare VALUES (?, ?, ?, 'ready', 0, ?, 0, NULL, NULL, ?, ?) ON CONFLICT DO NOTHING"
 )
@@ -71,7 +100,9 @@ class LimitSqlite:
         while True:
             now = _now()
             with connection:
-                rows = connection.execute(CLAIM, (now, now + 60_000_000, BATCH)).fetchall()
+                rows: list[Any] = connection.execute(
+                    CLAIM, (now, now + 60_000_000, BATCH)
+                ).fetchall()
             if not rows:
                 await asyncio.sleep(0.05)
                 continue
@@ -80,7 +111,7 @@ class LimitSqlite:
             now = _now()
             with connection:
                 connection.executemany(SETTLE, ((now, row[0], row[1]) for row in rows))
-                connection.executemany(NOTE, ((now, row[0], row[4]) for row in rows))
+                connection.executemany(ADD_HISTORY, ((now, row[0], row[4]) for row in rows))
 
     @asynccontextmanager
     async def sender(self, work: str) -> AsyncIterator[Send]:

@@ -1,7 +1,7 @@
-"""Our side: an ordinary pipeline on an ordinary engine, served by the scheduler as ``esclusa worker`` does it.
+"""Esclusa: an ordinary pipeline, served by the scheduler as ``esclusa worker`` does it.
 
-``noop`` and ``sleep`` hold their records where they are (one history row each); ``held`` has a state of its own for records under work
-(two history rows each). Metrics are kept; the log is at the level that the peers' own is at by default, warning.
+The stages ``noop`` and ``sleep`` have no hold state, so a record gets one history row. ``held`` has
+a hold state, so a record gets two. Metrics are on. The log level is warning, the peers' default.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from esclusa.observability import log
 from esclusa.observability.telemetry import Observer
 from esclusa.ports.store import Store
 
-# Handlers at a time where they do nothing: as many as PgQueuer gets.
-BEST = 500
+# Handlers at a time unless a measure sets the number; as many as PgQueuer gets.
+DEFAULT_CONCURRENCY = 500
 
 
 class Plain(Record, table="plain", key="number"):
@@ -44,7 +44,7 @@ class Held(Record, table="held", key="number"):
     """)
 
 
-def record_of(work: str) -> type[Any]:
+def record_type(work: str) -> type[Any]:
     return Held if work == "held" else Plain
 
 
@@ -53,11 +53,11 @@ def pipeline(work: str, concurrency: int) -> App:
     hold = "working" if work == "held" else None
 
     @app.stage(
-        record_of(work),
+        record_type(work),
         take="ready",
         hold=hold,
         exhausted="failed",
-        concurrency=concurrency or BEST,
+        concurrency=concurrency or DEFAULT_CONCURRENCY,
         name="stage",
     )
     async def stage(record: Any, at: Attempt) -> Outcome:
@@ -67,7 +67,7 @@ def pipeline(work: str, concurrency: int) -> App:
     return app
 
 
-def store_for() -> Store:
+def new_store() -> Store:
     if URL.startswith("postgresql://"):
         from esclusa.stores.postgres.store import PostgresStore
 
@@ -78,9 +78,9 @@ def store_for() -> Store:
 
 
 @asynccontextmanager
-async def opened(work: str, concurrency: int = 0) -> AsyncIterator[Engine]:
+async def open_engine(work: str, concurrency: int = 0) -> AsyncIterator[Engine]:
     artifacts = open_artifacts(f"file://{os.environ['BENCH_FOLDER']}/artifacts")
-    store = store_for()
+    store = new_store()
     log.configure("json", os.environ.get("BENCH_LOG", "warning"))
     engine = Engine(
         store, [pipeline(work, concurrency).bind(NoSettings())], artifacts, telemetry=Observer()
@@ -97,12 +97,12 @@ async def opened(work: str, concurrency: int = 0) -> AsyncIterator[Engine]:
 class Ours:
     async def setup(self) -> None:
         for work in ("noop", "held"):
-            async with opened(work):
+            async with open_engine(work):
                 pass
 
     async def fill(self, work: str, count: int) -> float:
-        kind = record_of(work)
-        async with opened(work) as engine:
+        kind = record_type(work)
+        async with open_engine(work) as engine:
             tune_gc()
             start = perf_counter()
             async for _ in engine.records.load(
@@ -112,7 +112,7 @@ class Ours:
             return perf_counter() - start
 
     async def work(self, work: str, concurrency: int) -> None:
-        async with opened(work, concurrency) as engine, engine.running(register=True):
+        async with open_engine(work, concurrency) as engine, engine.running(register=True):
             tune_gc()
             scheduler = engine.scheduler()
             scheduler.stop_on_signals()
@@ -120,8 +120,8 @@ class Ours:
 
     @asynccontextmanager
     async def sender(self, work: str) -> AsyncIterator[Send]:
-        kind = record_of(work)
-        async with opened(work) as engine:
+        kind = record_type(work)
+        async with open_engine(work) as engine:
             yield lambda number: engine.records.insert([kind(number=number, payload="one")])
 
 

@@ -1,4 +1,4 @@
-"""PgQueuer: batches of 500, its fastest setting; on asyncpg, as it recommends."""
+"""PgQueuer in batches of 500, its fastest setting, on asyncpg, the driver it recommends."""
 
 from __future__ import annotations
 

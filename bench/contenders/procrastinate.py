@@ -1,4 +1,4 @@
-"""Procrastinate: 20 jobs at a time and its default pool."""
+"""Procrastinate with 20 jobs at a time and its default connection pool."""
 
 from __future__ import annotations
 

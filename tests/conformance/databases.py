@@ -234,7 +234,7 @@ class PostgresProvider:
     async def run(self, database: str, statement: str, *values: Any) -> list[dict[str, Any]]:
         import asyncpg
 
-        connection = await asyncpg.connect(self.server.url(database))  # type: ignore[no-untyped-call]
+        connection = await asyncpg.connect(self.server.url(database))
         try:
             return [dict(row) for row in await connection.fetch(statement, *values)]
         finally:

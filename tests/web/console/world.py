@@ -584,7 +584,8 @@ async def served(
         task = asyncio.create_task(
             service.run(listen("127.0.0.1", 0), listening.set_result, **options)
         )
-        await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {task, listening}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
         yield World(f"http://127.0.0.1:{await listening}", runtime, service)

@@ -1,4 +1,7 @@
-"""A map in shared memory in which handlers leave their times: about a microsecond per record, the same for every contender."""
+"""Handler start and end times in shared memory.
+
+Every contender's handlers write here. A write costs about a microsecond per record.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,31 @@ from pathlib import Path
 from typing import Self
 
 
-class Marks:
-    """Per record: when its handler began, when it ended (both on the machine's monotonic clock), and a flag that it did."""
+class Timings:
+    """Start time, end time and a done flag per record, numbered from 0.
+
+    The times are of the machine's monotonic clock, so that all processes can compare them.
+    """
+
+    RECORD_BYTES = 17  # two doubles and the flag
 
     def __init__(self, path: Path, slots: int) -> None:
         self._slots = slots
         with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), slots * 17)
+            self._map = mmap.mmap(file.fileno(), slots * self.RECORD_BYTES)
         self._ends = slots * 8
         self._flags = slots * 16
 
     @classmethod
     def create(cls, path: Path, slots: int) -> Self:
         with path.open("wb") as file:
-            file.truncate(slots * 17)
+            file.truncate(slots * cls.RECORD_BYTES)
         return cls(path, slots)
 
     def close(self) -> None:
         self._map.close()
 
-    # what handlers do
+    # for handlers
 
     def begin(self, number: int) -> None:
         struct.pack_into("d", self._map, number * 8, time.monotonic())
@@ -37,13 +45,14 @@ class Marks:
         struct.pack_into("d", self._map, self._ends + number * 8, time.monotonic())
         self._map[self._flags + number] = 1
 
-    # what the driver and the sender read
+    # for the driver and the sender
 
     def begun(self, number: int) -> float:
-        """When this record's handler began; 0.0 while it did not."""
+        """When this record's handler began; 0.0 if it has not begun."""
         return float(struct.unpack_from("d", self._map, number * 8)[0])
 
     def handled(self) -> int:
+        """How many handlers have ended."""
         return self._map[self._flags :].count(b"\x01")
 
     def first(self) -> float:
