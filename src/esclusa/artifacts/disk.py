@@ -9,6 +9,7 @@ import re
 from contextlib import suppress
 from threading import Lock
 
+# Errors of a folder that cannot be synced, or no longer exists. Any other error is a loss.
 _CANNOT_SYNC = frozenset(
     {
         errno.EINVAL,
@@ -22,17 +23,15 @@ _CANNOT_SYNC = frozenset(
         errno.ENOTDIR,
     }
 )
-"""Errors of a folder that cannot be synced, or no longer exists. Any other error is a loss."""
 
+# File systems whose `syncfs` waits for the disk and reports errors.
+#
+# They are ext4, xfs, btrfs, f2fs and tmpfs. Network file systems, FUSE and overlays pass the call
+# on only in part.
 _RELIABLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
-"""File systems whose ``syncfs`` waits for the disk and reports errors.
 
-They are ext4, xfs, btrfs, f2fs and tmpfs. Network file systems, FUSE and overlays pass the call on
-only in part.
-"""
-
+# The first Linux version whose `syncfs` reports errors.
 _REPORTS_ERRORS_SINCE = (5, 8)
-"""The first Linux version whose ``syncfs`` reports errors."""
 
 
 class FileSystem:
@@ -48,8 +47,8 @@ class FileSystem:
         self._lock = Lock()
         self._handle: int | None = None
         self.losses = 0
+        # The error of the last loss.
         self.error: OSError | None = None
-        """The error of the last loss."""
 
     def watch(self) -> int:
         """Notice every loss from now on; return the number of losses so far."""
@@ -100,8 +99,8 @@ class FileSystem:
         )
 
 
+# The C library: Python has no `syncfs`.
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
-"""The C library: Python has no ``syncfs``."""
 
 
 def _linux() -> tuple[int, ...]:

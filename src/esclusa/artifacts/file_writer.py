@@ -26,29 +26,28 @@ _BLOCK = 1 << 20
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _MAX_KNOWN_FOLDERS = 10_000
 
+# Files that are written together, each with an open handle.
 _BATCH = 32
-"""Files that are written together, each with an open handle."""
 
+# Full batches at once, for a slow disk. A fast disk needs only one thread.
 _PARALLEL_BATCHES = 4
-"""Full batches at once, for a slow disk. A fast disk needs only one thread."""
 
 _SMALL = 1 << 18
+# How many files of up to `_SMALL` bytes `keep` leaves unwritten when it returns: 16 MB.
 _MAX_UNWRITTEN = 64
-"""How many files of up to ``_SMALL`` bytes ``keep`` leaves unwritten when it returns: 16 MB."""
 
+# Number of files from which one sync of the whole file system replaces a sync of each file.
 _SYNC_ALL_FROM = 8
-"""Number of files from which one sync of the whole file system replaces a sync of each file."""
 
+# Folders in which hidden files are written in turn.
+#
+# A file system keeps the files of one folder together, and concurrent writers there block each
+# other. Several folders double the throughput.
 FOLDERS = 8
-"""Folders in which hidden files are written in turn.
-
-A file system keeps the files of one folder together, and concurrent writers there block each other.
-Several folders double the throughput.
-"""
 
 _PROCESS = uuid.uuid4().hex
+# Parts of a hidden name, together with the process id, which differs after a fork.
 _numbers = count()
-"""Parts of a hidden name, together with the process id, which differs after a fork."""
 
 
 class PendingFile(KeptArtifact):
@@ -59,12 +58,12 @@ class PendingFile(KeptArtifact):
         self.path = path
         self.target = target
         self.create = create
+        # The bytes that are still to be written.
         self.content = b""
-        """The bytes that are still to be written."""
+        # Done once the file has its name, or an error.
         self.written: asyncio.Future[None] | None = None
-        """Done once the file has its name, or an error."""
+        # How many losses of the file system were known before it was written.
         self.losses = 0
-        """How many losses of the file system were known before it was written."""
         self.hidden: str | None = None
         self.handle = -1
 
@@ -98,12 +97,12 @@ class FileWriter:
         self._keeps = ThreadBatches(
             threads, self._keep_batch, max_items=_BATCH, parallel=_PARALLEL_BATCHES
         )
+        # Kept files that may not have their name yet, by path. Readers of a path wait for it.
         self._unwritten: dict[str, asyncio.Future[None]] = {}
-        """Kept files that may not have their name yet, by path. Readers of a path wait for it."""
         self._syncing = asyncio.Lock()
         self._folder_numbers = cycle(range(FOLDERS))
+        # Folders whose own names are durable.
         self._known_folders: set[str] = set()
-        """Folders whose own names are durable."""
 
     async def put(self, file: PendingFile, body: Body) -> None:
         """Write a file and wait until it is durable. Raises ArtifactError."""

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Bytes in one request of a longer upload, or in one ranged read.
+#
+# Cloud Storage requires a multiple of 256 KiB.
 PART = 4 << 20
-"""Bytes in one request of a longer upload, or in one ranged read.
-
-Cloud Storage requires a multiple of 256 KiB.
-"""
 
 _MAX_KEY = 1024
 

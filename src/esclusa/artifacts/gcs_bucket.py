@@ -27,8 +27,8 @@ from esclusa.model.value import value
 
 T = TypeVar("T")
 
+# The metadata key in which a create-only put stores a random token, to recognize its object.
 MARK = "esclusa-put"
-"""The metadata key in which a create-only put stores a random token, to recognize its object."""
 
 _TIMEOUT = (5.0, 60.0)
 _ERRORS = (
@@ -47,8 +47,8 @@ def _was_not_done(error: Exception) -> bool:
     return isinstance(error, api.TooManyRequests | api.ServiceUnavailable | requests.ConnectTimeout)
 
 
+# For reads, conditional writes and the parts of an upload session, which are idempotent.
 _RETRY = DEFAULT_RETRY.with_delay(initial=0.1, maximum=3.0, multiplier=2.0).with_timeout(30.0)
-"""For reads, conditional writes and the parts of an upload session, which are idempotent."""
 _RETRY_IF_NOT_DONE = Retry(
     predicate=_was_not_done, initial=0.1, maximum=3.0, multiplier=2.0, timeout=30.0
 )

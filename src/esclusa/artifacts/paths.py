@@ -7,24 +7,24 @@ import re
 
 from esclusa.model.errors import ArtifactError
 
+# Prefix of names that belong to the artifact stores themselves (files being written).
 RESERVED = ".esclusa-"
-"""Prefix of names that belong to the artifact stores themselves (files being written)."""
 
+# Bytes in one segment: the limit of common file systems.
 MAX_SEGMENT = 255
-"""Bytes in one segment: the limit of common file systems."""
 
+# Bytes in a whole path. Object stores take 1,024 for a key, prefix included.
 MAX_PATH = 900
-"""Bytes in a whole path. Object stores take 1,024 for a key, prefix included."""
 
 _MAX_MADE = 150
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.-]")
+# Matches most valid paths at once, before the slower checks.
 _PLAIN = re.compile(r"(?:[\w%~-][\w.%~-]{0,199}/)*[\w%~-][\w.%~-]{0,199}\Z", re.ASCII).match
-"""Matches most valid paths at once, before the slower checks."""
 
+# Matches values that need no escape.
 _SAFE = re.compile(r"[\w-](?:[\w.-]{0,148}[\w-])?\Z", re.ASCII).match
-"""Matches values that need no escape."""
 
 
 def clean(path: str) -> str:

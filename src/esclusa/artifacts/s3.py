@@ -23,14 +23,13 @@ from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
 T = TypeVar("T")
+# Blocks to send. The receiver empties the list, so that no sent block stays in memory.
 Blocks: TypeAlias = list[bytes]
-"""Blocks to send. The receiver empties the list, so that no sent block stays in memory."""
 
+# Bytes in one part of an upload or one ranged read: the minimum of S3.
+#
+# With at most 10,000 parts, an object may have 50 GB.
 PART = 5 << 20
-"""Bytes in one part of an upload or one ranged read: the minimum of S3.
-
-With at most 10,000 parts, an object may have 50 GB.
-"""
 
 _PARALLEL_PARTS = 2
 _MAX_KEY = 1024

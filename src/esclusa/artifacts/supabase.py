@@ -27,12 +27,11 @@ _PAGE = 1000
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 60.0
 _UPLOAD_SECONDS = 300.0
+# Limits of a call: to connect, between two parts of an answer, and for an upload.
+#
+# An upload gets one more second for each `_SLOWEST_UPLOAD` bytes. Without a limit, a server that
+# stops reading would block the upload for ever.
 _SLOWEST_UPLOAD = 256 << 10
-"""Limits of a call: to connect, between two parts of an answer, and for an upload.
-
-An upload gets one more second for each ``_SLOWEST_UPLOAD`` bytes. Without a limit, a server that
-stops reading would block the upload for ever.
-"""
 
 _SAFE = re.compile(rb"[^A-Za-z0-9_/.*'()&$=@;:+,?\- ]")
 _MISSING = frozenset({"404", "NoSuchKey", "not_found"})

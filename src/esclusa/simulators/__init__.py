@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SIMULATORS", "SimulatorProcess", "make_simulator", "sign"]
 
+# Every simulator: its name and its `module:Class` in this package.
 SIMULATORS: dict[str, str] = {
     "chilecompra": "chilecompra:ChileCompraSimulator",
     "documentai": "documentai:DocumentAiSimulator",
@@ -26,7 +27,6 @@ SIMULATORS: dict[str, str] = {
     "media_cdn": "media_cdn:MediaCdnSimulator",
     "supabase": "supabase:SupabaseSimulator",
 }
-"""Every simulator: its name and its ``module:Class`` in this package."""
 
 
 def make_simulator(name: str) -> Simulator:

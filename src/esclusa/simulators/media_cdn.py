@@ -28,6 +28,7 @@ from aiohttp import web
 
 from esclusa.simulators.base import Simulator
 
+# The content type and the first bytes of each type of file.
 MAGIC: dict[str, tuple[str, bytes]] = {
     "jpg": ("image/jpeg", b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01"),
     "png": ("image/png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"),
@@ -39,7 +40,6 @@ MAGIC: dict[str, tuple[str, bytes]] = {
         bytes.fromhex("1a45dfa39f4286810142f7810142f2810442f381084282") + b"\x84webm",
     ),
 }
-"""The content type and the first bytes of each type of file."""
 
 _SECRET = b"nobody outside knows it"
 _NOT_MEDIA = {

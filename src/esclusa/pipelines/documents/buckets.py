@@ -16,8 +16,8 @@ from esclusa import EsclusaError, Failure, Permanent
 
 FLAG = "is_ready"
 _CLOUD_URI = re.compile(r"gs://([^/]+)/(.*)", re.IGNORECASE | re.DOTALL)
+# Folder names may contain `#` and `?`.
 _FILE_URI = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.IGNORECASE | re.DOTALL)
-"""Folder names may contain ``#`` and ``?``."""
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 

@@ -24,8 +24,8 @@ def _installed(name: str) -> bool:
         return False
 
 
+# The simulator needs Google's library; without it the local processor does everything.
 SIMULATORS: tuple[str, ...] = ("documentai",) if _installed("google.cloud.documentai") else ()
-"""The simulator needs Google's library; without it the local processor does everything."""
 CYCLES: tuple[str, ...] = ("documents.process",)
 ORGS = (
     "Inversiones Los Andes S.A.",

@@ -42,8 +42,8 @@ class AnswerPart:
     offset: int
 
 
+# Fields that a document states once for all its numbers.
 _SHARED_FIELDS = ("CURRENCY", "UNITS_SCALE", "REPORTING_PERIOD", "ORG_NAME", "STATEMENT_TITLE")
-"""Fields that a document states once for all its numbers."""
 
 
 def items_of(parts: Sequence[AnswerPart]) -> list[dict[str, Any]]:

@@ -20,12 +20,12 @@ from esclusa.pipelines.documents.records import (
 )
 
 PAGE_SIZE = 500
+# Most other records that one settlement of a folder changes; a longer listing takes several.
 MAX_EFFECTS = 300
-"""Most other records that one settlement of a folder changes; a longer listing takes several."""
+# Ignored objects that a folder lists; the rest are only counted.
 MAX_IGNORED = 200
-"""Ignored objects that a folder lists; the rest are only counted."""
+# Bytes in which a PDF's signature may stand.
 HEAD_BYTES = 1024
-"""Bytes in which a PDF's signature may stand."""
 CONCURRENT_HEADS = 16
 
 

@@ -13,8 +13,8 @@ from esclusa.pipelines.documents.settings import DocumentsSettings
 if TYPE_CHECKING:
     from esclusa.pipelines.documents.local import DocumentViewer
 
+# How long the state of a folder is used without asking the store again.
 CACHE_SECONDS = 1.0
-"""How long the state of a folder is used without asking the store again."""
 MAX_CACHED = 1000
 
 

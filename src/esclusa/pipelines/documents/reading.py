@@ -25,12 +25,11 @@ from esclusa.pipelines.documents.processor import Extracted, Source
 from esclusa.pipelines.documents.progress_log import error_type, log_document
 from esclusa.pipelines.documents.records import UNFINISHED, Documento, Extraccion, Folio
 
+# Extractions written in the settlement itself.
+#
+# Of a document with more, the first ones are written earlier under this claim's fence; if the claim
+# is lost, the next one deletes them.
 INLINE = 300
-"""Extractions written in the settlement itself.
-
-Of a document with more, the first ones are written earlier under this claim's fence; if the claim
-is lost, the next one deletes them.
-"""
 
 
 async def read(doc: Documento, at: Attempt) -> Outcome:

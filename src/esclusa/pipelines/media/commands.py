@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from esclusa.cli import Session
     from esclusa.imports import ImportReport
 
+# The types in `media_last_error`: those of the pipeline, then those of the engine.
 TYPES = (
     "timeout",
     "http_error",
@@ -23,7 +24,6 @@ TYPES = (
     "crash",
     "invalid_record",
 )
-"""The types in ``media_last_error``: those of the pipeline, then those of the engine."""
 
 
 @click.group(cls=Group)

@@ -14,8 +14,8 @@ from esclusa.pipelines.media.records import Publication
 from esclusa.pipelines.media.settings import MediaSettings
 
 FOLDER = "media"
+# Characters of both ids in a file name, which is limited to 255; a longer post id is hashed.
 MAX_NAME = 240
-"""Characters of both ids in a file name, which is limited to 255; a longer post id is hashed."""
 
 
 class _MediaTypeCheck:

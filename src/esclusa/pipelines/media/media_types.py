@@ -40,11 +40,10 @@ _BRANDS: dict[bytes, MediaType] = {
     b"qt  ": MediaType("video/quicktime", ".mov"),
     b"M4V ": MediaType("video/x-m4v", ".m4v"),
 }
+# Names of a video's first box, and the limit of the first byte of its length.
+#
+# The limit keeps out plain text such as "the ftyp", or "free" after empty lines.
 _BOXES = {b"ftyp": 0x01, b"moov": 0x09, b"wide": 0x09, b"free": 0x09, b"skip": 0x09, b"mdat": 0x20}
-"""Names of a video's first box, and the limit of the first byte of its length.
-
-The limit keeps out plain text such as "the ftyp", or "free" after empty lines.
-"""
 
 _HEIC = MediaType("image/heic", ".heic")
 _HEIF = MediaType("image/heif", ".heif")

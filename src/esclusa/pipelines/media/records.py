@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from esclusa import Lifecycle, Record, above, track
 
+# The states of a publication whose file is not downloaded yet.
 WITHOUT_FILE = ("pending", "downloading", "error")
-"""The states of a publication whose file is not downloaded yet."""
 
 
 class Publication(

@@ -11,8 +11,8 @@ from esclusa.imports import ImportedRow
 from esclusa.pipelines.media.records import Medium
 
 COLUMNS = ("post_id", "tipo_item", "imagen_url", "imagen_local", "media_id")
+# Prefix of a part that is derived from the link because the row has no media id.
 BY_LINK = "url:"
-"""Prefix of a part that is derived from the link because the row has no media id."""
 
 
 class InvalidMediaRow(EsclusaError):

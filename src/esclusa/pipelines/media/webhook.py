@@ -9,6 +9,7 @@ from typing import Any
 
 from esclusa.pipelines.media.records import Medium
 
+# The items that are stored, and the field of each that holds the id of its medium.
 _ID_FIELDS = {
     "photo": "photo_id",
     "video": "video_id",
@@ -16,10 +17,9 @@ _ID_FIELDS = {
     "status": "",
     "album": "album_id",
 }
-"""The items that are stored, and the field of each that holds the id of its medium."""
 
+# The verbs that are read, and whether each changes an existing post.
 _EDITED = {"add": False, "edited": True, "edit": True}
-"""The verbs that are read, and whether each changes an existing post."""
 
 
 def is_signed(body: bytes, signature: str | None, secret: str) -> bool:

@@ -25,12 +25,11 @@ from esclusa.stores.firestore.codec import SEQ, SHARD, SHARDS, STEPS, Document
 from esclusa.stores.firestore.documents import CallContext, DocumentState, document_state
 from esclusa.stores.firestore.queries import FoundDocument
 
+# When claims look in one shard of the records instead of all of them.
+#
+# The first number is the share of candidates that a claim must have lost to other workers; the
+# second is the factor by which that share fades with each claim.
 _CONTENTION, _DECAY = 0.1, 0.9
-"""When claims look in one shard of the records instead of all of them.
-
-The first number is the share of candidates that a claim must have lost to other workers; the second
-is the factor by which that share fades with each claim.
-"""
 _TRACKING = ("status", "attempts", "due_at", "fence", "leased_by", "updated_at")
 
 
@@ -74,8 +73,8 @@ class DocumentClaimer:
     leases: LeaseCache
     rng: Random
     locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    # By table, the share of candidates that recent claims lost to other workers.
     contention: dict[str, float] = field(default_factory=dict)
-    """By table, the share of candidates that recent claims lost to other workers."""
 
     async def claim(self, context: CallContext, request: ClaimRequest) -> list[Leased]:
         async with self.locks.setdefault(request.kind.table, asyncio.Lock()):

@@ -41,10 +41,10 @@ AggregationRequest: Any = type(
 
 _MAX_GETS = 300
 _OK = 0
+# Operations whose query comes from the caller. Without an index for it, the query is at fault.
 _CALLER_QUERIES = ("find", "count", "scan", "summary", "purge", "archive", "assign")
-"""Operations whose query comes from the caller. Without an index for it, the query is at fault."""
+# gRPC codes after which a single write may be sent again.
 _RETRYABLE = (4, 8, 10, 13, 14)
-"""gRPC codes after which a single write may be sent again."""
 _CHANNEL = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -62,8 +62,8 @@ class FirestoreClient:
     ``reads`` and ``writes`` count documents by operation, as Firestore's price list does.
     """
 
+    # Observer of every structured query: the operation, the query, the field that is averaged.
     on_query: Callable[[str, Any, str | None], None] | None = None
-    """Observer of every structured query: the operation, the query, the field that is averaged."""
 
     def __init__(self, project: str, database: str, client: FirestoreAsyncClient | None) -> None:
         self.database = f"projects/{project}/databases/{database}"

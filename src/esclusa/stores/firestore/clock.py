@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# How fast a measurement loses precision, in seconds per second of age.
+#
+# An old precise measurement is replaced by a newer, less precise one once its error has grown
+# larger.
 _DRIFT = 1e-4
-"""How fast a measurement loses precision, in seconds per second of age.
-
-An old precise measurement is replaced by a newer, less precise one once its error has grown larger.
-"""
 
 
 class ServerClock:

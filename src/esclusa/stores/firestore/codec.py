@@ -32,17 +32,16 @@ Document: Any = type(types.Document.pb(types.Document()))
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MARK = "_json"
+# Firestore nests 20 levels; errors and steps wrap JSON in a few of them.
 _DEPTH = 14
-"""Firestore nests 20 levels; errors and steps wrap JSON in a few of them."""
+# Bytes of a message that is always below the 1 MiB of a document.
+#
+# A number takes at least 4 bytes in a message and 8 in a document.
 SURELY_FITS = 400_000
-"""Bytes of a message that is always below the 1 MiB of a document.
-
-A number takes at least 4 bytes in a message and 8 in a document.
-"""
+# The number of steps in a record's history, and the steps that no history document holds yet.
 SEQ, STEPS = "_seq", "_steps"
-"""The number of steps in a record's history, and the steps that no history document holds yet."""
+# A number that divides the records of a kind evenly, so that workers can avoid each other.
 SHARD, SHARDS = "_shard", 16
-"""A number that divides the records of a kind evenly, so that workers can avoid each other."""
 
 NULL = Value(null_value=0)  # type: ignore[arg-type, unused-ignore]
 
@@ -230,6 +229,7 @@ _DECODE: dict[ColumnType, Callable[[Any], Any]] = {
 }
 
 
+# Conversions that give every store the same values.
 _FIT: dict[ColumnType, Callable[[Any], Any]] = {
     "text": lambda v: fit(v) if isinstance(v, str) else v,
     "int": lambda v: fit_int(int(v)),
@@ -237,7 +237,6 @@ _FIT: dict[ColumnType, Callable[[Any], Any]] = {
     "decimal": fit_decimal,
     "json": lambda v: from_json(fit_json(to_json(v, inf_nan_mode="null").decode())),
 }
-"""Conversions that give every store the same values."""
 
 
 class Codec:

@@ -25,11 +25,10 @@ from esclusa.stores.firestore.codec import (
 from esclusa.stores.firestore.writes import put_document
 
 _MAX_DOCUMENT = 1_048_576
+# History that a record's own document holds.
+#
+# A write of its own for each move would raise the cost by half.
 _INLINE_STEPS, _INLINE_BYTES = 20, 10_000
-"""History that a record's own document holds.
-
-A write of its own for each move would raise the cost by half.
-"""
 _SKEW = timedelta(seconds=1)
 _STEP: dict[str, Any] = {
     "from_state": "text",
@@ -51,8 +50,8 @@ class CallContext:
     codec_of: Callable[[Kind], Codec]
     now: datetime
     new_id: Callable[[], str]
+    # By table, the states that some stage takes or holds.
     staged_states: Mapping[str, frozenset[str]]
-    """By table, the states that some stage takes or holds."""
     clock: Callable[[], datetime]
 
     def refreshed(self) -> CallContext:
@@ -73,17 +72,17 @@ class DocumentState:
     id: str
     name: str
     codec: Codec
+    # When it was last written; None if it does not exist yet.
     update_time: Any
-    """When it was last written; None if it does not exist yet."""
+    # The fields as they will be. Of a claimed document that was not read again, only tracking.
     fields: Any
-    """The fields as they will be. Of a claimed document that was not read again, only tracking."""
     changed: dict[str, None] = field(default_factory=dict)
     added: dict[str, int] = field(default_factory=dict)
     steps: list[Any] = field(default_factory=list)
+    # Whether this call creates it.
     is_new: bool = False
-    """Whether this call creates it."""
+    # Roughly how many bytes it takes in the store.
     size: int = 0
-    """Roughly how many bytes it takes in the store."""
 
     def get(self, name: str) -> Any:
         column = self.codec.column(name)

@@ -38,13 +38,12 @@ class QueryShape:
     collection: str
     group: bool
     equal: frozenset[str]
+    # The fields it sorts by, including those of range conditions and the averaged field.
+    #
+    # The name is included only if its direction differs from that of the field before it.
     order: tuple[tuple[str, str], ...]
-    """The fields it sorts by, including those of range conditions and the averaged field.
-
-    The name is included only if its direction differs from that of the field before it.
-    """
+    # Whether several indexes can cover it together: Firestore merges for equality only.
     merged: bool = True
-    """Whether several indexes can cover it together: Firestore merges for equality only."""
 
     @property
     def automatic(self) -> bool:
@@ -205,13 +204,13 @@ def _order(text: str) -> Order:
     return Order(text.removeprefix("-"), text.startswith("-"))
 
 
+# Lists of system records: the fields by which people filter them, and their order.
 _SYSTEM_LISTS: tuple[tuple[type[Record], tuple[str, ...], str], ...] = (
     (DeadLetter, ("status", "table_name", "record_id", "error_type"), "-created_at"),
     (Run, ("status", "cycle"), "-started_at"),
     (Audit, ("who", "verb", "subject"), "-done_at"),
     (Export, ("table_name", "month", "status"), "part"),
 )
-"""Lists of system records: the fields by which people filter them, and their order."""
 
 
 def _index_queries(kind: Kind, fields: Sequence[str]) -> list[Query]:

@@ -21,8 +21,8 @@ WAKES = "esclusa_wakes"
 SCHEMA = "esclusa_schema"
 
 _ESCAPE = "\uff05"
+# Bytes of one path segment. Firestore takes 1,500; names of history documents are longer.
 _MAX_SEGMENT = 1400
-"""Bytes of one path segment. Firestore takes 1,500; names of history documents are longer."""
 
 
 def segment(id: str) -> str:

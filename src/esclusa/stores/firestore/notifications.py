@@ -18,8 +18,8 @@ from esclusa.stores.firestore.codec import Document
 from esclusa.stores.firestore.writes import put_document
 
 Listener = Callable[[str], Awaitable[None] | None]
+# Announces that records of these tables may be due: `WakeNotifier.notify`.
 Notify = Callable[[Iterable[str]], None]
-"""Announces that records of these tables may be due: ``WakeNotifier.notify``."""
 _INTERVAL = 1.0
 
 
@@ -31,8 +31,8 @@ class WakeNotifier:
         self._listeners: dict[int, Listener] = {}
         self._next_key = 0
         self._written: dict[str, float] = {}
+        # Writes that wait for the end of their interval, by table.
         self._scheduled: dict[str, asyncio.Task[None]] = {}
-        """Writes that wait for the end of their interval, by table."""
         self._follower: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -47,13 +47,13 @@ class PreparedQuery:
     """A query, ready to be sent: one structured query, several to merge, or ids to look up."""
 
     query: Query
+    # The whole order except the name.
     order: tuple[Order, ...]
-    """The whole order except the name."""
     name_descending: bool
     parts: tuple[Any, ...]
     ids: tuple[str, ...] | None
+    # Conditions that are checked here because Firestore cannot combine them with the order.
     local_conditions: Conditions = ()
-    """Conditions that are checked here because Firestore cannot combine them with the order."""
 
     @property
     def empty(self) -> bool:

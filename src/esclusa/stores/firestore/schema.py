@@ -22,8 +22,8 @@ from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Codec, Document, decode, encode
 from esclusa.stores.firestore.writes import put_document
 
+# How this program lays out its documents. It changes only with a migration.
 LAYOUT = "1: documents by table, history by name with steps, budgets by window, wakes by table"
-"""How this program lays out its documents. It changes only with a migration."""
 _VERSION = 1
 _CHECKSUM = hashlib.sha256(LAYOUT.encode()).hexdigest()
 _STORE = "_store"

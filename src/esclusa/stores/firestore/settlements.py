@@ -39,10 +39,10 @@ from esclusa.stores.firestore.queries import FoundDocument
 from esclusa.stores.firestore.writes import in_commits, verify_unchanged
 from esclusa.stores.isolate import settle_isolated
 
+# Settlements that are read and committed together.
 _GROUP = 100
-"""Settlements that are read and committed together."""
+# Commits at once.
 _PARALLEL = 4
-"""Commits at once."""
 _MAX_CONFLICT_SECONDS = 25.0
 
 
@@ -62,8 +62,8 @@ class DocumentSettler:
     leases: LeaseCache
     rng: Random
     notify: Notify
+    # Settlements with effects run one call at a time, so that a process does not race itself.
     effects_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Settlements with effects run one call at a time, so that a process does not race itself."""
 
     async def settle(
         self, context: CallContext, settlements: Sequence[Settlement]
@@ -203,8 +203,8 @@ class SettlementCommit:
     documents: dict[str, Any] = field(default_factory=dict)
     docs: dict[str, DocumentState] = field(default_factory=dict)
     guards: dict[Exists, list[FoundDocument]] = field(default_factory=dict)
+    # Update times, by name, of documents that were read and must stay unchanged.
     proofs: dict[str, Any] = field(default_factory=dict)
-    """Update times, by name, of documents that were read and must stay unchanged."""
 
     async def run(self, *, in_transaction: bool) -> list[Verdict]:
         """Read, compute and commit; return the verdict of each settlement."""

@@ -40,8 +40,8 @@ from esclusa.stores.firestore.documents import CallContext
 from esclusa.stores.firestore.notifications import WakeNotifier
 from esclusa.stores.firestore.settlements import DocumentSettler
 
+# Seconds after which the server's time is measured again, if no other call measured it.
 _MAX_CLOCK_AGE = 60.0
-"""Seconds after which the server's time is measured again, if no other call measured it."""
 
 
 def new_id() -> str:

@@ -11,10 +11,10 @@ from esclusa import NotFound, Record
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.web import ConsoleExtension
 
+# The most values of a document that the page shows.
 MAX_VALUES = 5000
-"""The most values of a document that the page shows."""
+# Error types of documents whose pages cannot be drawn.
 UNREADABLE = ("bad_pdf", "encrypted_pdf")
-"""Error types of documents whose pages cannot be drawn."""
 DETAILS = (
     "SECTION_HEADER",
     "TOTAL_LABEL",

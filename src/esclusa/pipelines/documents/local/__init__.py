@@ -10,8 +10,8 @@ from esclusa import Failure
 from esclusa.pipelines.documents.processor import Classified, Extracted, Source
 
 VERSION = "local-1"
+# Answers kept between `classify`, which reads the whole document, and `extract`.
 MAX_KEPT = 64
-"""Answers kept between ``classify``, which reads the whole document, and ``extract``."""
 
 
 class LocalProcessor:

@@ -112,10 +112,10 @@ _PARTS_OF_CLASS: dict[str, tuple[str, ...]] = {
 _PART_PATTERNS = {
     name: [re.compile(part) for part in parts] for name, parts in _PARTS_OF_CLASS.items()
 }
+# Rows of numbers that make a table.
 MIN_ROWS = 3
-"""Rows of numbers that make a table."""
+# Lines at the top of a page that may be its title.
 _TITLE_LINES = 14
-"""Lines at the top of a page that may be its title."""
 
 
 @lru_cache(4096)

@@ -146,8 +146,8 @@ def _assign_group_headings(parts_of_line: list[HeadingPart], values: list[Number
                 ]
 
 
+# Most columns for which groups are searched.
 _MAX_COLUMNS = 16
-"""Most columns for which groups are searched."""
 
 
 def _partitions(values: list[NumberColumn], count: int) -> Iterator[list[list[NumberColumn]]]:

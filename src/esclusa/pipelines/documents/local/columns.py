@@ -32,16 +32,16 @@ class NumberColumn:
     group_headings: list[str] = field(default_factory=list)
     year: int | None = None
     ends: date | None = None
+    # Whether its heading names the end date, not only the year.
     is_dated: bool = False
-    """Whether its heading names the end date, not only the year."""
     scale: int | None = None
     currency: str | None = None
+    # Numbers of notes or account codes instead of amounts.
     is_reference: bool = False
-    """Numbers of notes or account codes instead of amounts."""
+    # Percentages instead of amounts, whatever their form.
     is_percentage: bool = False
-    """Percentages instead of amounts, whatever their form."""
+    # Differences between periods: amounts that belong to no period.
     is_comparison: bool = False
-    """Differences between periods: amounts that belong to no period."""
 
     @property
     def heading(self) -> str | None:

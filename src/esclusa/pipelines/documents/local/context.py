@@ -25,20 +25,20 @@ _COMPANY = re.compile(
     r"corporacion|council)(?=[\s,.)]|\Z)",
     re.IGNORECASE,
 )
+# Legal forms that are also ordinary words in lower case.
 _LEGAL_FORM = re.compile(
     r"\b(?:SE|N\.?V\.?|B\.?V\.?|AB|ASA|A/S|Oyj?|KG|KGaA|CLG|Pty|Pte)\.?(?: \(publ\)| & Co\.?)?\Z"
 )
-"""Legal forms that are also ordinary words in lower case."""
 _NAME_LABEL = re.compile(
     r"\A(?:denominaci[oó]n|raz[oó]n|nombre)(?: social| de la (?:empresa|entidad|sociedad|"
     r"compa[nñ][ií]a))?\s*:\s*|\A(?:empresa|entidad|sociedad|compa[nñ][ií]a|contribuyente|"
     r"company(?: name)?|entity(?: name)?|name|client|from)\s*:\s*",
     re.IGNORECASE,
 )
+# What separates a name from other text in its line.
 _SEPARATOR = re.compile(
     r"\s+[·|•]\s+|\s+[–—]\s+|\s+-\s+(?=\d|rut|nit|rfc|ruc|cuit|nif|cif)", re.IGNORECASE
 )
-"""What separates a name from other text in its line."""
 _NOT_A_NAME = re.compile(
     r"^(al|a|por|para|for|as|as of|at|expresad|cifras|en|in|\(|estados?|statements?|"
     r"consolidated|years?|ejercicio|periodo|no auditad|unaudited|rut|nit|rfc|ruc|nif|"
@@ -48,12 +48,12 @@ _NOT_A_NAME = re.compile(
     r"sistema|programa|system|program|modulo|module|fecha|date|to|company (?:registration|"
     r"registered|number|no))\b"
 )
+# What a page header or footer contains besides the name.
 _REPORT = re.compile(
     r"\b(?:annual|interim|quarterly|half[- ]year|financial|management) (?:report|accounts|"
     r"statements)|\bform \d|\b(?:memoria|informe|reporte|cuentas anuales|estados financieros)\b",
     re.IGNORECASE,
 )
-"""What a page header or footer contains besides the name."""
 _ENDS_ON = re.compile(
     r"\b(?:ended|ending|as (?:of|at)|al|terminad[oa]s?|finalizad[oa]s?|hasta|to|through|"
     r"cierre|closing)\s+(?:on\s+|the\s+|el\s+|del?\s+|al\s+)?\Z"

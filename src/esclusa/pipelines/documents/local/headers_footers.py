@@ -27,8 +27,8 @@ _NOTES_REFERENCE = re.compile(
     r"\bnotas? adjuntas\b|\baccompanying notes\b|\bforman parte\b|\bintegral part\b"
 )
 _PAGE_OR_YEAR = re.compile(r"\d{1,3}|(?:19|20)\d\d")
+# Share of the page height of the top and the bottom margin.
 _MARGIN = 0.09
-"""Share of the page height of the top and the bottom margin."""
 _RULE = re.compile(r"[-=_*~.·]{4,}")
 
 

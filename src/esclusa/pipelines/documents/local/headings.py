@@ -26,8 +26,8 @@ _HEADING_WORDS = re.compile(
 )
 _YEAR = re.compile(r"(?:19[89]|20[0-6])\d")
 _PUNCTUATION = str.maketrans(",.:()[]*", "        ")
+# What stands in a column in place of a number.
 _NO_NUMBER = re.compile(r"n\.?/?[adm]\.?|nil|s/[id]|-+", re.IGNORECASE)
-"""What stands in a column in place of a number."""
 
 
 def is_period_heading(line: TextLine, columns: list[NumberColumn], *, separated: bool) -> bool:

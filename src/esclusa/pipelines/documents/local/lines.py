@@ -24,15 +24,15 @@ from esclusa.pipelines.documents.local.pdf_words import PdfPage, Word, join_word
 
 CellKind = Literal["text", "amount", "dash", "percent", "sign"]
 
+# Widest space between words, in line heights.
 MAX_SPACE = 0.72
-"""Widest space between words, in line heights."""
+# Fewest letters of a line that may be words with spaced letters.
 MIN_SPACED_LETTERS = 6
-"""Fewest letters of a line that may be words with spaced letters."""
 _DECIMALS = re.compile(r"[.,]\d{1,2}\Z")
 _THOUSAND = re.compile(r"1[.,'’]?000")
 _OPENING = frozenset({"(", "$(", "€(", "£("})
+# Widest gap, in line heights, before a closing parenthesis in a column of its own.
 MAX_CLOSING_GAP = 2.5
-"""Widest gap, in line heights, before a closing parenthesis in a column of its own."""
 
 
 @dataclass(slots=True)
@@ -64,8 +64,8 @@ class TextLine:
     page: int
     words: list[Word]
     cells: list[Cell] = field(default_factory=list)
+    # Part of a paragraph, as in an auditor's opinion: neither a title nor a row.
     is_prose: bool = False
-    """Part of a paragraph, as in an auditor's opinion: neither a title nor a row."""
 
     @cached_property
     def text(self) -> str:

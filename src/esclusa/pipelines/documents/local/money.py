@@ -20,17 +20,16 @@ _THOUSANDS = re.compile(
     r"dkk)) ?1[’'‘ ]?000\b|\b[kt] ?[$€£]|\b[kt] ?(?:usd|eur|clp|gbp|chf)\b|(?:[$€£]|"
     r"\b(?:usd|eur|gbp|chf|sek|nok|dkk|pln|clp)) ?k\b|\bm ?clp\b|\(000"
 )
+# A thousand as a unit with a separator: `(EUR 1,000)`, `en 1.000 euros`.
 _ONE_THOUSAND = re.compile(
     r"(?:[(×]|\b(?:in|en|x)\b|\A(?=[a-z]{3} )) ?(?:[a-z]{0,2}[$€£]|[a-z]{3})? ?1[.,]000(?:s|"
     r" (?:euros?|pesos|dolares|dollars|usd|eur|[$€£]))?(?=\)|,|\Z)"
 )
-"""A thousand as a unit with a separator: ``(EUR 1,000)``, ``en 1.000 euros``."""
 _LONE_M = re.compile(r"\bm ?(?:usd|pen|cop|mxn|ars|uyu|bob|crc|gtq|dop|pyg|brl)\b")
+# A scale that is named but ambiguous.
+#
+# `M USD` is thousands of dollars in Santiago and Lima, and millions in London and Stockholm.
 AMBIGUOUS = 0
-"""A scale that is named but ambiguous.
-
-``M USD`` is thousands of dollars in Santiago and Lima, and millions in London and Stockholm.
-"""
 _OTHER_M_UNITS = re.compile(r"\bmm\b|\bmm ?(?:us|ch)?\$|\bmm[a-z]{3}\b|\bm ?(?:us)?\$")
 _UNITS = re.compile(
     r"\b(?:en|unidad(?: monetaria)?:|moneda:) (?:pesos|dolares|euros|soles|unidades|"
@@ -124,11 +123,11 @@ _CURRENCY_PATTERNS: tuple[tuple[str, str], ...] = (
     ("ARS", r"pesos argentinos|\bars\b|\bar ?\$|\bcuit\b|\bargentina\b"),
     ("CLP", r"pesos chilenos|\bclp\b|\bm+\$|\b(?:th|m+)? ?ch ?\$|\brut\b|\bchile\b|\bspa\b"),
 )  # fmt: skip
+# US dollars last: `US$` may stand beside the name of another currency.
 _CURRENCIES = [
     (code, re.compile(pattern))
     for code, pattern in sorted(_CURRENCY_PATTERNS, key=lambda pair: pair[0] == "USD")
 ]
-"""US dollars last: ``US$`` may stand beside the name of another currency."""
 _CODE_AT_NUMBER = re.compile(r"\b([a-z]{3})(?=\d)")
 _PESOS = ("CLP", "MXN", "COP", "ARS", "UYU", "DOP")
 _C_DOLLARS = re.compile(r"\bc ?\$")

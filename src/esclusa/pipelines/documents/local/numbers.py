@@ -17,13 +17,13 @@ _SIGNS = (
     r"SAR|DOP|UF)"
 )
 _MINUS = "-−–‐‑—"
+# Separators of thousands, as the Swiss write them and as fonts draw them.
 _APOSTROPHES = "'’‘ʼ′`´"
-"""Separators of thousands, as the Swiss write them and as fonts draw them."""
 _SIZE = r"(?:[kK]|[mM]{1,2}|[mM]n\.?|[mM]io\.?)"
 _SIDE = r"(?:[CD][Rr]|[cd]r|DB)\.?"
 _NOTED = r"\s?[(\[](?:\d{1,2}|[a-z])[)\]]"
+# Footnote marks behind a number.
 _MARKS = rf"(?:[*†‡§#¹²³⁴⁵⁶⁷⁸⁹⁽⁾ᵃᵇᶜ]{{0,4}}|(?P<noted>{_NOTED}))"
-"""Footnote marks behind a number."""
 _AMOUNT = re.compile(
     rf"(?P<open>[(\[<])?\s*(?:(?P<minus>[{_MINUS}])|\+)?\s*(?:(?P<sign>{_SIGNS})|"
     rf"(?P<letter>[QLR]))?\s*(?P<inner>[{_MINUS}(])?\s*"

@@ -13,10 +13,10 @@ import pypdfium2.raw as c
 if TYPE_CHECKING:
     from esclusa.pipelines.documents.local.pdf_words import Word
 
+# Steps per page side in the coordinates that pdfium returns.
 _STEPS = 1_000_000
-"""Steps per page side in the coordinates that pdfium returns."""
+# Limits in radians: less is level text, more is text slanted on purpose.
 MIN_LEAN, MAX_LEAN = 0.003, 0.18
-"""Limits in radians: less is level text, more is text slanted on purpose."""
 
 Box = tuple[float, float, float, float]
 

@@ -9,8 +9,8 @@ import pypdfium2 as pdfium
 
 from esclusa.pipelines.documents.local.pdf_words import Unreadable, open_pdf
 
+# Limit of the longer side, in pixels.
 MAX_PIXELS = 3000
-"""Limit of the longer side, in pixels."""
 
 
 def render(content: bytes, number: int, width: int) -> bytes:

@@ -22,12 +22,12 @@ from esclusa.pipelines.documents.local.page_geometry import (
 )
 
 MAX_PAGES = 2000
+# pdfium is not thread-safe: hold this lock where several threads use it.
 PDFIUM_LOCK = threading.RLock()
-"""pdfium is not thread-safe: hold this lock where several threads use it."""
+# Characters up to this share of the preceding height count as smaller.
 SMALL_RATIO = 0.8
-"""Characters up to this share of the preceding height count as smaller."""
+# Longest footnote mark, in characters: `(1)(2)`.
 MAX_MARK_LENGTH = 6
-"""Longest footnote mark, in characters: ``(1)(2)``."""
 
 
 class Unreadable(Exception):

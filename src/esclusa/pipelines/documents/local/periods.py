@@ -94,6 +94,7 @@ _PARTIAL = re.compile(
     + _form(r"\b{m}\s+{d}\s*(?:,|\Z)", 1),
     re.IGNORECASE,
 )
+# A heading without the day, or broken before it: `Nine Months Ended September`.
 _ENDED = re.compile(
     _form(
         r"\b(?:ended|ending|terminad[oa]s?|finalizad[oa]s?|acabad[oa]s?)(?:\s+(?:in|on|el|"
@@ -102,7 +103,6 @@ _ENDED = re.compile(
     ),
     re.IGNORECASE,
 )
-"""A heading without the day, or broken before it: ``Nine Months Ended September``."""
 _PART = re.compile(_form(r"{m}|{q}|{h}", 0), re.IGNORECASE)
 
 

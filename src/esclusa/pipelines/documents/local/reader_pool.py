@@ -14,8 +14,8 @@ from typing import Any
 from esclusa import Failure, Permanent
 from esclusa.pipelines.documents.local.worker_process import LENGTH, message
 
+# Documents that one process reads before it is replaced: this bounds memory leaks.
 MAX_DOCUMENTS = 500
-"""Documents that one process reads before it is replaced: this bounds memory leaks."""
 
 
 class ReaderPool:

@@ -18,23 +18,23 @@ _INCOMPLETE = re.compile(
     r"(?:\b(?:de|del|la|las|los|el|y|e|o|u|en|por|para|con|sin|a|al|of|the|and|or|in|for|to|"
     r"from|by|with|on|at|than|que|sus|su|its)|[,;(/&-])\s*\Z"
 )
+# Ends of a header that announces rows, though a sentence could continue.
 _ANNOUNCES = re.compile(
     r"\b(?:attributable to|atribuibles? al?|adjustments (?:for|to)|ajustes (?:por|a)|"
     r"changes in|cambios en)\Z"
 )
-"""Ends of a header that announces rows, though a sentence could continue."""
 _TOTAL = re.compile(r"(?:sub[- ]?)?total(?:es)?\b|suma(?:s)?\b", re.IGNORECASE)
 _TOTAL_LAST = re.compile(r"\s(?:total|totales|totals)\Z", re.IGNORECASE)
+# Lines around a table that are not part of it.
 _NOISE = re.compile(
     r"^pag(ina|\.)?\s*\d|^page\s*\d|\bcontinua(cion|ed)?\b|^\(?continued|^firma|^signature|"
     r"^rut\b|^folio\b|www\.|@|^c\.?p\.?c?\b"
 )
-"""Lines around a table that are not part of it."""
+# Signatures; with numbers beside them they are rows.
 _SIGNERS = re.compile(
     r"contador general|gerente general|chief financial|representante legal|^auditor|"
     r"^elaborado|^prepar(?:ed|ado) (?:by|por)"
 )
-"""Signatures; with numbers beside them they are rows."""
 
 
 @dataclass
@@ -66,8 +66,8 @@ class _TableLine:
     dashes: int
     colon: bool = False
     x1: float = 0.0
+    # The width of its first word and the space before it.
     first_width: float = 0.0
-    """The width of its first word and the space before it."""
 
     @property
     def y(self) -> float:

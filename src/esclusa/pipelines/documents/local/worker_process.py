@@ -17,8 +17,8 @@ import sys
 from typing import Any, BinaryIO
 
 LENGTH = struct.Struct(">Q")
+# Bytes of address space: enough for the largest document that the settings allow.
 MEMORY = 4 << 30
-"""Bytes of address space: enough for the largest document that the settings allow."""
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
