@@ -27,11 +27,11 @@ from esclusa.ssrf import AllowedHosts, is_public
 if TYPE_CHECKING:
     import aiohttp
 
+# How many bytes at the beginning of a body `inspect` sees.
 HEAD = 1024
-"""How many bytes at the beginning of a body ``inspect`` sees."""
 
+# A body of up to this many bytes stays in memory; a larger one goes to a temporary file.
 IN_MEMORY = 1 << 20
-"""A body of up to this many bytes stays in memory; a larger one goes to a temporary file."""
 
 _BLOCK = 1 << 20
 _ERROR_TEXT_TIMEOUT = 1.0  # seconds to read the text of an error response
@@ -70,12 +70,12 @@ class BadResponse(EsclusaError):
 class _Request:
     """One request of a download, as the socket factory sees it."""
 
+    # The host is allowed by name, at any address.
     any_address: bool
-    """The host is allowed by name, at any address."""
+    # The address that was refused.
     refused: str | None = None
-    """The address that was refused."""
+    # An address was accepted.
     connected: bool = False
-    """An address was accepted."""
 
 
 _request: ContextVar[_Request | None] = ContextVar("esclusa_request", default=None)

@@ -21,8 +21,8 @@ from esclusa.ssrf import AllowedHosts
 if TYPE_CHECKING:
     import aiohttp
 
+# The longest delay, in seconds, that a `Retry-After` header can ask for.
 MAX_RETRY_AFTER = 86_400.0
-"""The longest delay, in seconds, that a ``Retry-After`` header can ask for."""
 
 
 @asynccontextmanager

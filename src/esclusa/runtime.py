@@ -61,5 +61,5 @@ class RuntimeOpener(Protocol):
         """
 
 
+# Opens the store alone, whatever its schema: for migrate and doctor.
 StoreOpener = Callable[[Settings], AbstractAsyncContextManager[Runtime]]
-"""Opens the store alone, whatever its schema: for migrate and doctor."""

@@ -202,14 +202,14 @@ class Settings(BaseModel):
         help="Prepared statements per connection; set 0 behind PgBouncer.",
     )
 
+    # The pipelines, each with its own settings.
     plans: Annotated[tuple[Plan, ...], _AsIs] = ()
-    """The pipelines, each with its own settings."""
+    # The file that was read.
     config: Path | None = None
-    """The file that was read."""
+    # Where each value that was set comes from, by the setting (`media.timeout_seconds`).
     sources: dict[str, str] = {}
-    """Where each value that was set comes from, by the setting (``media.timeout_seconds``)."""
+    # Unknown names in the environment that look like settings, each with a suggestion.
     unknown: tuple[str, ...] = ()
-    """Unknown names in the environment that look like settings, each with a suggestion."""
 
     @field_validator("log_level", "log_format", mode="before")
     @classmethod

@@ -10,6 +10,7 @@ from esclusa.model.value import value
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+# Networks that `ipaddress` may call global, though they can lead to a private address.
 _EMBEDDING: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -25,7 +26,6 @@ _EMBEDDING: tuple[Network, ...] = tuple(
         "fec0::/10",  # site-local, deprecated
     )
 )
-"""Networks that ``ipaddress`` may call global, though they can lead to a private address."""
 
 
 def is_public(address: str) -> bool:

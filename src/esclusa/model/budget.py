@@ -122,8 +122,8 @@ class WindowUse:
     start: datetime
     reset: datetime
     spenders: dict[str, int]
+    # Until when the provider refuses calls, whatever is left. None: it does not.
     barred: datetime | None = None
-    """Until when the provider refuses calls, whatever is left. None: it does not."""
 
     @property
     def left(self) -> int:

@@ -24,6 +24,7 @@ ColumnType: TypeAlias = Literal[
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
+# The tracking columns of every record. The engine can do without created_at and last_error.
 TRACKING: dict[str, ColumnType] = {
     "status": "text",
     "attempts": "int",
@@ -34,18 +35,16 @@ TRACKING: dict[str, ColumnType] = {
     "created_at": "time",
     "updated_at": "time",
 }
-"""The tracking columns of every record. The engine can do without created_at and last_error."""
 
+# Columns for readers of the table; written only if `track` names them.
+#
+# A business field with the same column reads the value.
 EXTRAS: dict[str, ColumnType] = {
     "leased_at": "time",
     "finished_at": "time",
     "error_type": "text",
     "error_message": "text",
 }
-"""Columns for readers of the table; written only if ``track`` names them.
-
-A business field with the same column reads the value.
-"""
 
 _REQUIRED = frozenset(TRACKING) - {"created_at", "last_error"}
 

@@ -51,8 +51,8 @@ class ExhaustionFailed:
     why: str
 
 
+# How an attempt ended.
 Result: TypeAlias = Outcome | Raised | GivenBack | OverLimit | ExhaustionFailed
-"""How an attempt ended."""
 
 
 def decide(
@@ -237,7 +237,11 @@ def _error(lease: Leased, type: str, message: str, now: datetime) -> dict[str, A
 def _message(message: str) -> dict[str, Any]:
     """The sentence for other programs that read the error; its code for readers that translate."""
     if isinstance(message, Text):
-        return {"message": storable_text(message), "code": message.code, "values": dict(message.values)}
+        return {
+            "message": storable_text(message),
+            "code": message.code,
+            "values": dict(message.values),
+        }
     return {"message": message}
 
 

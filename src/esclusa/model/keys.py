@@ -60,8 +60,8 @@ def _quoted(text: str) -> str:
     return quote(text, safe="").replace("~", "%7E")
 
 
+# Matches a text that quoting would not change.
 _SAFE = re.compile(r"[A-Za-z0-9_.-]*\Z").match
-"""Matches a text that quoting would not change."""
 
 _LIKE_AN_ID = re.compile(r"[A-Za-z0-9_.%:~-]*\Z").match
 

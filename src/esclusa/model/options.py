@@ -56,8 +56,8 @@ class Option:
     required: bool
     default: Any
     allowed: str
+    # Whether it is a list, written with commas.
     many: bool
-    """Whether it is a list, written with commas."""
 
 
 def options_of(model: type[BaseModel], prefix: str = "") -> Iterator[Option]:

@@ -125,7 +125,7 @@ def _count(where: str, attempts: Any) -> int:
     return attempts
 
 
+# The keyword arguments of `To` that are not fields of the record.
 OPTIONS = ("also", "after", "reason", "fault")
-"""The keyword arguments of ``To`` that are not fields of the record."""
 
 Outcome: TypeAlias = To | Retry | Wait

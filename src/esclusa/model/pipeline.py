@@ -67,8 +67,8 @@ class Plan:
     budgets: tuple[Budget, ...]
     settings: BaseModel
     app: App
+    # Its stages with the narrower filters that its runs drain.
     parts: tuple[Stage, ...] = ()
-    """Its stages with the narrower filters that its runs drain."""
     queries: tuple[DeclaredQuery, ...] = ()
 
 

@@ -64,11 +64,11 @@ def beginning(prefix: str) -> tuple[Cond, Cond]:
     return at_least(prefix), below(f"{prefix}\U0010ffff")
 
 
+# The filter of a field: a value to equal, a condition, or several that must all hold.
 Test: TypeAlias = "Cond | tuple[Cond, ...] | Any"
-"""The filter of a field: a value to equal, a condition, or several that must all hold."""
 
+# A filter: by field name, all of them must hold.
 Where: TypeAlias = Mapping[str, Test]
-"""A filter: by field name, all of them must hold."""
 
 
 @value
@@ -137,8 +137,8 @@ def query(
     )
 
 
+# Columns of an archive besides the record's; queries of archived records may use them.
 ARCHIVE_COLUMNS: dict[str, ColumnType] = {"archived_at": "time", "export_id": "text"}
-"""Columns of an archive besides the record's; queries of archived records may use them."""
 
 
 def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tuple[str, Cond], ...]:

@@ -41,10 +41,10 @@ class Kind:
     within: str | None
     database_id: bool
     parent: Kind | None = None
+    # Fields with the id of a record of another table: (field, table).
     refs: tuple[tuple[str, str], ...] = ()
-    """Fields with the id of a record of another table: (field, table)."""
+    # The first state of rows that existed before the tracking: (state, conditions).
     adopt: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
-    """The first state of rows that existed before the tracking: (state, conditions)."""
 
     def __hash__(self) -> int:
         return hash(self.table)

@@ -31,8 +31,8 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 Answer = TypeVar("Answer", bound="Outcome | Awaitable[Outcome]")
 Answers = TypeVar("Answers", bound="Sequence[Outcome] | Awaitable[Sequence[Outcome]]")
+# An option may be a function of the pipeline's settings: `concurrency=lambda s: s.parallel`.
 FromSettings = Callable[[Any], T]
-"""An option may be a function of the pipeline's settings: ``concurrency=lambda s: s.parallel``."""
 
 
 class StageDecorator(Protocol[R]):
@@ -54,61 +54,59 @@ class BatchDecorator(Protocol[R]):
 class CycleOptions(TypedDict, total=False):
     """The options of a cycle. A stage has them too, for the cycle of its own."""
 
+    # The schedule. None: a stage runs whenever a record is due, a cycle only when it is called.
     every: Schedule | str | float | timedelta | FromSettings[Schedule | str | float] | None
-    """The schedule. None: a stage runs whenever a record is due, a cycle only when it is called."""
+    # A run that a person starts also takes records that are not due yet, each once.
     eager: bool
-    """A run that a person starts also takes records that are not due yet, each once."""
+    # The share of failed attempts from which on a run raises an alert. None: no alert.
     alert_rate: float | FromSettings[float] | None
-    """The share of failed attempts from which on a run raises an alert. None: no alert."""
+    # How many attempts must fail before `alert_rate` counts.
     alert_min: int | FromSettings[int]
-    """How many attempts must fail before ``alert_rate`` counts."""
+    # What a run calls the engine's counters (`{"retried": "retryable"}`).
+    #
+    # Counters that are named here are shown even when they are 0.
     counters: Mapping[str, str] | None
-    """What a run calls the engine's counters (``{"retried": "retryable"}``).
-
-    Counters that are named here are shown even when they are 0.
-    """
 
 
 class StageOptions(CycleOptions, total=False):
     """The options of a stage, as ``App.stage`` accepts them (``batch`` is one more)."""
 
+    # The states that it claims records from.
     take: Required[str | Sequence[str]]
-    """The states that it claims records from."""
+    # The state of a record while its handler runs. None: it stays in its take state.
     hold: str | None
-    """The state of a record while its handler runs. None: it stays in its take state."""
+    # Where a record goes after its last attempt or a permanent error.
     exhausted: str | None
-    """Where a record goes after its last attempt or a permanent error."""
+    # Where a record goes between attempts. None: the first take state.
     retry_to: str | None
-    """Where a record goes between attempts. None: the first take state."""
+    # Which records it takes. None: all in the take states.
     where: Where | None
-    """Which records it takes. None: all in the take states."""
+    # In which order it takes them; by default the longest due first.
     order: str | Sequence[str]
-    """In which order it takes them; by default the longest due first."""
+    # How many attempts there are, and the delays between them.
     retry: Backoff | FromSettings[Backoff] | None
-    """How many attempts there are, and the delays between them."""
+    # How many handlers run at the same time in one worker.
     concurrency: int | FromSettings[int]
-    """How many handlers run at the same time in one worker."""
+    # The budget that each claim reserves units of.
     budget: Budget | FromSettings[Budget | None] | None
-    """The budget that each claim reserves units of."""
+    # How many units of the budget one record costs.
     cost: int
-    """How many units of the budget one record costs."""
+    # How long one call of the handler may take.
     timeout: str | float | timedelta | FromSettings[str | float] | None
-    """How long one call of the handler may take."""
+    # How long a claim holds without being renewed. None: `ESCLUSA_LEASE_SECONDS`.
     lease: str | float | timedelta | FromSettings[str | float] | None
-    """How long a claim holds without being renewed. None: ``ESCLUSA_LEASE_SECONDS``."""
+    # What a dead letter contains of the record. None: all of it.
     dead_letter: Callable[[Any], dict[str, Any]] | None
-    """What a dead letter contains of the record. None: all of it."""
+    # A topic to which dead letters are also published, by the outbox.
     dead_letter_topic: str | FromSettings[str | None] | None
-    """A topic to which dead letters are also published, by the outbox."""
+    # The effects of going to the exhausted state, whether by attempts, an error or crashes.
+    #
+    # A handler that moves a record there with `To` gives the effects itself.
     on_exhausted: Callable[[Any], Sequence[Effect]] | None
-    """The effects of going to the exhausted state, whether by attempts, an error or crashes.
-
-    A handler that moves a record there with ``To`` gives the effects itself.
-    """
 
 
+# Checks an option and answers the value to keep. Raises ValueError or DeclarationError.
 Check = Callable[[Kind, Any], Any]
-"""Checks an option and answers the value to keep. Raises ValueError or DeclarationError."""
 
 
 def _option(default: Any, check: Check, *, nullable: bool = False, **more: Any) -> Any:
@@ -216,8 +214,8 @@ class Stage:
     dead_letter: Callable[[Any], dict[str, Any]] | None = _option(None, _function, compare=False)
     dead_letter_topic: str | None = _option(None, _topic)
     on_exhausted: Callable[[Any], Sequence[Effect]] | None = _option(None, _function, compare=False)
+    # States in which the attempts count from 0 again: another stage takes records there.
     resets: frozenset[str] = frozenset()
-    """States in which the attempts count from 0 again: another stage takes records there."""
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -242,8 +240,8 @@ class Cycle:
     )
 
 
+# Options of a stage that are functions of the record, not of the settings.
 FUNCTIONS: Final = frozenset(f.name for f in fields(Stage) if f.metadata.get("check") is _function)
-"""Options of a stage that are functions of the record, not of the settings."""
 
 CYCLE_OPTIONS: Final = frozenset(CycleOptions.__annotations__)
 

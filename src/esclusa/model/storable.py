@@ -16,8 +16,8 @@ from esclusa.model.errors import BadRecord
 if TYPE_CHECKING:
     from esclusa.model.record import Kind
 
+# How deep lists and objects may be nested; JSON readers fail soon after.
 MAX_DEPTH: Final = 200
-"""How deep lists and objects may be nested; JSON readers fail soon after."""
 
 _NULL = "it contains a null character"
 _HALF = "it contains half of a surrogate pair"

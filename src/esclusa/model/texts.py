@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+# The English sentence of each code, with its values in braces.
 TEXTS: Final[Mapping[str, str]] = {
     # Why a record moved or stayed: `reason` in the history and in dead letters.
     "retrying": "attempt {attempt}, will retry",
@@ -153,7 +154,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "set_pipelines": "set ESCLUSA_PIPELINES, for example to examples/hello.py:app",
     "pipeline_parts": "kinds {kinds}, stages {stages}, cycles {cycles}",
 }
-"""The English sentence of each code, with its values in braces."""
 
 
 class Text(str):

@@ -10,8 +10,8 @@ from esclusa.model.query import Where
 from esclusa.model.record import Kind
 from esclusa.model.value import value
 
+# Maps `(records, limit, after)` to `{"items": [{column: value}], "next": cursor or None}`.
 ViewFunction = Callable[[Any, int, str | None], Awaitable[dict[str, Any]]]
-"""Maps ``(records, limit, after)`` to ``{"items": [{column: value}], "next": cursor or None}``."""
 
 
 @value

@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any
 
 _MILLISECONDS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500)
+# Upper bounds in seconds, for fast moves and for handlers that wait for a slow service.
 BUCKETS = (*(each / 1000 for each in _MILLISECONDS), 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
-"""Upper bounds in seconds, for fast moves and for handlers that wait for a slow service."""
 
 
 class _Times:

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 MASK = "***"
+# Characters of one string that are kept: log collectors cut an entry at 256 KB.
 MAX_TEXT = 16_000
-"""Characters of one string that are kept: log collectors cut an entry at 256 KB."""
 
 _MAX_DEPTH = 8
 _WORDS = frozenset({

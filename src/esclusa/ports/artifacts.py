@@ -37,8 +37,8 @@ class Artifacts(Protocol):
     Every failure raises ArtifactError (ArtifactMissing, ArtifactExists). A handler may let it pass.
     """
 
+    # The store's address without secrets, for messages.
     url: str
-    """The store's address without secrets, for messages."""
 
     async def open(self) -> None:
         """Connect, and check that the store can be used. Raises ArtifactError with the reason."""

@@ -33,8 +33,8 @@ class Store(Protocol):
     is made again after it went through answers Lost, never twice.
     """
 
+    # Where it is, without secrets: for messages.
     url: str
-    """Where it is, without secrets: for messages."""
 
     async def open(self) -> None:
         """Connect. Raises StoreUnavailable with the reason if it does not answer."""

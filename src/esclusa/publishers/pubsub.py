@@ -14,8 +14,8 @@ from esclusa.model.system_records import Message
 if TYPE_CHECKING:
     from google.pubsub_v1 import PublisherAsyncClient
 
+# The attribute with the message's own id; one published twice has two ids of Pub/Sub.
 EVENT_ID = "event_id"
-"""The attribute with the message's own id; one published twice has two ids of Pub/Sub."""
 
 _MAX_MESSAGES = 1000
 _MAX_BYTES = 8_000_000
