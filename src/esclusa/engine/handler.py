@@ -12,12 +12,10 @@ from typing import Any
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.threads import Threads
 from esclusa.model.decide import Raised, Result
-from esclusa.model.outcome import Retry, To, Wait
+from esclusa.model.outcome import OUTCOMES
 from esclusa.model.record import Record
 from esclusa.model.stage import Stage
 from esclusa.model.texts import text
-
-OUTCOMES = (To, Retry, Wait)
 
 
 class HandlerCaller:

@@ -15,6 +15,8 @@ from esclusa.ports.telemetry import Telemetry
 if TYPE_CHECKING:
     from esclusa.engine.attempt import Attempt
 
+# The share of a lease after which it is renewed: two renewals may fail before it expires.
+RENEW_AFTER = 1 / 3
 BATCH = 1000
 """The most leases that one call renews."""
 
@@ -88,7 +90,7 @@ class LeaseRenewer:
     async def renew(self, others: Sequence[Renewal] = ()) -> None:
         """Renew what is held and ``others``; stop the work whose lease is lost."""
         now = asyncio.get_running_loop().time()
-        aged = [held for held in self._held if now - held.renewed >= held.seconds / 3]
+        aged = [held for held in self._held if now - held.renewed >= held.seconds * RENEW_AFTER]
         renewals = [Renewal(held.ref, held.lease.fence, held.seconds) for held in aged]
         renewals += others
         for start in range(0, len(renewals), BATCH):

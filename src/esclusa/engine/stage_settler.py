@@ -8,7 +8,6 @@ from random import Random
 from typing import Any, TypeAlias
 
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.handler import OUTCOMES
 from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.rates import Rates
 from esclusa.engine.runs import RunContext
@@ -22,7 +21,7 @@ from esclusa.model.decide import (
     exhaustion_failed,
 )
 from esclusa.model.errors import Failure
-from esclusa.model.outcome import To
+from esclusa.model.outcome import OUTCOMES, To
 from esclusa.model.results import ResultName
 from esclusa.model.settlement import Leased, Rejected, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage

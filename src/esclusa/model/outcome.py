@@ -129,3 +129,4 @@ def _count(where: str, attempts: Any) -> int:
 OPTIONS = ("also", "after", "reason", "fault")
 
 Outcome: TypeAlias = To | Retry | Wait
+OUTCOMES = (To, Retry, Wait)
