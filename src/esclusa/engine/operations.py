@@ -175,7 +175,7 @@ class Operations:
                 try:
                     settlements.append(await self._redriven(letter, reason, fields or {}))
                 except NotFound as error:
-                    acted.passed.append({"id": letter.id, "why": str(error)})
+                    acted.passed.append({"id": letter.id, "why": error.text})
             await self._settle(settlements, acted)
         return await self._finish(acted, chosen, reason)
 
@@ -280,7 +280,7 @@ class Operations:
             for record in records:
                 state = to if isinstance(to, str) else await self._back(record, to)
                 if record.status == state:
-                    acted.passed.append({"id": record.id, "why": f"it is {state} already"})
+                    acted.passed.append({"id": record.id, "why": text("same_state", state=state)})
                     continue
                 settlements.append(
                     Settlement(
@@ -328,7 +328,7 @@ class Operations:
                 acted.passed.append(
                     {
                         "id": settlement.ref.id,
-                        "why": getattr(verdict, "why", "it changed meanwhile"),
+                        "why": getattr(verdict, "why", text("changed_meanwhile")),
                     }
                 )
 

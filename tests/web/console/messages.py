@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
 import esclusa
@@ -27,7 +26,6 @@ def messages() -> Messages:
     found: Messages = dict.fromkeys((*DATA, *TEXTS.values(), problems._INTERNAL))
     found |= _titles()
     found |= messages_of(render.FOLDER)
-    found |= _reasons()
     return found
 
 
@@ -48,18 +46,6 @@ def _titles() -> Messages:
         if isinstance(node, ast.keyword) and node.arg == "title":
             titles += [c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant)]
     return dict.fromkeys([*filter(None, titles), "Not Found", "Method Not Allowed"])
-
-
-def _reasons() -> Messages:
-    found: Messages = {}
-    for node in ast.walk(ast.parse((SOURCE / "engine" / "why.py").read_text())):
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and re.search(r"^[a-z{][^:]* .*( \w+){2}", node.value)
-        ):
-            found[node.value] = None
-    return found
 
 
 def _of_template(source: str) -> Messages:

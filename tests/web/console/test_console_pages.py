@@ -80,7 +80,7 @@ async def test_pages_work_without_scripts(world: World, new_page: NewPage) -> No
         assert await page.locator("tbody tr").count() == 50
         await page.locator("tbody th a").first.click()
         assert await page.locator("h1.id").inner_text() != ""
-        assert "It is finished" in await page.locator(".why").inner_text()
+        assert "Finished: done is a terminal state" in await page.locator(".why").inner_text()
         await page.goto(f"{world.url}/console/documents/apolo-2024/apolo-2024:balance")
         await page.locator("[data-value]").nth(3).click()
         assert await page.locator(".values li:target .more").is_visible()
@@ -275,6 +275,7 @@ async def test_why_is_answered_in_spanish(world: World, new_page: NewPage) -> No
         await page.goto(f"{world.url}/console/records/pending_jobs/{job.id}")
         assert "Agotó sus intentos" in await page.locator(".why").inner_text()
         assert "No avanza por sí solo" in await page.locator(".why").inner_text()
+        assert "error permanente" in await page.locator(".timeline").inner_text()
         waiting = (
             await world.runtime.read_model.records(
                 "pictures", {"status": "pending", "title": "Atrasada 0"}, limit=1

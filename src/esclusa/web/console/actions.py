@@ -93,5 +93,7 @@ async def _run(console: ConsoleContext, operations: Operations, name: str) -> st
             "error", f"{name}: the run failed: {error}", cycle=name, exc_info=error
         )
         raise
-    counters = ", ".join(f"{what} {catalog.number(n)}" for what, n in run.named_counters.items() if n)
+    counters = ", ".join(
+        f"{what} {catalog.number(n)}" for what, n in run.named_counters.items() if n
+    )
     return f"{name}: {run.outcome} ({counters or _('nothing was due')})"

@@ -70,9 +70,11 @@ class ConsoleContext:
         self.failed_attempts = failed_attempts
         self.counts = CountCache(runtime.read_model, runtime.engine.telemetry)
         self.cache = AnswerCache(runtime.engine.telemetry)
-        self.extensions = [ConsoleExtension(self, plan.name) for plan in _extended(runtime)]
-        for plan, extension in zip(_extended(runtime), self.extensions, strict=True):
-            plan.app.console_(extension)
+        self.extensions: list[ConsoleExtension] = []
+        for plan in self.read_model.pipelines():
+            if plan.app.console_ is not None:
+                self.extensions.append(ConsoleExtension(self, plan.name))
+                plan.app.console_(self.extensions[-1])
         folders = [(e.pipeline, e.folder) for e in self.extensions if e.folder is not None]
         self.templates = render.environment(tuple((p, f / "templates") for p, f in folders))
         self.static_files = dict(_static_files([("", render.FOLDER), *folders]))
@@ -123,7 +125,7 @@ class ConsoleContext:
     def prepare(self, request: Request) -> None:
         """Set the prefix, the time and the language of the page that is made for this request."""
         render.prefix.set(request.scope.get("root_path", ""))
-        render.now.set(self.runtime.engine.clock.now())
+        render.now.set(self.read_model.now())
         language = request.cookies.get("esclusa_language", "")
         if language not in self._catalogs:
             language = catalog.preferred(request.headers.get("accept-language", ""))
@@ -150,7 +152,7 @@ class ConsoleContext:
             "language": catalog.current.get().language,
             "theme": theme if theme in THEMES else "auto",
             "now": render.now.get(),
-            "store": _store_name(self.runtime.store.url),
+            "store": _store_name(self.read_model.store_url),
             "static": self.static_url,
             "flash": flash,
             "query": request.url.query,
@@ -276,7 +278,7 @@ class ConsoleContext:
         try:
             return await within(PAGE_TIMEOUT, page)
         except TimeoutError:
-            store = without_password(self.runtime.store.url)
+            store = without_password(self.read_model.store_url)
             why = text("check_timeout", seconds=PAGE_TIMEOUT)
             raise StoreUnavailable(text("store_unavailable", store=store, why=why)) from None
 
@@ -328,10 +330,6 @@ class ConsoleContext:
             form=None if reading else render.prefix.get() + return_path(request),
             badges=self.cached_badges(),
         )
-
-
-def _extended(runtime: Runtime) -> list[Any]:
-    return [plan for plan in runtime.engine.plans if plan.app.console_ is not None]
 
 
 def _static_files(folders: Sequence[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:

@@ -93,7 +93,7 @@ class LiveCounts:
         stages = [
             {name: stage[name] for name in STAGE_FIELDS} for stage in await read_model.stages()
         ]
-        at = self._runtime.engine.clock.now().isoformat()
+        at = read_model.now().isoformat()
         return {"at": at, "kinds": kinds, "moves": moves, "stages": stages}
 
 

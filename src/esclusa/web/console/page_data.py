@@ -118,7 +118,7 @@ async def overview(console: ConsoleContext) -> dict[str, Any]:
     read_model = console.read_model
     stages = {s["stage"]: s for s in await read_model.stages()}
     cycles = {c["cycle"]: c for c in await read_model.cycles()}
-    views = await console.cache.get("views", 2.0, console.read_model.views)
+    views = await console.cache.get("views", 2.0, read_model.views)
     counts = await console.counts.quick(read_model.declared())
     pipelines: list[dict[str, Any]] = []
     for plan in read_model.pipelines():

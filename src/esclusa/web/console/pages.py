@@ -206,7 +206,7 @@ def _system(console: ConsoleContext) -> APIRouter:
     @api.get("/console/workers")
     async def workers(request: Request) -> Response:
         found = await read_model.workers()
-        trends = await console.read_model.rates(60)
+        trends = await read_model.rates(60)
         states = {
             w["id"]: "lost" if w["status"] == "running" and not w["alive"] else w["status"]
             for w in found
@@ -217,7 +217,7 @@ def _system(console: ConsoleContext) -> APIRouter:
             here="workers",
             workers=found,
             states=states,
-            leases=await console.read_model.leases(),
+            leases=await read_model.leases(),
             lost=sum(trend["total"]["lost"] for trend in trends),
         )
 
@@ -281,7 +281,7 @@ def _system(console: ConsoleContext) -> APIRouter:
 
     @api.get("/console/archive")
     async def archive(request: Request) -> Response:
-        archives = await console.cache.get("archives", 5.0, console.read_model.archives)
+        archives = await console.cache.get("archives", 5.0, read_model.archives)
         exports = await read_model.exports(limit=PAGE)
         paths = {e.id: render.url("api", "artifacts", *e.path.split("/")) for e in exports}
         return await console.page(

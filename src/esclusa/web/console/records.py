@@ -63,7 +63,7 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
 
     @api.get("/console/search")
     async def search(request: Request, q: str = "") -> Response:
-        found = await console.read_model.search(q.strip())
+        found = await read_model.search(q.strip())
         if len(found) == 1 and len(found[0]["items"]) == 1:
             table, id = found[0]["table"], found[0]["items"][0]["id"]
             return RedirectResponse(render.url("console", "records", table, id), 303)
@@ -341,7 +341,7 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
         roles = page_data.roles(console, kind)
         why = None if archived else await read_model.why(table, record.id)
         steps = await read_model.history(table, record.id, HISTORY)
-        related = [] if archived else await console.read_model.related(table, record.id)
+        related = [] if archived else await read_model.related(table, record.id)
         others = {r["table"]: read_model.lookup(r["table"]) for r in related}
         counts = {record.status: {"count": 1, "exact": True}}
         return await console.page(
