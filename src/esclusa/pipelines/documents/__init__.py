@@ -20,6 +20,7 @@ from esclusa.pipelines.documents.settings import DocumentsSettings, check
 
 if TYPE_CHECKING:
     from esclusa import Runtime
+    from esclusa.web import ConsoleExtension
 
 app = App("documents", settings=DocumentsSettings, records=[Extraccion])
 app.checks(check)
@@ -80,7 +81,7 @@ def routes(runtime: Runtime) -> Any:
 
 
 @app.console
-def console(extension: Any) -> None:
+def console(extension: ConsoleExtension) -> None:
     """Add the trace view to the console."""
     from esclusa.pipelines.documents.console import build  # noqa: PLC0415 - only a server needs it
 
