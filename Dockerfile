@@ -4,8 +4,9 @@ ARG EXTRAS=google
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY pyproject.toml README.md requirements.lock ./
-# The lock lists all tested versions; as constraints, they install only what the service needs.
-RUN sed -E '/^ +--hash=/d; s/ *\\$//' requirements.lock > constraints.txt && python -m venv /opt/esclusa
+# Use the lock as constraints: tested versions, but only of the packages that the service needs.
+RUN sed -E '/^ +--hash=/d; s/ *\\$//' requirements.lock > constraints.txt \
+    && python -m venv /opt/esclusa
 COPY src ./src
 RUN /opt/esclusa/bin/pip install --constraint constraints.txt ".[${EXTRAS}]" \
     && /opt/esclusa/bin/python -m compileall -q /opt/esclusa/lib \

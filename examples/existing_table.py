@@ -1,8 +1,8 @@
-"""A pipeline on a table that is already there, filled by somebody else's program:
+"""A pipeline on a table that another program created and fills.
 
-CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, email TEXT, country TEXT)
+    CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, email TEXT, country TEXT)
 
-Its rows get a lifecycle in columns of their own (check_status, check_attempts, …); nothing else in it is touched.
+Esclusa adds its own columns (check_status, check_attempts, …) and changes nothing else.
 """
 
 from esclusa import App, Attempt, Lifecycle, Outcome, Permanent, Record, To, not_null, track
@@ -13,9 +13,8 @@ class Customer(Record, table="customers", id="customer_id", track=track(prefix="
     country: str | None = None
 
     lifecycle = Lifecycle("""
-        new -> checking -> valid | invalid
-        checking -> new
-        invalid -> new
+        new -> working -> valid | invalid
+        working | invalid -> new             # after an error | by an operator
     """)
 
 
@@ -23,14 +22,9 @@ app = App("customers")
 
 
 @app.stage(
-    Customer,
-    take="new",
-    hold="checking",
-    exhausted="invalid",
-    where={"email": not_null},
-    every="1m",
+    Customer, take="new", hold="working", exhausted="invalid", where={"email": not_null}, every="1m"
 )
 async def check(customer: Customer, at: Attempt) -> Outcome:
     if "@" not in (customer.email or ""):
-        raise Permanent(f"{customer.email!r} is no address", type="bad_email")
+        raise Permanent(f"{customer.email!r} is not an address", type="bad_email")
     return To("valid")
