@@ -1,4 +1,7 @@
-"""The composition root: the only place that picks stores, artifacts and clock. Everything else is handed what it needs."""
+"""The composition root: it chooses store, artifacts and telemetry, and opens the runtime.
+
+Imports are inside the functions, so that a command loads only what it needs.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
+
+from esclusa.model.errors import SettingsError
 
 if TYPE_CHECKING:
     from esclusa.engine.alerts import AlertSink
@@ -24,7 +29,16 @@ def store_for(settings: Settings) -> Store:
 
         return SqliteStore(url.removeprefix("sqlite:///"), clock_offset=offset)
     if url.startswith("firestore://"):
-        return _open_firestore(url, offset)
+        try:
+            from esclusa.stores.firestore.store import FirestoreStore
+        except ImportError as error:
+            missing = (
+                f"ESCLUSA_STORE: {url} needs the extra esclusa[google]: "
+                f"pip install 'esclusa[google]' ({error})"
+            )
+            raise SettingsError("settings", [missing]) from error
+        project, _, database = url.removeprefix("firestore://").partition("/")
+        return FirestoreStore(project, database or "(default)", clock_offset=offset)
     from esclusa.stores.postgres.store import PostgresStore
 
     return PostgresStore(
@@ -35,23 +49,11 @@ def store_for(settings: Settings) -> Store:
     )
 
 
-def _open_firestore(url: str, offset: float) -> Store:
-    from esclusa.model.errors import SettingsError
-
-    try:
-        from esclusa.stores.firestore.store import FirestoreStore
-    except ImportError as error:
-        missing = f"ESCLUSA_STORE: {url} needs the extra esclusa[google]: pip install 'esclusa[google]' ({error})"
-        raise SettingsError("settings", [missing]) from error
-    project, _, database = url.removeprefix("firestore://").partition("/")
-    return FirestoreStore(project, database or "(default)", clock_offset=offset)
-
-
 @asynccontextmanager
 async def open_runtime(
     settings: Settings, *, migrate: bool | None = None, work: bool = True
 ) -> AsyncIterator[Runtime]:
-    """Open the store and the artifacts and put the engine on them; see ``esclusa.runtime.Opener``."""
+    """Open the store, the artifacts and the engine; see ``esclusa.runtime.RuntimeOpener``."""
     async with AsyncExitStack() as stack:
         telemetry, sink = await _observe(settings, stack) if work else (None, None)
         runtime = await stack.enter_async_context(
@@ -73,7 +75,7 @@ async def open_runtime(
 async def open_store(
     settings: Settings, *, telemetry: Telemetry | None = None, alert_sink: AlertSink | None = None
 ) -> AsyncIterator[Runtime]:
-    """The house on its opened store, whatever the schema; nothing else is opened."""
+    """A runtime with only its store opened, whatever the schema is."""
     from esclusa.artifacts import open_artifacts
     from esclusa.engine.engine import Engine
     from esclusa.engine.options import Options
@@ -88,18 +90,16 @@ async def open_store(
         public_url=settings.artifacts_public_url,
         durable=settings.artifacts_durable,
     )
-    options = Options(
-        lease=settings.lease_seconds, poll=settings.poll_seconds, grace=settings.grace_seconds
-    )
-    publisher = publisher_for(settings.publish, settings.topics)
     engine = Engine(
         store,
         settings.plans,
         artifacts,
         telemetry=telemetry,
-        options=options,
+        options=Options(
+            lease=settings.lease_seconds, poll=settings.poll_seconds, grace=settings.grace_seconds
+        ),
         alert_sink=alert_sink,
-        publisher=publisher,
+        publisher=publisher_for(settings.publish, settings.topics),
     )
     await store.open()
     try:
@@ -111,7 +111,7 @@ async def open_store(
 
 
 async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry, AlertSink | None]:
-    """The log, the metrics, the traces and the alerts of this process, closed with the house."""
+    """The log, metrics, traces and alerts of this process, closed with the runtime."""
     from esclusa.observability import log, traces
     from esclusa.observability.telemetry import Observer
 
@@ -136,9 +136,8 @@ async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command ``esclusa``."""
-    os.environ.setdefault(
-        "PYDANTIC_DISABLE_PLUGINS", "__all__"
-    )  # to look for some is to read about every installed package
+    # Looking for plugins would read the metadata of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from esclusa.cli import main as run_command
 
     run_command(argv, open_runtime=open_runtime, open_store=open_store)

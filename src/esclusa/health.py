@@ -1,4 +1,4 @@
-"""Is the house in order? One list of checks for ``esclusa doctor`` and ``/readyz``: what is wrong, and what to do."""
+"""The checks of ``esclusa doctor`` and ``/readyz``: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORT_TOKEN = 16
 
 @value
 class Check:
-    """One thing that was looked at; ``do`` says what to do where it is not ok."""
+    """The result of one check; ``do`` says what to do if it is not ok."""
 
     name: str
     verdict: Verdict
@@ -38,7 +38,10 @@ class Check:
 
 
 async def examine(settings: Settings, opened: StoreOpener) -> list[Check]:
-    """Everything, in the order in which a person would mend it. Writes and removes one small artifact; changes nothing else."""
+    """All checks, in the order in which a person would fix the faults.
+
+    Writes and deletes one small artifact; changes nothing else.
+    """
     checks = [*check_settings(settings), *check_pipelines(settings)]
     checks += await _store(opened(settings), without_password(settings.store))
     artifacts = open_artifacts(settings.artifacts, public_url=settings.artifacts_public_url)
@@ -46,10 +49,10 @@ async def examine(settings: Settings, opened: StoreOpener) -> list[Check]:
 
 
 def check_settings(settings: Settings) -> Iterator[Check]:
-    """Names that nobody reads, tokens that can be guessed, a door that is open too wide."""
+    """Unknown names, short tokens, a server that is open to all, messages without a publisher."""
     where = f"from {settings.config}, " if settings.config else ""
-    given = len(settings.sources)
-    yield Check("settings", "ok", f"{where}{given} given, the rest by default")
+    given = f"{where}{len(settings.sources)} given, the rest by default"
+    yield Check("settings", "ok", given)
     for unknown in settings.unknown:
         yield Check(
             "settings", "warn", unknown, "rename or unset it; docs/reference.md lists all settings"
@@ -70,11 +73,11 @@ def check_settings(settings: Settings) -> Iterator[Check]:
             "set a token, or host 127.0.0.1",
         )
     if settings.topics and publisher_for(settings.publish, settings.topics) is None:
-        waiting = f"messages for {', '.join(settings.topics)} will wait in esclusa_outbox: nothing publishes them"
         yield Check(
             "settings",
             "warn",
-            waiting,
+            f"messages for {', '.join(settings.topics)} will wait in esclusa_outbox: "
+            "nothing publishes them",
             "install esclusa[google] and set ESCLUSA_PUBLISH=pubsub://project",
         )
     if settings.clock_offset_seconds:
@@ -87,36 +90,20 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 
 
 def check_pipelines(settings: Settings) -> Iterator[Check]:
-    """What the pipelines say of their own settings: each text that ``App.checks`` yields is a fault; a pair (verdict, text) says
-    how bad it is."""
+    """What ``App.needs`` and ``App.checks`` of the pipelines report about their settings.
+
+    A text is a failure; a pair (verdict, text) gives the verdict.
+    """
     if not settings.plans:
-        yield Check(
-            "pipelines",
-            "warn",
-            text("no_pipelines"),
-            text("set_pipelines"),
-        )
+        yield Check("pipelines", "warn", text("no_pipelines"), text("set_pipelines"))
     for plan in settings.plans:
-        said: list[str | tuple[Verdict, str]] = (
-            list(plan.app.needs_(plan.settings)) if plan.app.needs_ else []
-        )
-        said += plan.app.checks_(plan.settings) or () if plan.app.checks_ else ()
-        found = [
-            Check(plan.name, "fail", each) if isinstance(each, str) else Check(plan.name, *each)
-            for each in said
-        ]
-        yield from found or [
-            Check(
-                plan.name,
-                "ok",
-                text(
-                    "pipeline_parts",
-                    kinds=len(plan.kinds),
-                    stages=len(plan.stages),
-                    cycles=len(plan.cycles),
-                ),
-            )
-        ]
+        needs, checks = plan.app.needs_, plan.app.checks_
+        faults: list[str | tuple[Verdict, str]] = [*(needs(plan.settings) if needs else ())]
+        faults += (checks(plan.settings) if checks else None) or ()
+        parts = {"kinds": len(plan.kinds), "stages": len(plan.stages), "cycles": len(plan.cycles)}
+        for fault in faults or [("ok", text("pipeline_parts", **parts))]:
+            found: tuple[Verdict, str] = ("fail", fault) if isinstance(fault, str) else fault
+            yield Check(plan.name, *found)
 
 
 async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list[Check]:
@@ -147,13 +134,11 @@ async def check_schema(runtime: Runtime) -> Check:
 
 
 async def check_clock(runtime: Runtime) -> Check:
-    """How far the store's clock, by which everything is judged, is from this machine's."""
+    """The difference between the clocks of the store and of this machine."""
     before = datetime.now(UTC)
     read = await runtime.store.now() - timedelta(seconds=runtime.settings.clock_offset_seconds)
     after = datetime.now(UTC)
-    skew = max(
-        before - read, read - after, timedelta(0)
-    )  # the round trip is not counted against it
+    skew = max(before - read, read - after, timedelta(0))  # without the round trip
     found = f"the store's clock and this machine's differ by {duration.words(skew.total_seconds())}"
     return (
         Check("clock", "warn", found, "synchronise both with NTP")
@@ -163,7 +148,7 @@ async def check_clock(runtime: Runtime) -> Check:
 
 
 async def check_artifacts(artifacts: Artifacts) -> Check:
-    """Whether a file can be written, read and removed there."""
+    """Whether a file can be written, read and deleted."""
     path, body = f"esclusa-doctor/{secrets.token_hex(8)}", secrets.token_bytes(32)
     try:
         await artifacts.open()
@@ -181,7 +166,7 @@ async def check_artifacts(artifacts: Artifacts) -> Check:
         return Check(
             "artifacts",
             "fail",
-            f"{artifacts.url} gave back another content than was written",
+            f"{artifacts.url} returned another content than was written",
             "do not use this store",
         )
     return Check("artifacts", "ok", f"{artifacts.url} can be written and read")

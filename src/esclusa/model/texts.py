@@ -39,7 +39,9 @@ TEXTS: Final[Mapping[str, str]] = {
     # Why a record is not moving: `esclusa why`.
     "why_unknown_state": "{state!r} is not a state of {table}; another program wrote it",
     "why_finished": "finished: {state} is a terminal state",
-    "why_no_stage": "no stage takes {state}; an operator or another record can move it to {targets}",
+    "why_no_stage": (
+        "no stage takes {state}; an operator or another record can move it to {targets}"
+    ),
     "why_exhausted": (
         "no attempts are left after attempt {attempt}; an operator can move it to {targets}"
     ),

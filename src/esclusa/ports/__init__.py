@@ -1,0 +1,1 @@
+"""Protocols of what the engine needs: store, artifacts, publisher, telemetry."""

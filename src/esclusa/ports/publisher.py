@@ -10,7 +10,10 @@ from esclusa.model.system_records import Message
 
 
 class Publisher(Protocol):
-    """Sends messages to topics, each at least once; its id goes with it, so that a reader can tell a message that came twice."""
+    """Sends messages to topics, each at least once.
+
+    The id of a message goes with it, so that a reader can recognize a message that comes twice.
+    """
 
     async def open(self) -> None:
         """Connect. Raises SettingsError with what is missing."""
@@ -18,4 +21,7 @@ class Publisher(Protocol):
     async def close(self) -> None: ...
 
     async def publish(self, messages: Sequence[Message]) -> list[Failure | None]:
-        """Send them; answers in order, None where it was accepted. A Permanent failure is one that no later attempt can mend."""
+        """Send the messages; answer in order, None for each that was accepted.
+
+        After a Permanent failure no later attempt can succeed.
+        """

@@ -1,4 +1,4 @@
-"""The store protocol: verbs, not SQL. One meaning on every store; tests/conformance holds it."""
+"""The store protocol. Every store gives each call the same meaning; tests/conformance checks it."""
 
 from __future__ import annotations
 
@@ -27,131 +27,169 @@ from esclusa.model.stage import Stage
 
 
 class Store(Protocol):
-    """Where records live. Every call is a batch and one transaction unless it says otherwise.
+    """Keeps records. Every call is a batch and one transaction, unless it says otherwise.
 
-    Transient faults raise StoreUnavailable or StoreConflict: the same call may be made again, and a settle that
-    is made again after it went through answers Lost, never twice.
+    Transient faults raise StoreUnavailable or StoreConflict: make the same call again. A settlement
+    that was written and is sent again answers Lost; it is never applied twice.
     """
 
-    # Where it is, without secrets: for messages.
+    # The address of the store without secrets, for messages.
     url: str
 
     async def open(self) -> None:
-        """Connect. Raises StoreUnavailable with the reason if it does not answer."""
+        """Connect. Raises StoreUnavailable with the reason if the store does not answer."""
 
     async def close(self) -> None:
-        """Disconnect; waits for calls under way."""
+        """Wait for the calls under way, then disconnect."""
 
     async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        """Bring the schema up to date, additively; return what was done, one line each, empty if nothing was.
+        """Bring the schema up to date by adding to it; return one line for each change.
 
-        Raises MigrationError (a migration was edited after it ran), SchemaError (a table cannot be attached).
+        Raises MigrationError if a migration was edited after it ran, and SchemaError if a table
+        cannot be attached.
         """
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        """The statements that ``migrate`` would run now, in order, as the store would be given them."""
+        """The statements that ``migrate`` would run now, in order."""
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
-        """Prepare for these kinds without changing the schema. Raises SchemaBehind if ``migrate`` is needed, SchemaError if it
-        could not mend it."""
+        """Prepare for these kinds without changing the schema.
+
+        Raises SchemaBehind if ``migrate`` is needed, and SchemaError if it would not be enough.
+        """
 
     async def now(self) -> datetime:
-        """The store's clock: leases and due times are judged by it alone. Shifted by ``clock_offset``."""
+        """The store's clock, shifted by ``clock_offset``. Leases and due times follow it alone."""
 
     # records
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
-        """Insert drafts, answers in order. A key that is there already, in the store or earlier in the batch, is
-        Known and left as it is. ``status`` (default: initial), ``due_at``, ``created_at`` (default: now),
-        ``attempts`` and ``leased_by`` of a draft are kept."""
+        """Insert new records; answers in order.
 
-    async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
-        """Of each family insert the first and, only if its key is new, in the store and among those before it, the rest: each
-        family in one transaction, or nothing of it. Return for each how many of the rest are new, or None if its first was known.
-        A Spread is one statement where the store has sets. If a record of any cannot be held, BadRecord; try them one by one."""
+        A record whose key exists already, in the store or earlier in the batch, is a Duplicate and
+        is left as it is. ``status`` (default: initial), ``due_at``, ``created_at`` (default: now),
+        ``attempts`` and ``leased_by`` of a new record are kept.
+        """
+
+    async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
+        """Insert each record with its children, unless the record's key exists already.
+
+        Each group is one transaction, all or nothing. Return for each group how many children are
+        new, or None if the record exists, in the store or earlier in the batch. A store that can
+        inserts a FanOut in one statement. Raises BadRecord if a record of any group cannot be
+        stored; insert the groups one by one to find it.
+        """
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
-        """The records with these ids, in order; None where there is none."""
+        """The records with these ids, in order; None for an id without a record."""
 
     async def find(self, query: Query) -> Page[Record]:
         """One page. Nulls come first in ascending order and last in descending order."""
 
     def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
-        """All rows that match, as plain values by field name, in pages of ``size``; ``limit`` and ``after`` do
-        not count. One consistent view where the store has one; bounded memory always."""
+        """All rows that match, as plain values by field name, in pages of ``size``.
+
+        ``limit`` and ``after`` of the query are ignored. Memory is bounded. The pages are one
+        consistent snapshot if the store supports that.
+        """
 
     def scan_columns(
         self, query: Query, size: int = 20_000
     ) -> AsyncIterator[dict[str, Sequence[Any]]]:
-        """The same for files: each page as one sequence per field, JSON as its text; in any order if the query has none."""
+        """The same as ``scan``, for files: each page has one sequence per field, JSON as text.
+
+        The order is undefined if the query has none.
+        """
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
-        """How many records are in each declared state (and any other that an outsider wrote). With ``cap`` none is counted
-        further than that: the answer comes at once, however large the table is."""
+        """How many records are in each declared state, and in any other that occurs.
+
+        With ``cap`` no state is counted further than that, so the answer is fast for any table.
+        """
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
-        """What matches, by state: how many, and the mean of a number field. States without any are left out. Exact, so it
-        reads every record that matches; order, limit and cursor do not count."""
+        """How many records match, by state, and the mean of a number field.
+
+        States without records are left out. The numbers are exact: every record that matches is
+        read. Order, limit and cursor of the query are ignored.
+        """
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
-        """How many match, counted up to ``cap``; the flag says whether that is all of them."""
+        """How many records match, counted up to ``cap``, and whether that is all of them."""
 
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
-        """The moves of a record, oldest first; with ``newest`` the last ``limit`` of them, still oldest first."""
+        """The moves of a record, oldest first: the first ``limit``, or with ``newest`` the last."""
 
     async def purge(self, query: Query) -> int:
         """Delete up to ``query.limit`` records that match, with their history; return how many."""
 
     async def remove(self, refs: Sequence[Ref]) -> list[bool]:
-        """Delete these records, of whatever kinds, with their history, all in one transaction; whether each was there. A few at a
-        time: what belongs together."""
+        """Delete these records with their history in one transaction; return which ones existed.
+
+        The records may be of several kinds. Meant for a few at a time.
+        """
 
     async def archive(self, query: Query, export: str | None = None) -> int:
         """Move up to ``query.limit`` records that match to the kind's archive; return how many.
-        Their history stays. ``query.archived`` queries then find them. With ``export`` they belong to that one from the
-        start, and none is moved if it is not filling any more."""
+
+        Their history stays. Queries with ``archived`` find them. With ``export`` they are assigned
+        to that export at once; nothing is moved if the export is not filling any more.
+        """
 
     async def assign(self, query: Query, export: str) -> int:
-        """Give up to ``query.limit`` archived rows that match and belong to no export to this one (their
-        ``export_id``); return how many."""
+        """Assign up to ``query.limit`` archived rows that have no export; return how many.
+
+        Sets ``export_id`` of the rows that match.
+        """
 
     async def undeclared(self, kind: Kind) -> list[str]:
-        """What its archive holds besides the kind's fields: columns of an outsider, which no scan tells."""
+        """Columns of the archive that are not fields of the kind; ``scan`` does not read them."""
 
     # claim and settle
 
-    async def claim(self, ask: ClaimRequest) -> list[Leased]:
-        """Take up to ``ask.limit`` records that are due and hold them: fence and attempts rise by one, the due time
-        becomes the lease's end. No record is ever taken twice, by anyone, while its lease lasts."""
+    async def claim(self, request: ClaimRequest) -> list[Leased]:
+        """Lease up to ``request.limit`` records that are due.
+
+        Fence and attempts rise by one; the due time becomes the end of the lease. While a lease
+        lasts, no other claim gets the record.
+        """
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
-        """Extend leases; return those still held. Absence means lost: stop that work. Fields are written with it."""
+        """Extend leases and write their fields; return those still held.
+
+        Absence means lost: stop that work.
+        """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        """Apply each settlement whole or not at all, answers in order: move, fields, history row, effects.
+        """Apply each settlement whole or not at all: move, fields, history row, effects.
 
-        A fenced settlement ends its lease; a stale fence is Lost. One that is not fenced is an operator's move: it
-        ends any lease by raising the fence, and is Lost if the record is not in one of ``frm``.
+        Answers in order. A settlement with a fence ends its lease; a stale fence is Lost. Without a
+        fence it is an operator's move: it ends any lease by raising the fence, and is Lost if the
+        record is not in one of the states ``frm``.
 
-        A settlement that cannot be written as it is (a value does not fit, an effect cannot be
-        applied, the table refuses it) is Rejected: nothing of it is written, and the others are.
-        It never raises; only StoreUnavailable and StoreConflict do."""
+        A settlement that cannot be written is Rejected, and the others are written: a value does
+        not fit, an effect cannot be applied, the table refuses it. Raises only StoreUnavailable and
+        StoreConflict.
+        """
 
-    async def backlog(self, ask: ClaimRequest, cap: int = 10_000) -> Backlog:
-        """What this claim could take now; ``next`` is when the next one will be due if none is."""
+    async def backlog(self, request: ClaimRequest, cap: int = 10_000) -> Backlog:
+        """What this claim could take now. ``next``: when a record becomes due, if none is."""
 
     # budgets
 
     async def spend(
         self, budget: Budget, units: int, spender: str, least: int = 1
     ) -> Granted | Denied:
-        """Reserve up to ``units`` in every window together, at least ``least`` or nothing. Never overspends."""
+        """Reserve up to ``units`` in all windows, or nothing if less than ``least`` is left."""
 
     async def refund(
         self, budget: Budget, units: int, spender: str, at: datetime | None = None
     ) -> None:
-        """Give back what was reserved and not used. ``at`` is when it was granted: a window that began since never had it.
-        No window gives back more than this spender took from it."""
+        """Give back units that were reserved and not used.
+
+        ``at`` is when they were granted: a window that began later is not changed. No window gives
+        back more than this spender took from it.
+        """
 
     async def observe(
         self,
@@ -162,19 +200,24 @@ class Store(Protocol):
         limit: int | None = None,
         until: datetime | None = None,
     ) -> None:
-        """Learn from the provider about the open window: at least ``used`` was used, its limit is ``limit``, or
-        nothing is to be had before ``until``."""
+        """Record what the provider reported about the current window.
+
+        At least ``used`` units are used, the limit is ``limit``, or no call succeeds before
+        ``until``.
+        """
 
     async def usage(self, budget: Budget) -> list[WindowUse]:
-        """What is used and left in each window now, and who spent it."""
+        """The use of each window now, by spender."""
 
     # waking
 
     async def wake(self, kind: Kind) -> None:
-        """Tell listeners, here and in other processes, that something of this kind may be due."""
+        """Notify listeners, in this and other processes, that records of this kind may be due."""
 
     async def listen(
-        self, heard: Callable[[str], Awaitable[None] | None]
+        self, notify: Callable[[str], Awaitable[None] | None]
     ) -> Callable[[], Awaitable[None]]:
-        """Call ``heard(table)`` when something may have become due; return a function that ends it. Best effort:
-        whoever listens polls too."""
+        """Call ``notify(table)`` when records may be due; return a function that ends this.
+
+        Notifications may be lost, so listeners also poll.
+        """

@@ -1,4 +1,4 @@
-"""What the engine tells the world while it works."""
+"""The telemetry protocol: what the engine reports while it works."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ Fields: TypeAlias = Callable[[int], dict[str, Any]]
 
 
 class Telemetry(Protocol):
-    """Cheap, never raises, never blocks. ``observe`` implements it; ``Silent`` is for libraries and tests."""
+    """Receives the engine's reports. It is fast, never raises and never blocks.
+
+    ``observability.telemetry.Observer`` implements it; ``Silent`` is for libraries and tests.
+    """
 
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None:
-        """Attempts ended alike: moved, retried, waited, exhausted, lost or given_back, each after so many seconds. ``fields(n)``
-        says which record the nth was about, if anybody listens."""
+        """Attempts had the same result; ``times`` has the seconds of each.
+
+        Results: moved, retried, waited, exhausted, lost or given_back. ``fields(n)`` describes the
+        record of the nth attempt; it is called only if something uses it.
+        """
 
     def claimed(self, stage: str, count: int, seconds: float) -> None: ...
 
@@ -26,7 +32,7 @@ class Telemetry(Protocol):
 
 
 class Silent:
-    """Tells nobody."""
+    """Telemetry that ignores everything."""
 
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None: ...
     def claimed(self, stage: str, count: int, seconds: float) -> None: ...
