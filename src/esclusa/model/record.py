@@ -140,21 +140,27 @@ class Kind:
             ) from None
 
     @cached_property
-    def construct(self) -> typing.Callable[[Mapping[str, Any]], Record]:
-        """Build a record from trusted values, without validation; a missing field is None.
+    def construct(self) -> typing.Callable[[dict[str, Any]], Record]:
+        """Build a record of trusted values, without validation; a missing field is None.
 
-        ``model_construct`` does the same in 5.7 µs for a record of 13 fields; copying a blank
-        record and filling it takes 2.0 µs. Every claimed record is built here: claiming and
-        settling it costs 30 to 40 µs in all.
+        The dictionary becomes the record's own. Every claimed record is built here. A record of
+        13 fields takes 0.6 µs; ``model_construct`` takes 5.0 µs, and copying a blank record
+        2.0 µs, of the 30 to 40 µs that claiming and settling it costs. This is the only place
+        that sets pydantic's private attributes.
         """
-        if self.model.model_post_init is not BaseModel.model_post_init:
-            return lambda values: self.model.model_construct(None, **values)
-        empty: dict[str, Any] = dict.fromkeys(self.model.model_fields)
-        blank = self.model.model_construct(set(empty), **empty)
+        model = self.model
+        if model.model_post_init is not BaseModel.model_post_init:  # or private attributes
+            return lambda values: model.model_construct(None, **values)
+        empty: dict[str, Any] = dict.fromkeys(model.model_fields)
+        fields_set = set(empty)  # shared: it has every field, so no record can add one
+        new, put = object.__new__, object.__setattr__
 
-        def construct(values: Mapping[str, Any]) -> Record:
-            record = blank.__copy__()
-            record.__dict__.update(values)
+        def construct(values: dict[str, Any]) -> Record:
+            record = new(model)
+            put(record, "__dict__", values if len(values) == len(empty) else empty | values)
+            put(record, "__pydantic_fields_set__", fields_set)
+            put(record, "__pydantic_extra__", None)
+            put(record, "__pydantic_private__", None)
             return record
 
         return construct

@@ -23,13 +23,13 @@ from esclusa.model.budget import (
 )
 from esclusa.stores.postgres.codec import json_text
 
+# How long the rows of closed windows are kept; of other windows, for ever.
 _KEPT_FOR = {
     "second": timedelta(hours=1),
     "minute": timedelta(days=1),
     "hour": timedelta(days=35),
     "day": timedelta(days=400),
 }
-"""How long the rows of closed windows are kept; of other windows, for ever."""
 
 _READ = """SELECT per, used, limit_seen, spenders FROM esclusa_budgets
 WHERE budget = $1

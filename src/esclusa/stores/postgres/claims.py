@@ -26,12 +26,11 @@ from esclusa.stores.postgres.statements import (
     order_by,
 )
 
+# The same as IS NOT NULL, without statistics.
+#
+# When nearly all rows are free, IS NOT NULL looks like no row at all, and the plan becomes a nested
+# loop.
 IS_LEASED = "num_nulls(t.{leased_by}) <> 1"
-"""The same as IS NOT NULL, without statistics.
-
-When nearly all rows are free, IS NOT NULL looks like no row at all, and the plan becomes a nested
-loop.
-"""
 
 
 async def claim(

@@ -17,8 +17,8 @@ from esclusa.model.texts import text
 from esclusa.stores.postgres.codec import use_time_codec
 
 T = TypeVar("T")
+# Runs a statement with its values and returns the rows.
 Fetch: TypeAlias = Callable[..., Awaitable[list[Any]]]
-"""Runs a statement with its values and returns the rows."""
 Purpose: TypeAlias = Literal["work", "claims", "reads"]
 
 UNAVAILABLE = (
@@ -39,6 +39,7 @@ CONFLICT = (
     pg.InvalidCachedStatementError,
     pg.OutdatedSchemaCacheError,
 )
+# Raised for a value that a column or its index cannot hold; by asyncpg before it is sent.
 VALUE_ERRORS = (
     pg.DataError,
     pg.IntegrityConstraintViolationError,
@@ -46,23 +47,21 @@ VALUE_ERRORS = (
     ValueError,
     TypeError,
 )
-"""Raised for a value that a column or its index cannot hold; by asyncpg before it is sent."""
 
+# `VALUE_ERRORS`, and what a trigger raises.
 TABLE_ERRORS = (*VALUE_ERRORS, pg.RaiseError)
-"""``VALUE_ERRORS``, and what a trigger raises."""
 
+# Plan by index where one exists.
+#
+# Statistics lag behind a queue: they saw no row in the state that now has them all. The planner
+# would then sort everything that is due, or read a whole table for a batch of ids. Where no index
+# serves, it still sorts. Before PostgreSQL 18 such a plan looks so expensive that it is compiled,
+# which takes longer than running it; hence `jit`.
 _USE_INDEXES = dict.fromkeys(("enable_sort", "enable_bitmapscan", "enable_seqscan", "jit"), "off")
-"""Plan by index where one exists.
-
-Statistics lag behind a queue: they saw no row in the state that now has them all. The planner
-would then sort everything that is due, or read a whole table for a batch of ids. Where no index
-serves, it still sorts. Before PostgreSQL 18 such a plan looks so expensive that it is compiled,
-which takes longer than running it; hence ``jit``.
-"""
+# The best plan of a settlement depends on the number of records, so it is made for each call.
 _WORK_SETTINGS = {"plan_cache_mode": "force_custom_plan", **_USE_INDEXES}
-"""The best plan of a settlement depends on the number of records, so it is made for each call."""
+# A claim always reads its index, whatever its limit, so it is planned once: this saves latency.
 _CLAIM_SETTINGS = {"plan_cache_mode": "force_generic_plan", **_USE_INDEXES}
-"""A claim always reads its index, whatever its limit, so it is planned once: this saves latency."""
 
 _CONFLICT_ATTEMPTS = 6
 _CREATE_POOL: Any = asyncpg.create_pool  # asyncpg has no types

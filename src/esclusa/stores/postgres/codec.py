@@ -21,6 +21,7 @@ from esclusa.model.retyped import retyped
 from esclusa.model.stage import Stage
 from esclusa.model.storable import fit_decimal, fit_float, fits
 
+# The types of bound values, and of the columns that Esclusa creates.
 PARAMETER_TYPES: dict[ColumnType, str] = {
     "text": "text",
     "int": "bigint",
@@ -32,16 +33,15 @@ PARAMETER_TYPES: dict[ColumnType, str] = {
     "json": "jsonb",
     "bytes": "bytea",
 }
-"""The types of bound values, and of the columns that Esclusa creates."""
 
 TEXT_TYPES = frozenset({"text", "character varying", "name", "citext"})
+# `char(n)`: blanks at the end are not part of the value.
 CHAR_TYPE = "bpchar"
-"""``char(n)``: blanks at the end are not part of the value."""
 INTEGER_LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 NUMBER_TYPES = frozenset({*INTEGER_LIMITS, "numeric", "double precision", "real"})
 TIME_WITHOUT_ZONE = "timestamp without time zone"
+# On an attached table, null in these is older than every time.
 OLDEST_IF_NULL = {"due_at", "updated_at"}
-"""On an attached table, null in these is older than every time."""
 
 
 def quote(name: str) -> str:
@@ -68,8 +68,8 @@ class TableColumn:
     column: str
     type: ColumnType
     sql_type: str
+    # What null means on an attached table, as SQL of the column's type.
     default: str | None = None
-    """What null means on an attached table, as SQL of the column's type."""
 
     @property
     def ident(self) -> str:
@@ -220,6 +220,7 @@ class Table:
         )
         self._statements: dict[Any, str] = {}
         self._retyped = [] if kind.attached else retyped(kind)
+        self._build = kind.build if kind.attached else kind.construct
 
     def _column(
         self, name: str, column: str, type: ColumnType, actual: Mapping[str, str]
@@ -308,7 +309,7 @@ class Table:
         for name, convert in self._retyped:
             values[name] = convert(values[name])
         try:
-            return self.kind.build(values), None
+            return self._build(values), None
         except BadRecord as error:
             return self.kind.model.model_construct(None, **values), str(error)
 

@@ -24,8 +24,8 @@ from esclusa.stores.postgres.moves import SettlementRow, grouped, move
 from esclusa.stores.postgres.statements import NOW, STAMP, WriteContext
 
 T = TypeVar("T")
+# Why effects cannot be applied, by the number of their settlement.
 Faults = dict[int, str]
-"""Why effects cannot be applied, by the number of their settlement."""
 
 
 class EffectsRejected(Exception):
@@ -78,8 +78,8 @@ def levels(
 ) -> list[EffectLevel]:
     """Put effects on levels, in the order of the settlements and of the effects in each."""
     levels: list[EffectLevel] = []
+    # By table, id and part of a record: the level of its last write, and that effect's form.
     last: dict[tuple[str, str, str], tuple[int, Any]] = {}
-    """By table, id and part of a record: the level of its last write, and that effect's form."""
     written: dict[str, int] = {}  # the highest level that writes a table
     guarded: dict[str, int] = {}  # the highest level with a guard on a table
     for number, settlement in numbered:

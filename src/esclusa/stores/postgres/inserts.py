@@ -22,8 +22,8 @@ T = TypeVar("T")
 BATCH = 5000
 FAN_OUT_BATCH = 20_000
 
+# Tracking that a draft may bring.
 _DRAFT_TRACKING = ("status", "attempts", "due_at", "leased_by", "created_at")
-"""Tracking that a draft may bring."""
 
 
 def bad_record(drafts: Iterable[Record], error: Exception) -> BadRecord:

@@ -36,20 +36,20 @@ WHERE i.indisvalid"""
 class ExistingTable:
     """A table as it is in the database."""
 
+    # Types by column.
     columns: dict[str, str] = field(default_factory=dict)
-    """Types by column."""
+    # What it is, as in `pg_class`.
     relkind: str = "r"
-    """What it is, as in ``pg_class``."""
+    # Values of the columns that have an enumerated type.
     enums: dict[str, list[str]] = field(default_factory=dict)
-    """Values of the columns that have an enumerated type."""
+    # Declared lengths of text columns.
     lengths: dict[str, int] = field(default_factory=dict)
-    """Declared lengths of text columns."""
     not_null: set[str] = field(default_factory=set)
+    # Columns that the table fills where an insert does not.
     defaults: set[str] = field(default_factory=set)
-    """Columns that the table fills where an insert does not."""
     indexes: set[str] = field(default_factory=set)
+    # Columns of each unique index that covers the whole table.
     unique: list[frozenset[str]] = field(default_factory=list)
-    """Columns of each unique index that covers the whole table."""
 
 
 async def introspect(connection: Any, names: Iterable[str]) -> dict[str, ExistingTable]:

@@ -25,6 +25,7 @@ from esclusa.stores.postgres.statements import (
     notify_call,
 )
 
+# Columns of the history, and the parameters that are written there.
 _HISTORY_VALUES = {
     "to_state": "target",
     "error": "error",
@@ -33,7 +34,6 @@ _HISTORY_VALUES = {
     "attempt": "attempt",
     "reason": "reason",
 }
-"""Columns of the history, and the parameters that are written there."""
 
 
 @value

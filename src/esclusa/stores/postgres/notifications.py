@@ -14,11 +14,11 @@ from esclusa.stores.postgres.statements import CHANNEL
 
 Callback = Callable[[str], Awaitable[None] | None]
 
+# Passed to callbacks after the connection was cut: anything may have become due.
 ANY_TABLE = "*"
-"""Passed to callbacks after the connection was cut: anything may have become due."""
 
+# How often a silent connection is tested.
 _PROBE_SECONDS = 30.0
-"""How often a silent connection is tested."""
 
 
 async def notify(fetch: Fetch, tables: Sequence[str]) -> None:

@@ -18,11 +18,11 @@ from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table, literal
 from esclusa.stores.postgres.statements import NOW, Binder, Statement, conditions, where_clause
 
+# States are counted up to here; beyond it, the planner's statistics give an estimate.
 TALLY_CAP = 50_000
-"""States are counted up to here; beyond it, the planner's statistics give an estimate."""
 
+# How many undeclared states a tally reports at most.
 _MAX_UNDECLARED_STATES = 50
-"""How many undeclared states a tally reports at most."""
 
 _STATUS_STATISTICS = """
 SELECT c.reltuples, s.null_frac, s.most_common_vals::text::text[], s.most_common_freqs

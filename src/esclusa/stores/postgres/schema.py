@@ -37,8 +37,8 @@ from esclusa.stores.postgres.codec import (
 from esclusa.stores.postgres.introspection import ExistingTable, introspect
 from esclusa.stores.postgres.statements import constant_condition, direction, in_states
 
+# Held while a schema is migrated.
 _ADVISORY_LOCK = 0x65_73_63_6C_75_73_61
-"""Held while a schema is migrated."""
 
 _TRACKING_TYPES: dict[str, frozenset[str]] = {
     "text": TEXT_TYPES | {CHAR_TYPE},

@@ -25,17 +25,17 @@ from esclusa.stores.postgres.codec import (
     literals,
 )
 
+# The store's time, stable in a transaction, so that an index can serve a comparison with it.
 NOW = "(now() + $1::interval)"
-"""The store's time, stable in a transaction, so that an index can serve a comparison with it."""
+# The time to write, read after any wait for a lock: a record's history never goes back.
 STAMP = "(clock_timestamp() + $1::interval)"
-"""The time to write, read after any wait for a lock: a record's history never goes back."""
+# The time to write, read once, for statements that never wait: equal times keep indexes small.
 STAMP_ONCE = "(SELECT clock_timestamp() + $1::interval)"
-"""The time to write, read once, for statements that never wait: equal times keep indexes small."""
+# The channel of NOTIFY.
 CHANNEL = "esclusa"
-"""The channel of NOTIFY."""
 
+# SQL text and the values that it binds.
 Statement: TypeAlias = tuple[str, list[Any]]
-"""SQL text and the values that it binds."""
 
 _OPERATORS = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NEVER_NULL = frozenset({"status", "attempts", "due_at", "fence", "created_at", "updated_at"})

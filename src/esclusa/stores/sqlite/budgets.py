@@ -14,8 +14,8 @@ from esclusa.model.budget import Budget, Denied, Granted, OpenWindow, WindowUse,
 from esclusa.stores.sqlite.client import fetch_value
 from esclusa.stores.sqlite.codec import decode_time, encode_time
 
+# How long the rows of closed windows are kept; of longer windows, 400 days.
 _KEPT_FOR = {"second": timedelta(hours=1), "minute": timedelta(hours=6), "hour": timedelta(days=7)}
-"""How long the rows of closed windows are kept; of longer windows, 400 days."""
 
 _READ = """SELECT used, limit_seen, spenders FROM esclusa_budgets
 WHERE name = ? AND per = ? AND start = ?"""

@@ -18,8 +18,8 @@ from esclusa.stores.sqlite.codec import DECODE, decode_time
 from esclusa.stores.sqlite.statements import table_of, text_array, time_expr
 from esclusa.stores.sqlite.transaction import CompiledKinds
 
+# How far a state is counted along its index at first, and at most.
 _FIRST_TALLY_CAP, _LAST_TALLY_CAP = 50_000, 1_000_000
-"""How far a state is counted along its index at first, and at most."""
 
 
 def get(

@@ -32,8 +32,8 @@ from esclusa.stores.sqlite.codec import (
 )
 
 Conditions = Sequence[tuple[str, Cond]]
+# SQL text and the values that it binds.
 Statement = tuple[str, list[Any]]
-"""SQL text and the values that it binds."""
 
 _BATCH_SIZES = (500, 100, 20, 5, 1)
 _MAX_VALUES = 7000  # SQLite does not keep a statement of more than 16 kB prepared

@@ -31,8 +31,8 @@ INSERT_HISTORY = (
     " at, who, run, attempt, reason, error)"
 )
 
+# The tracking that every move writes.
 MOVE_COLUMNS = ("status", "attempts", "due_at", "fence", "leased_by", "updated_at")
-"""The tracking that every move writes."""
 
 
 class CompiledKind:
@@ -56,12 +56,12 @@ class CompiledKind:
         )
         state = [locator(kind), json_expr(kind, "id")]
         state += [expr(kind, name) for name in ("status", "fence", "attempts", "leased_by")]
+        # The `RowState` of the rows with some ids.
         self.select_states = select_json(", ".join(state), by_id)
-        """The ``RowState`` of the rows with some ids."""
+        # The rows with some ids.
         self.select_rows = select_json(
             ", ".join(json_expr(kind, name) for name in kind.columns), by_id
         )
-        """The rows with some ids."""
 
 
 class CompiledKinds:
@@ -87,8 +87,8 @@ class RowState:
     fence: int
     attempts: int
     holder: str | None
+    # Whether an update of it waits in `RowUpdates`.
     written: bool = False
-    """Whether an update of it waits in ``RowUpdates``."""
 
 
 @dataclass(slots=True)
@@ -99,13 +99,13 @@ class Transaction:
     kinds: CompiledKinds
     now: datetime
     new_id: Callable[[], str]
+    # By table: the states that some stage takes or holds.
     stage_states: Mapping[str, frozenset[str]]
-    """By table: the states that some stage takes or holds."""
     indexes: frozenset[str] = frozenset()
+    # Tables with records that became due.
     woken: set[str] = field(default_factory=set)
-    """Tables with records that became due."""
+    # `now` as it is stored.
     stamp: str = field(init=False)
-    """``now`` as it is stored."""
 
     def __post_init__(self) -> None:
         self.stamp = encode_time(self.now)
