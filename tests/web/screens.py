@@ -56,7 +56,7 @@ async def main(target: Path = TARGET, only: str = "") -> None:
             flat = (
                 picture.convert("RGB")
                 .crop((0, 0, picture.width, min(picture.height, 1900)))
-                .quantize(160)
+                .quantize(144)
             )
         flat.save(file, optimize=True)
 

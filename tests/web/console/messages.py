@@ -12,7 +12,7 @@ from esclusa.web.console import render
 
 SOURCE = Path(esclusa.__file__).parent
 DATA = (
-    *("idle", "running", "paused", "stopped", "lost", "raised", "seen", "always", "manual"),
+    *("idle", "running", "paused", "stopped", "lost", "always", "manual"),
     *("per second", "per minute", "per hour", "per day", "per month"),
 )
 """Values of records that are translated where they are shown."""

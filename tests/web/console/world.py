@@ -481,7 +481,9 @@ async def _system(runtime: Runtime, now: datetime, rng: random.Random) -> None:
         Alert(
             name="error_rate",
             subject="media.download",
-            message="31 % of the attempts of media.download failed (14 of 45)",
+            message=text(
+                "error_rate", cycle="media.download", failed=14, taken=45, share="31%", limit="20%"
+            ).dump(),
             raised_at=now - timedelta(minutes=12),
             details={"share": 0.31, "limit": 0.2},
         )
@@ -490,7 +492,9 @@ async def _system(runtime: Runtime, now: datetime, rng: random.Random) -> None:
         Alert(
             name="cycle_failed",
             subject="tenders.ingest",
-            message="tenders.ingest failed: the site did not answer",
+            message=text(
+                "cycle_failed", cycle="tenders.ingest", why="the site did not answer"
+            ).dump(),
             raised_at=now - timedelta(hours=5),
             status="seen",
         )
