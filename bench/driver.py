@@ -32,7 +32,7 @@ from bench.timings import Timings
 class Side:
     """A contender: its module, its database, and how many records it gets.
 
-    ``unsettled`` counts the records that are not settled yet. None: the contender removes a record
+    ``unsettled`` is the SQL that counts unsettled records. None: the contender removes a record
     from its queue before handling it, so the drain ends with the last handler.
     """
 
