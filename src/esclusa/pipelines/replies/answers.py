@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from esclusa.pipelines.replies.records import Post
 
+# The platforms that the provider documents, and its maximum of replies for each.
 PLATFORM_LIMITS: Mapping[str, int] = {
     "twitter": 10_000,
     "facebook": 100,
@@ -20,7 +21,6 @@ PLATFORM_LIMITS: Mapping[str, int] = {
     "weibo": 200,
     "bluesky": 500,
 }
-"""The platforms that the provider documents, and its maximum of replies for each."""
 
 DEFAULT_REPLIES = 100
 _DEAD_JOB = re.compile(r"job failed|cannot locate this job", re.IGNORECASE)

@@ -23,10 +23,10 @@ from esclusa.pipelines.replies.settings import RepliesSettings
 if TYPE_CHECKING:
     import aiohttp
 
+# A larger answer fails the job.
 MAX_BYTES = 256 << 20
-"""A larger answer fails the job."""
+# A larger answer is parsed in a thread, so that it does not block the event loop.
 _THREAD_BYTES = 1 << 20
-"""A larger answer is parsed in a thread, so that it does not block the event loop."""
 
 
 class TransientError(Failure):

@@ -12,8 +12,8 @@ from esclusa import ArtifactExists, ArtifactMissing, Artifacts, segment
 from esclusa.pipelines.replies.answers import is_empty
 from esclusa.pipelines.replies.records import Job, Post
 
+# A larger file has content; it is not read to find out.
 LARGE_BYTES = 4 << 20
-"""A larger file has content; it is not read to find out."""
 
 
 def replies_path(record: Post | Job) -> str:

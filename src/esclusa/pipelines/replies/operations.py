@@ -17,13 +17,13 @@ from esclusa.pipelines.replies.process_posts import EXHAUSTED
 from esclusa.pipelines.replies.records import Job, Post, finish_post
 from esclusa.pipelines.replies.settings import RepliesSettings, missing_settings, search_budget
 
+# Values that the chosen jobs or posts have: names of `FILTERS`.
 Filters = Mapping[str, str]
-"""Values that the chosen jobs or posts have: names of ``FILTERS``."""
 FILTERS = ("platform", "country", "candidate_id", "post_id")
 
 BATCH = 1000
+# A twitter post with at most this many replies may have none that a search finds.
 MAX_EXPECTED_EMPTY = 2
-"""A twitter post with at most this many replies may have none that a search finds."""
 _NAMES = ("platform", "post_id", "country", "candidate_id")
 _COLUMNS = (
     *_NAMES, "replies_count", "max_posts_replies", "max_replies", "sort_by", "created_at"

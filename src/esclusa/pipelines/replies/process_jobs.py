@@ -24,8 +24,8 @@ from esclusa.pipelines.replies.files import existing_file, replies_path, save_re
 from esclusa.pipelines.replies.records import Job, finish_post, reopen_post
 from esclusa.pipelines.replies.run_state import RunState, open_run_state
 
+# How many other jobs of a post learn that one is done. A post has two or three jobs.
 MAX_SIBLINGS = 200
-"""How many other jobs of a post learn that one is done. A post has two or three jobs."""
 
 COUNTERS = {
     name: name

@@ -40,14 +40,14 @@ from esclusa.pipelines.replies.settings import RepliesSettings, search_budget
 
 WAITING: dict[str, Any] = {"status": "noreplies", "exhausted": False}
 EXHAUSTED: dict[str, Any] = {"status": "noreplies", "exhausted": True}
+# Twitter first, then the other platforms by name; the stage's order holds within each group.
 PLATFORM_GROUPS: tuple[dict[str, Any], ...] = (
     {"platform": "twitter"},
     {"platform": below("twitter")},
     {"platform": above("twitter")},
 )
-"""Twitter first, then the other platforms by name; the stage's order holds within each group."""
+# The states from which a job starts again if the provider returns its id for a new search.
 RESUBMITTABLE = ("failed", "quota_exceeded", "empty_result")
-"""The states from which a job starts again if the provider returns its id for a new search."""
 
 COUNTERS = {
     name: name

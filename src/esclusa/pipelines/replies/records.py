@@ -10,13 +10,13 @@ from esclusa import Exists, Lifecycle, Move, Record, one_of
 
 SortBy = Literal["time", "engagement"]
 
+# The states of a job that may still bring replies.
 ACTIVE = ("pending", "processing")
-"""The states of a job that may still bring replies."""
 
+# One index holds three names, and an index entry is limited in size.
 MAX_NAME_BYTES = 800
-"""One index holds three names, and an index entry is limited in size."""
+# Characters of a post_id: the provider's query takes no more.
 MAX_POST_ID = 506
-"""Characters of a post_id: the provider's query takes no more."""
 
 
 def _check_length(name: str | None) -> str | None:
@@ -43,8 +43,8 @@ class Post(
     candidate_id: str | None = None
     replies_count: int | None = None
     max_posts_replies: int | None = None
+    # The old name of `max_posts_replies`, still read.
     max_replies: int | None = None
-    """The old name of ``max_posts_replies``, still read."""
     sort_by: SortBy | None = None
     submits: int = 0
     exhausted: bool = False

@@ -21,12 +21,12 @@ from esclusa.pipelines.replies.client import InformationTracerClient, KeyRefused
 from esclusa.pipelines.replies.records import Job, Post
 from esclusa.pipelines.replies.settings import RepliesSettings, search_budget
 
+# How long an answer about the quota is reused by jobs of the run that fail together.
 USAGE_SECONDS = 2.0
-"""How long an answer about the quota is reused by jobs of the run that fail together."""
 _CHUNK_BYTES = 1 << 20
 
 
-class RunLog:
+class ReplyRunLog:
     """Two NDJSON files of a run: one of successes, one of errors."""
 
     def __init__(self, run: RunContext, files: Mapping[str, IO[bytes]]) -> None:
@@ -89,7 +89,7 @@ class RunLog:
 class RunState:
     """The log of a run, and what the provider reports about the day's quota."""
 
-    def __init__(self, run: RunContext, log: RunLog) -> None:
+    def __init__(self, run: RunContext, log: ReplyRunLog) -> None:
         self.run = run
         self.log = log
         self._client: InformationTracerClient = run.context
@@ -154,7 +154,7 @@ async def open_run_state(run: RunContext) -> AsyncIterator[RunState]:
             name: stack.enter_context(tempfile.SpooledTemporaryFile(_CHUNK_BYTES))
             for name in ("success", "errors")
         }
-        log = RunLog(run, files)
+        log = ReplyRunLog(run, files)
         run.shared = RunState(run, log)
         try:
             yield run.shared

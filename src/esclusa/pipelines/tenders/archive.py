@@ -24,11 +24,11 @@ BATCH = 500
 CLEANUP_COUNTERS = {name: name for name in ("licitaciones", "deliveries", "kept")}
 EXPORT_COUNTERS = {name: name for name in ("files", "rows", "dropped")}
 
+# The archived records, and the date that decides the month of a row.
 ARCHIVED: tuple[tuple[type[Record], str], ...] = (
     (Licitacion, "fecha_publicacion"),
     (Delivery, "completed_at"),
 )
-"""The archived records, and the date that decides the month of a row."""
 
 
 async def cleanup(run: RunContext) -> None:

@@ -19,11 +19,12 @@ SEND = "/--/api/v2/push/send"
 RECEIPTS = "/--/api/v2/push/getReceipts"
 MAX_MESSAGES = 100
 MAX_RECEIPTS = 1000
+# Seconds; a longer Retry-After is cut to this.
 MAX_RETRY_AFTER = 86_400.0
-"""Seconds; a longer Retry-After is cut to this."""
 
 RefusalKind = Literal["unregistered", "throttled", "transient", "final", "stop"]
 
+# What each error code means. Any other code is transient: it is retried and counts an attempt.
 REFUSAL_KINDS: dict[str, RefusalKind] = {
     "DeviceNotRegistered": "unregistered",
     "MessageTooBig": "final",
@@ -37,7 +38,6 @@ REFUSAL_KINDS: dict[str, RefusalKind] = {
     "TOO_MANY_REQUESTS": "throttled",
     "UNAUTHORIZED": "stop",
 }
-"""What each error code means. Any other code is transient: it is retried and counts an attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,18 +23,18 @@ from esclusa.pipelines.tenders.sources import SourceBlocked, SourceFailed, Tende
 from esclusa.pipelines.tenders.targeting import DeviceIndex, is_announced
 from esclusa.pipelines.tenders.tender_fields import make_tender, merge_fields
 
+# The rows of a source's list, by code.
 Listing = dict[str, dict[str, Any]]
-"""The rows of a source's list, by code."""
 
+# After this many outages in a row, each further detail is requested once, without retries.
 MAX_OUTAGES = 3
-"""After this many outages in a row, each further detail is requested once, without retries."""
 BATCH = 1000
 
+# `left`: codes without a detail; the next run requests it again.
 COUNTERS = {name: name for name in ("found", "known", "new", "deliveries", "left")}
-"""``left``: codes without a detail; the next run requests it again."""
 
+# Counted by the run that handled all of yesterday's list; later runs of the day skip it.
 CAUGHT_UP = "caught_up"
-"""Counted by the run that handled all of yesterday's list; later runs of the day skip it."""
 
 
 async def ingest(run: RunContext) -> None:

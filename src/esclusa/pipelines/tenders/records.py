@@ -43,12 +43,12 @@ class Licitacion(
     comuna: str | None = None
     categorias: list[str] = []
     items: list[dict[str, Any]] = []
+    # When it was published; if no source has the date, when it was first seen.
     fecha_publicacion: datetime
-    """When it was published; if no source has the date, when it was first seen."""
     fecha_cierre: datetime | None = None
     url: str | None = None
+    # The detail as the source sent it.
     detalle: dict[str, Any] = {}
-    """The detail as the source sent it."""
     notificada: bool = False
 
     lifecycle = Lifecycle("registrada -> notificada")
@@ -138,8 +138,8 @@ class Delivery(
     provider_ticket_id: str | None = None
     provider_receipt_id: str | None = None
     sent_at: datetime | None = None
+    # Attempts up to the last send; retries continue from there if its receipt is an error.
     sends: int = 0
-    """Attempts up to the last send; retries continue from there if its receipt is an error."""
     locked_at: datetime | None = None
     completed_at: datetime | None = None
     last_error_code: str | None = None

@@ -34,8 +34,8 @@ class TenderTraits:
 
     region: str
     buyer: str
+    # The codes of its items and all their prefixes: a preference for a prefix matches.
     categories: frozenset[str]
-    """The codes of its items and all their prefixes: a preference for a prefix matches."""
     text: str
     amount: Decimal | None
 

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 from esclusa.pipelines.tenders.records import Licitacion
 from esclusa.pipelines.tenders.settings import CHILE
 
+# The decimals of an amount that are kept, and its limit: an export holds no more digits.
 DECIMALS, MAX_AMOUNT = 10, Decimal(10) ** 27
-"""The decimals of an amount that are kept, and its limit: an export holds no more digits."""
 
+# Fields with a value from a fixed list: a longer value is another one, not a more complete one.
 CHOICES = ("estado", "region")
-"""Fields with a value from a fixed list: a longer value is another one, not a more complete one."""
 
 _FRACTION = re.compile(r"\.(\d+)")
 

@@ -16,8 +16,8 @@ from esclusa.web.console.catalog import ngettext
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import MAX_REASON, FormRefused, local
 
+# Seconds that the page waits for a run to end; a longer run goes on without it.
 RUN_WAIT = 1.5
-"""Seconds that the page waits for a run to end; a longer run goes on without it."""
 
 
 def router(console: ConsoleContext) -> APIRouter:

@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 from esclusa.ports.telemetry import Telemetry
 
 T = TypeVar("T")
+# Seconds past its time for which an old answer is given while a new one is made.
 STALE: Final = 20.0
-"""Seconds past its time for which an old answer is given while a new one is made."""
+# An answer is kept at least this many times as long as it took to make.
 COST_FACTOR: Final = 20
-"""An answer is kept at least this many times as long as it took to make."""
 MAX_ENTRIES: Final = 1000
 
 

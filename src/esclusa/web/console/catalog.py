@@ -17,8 +17,8 @@ from esclusa.model.value import value
 LANGUAGES: Final = {"en": "English", "es": "Español"}
 FOLDER: Final = Path(__file__).parent / "languages"
 
+# Each English text with its translation, or with its translations by plural form.
 Messages = Mapping[str, tuple[str, ...]]
-"""Each English text with its translation, or with its translations by plural form."""
 
 
 @value
@@ -30,8 +30,8 @@ class Catalog:
 
 
 ENGLISH: Final = Catalog("en", {})
+# The catalog of the page that is being made.
 current: ContextVar[Catalog] = ContextVar("catalog", default=ENGLISH)
-"""The catalog of the page that is being made."""
 
 
 def load(language: str, folders: Sequence[Path] = (FOLDER,)) -> Catalog:

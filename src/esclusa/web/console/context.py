@@ -38,18 +38,18 @@ from esclusa.web.console.session import VISIT, Sessions, Visitor
 from esclusa.web.deadline import within
 
 THEMES: Final = ("auto", "light", "dark")
+# Paths to which a visitor with the role `read` may post.
 READER_POSTS: Final = frozenset({"/console/preferences", "/console/sign-out"})
-"""Paths to which a visitor with the role ``read`` may post."""
+# The cookie with the message for the next page.
 FLASH: Final = "esclusa_flash"
-"""The cookie with the message for the next page."""
+# Characters of that cookie; browsers drop a cookie of more than 4,096 bytes.
 FLASH_LENGTH: Final = 3500
-"""Characters of that cookie; browsers drop a cookie of more than 4,096 bytes."""
+# Headers of every page. Without a referrer policy that sends the origin, forms would lack it.
 HEADERS: Final = {"Content-Security-Policy": render.POLICY, "Referrer-Policy": "same-origin"}
-"""Headers of every page. Without a referrer policy that sends the origin, forms would lack it."""
+# Numbers in the menu are counted up to here.
 BADGE_CAP: Final = 1000
-"""Numbers in the menu are counted up to here."""
+# Seconds that a page which only reads may take.
 PAGE_TIMEOUT: Final = 20.0
-"""Seconds that a page which only reads may take."""
 _READING = frozenset({"GET", "HEAD"})
 
 

@@ -13,16 +13,16 @@ from esclusa.model.record import Kind
 from esclusa.model.settlement import StateCount
 from esclusa.ports.telemetry import Telemetry
 
+# Seconds for which a count is used again.
 FRESH: Final = 1.0
-"""Seconds for which a count is used again."""
+# A slow count is used again for this many times as long as it took.
 COST_FACTOR: Final = 20
-"""A slow count is used again for this many times as long as it took."""
+# Seconds past that for which an old count is better than a partial one.
 STALE: Final = 20.0
-"""Seconds past that for which an old count is better than a partial one."""
+# Seconds that a page waits for a full count.
 WAIT: Final = 0.03
-"""Seconds that a page waits for a full count."""
+# The cap of each state in a partial count.
 PARTIAL: Final = 1000
-"""The cap of each state in a partial count."""
 
 Tally = list[StateCount]
 

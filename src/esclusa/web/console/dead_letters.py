@@ -19,8 +19,8 @@ from esclusa.web.console.forms import FormRefused
 from esclusa.web.console.records import edited
 
 PAGE = 50
+# Dead letters that a preview lists.
 SAMPLE = 10
-"""Dead letters that a preview lists."""
 
 
 def router(console: ConsoleContext) -> APIRouter:

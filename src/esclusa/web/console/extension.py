@@ -15,8 +15,8 @@ from esclusa.web.console import page_data, render
 if TYPE_CHECKING:
     from esclusa.web.console.context import ConsoleContext
 
+# Where a button leads for a record; None leaves the button out.
 Address = Callable[[Any], str | None]
-"""Where a button leads for a record; None leaves the button out."""
 
 
 class ConsoleExtension:
@@ -42,9 +42,9 @@ class ConsoleExtension:
         self._console = console
         self.pipeline = pipeline
         self.runtime: Runtime = console.runtime
+        # Its routes lie below `/console/{pipeline}`. They need a visitor of the console, and an
+        # error that they raise becomes a page.
         self.router: APIRouter = console.router(prefix=f"/console/{pipeline}")
-        """Its routes lie below ``/console/{pipeline}``. They need a visitor of the console, and an
-        error that they raise becomes a page."""
         self.folder: Path | None = None
         self._buttons: list[tuple[str, str, Address]] = []
 

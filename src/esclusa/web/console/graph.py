@@ -8,13 +8,13 @@ from itertools import pairwise
 
 from esclusa.model.lifecycle import Lifecycle
 
+# Height of the place where an arrow passes through a layer.
 DUMMY = 14
-"""Height of the place where an arrow passes through a layer."""
 MARGIN = 14
+# Distance between the lanes of long arrows that lead back.
 LANE = 18
-"""Distance between the lanes of long arrows that lead back."""
+# Distance between the ends of two arrows at one side of a state.
 PORT = 13
-"""Distance between the ends of two arrows at one side of a state."""
 _SWEEPS = 8
 
 

@@ -14,10 +14,10 @@ from esclusa.model.lifecycle import Lifecycle
 from esclusa.runtime import Runtime
 from esclusa.web.console.counts import CountCache
 
+# Seconds between two readings; more where reading is slow.
 INTERVAL = 1.0
-"""Seconds between two readings; more where reading is slow."""
+# Seconds of silence after which a comment keeps the connection open.
 KEEP_ALIVE = 15
-"""Seconds of silence after which a comment keeps the connection open."""
 STAGE_FIELDS = (
     "stage",
     "table",
@@ -29,8 +29,8 @@ STAGE_FIELDS = (
     "error_share",
 )
 
+# Records by state, and whether the number is exact.
 Counts = Mapping[str, tuple[int, bool]]
-"""Records by state, and whether the number is exact."""
 
 
 class LiveCounts:

@@ -22,12 +22,12 @@ from esclusa.web.console.catalog import gettext as _
 if TYPE_CHECKING:
     from esclusa.web.console.context import ConsoleContext
 
+# Seconds after which a due record counts as stuck, where its cycle runs all the time.
 STUCK_AFTER = 300.0
-"""Seconds after which a due record counts as stuck, where its cycle runs all the time."""
+# The most business fields in a list of records.
 COLUMNS = 4
-"""The most business fields in a list of records."""
+# Characters from which a form edits a text in several lines.
 LONG_TEXT = 60
-"""Characters from which a form edits a text in several lines."""
 RUN_ROLES = {
     "running": "working",
     "ok": "finished",

@@ -30,10 +30,10 @@ from esclusa.web.console.live import LiveCounts
 from esclusa.web.security import HEAD_ONLY
 
 PAGE = 50
+# Runs of a cycle in its strip.
 RECENT_RUNS = 24
-"""Runs of a cycle in its strip."""
+# The most minutes that the trends of the stages cover.
 MAX_SPAN = 1440
-"""The most minutes that the trends of the stages cover."""
 
 
 def routers(console: ConsoleContext) -> list[APIRouter]:

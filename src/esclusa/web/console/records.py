@@ -26,18 +26,18 @@ from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import FormRefused, SubmittedForm
 
 PAGE = 50
+# Records that a preview lists.
 SAMPLE = 10
-"""Records that a preview lists."""
+# Matches are counted up to here; beyond, the page says "more than".
 COUNT_CAP = 10_000
-"""Matches are counted up to here; beyond, the page says "more than"."""
+# Steps that the timeline of a record shows.
 HISTORY = 500
-"""Steps that the timeline of a record shows."""
+# Parameters of the pages. A field with such a name is filtered with an operator: `q__eq=…`.
 PAGE_PARAMETERS = frozenset(
     {"q", "next", "verb", "to", "ids", "_field", "_op", "_value", "form_token", "reason", "matched"}
 )
-"""Parameters of the pages. A field with such a name is filtered with an operator: ``q__eq=…``."""
+# How a typed filter begins: `field=`, `field>=`.
 CONDITION = r"[A-Za-z_]\w*\s*(?:>=|<=|!=|=|>|<)"
-"""How a typed filter begins: ``field=``, ``field>=``."""
 OPERATORS = {"=": "", ">=": "__gte", "<=": "__lte", ">": "__gt", "<": "__lt"}
 
 Params = Sequence[tuple[str, str]]

@@ -20,25 +20,25 @@ from esclusa.web.console import catalog
 from esclusa.web.console.catalog import gettext
 
 FOLDER: Final = Path(__file__).parent
+# Static files of these types are served.
 MEDIA_TYPES: Final = {
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-"""Static files of these types are served."""
+# The Content-Security-Policy of every page.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""The Content-Security-Policy of every page."""
+# The most bars in the trend of a stage.
 BARS: Final = 120
-"""The most bars in the trend of a stage."""
 
+# The sub-path under which the page is served.
 prefix: ContextVar[str] = ContextVar("prefix", default="")
-"""The sub-path under which the page is served."""
+# The time at which the page is made, by the store's clock.
 now: ContextVar[datetime] = ContextVar("now")
-"""The time at which the page is made, by the store's clock."""
 
 
 def url(*parts: str, **params: Any) -> str:

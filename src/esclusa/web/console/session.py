@@ -16,10 +16,10 @@ from esclusa.model.value import value
 from esclusa.web.auth.tokens import Role, Token
 
 COOKIE: Final = "esclusa_session"
+# The cookie with the nonce of a visitor where no session is needed.
 VISIT: Final = "esclusa_visit"
-"""The cookie with the nonce of a visitor where no session is needed."""
+# Seconds that a session lasts.
 LIFETIME: Final = 12 * 3600
-"""Seconds that a session lasts."""
 
 
 @value

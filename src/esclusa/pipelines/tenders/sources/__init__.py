@@ -12,8 +12,8 @@ from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed
 
 __all__ = ["SOURCES", "SourceBlocked", "SourceFailed", "TenderSource", "open_sources"]
 
+# All sources. Of equally complete values, the first source's is kept.
 SOURCES: tuple[type[TenderSource], ...] = (ChileCompraApi, ChileCompraSite)
-"""All sources. Of equally complete values, the first source's is kept."""
 
 
 @asynccontextmanager

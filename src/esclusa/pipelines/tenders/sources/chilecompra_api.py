@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 PATH = "/servicios/v1/publico/licitaciones.json"
+# The waits between attempts, in paces: 2, 4, 8, 16 and 30 s by default.
 RETRY_PACES = (1, 2, 4, 8, 15)
-"""The waits between attempts, in paces: 2, 4, 8, 16 and 30 s by default."""
 
 
 class ChileCompraApi(TenderSource):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NEWEST = 20
 PATH = "/BuscarLicitacion"
 CARD = "div.licitacion-publicada"
+# The place of each value inside a tender's card.
 SELECTORS = {
     "codigo_externo": ".id-licitacion",
     "nombre": "h2",
@@ -29,7 +30,6 @@ SELECTORS = {
     "publicacion": ".fecha-publicacion",
     "cierre": ".fecha-cierre",
 }
-"""The place of each value inside a tender's card."""
 
 _CODE = re.compile(r"\d{1,9}-\d{1,6}-[A-Z][A-Z0-9]\d{2}\Z")
 _NUMBER = re.compile(r"\d[\d.]*(?:,\d+)?")

@@ -35,12 +35,12 @@ class TenderSource(ABC):
     raise SourceBlocked and SourceFailed.
     """
 
+    # What messages call it.
     name: str
-    """What messages call it."""
+    # Whether a run fails if its list cannot be read; otherwise the run goes on without it.
     required = False
-    """Whether a run fails if its list cannot be read; otherwise the run goes on without it."""
+    # Whether it can list an earlier day.
     lists_past_days = False
-    """Whether it can list an earlier day."""
 
     def __init__(self, http: aiohttp.ClientSession, settings: TendersSettings) -> None:
         self.http = http
