@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from esclusa.model.errors import DeclarationError, NotFound, Refusal
 from esclusa.model.texts import text
-from esclusa.model.value import value
+from esclusa.model.value import fill, value
 
 Per = Literal["second", "minute", "hour", "day", "month"]
 _STEP = {"second": timedelta(seconds=1), "minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
+
+_MIDNIGHT = {"hour": 0, "minute": 0, "second": 0, "microsecond": 0, "fold": 0}
+# The fields of a time at the beginning of each window.
+_BEGINNING: dict[str, dict[str, Any]] = {
+    "second": {"microsecond": 0},
+    "minute": {"second": 0, "microsecond": 0},
+    "hour": {"minute": 0, "second": 0, "microsecond": 0},
+    "day": _MIDNIGHT,
+    "month": {"day": 1, **_MIDNIGHT},
+}
 
 
 @value
@@ -27,14 +37,7 @@ class Window:
     def start(self, now: datetime) -> datetime:
         """When the window that contains ``now`` began."""
         local = now.astimezone(ZoneInfo(self.timezone))
-        if self.per == "second":
-            return local.replace(microsecond=0).astimezone(UTC)
-        if self.per == "minute":
-            return local.replace(second=0, microsecond=0).astimezone(UTC)
-        if self.per == "hour":
-            return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
-        day = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-        return (day if self.per == "day" else day.replace(day=1)).astimezone(UTC)
+        return local.replace(**_BEGINNING[self.per]).astimezone(UTC)
 
     def reset(self, now: datetime) -> datetime:
         """When the window that contains ``now`` ends and the next begins."""
@@ -47,9 +50,7 @@ class Window:
         zone = ZoneInfo(self.timezone)
         # Count from the calendar day, not from the start: on a day without midnight, the start is
         # later than midnight.
-        day = now.astimezone(zone).replace(
-            hour=0, minute=0, second=0, microsecond=0, fold=0, tzinfo=None
-        )
+        day = now.astimezone(zone).replace(**_BEGINNING["day"], tzinfo=None)
         after = (
             day + timedelta(days=1)
             if self.per == "day"
@@ -87,8 +88,7 @@ class Budget:
             faults.append("it has two windows of the same length")
         if faults:
             raise DeclarationError(f"budget {name}", faults)
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "windows", windows)
+        fill(self, name=name, windows=windows)
 
     def no_window(self, per: str) -> NotFound:
         """The refusal for a period that this budget does not count."""
@@ -174,7 +174,6 @@ class OpenWindow:
         self.limit_seen = self.limit_seen if limit is None else limit
 
     def use(self, budget: str, now: datetime, barred: datetime | None) -> WindowUse:
-        still = barred if barred is not None and barred > now else None
         return WindowUse(
             budget,
             self.window.per,
@@ -183,7 +182,7 @@ class OpenWindow:
             self.start,
             self.window.reset(now),
             self.spenders,
-            still,
+            barred if barred is not None and barred > now else None,
         )
 
 

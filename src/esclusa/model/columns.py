@@ -137,8 +137,7 @@ def column_type(info: FieldInfo) -> tuple[ColumnType | None, bool]:
     kinds = {_column_type(option) for option in options}
     if len(kinds) == 1:
         return kinds.pop(), nullable
-    mixed: ColumnType | None = "json" if kinds <= {"json", "text", "int", "float", "bool"} else None
-    return mixed, nullable
+    return "json" if kinds <= {"json", "text", "int", "float", "bool"} else None, nullable
 
 
 def _column_type(annotation: Any) -> ColumnType | None:
@@ -154,7 +153,5 @@ def _column_type(annotation: Any) -> ColumnType | None:
     if isinstance(base, type):
         if issubclass(base, Enum):
             return "int" if issubclass(base, int) else "text"
-        for candidate, column in _SIMPLE.items():
-            if issubclass(base, candidate):
-                return column
+        return next((column for known, column in _SIMPLE.items() if issubclass(base, known)), None)
     return None

@@ -15,10 +15,8 @@ def seconds(value: str | float | timedelta) -> float:
     """The duration in seconds. Raises ValueError with an example."""
     if isinstance(value, timedelta):
         result = value.total_seconds()
-    elif isinstance(value, bool):
-        raise ValueError(f"{value!r} is not {type_hint}")  # noqa: TRY004
     elif isinstance(value, int | float):
-        result = float(value)
+        result = -1.0 if isinstance(value, bool) else float(value)
     else:
         result = _read(value)
     if not 0 <= result < 1e10:

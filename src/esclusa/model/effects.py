@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from esclusa.model.query import Cond, conditions
 from esclusa.model.record import Kind, Record, kind_of
 from esclusa.model.storable import storable_text
-from esclusa.model.value import value
+from esclusa.model.value import fill, value
 
 
 @value
@@ -23,8 +23,7 @@ class Exists:
 
     def __init__(self, kind: Kind | type[Record], **where: Any) -> None:
         found = kind_of(kind)
-        object.__setattr__(self, "kind", found)
-        object.__setattr__(self, "where", conditions(found, where))
+        fill(self, kind=found, where=conditions(found, where))
 
 
 @value
@@ -66,14 +65,16 @@ class Move:
         froms = (frm,) if isinstance(frm, str) else tuple(frm)
         for state in froms:
             found.lifecycle.check(state, to, f"effect Move on {found.table}")
-        put = object.__setattr__
-        put(self, "kind", found)
-        put(self, "id", _text("Move", found, id))
-        put(self, "to", to)
-        put(self, "frm", froms)
-        put(self, "unless", unless)
-        put(self, "reason", reason if reason is None else storable_text(reason))
-        put(self, "fields", found.check_fields(fields))
+        fill(
+            self,
+            kind=found,
+            id=_text("Move", found, id),
+            to=to,
+            frm=froms,
+            unless=unless,
+            reason=reason if reason is None else storable_text(reason),
+            fields=found.check_fields(fields),
+        )
 
 
 @value
@@ -85,8 +86,7 @@ class Wake:
 
     def __init__(self, kind: Kind | type[Record], id: str) -> None:
         found = kind_of(kind)
-        object.__setattr__(self, "kind", found)
-        object.__setattr__(self, "id", _text("Wake", found, id))
+        fill(self, kind=found, id=_text("Wake", found, id))
 
 
 @value
@@ -105,13 +105,11 @@ class Add:
         for name, amount in amounts.items():
             if name not in found.by_name or found.by_name[name].type != "int":
                 raise ValueError(f"effect Add: {found.table} has no whole-number field {name}")
-            if not _is_whole(amount):
-                raise ValueError(
+            if not isinstance(amount, int) or isinstance(amount, bool):
+                raise ValueError(  # noqa: TRY004 - the same error as for an unknown field
                     f"effect Add: {found.table}.{name} takes a whole number, not {amount!r:.80}"
                 )
-        object.__setattr__(self, "kind", found)
-        object.__setattr__(self, "id", _text("Add", found, id))
-        object.__setattr__(self, "amounts", amounts)
+        fill(self, kind=found, id=_text("Add", found, id), amounts=amounts)
 
 
 Effect: TypeAlias = Create | Move | Wake | Add
@@ -135,7 +133,3 @@ def _text(effect: str, kind: Kind, id: Any) -> str:
             f"effect {effect}: the id of a record in {kind.table} is text, not {id!r:.80}"
         )
     return id
-
-
-def _is_whole(amount: Any) -> bool:
-    return isinstance(amount, int) and not isinstance(amount, bool)

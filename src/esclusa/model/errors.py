@@ -58,11 +58,9 @@ class UndeclaredMove(Refusal):
 
     def __init__(self, where: str, frm: str, to: str, allowed: Iterable[str]) -> None:
         self.frm, self.to = frm, to
-        move = {"where": where, "frm": frm, "to": to}
-        if targets := ", ".join(allowed):
-            super().__init__(text("undeclared_move", **move, targets=targets))
-        else:
-            super().__init__(text("undeclared_move_terminal", **move))
+        targets = ", ".join(allowed)
+        code = "undeclared_move" if targets else "undeclared_move_terminal"
+        super().__init__(text(code, where=where, frm=frm, to=to, targets=targets))
 
 
 class BadQuery(Refusal):

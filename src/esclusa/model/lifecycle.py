@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import field
 
 from esclusa.model.errors import DeclarationError, UndeclaredMove
-from esclusa.model.value import value
+from esclusa.model.value import fill, value
 
 _STATE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 
@@ -56,13 +56,15 @@ class Lifecycle:
             ]
         if faults:
             raise DeclarationError("lifecycle", faults)
-        put = object.__setattr__
-        put(self, "states", tuple(states))
-        put(self, "moves", frozenset(moves))
-        put(self, "endless", endless)
-        put(self, "failed", frozenset(failed))
-        put(self, "finished", frozenset(finished))
-        put(self, "_targets", {s: tuple(t for t in states if (s, t) in moves) for s in states})
+        fill(
+            self,
+            states=tuple(states),
+            moves=frozenset(moves),
+            endless=endless,
+            failed=frozenset(failed),
+            finished=frozenset(finished),
+            _targets={s: tuple(t for t in states if (s, t) in moves) for s in states},
+        )
 
     @property
     def initial(self) -> str:
@@ -136,24 +138,20 @@ def _check(states: list[str], moves: set[tuple[str, str]], *, endless: bool) -> 
         for s in states
         if s not in reached
     ]
-    terminal = {s for s in states if not any(a == s for a, _ in moves)}
     if endless:
         return faults
+    terminal = {s for s in states if not any(a == s for a, _ in moves)}
     if not terminal:
         return [*faults, "it has no terminal state; if that is intended, set endless=True"]
     ends = _closure(terminal, {(b, a) for a, b in moves})
-    faults += [
+    return faults + [
         f"no terminal state can be reached from the state {s}" for s in states if s not in ends
     ]
-    return faults
 
 
 def _closure(start: set[str], moves: set[tuple[str, str]]) -> set[str]:
-    seen, todo = set(start), list(start)
-    while todo:
-        here = todo.pop()
-        for a, b in moves:
-            if a == here and b not in seen:
-                seen.add(b)
-                todo.append(b)
+    seen: set[str] = set()
+    while start := start - seen:
+        seen |= start
+        start = {b for a, b in moves if a in start}
     return seen

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Iterator, Sequence
+from types import UnionType
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SecretStr
@@ -14,6 +14,14 @@ from pydantic_core import PydanticUndefined
 from esclusa.model.value import value
 
 _KEY = "esclusa"
+_LISTS = (list, tuple, set, frozenset)
+_LIMITS = {
+    "ge": "{} or more",
+    "gt": "more than {}",
+    "le": "{} or less",
+    "lt": "less than {}",
+    "pattern": "matching {}",
+}
 
 
 def option(
@@ -67,25 +75,20 @@ def options_of(model: type[BaseModel], prefix: str = "") -> Iterator[Option]:
         declared: Any = extra.get(_KEY) if isinstance(extra, dict) else None
         if declared is None and not prefix:
             continue  # a field of Esclusa's own settings that is not a setting
-        env = (f"{prefix}_{name}".upper().replace("-", "_"),)
-        if declared is not None:
-            env = tuple(declared["env"])
-        secret = bool(declared and declared["secret"]) or SecretStr in _types(info.annotation)
+        declared = declared or {"env": [f"{prefix}_{name}".upper().replace("-", "_")]}
+        types = _types(info.annotation)
         default = None if info.default is PydanticUndefined else info.default
         if info.default_factory is not None:
             default = info.get_default(call_default_factory=True, validated_data={})
-        many = any(
-            typing.get_origin(t) in (list, tuple, set, frozenset) for t in _types(info.annotation)
-        )
         yield Option(
             name,
-            env,
-            secret,
+            tuple(declared["env"]),
+            bool(declared.get("secret")) or SecretStr in types,
             info.description or "",
             info.is_required(),
             default,
             allowed(info),
-            many,
+            any(typing.get_origin(t) in _LISTS for t in types),
         )
 
 
@@ -94,24 +97,18 @@ def allowed(info: FieldInfo) -> str:
     words = " or ".join(
         dict.fromkeys(_words(t) for t in _types(info.annotation) if t is not type(None))
     )
-    limits = []
-    for limit in info.metadata:
-        for name, text in (
-            ("ge", "{} or more"),
-            ("gt", "more than {}"),
-            ("le", "{} or less"),
-            ("lt", "less than {}"),
-        ):
-            if (bound := getattr(limit, name, None)) is not None:
-                limits.append(text.format(bound))
-        if (pattern := getattr(limit, "pattern", None)) is not None:
-            limits.append(f"matching {pattern}")
+    limits = [
+        text.format(bound)
+        for limit in info.metadata
+        for name, text in _LIMITS.items()
+        if (bound := getattr(limit, name, None)) is not None
+    ]
     return f"{words}, {' and '.join(limits)}" if limits else words
 
 
 def _types(annotation: Any) -> list[Any]:
     origin = typing.get_origin(annotation)
-    if origin in (typing.Union, types.UnionType):
+    if origin in (typing.Union, UnionType):
         return [t for part in typing.get_args(annotation) for t in _types(part)]
     if origin is typing.Annotated:
         return _types(typing.get_args(annotation)[0])
@@ -121,7 +118,7 @@ def _types(annotation: Any) -> list[Any]:
 def _words(annotation: Any) -> str:
     if typing.get_origin(annotation) is Literal:
         return "one of " + ", ".join(map(str, typing.get_args(annotation)))
-    if typing.get_origin(annotation) in (list, tuple, set, frozenset):
+    if typing.get_origin(annotation) in _LISTS:
         return "a list, separated by commas"
     simple = {
         bool: "true or false",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -120,21 +121,26 @@ def query(
     ``order="-updated_at"``. A field may also be named by its column.
     """
     kind = kind_of(kind)
-    names = (order,) if isinstance(order, str) else order
-    orders = tuple(Order(kind.name_of(n.removeprefix("-")), n.startswith("-")) for n in names)
-    for item in orders:
-        if kind.types.get(item.field) in (None, "json", "bytes"):
-            fields = ", ".join(
-                name for name, type in kind.types.items() if type not in ("json", "bytes")
-            )
-            raise BadQuery(text("no_order", table=kind.table, field=item.field, fields=fields))
+    ordered = orders(kind, order)
     if not 1 <= limit <= 10_000:
         raise BadQuery(text("bad_limit", limit=limit))
     if archived and not kind.archive:
         raise BadQuery(text("no_archive", table=kind.table))
     return Query(
-        kind, conditions(kind, where or {}, archived=archived), orders, limit, after, archived
+        kind, conditions(kind, where or {}, archived=archived), ordered, limit, after, archived
     )
+
+
+def orders(kind: Kind, names: str | Iterable[str]) -> tuple[Order, ...]:
+    """The order by these fields, descending with a leading ``-``. Raises BadQuery."""
+    wanted = (names,) if isinstance(names, str) else names
+    found = tuple(Order(kind.name_of(n.removeprefix("-")), n.startswith("-")) for n in wanted)
+    fields = [name for name, type in kind.types.items() if type not in ("json", "bytes")]
+    for order in found:
+        if order.field not in fields:
+            values = {"table": kind.table, "field": order.field, "fields": ", ".join(fields)}
+            raise BadQuery(text("no_order", **values))
+    return found
 
 
 # Columns of an archive besides the record's; queries of archived records may use them.
@@ -181,20 +187,17 @@ def parse_filter(kind: Kind, filters: Iterable[str], *, archived: bool = False) 
 
 
 def _parse_cond(filter: str, sign: str, value: str) -> Cond:
-    quoted = len(value) >= 2 and value[0] == value[-1] == '"'
     if sign == "!=":
         if value.lower() != "null":
             raise BadQuery(text("only_not_null", filter=filter))
         return not_null
-    if quoted:
+    if len(value) >= 2 and value[0] == value[-1] == '"':
         return Cond(_OPS.get(sign, "eq"), value[1:-1])
     if sign in _OPS:
         return Cond(_OPS[sign], value)
     if value.lower() == "null":
         return null
-    return (
-        one_of(*(part.strip() for part in value.split(","))) if "," in value else Cond("eq", value)
-    )
+    return one_of(*map(str.strip, value.split(","))) if "," in value else Cond("eq", value)
 
 
 def matches(values: Mapping[str, Any], where: tuple[tuple[str, Cond], ...]) -> bool:
@@ -203,26 +206,19 @@ def matches(values: Mapping[str, Any], where: tuple[tuple[str, Cond], ...]) -> b
 
 
 def _holds(value: Any, cond: Cond) -> bool:
-    match cond.op:
-        case "null":
-            return value is None
-        case "not_null":
-            return value is not None
-        case "eq":
-            return value is not None and value == cond.value
-        case "in":
-            return value is not None and value in cond.value
-    if value is None:
-        return False
-    match cond.op:
-        case "lt":
-            return bool(value < cond.value)
-        case "le":
-            return bool(value <= cond.value)
-        case "gt":
-            return bool(value > cond.value)
-        case "ge":
-            return bool(value >= cond.value)
+    if cond.op in ("null", "not_null"):
+        return (value is None) == (cond.op == "null")
+    return value is not None and bool(_HOLDS[cond.op](value, cond.value))
+
+
+_HOLDS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "in": lambda value, values: value in values,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 
 
 def _conds(test: Test) -> tuple[Cond, ...]:
@@ -251,7 +247,7 @@ def _convert(name: str, column: ColumnType, cond: Cond) -> Cond:
 def _value(name: str, column: ColumnType, value: Any) -> Any:
     try:
         return _CONVERT[column](value)
-    except (ValueError, TypeError, ArithmeticError):
+    except _UNFIT:
         given = {"field": name, "type": column, "value": value}
         if column in _EXAMPLE:
             raise BadQuery(text("bad_value_example", **given, example=_EXAMPLE[column])) from None
@@ -269,31 +265,21 @@ def _time(value: Any) -> datetime:
     return moment
 
 
-def _bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    return (
-        {"true": True, "false": False, "1": True, "0": False}[value.lower()]
-        if isinstance(value, str) and value.lower() in ("true", "false", "1", "0")
-        else _refuse()
-    )
-
-
-def _refuse() -> Any:
-    raise ValueError
-
-
 def _int(value: Any) -> int:
-    number = int(value)
-    return fit_int(number) if not isinstance(value, float) or value == number else _refuse()
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError("a number with a fraction")
+    return fit_int(int(value))
 
 
+_BOOLS = {"true": True, "false": False, "1": True, "0": False}
+# What a conversion raises if the value does not fit the type.
+_UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 _EXAMPLE = {"time": "2026-11-16T12:00:00Z", "date": "2026-11-16", "bool": "true"}
 _CONVERT: dict[str, Any] = {
     "text": _text,
     "int": _int,
     "float": lambda v: fit_float(float(v)),
-    "bool": _bool,
+    "bool": lambda v: v if isinstance(v, bool) else _BOOLS[v.lower()],
     "time": _time,
     "date": lambda v: v if isinstance(v, date) else date.fromisoformat(v),
     "decimal": fit_decimal,
@@ -333,7 +319,7 @@ def decode_cursor(query: Query) -> list[Any]:
         return [
             None if v is None else _CONVERT[types[n]](v) for n, v in zip(names, values, strict=True)
         ]
-    except (ValueError, TypeError, ArithmeticError):
+    except _UNFIT:
         raise not_a_cursor(query) from None
 
 

@@ -132,12 +132,7 @@ class Kind:
         """
         if not self.attached:
             return self.construct(values)
-        try:
-            return self.model.model_validate(values)
-        except ValidationError as error:
-            raise BadRecord(
-                f"{self.table} {values.get('id')}: {'; '.join(_faults(error))}"
-            ) from None
+        return self._validated(values, f"{self.table} {values.get('id')}: ")
 
     @cached_property
     def construct(self) -> typing.Callable[[dict[str, Any]], Record]:
@@ -167,10 +162,13 @@ class Kind:
 
     def draft(self, values: Mapping[str, Any]) -> Record:
         """A new record from untrusted input. Raises BadRecord with every fault."""
+        return self._validated(values)
+
+    def _validated(self, values: Mapping[str, Any], where: str = "") -> Record:
         try:
             return self.model.model_validate(values)
         except ValidationError as error:
-            raise BadRecord("; ".join(_faults(error))) from None
+            raise BadRecord(where + "; ".join(_faults(error))) from None
 
     def as_json(self, record: Record) -> dict[str, Any]:
         """The record as the API shows it; mapped tracking columns also under their own names."""
@@ -342,10 +340,9 @@ class Record(BaseModel):
         ``__pydantic_validator__`` is the only way to validate single fields with the model's own
         field validators; nothing else in Esclusa uses it.
         """
-        validator = cls.__pydantic_validator__
         blank = copy(_blank(cls))
         for name, given in fields.items():
-            validator.validate_assignment(blank, name, given)
+            cls.__pydantic_validator__.validate_assignment(blank, name, given)
         return {name: getattr(blank, name) for name in fields}
 
     @property
@@ -435,11 +432,11 @@ def _faults_of(
         for name in _OWN
         if name in known
     ]
-    redefined = [n for n in cls.__annotations__ if n in Record.model_fields and n != "created_at"]
-    faults += [
-        f"field {name} belongs to the tracking; rename the business field" for name in redefined
+    return faults + [
+        f"field {name} belongs to the tracking; rename the business field"
+        for name in cls.__annotations__
+        if name in Record.model_fields and name != "created_at"
     ]
-    return faults
 
 
 def _faults(error: ValidationError) -> list[str]:

@@ -181,10 +181,7 @@ class FanOut:
 def drafts_of(records: Iterable[Record | FanOut]) -> Iterator[Record]:
     """The records, with every ``FanOut`` expanded."""
     for each in records:
-        if isinstance(each, FanOut):
-            yield from each
-        else:
-            yield each
+        yield from each if isinstance(each, FanOut) else (each,)
 
 
 @value

@@ -18,7 +18,7 @@ from esclusa.model.budget import Budget
 from esclusa.model.effects import Effect
 from esclusa.model.errors import BadQuery, DeclarationError
 from esclusa.model.outcome import OPTIONS, Outcome
-from esclusa.model.query import Cond, Order, Where, conditions
+from esclusa.model.query import Cond, Order, Where, conditions, orders
 from esclusa.model.record import Kind, Record
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Schedule
@@ -126,20 +126,14 @@ def _state(kind: Kind, given: Any) -> str:
     return str(given)
 
 
-def _where(kind: Kind, given: Any) -> tuple[tuple[str, Cond], ...]:
-    try:
-        return conditions(kind, given)
-    except BadQuery as error:
-        raise ValueError(f": {error}") from None
+def _query(read: Callable[[Kind, Any], T]) -> Callable[[Kind, Any], T]:
+    def check(kind: Kind, given: Any) -> T:
+        try:
+            return read(kind, given)
+        except BadQuery as error:
+            raise ValueError(f": {error}") from None
 
-
-def _orders(kind: Kind, given: Any) -> tuple[Order, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
-    orders = tuple(Order(n.removeprefix("-"), n.startswith("-")) for n in names)
-    wrong = [o.field for o in orders if kind.types.get(o.field) in (None, "json", "bytes")]
-    if wrong:
-        raise ValueError(f": {kind.table} cannot be ordered by {', '.join(wrong)}")
-    return orders
+    return check
 
 
 def _must_be(what: str, test: Callable[[Any], bool]) -> Check:
@@ -152,13 +146,13 @@ def _must_be(what: str, test: Callable[[Any], bool]) -> Check:
 
 
 def _whole_number(least: int) -> Check:
-    what = f"a whole number, {least} or more"
-    return _must_be(what, lambda given: type(given) is int and given >= least)
+    return _must_be(
+        f"a whole number, {least} or more", lambda given: type(given) is int and given >= least
+    )
 
 
 def _instance(type: type, example: str) -> Check:
-    what = f"a {type.__name__}, such as {example}"
-    return _must_be(what, lambda given: isinstance(given, type))
+    return _must_be(f"a {type.__name__}, such as {example}", lambda given: isinstance(given, type))
 
 
 def _seconds(kind: Kind, given: Any) -> float:
@@ -202,8 +196,8 @@ class Stage:
     hold: str | None = _option(None, _state)
     retry_to: str = _option("", _state)
     exhausted: str | None = _option(None, _state)
-    where: tuple[tuple[str, Cond], ...] = _option((), _where)
-    order: tuple[Order, ...] = _option((), _orders)
+    where: tuple[tuple[str, Cond], ...] = _option((), _query(conditions))
+    order: tuple[Order, ...] = _option((), _query(orders))
     retry: Backoff = _option(Backoff(), _instance(Backoff, "Backoff(tries=5)"))
     concurrency: int = _option(16, _whole_number(1))
     batch: int | None = _option(None, _whole_number(1))
@@ -302,8 +296,7 @@ def make_cycle(
     faults = [f"there is no stage {each}" for each in drains if each not in stages]
     if inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
         faults.append("its function must be async: async def name(run)")
-    given = {option: each for option, each in options.items() if option != "every"}
-    made = _checked(Cycle, None, given, faults)
+    made = _checked(Cycle, None, {o: v for o, v in options.items() if o != "every"}, faults)
     schedule: Schedule = schedules.Always()
     try:
         schedule = schedules.parse(options.get("every"))
@@ -311,8 +304,7 @@ def make_cycle(
         faults += error.faults
     if faults:
         raise DeclarationError(name, faults)
-    drained = tuple(stages[each] for each in drains)
-    return Cycle(name, schedule, drained, function, singleton, **made)
+    return Cycle(name, schedule, tuple(stages[n] for n in drains), function, singleton, **made)
 
 
 def _move_faults(stage: Stage) -> list[str]:
@@ -363,18 +355,13 @@ def roles(kind: Kind, stages: Iterable[Stage]) -> dict[str, Role]:
     waiting: a stage takes records there. working: a stage holds them there. failed: a stage gives
     them up there, or the lifecycle declares it. finished: terminal, or declared. resting: the rest.
     """
-    life = kind.lifecycle
-    found: dict[str, Role] = {}
-    for state in life.states:
-        finished = state in life.finished or state in life.terminal
-        found[state] = "failed" if state in life.failed else "finished" if finished else "resting"
-    own = [stage for stage in stages if stage.kind == kind]
-    for stage in own:
-        if stage.hold is not None:
-            found[stage.hold] = "working"
-    for stage in own:
-        found |= dict.fromkeys(stage.take, "waiting")
-    for stage in own:
-        if stage.exhausted is not None:
-            found[stage.exhausted] = "failed"
-    return found
+    life, own = kind.lifecycle, [stage for stage in stages if stage.kind == kind]
+    rising: tuple[tuple[Role, Iterable[str | None]], ...] = (
+        ("resting", life.states),
+        ("finished", life.finished | life.terminal),
+        ("failed", life.failed),
+        ("working", [stage.hold for stage in own]),
+        ("waiting", [state for stage in own for state in stage.take]),
+        ("failed", [stage.exhausted for stage in own]),
+    )
+    return {state: role for role, states in rising for state in states if state is not None}

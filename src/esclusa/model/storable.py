@@ -99,10 +99,9 @@ def refused(kind: Kind, name: str, value: Any, error: object = None) -> BadRecor
 
 def misfit(kind: Kind, values: Mapping[str, Any]) -> BadRecord | None:
     """The error for the first value that no store can hold. None: all of them fit."""
-    for name, type in kind.types.items():
-        if name in values and _why(type, values[name]) is not None:
-            return refused(kind, name, values[name])
-    return None
+    held = ((name, type) for name, type in kind.types.items() if name in values)
+    wrong = next((name for name, type in held if _why(type, values[name]) is not None), None)
+    return None if wrong is None else refused(kind, wrong, values[wrong])
 
 
 def _why(type: Any, value: Any) -> str | None:

@@ -190,12 +190,10 @@ def dump(sentence: str) -> str:
 
 def load(stored: str) -> str:
     """A stored sentence: a ``Text`` if Esclusa wrote it, otherwise the words of a person."""
-    if stored.startswith('{"code"'):
-        try:
-            return _unpacked(json.loads(stored))
-        except (ValueError, KeyError, TypeError):
-            return stored
-    return stored
+    try:
+        return _unpacked(json.loads(stored)) if stored.startswith('{"code"') else stored
+    except (ValueError, KeyError, TypeError):
+        return stored
 
 
 def _packed(sentence: Text) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -16,3 +16,9 @@ def value(cls: type[T]) -> type[T]:
     microseconds longer to make, and stores make one for every record.
     """
     return dataclass(slots=True, unsafe_hash="__hash__" not in cls.__dict__)(cls)
+
+
+def fill(made: object, **fields: Any) -> None:
+    """Set the fields of a value in its own ``__init__``."""
+    for name, given in fields.items():
+        object.__setattr__(made, name, given)
