@@ -17,7 +17,7 @@ from esclusa.engine.records import Records
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.why import Why, why
 from esclusa.model.errors import NotFound
-from esclusa.model.pipeline import Plan
+from esclusa.model.pipeline import Plan, View
 from esclusa.model.query import (
     Page,
     Where,
@@ -42,7 +42,6 @@ from esclusa.model.system_records import (
     WorkerRecord,
 )
 from esclusa.model.texts import load, text
-from esclusa.model.view import View
 from esclusa.ports.store import Store
 
 RELATED = 20

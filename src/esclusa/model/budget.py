@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from esclusa.model.errors import DeclarationError, NotFound, Refusal
 from esclusa.model.texts import text
-from esclusa.model.value import fill, value
+from esclusa.model.value import set_fields, value
 
 Per = Literal["second", "minute", "hour", "day", "month"]
 _STEP = {"second": timedelta(seconds=1), "minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
@@ -88,7 +88,7 @@ class Budget:
             faults.append("it has two windows of the same length")
         if faults:
             raise DeclarationError(f"budget {name}", faults)
-        fill(self, name=name, windows=windows)
+        set_fields(self, name=name, windows=windows)
 
     def no_window(self, per: str) -> NotFound:
         """The refusal for a period that this budget does not count."""

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from esclusa.model.errors import DeclarationError
 from esclusa.model.value import value
+
+if TYPE_CHECKING:
+    from esclusa.model.record import Kind
 
 ColumnType: TypeAlias = Literal[
     "text", "int", "float", "bool", "time", "date", "decimal", "json", "bytes"
@@ -49,17 +52,8 @@ EXTRAS: dict[str, ColumnType] = {
 _REQUIRED = frozenset(TRACKING) - {"created_at", "last_error"}
 
 
-@value
-class Track:
-    """The column of each tracking value."""
-
-    columns: Mapping[str, str]
-
-    def __getitem__(self, name: str) -> str:
-        return self.columns[name]
-
-    def get(self, name: str) -> str | None:
-        return self.columns.get(name)
+# The column of each tracking value.
+Track: TypeAlias = Mapping[str, str]
 
 
 def track(prefix: str = "", **names: str | None) -> Track:
@@ -79,12 +73,8 @@ def track(prefix: str = "", **names: str | None) -> Track:
         for name in names
         if names[name] is None and name in _REQUIRED
     ]
-    columns = {name: prefix + name for name in TRACKING if not (prefix and name == "created_at")}
-    for name, column in names.items():
-        if column is None:
-            columns.pop(name, None)
-        else:
-            columns[name] = column
+    given = {n: prefix + n for n in TRACKING if not (prefix and n == "created_at")} | names
+    columns = {name: column for name, column in given.items() if column is not None}
     faults += [
         f"{column!r} (for {name}) is not a column name"
         for name, column in columns.items()
@@ -94,7 +84,7 @@ def track(prefix: str = "", **names: str | None) -> Track:
     faults += [f"column {column} is named for two tracking values" for column in twice]
     if faults:
         raise DeclarationError("track", faults)
-    return Track(columns)
+    return columns
 
 
 @value
@@ -155,3 +145,48 @@ def _column_type(annotation: Any) -> ColumnType | None:
             return "int" if issubclass(base, int) else "text"
         return next((column for known, column in _SIMPLE.items() if issubclass(base, known)), None)
     return None
+
+
+_SCALARS = (str, int, float, bool, type(None), Any)
+_PLAIN = (*_SCALARS, bytes, datetime, date, Decimal, dict, list)
+
+
+def retyped(kind: Kind) -> list[tuple[str, Callable[[Any], Any]]]:
+    """The fields whose declared type a store does not read directly, each with its conversion.
+
+    A value that cannot be converted is left as it is.
+    """
+    models = kind.model.model_fields
+    return [
+        (f.name, _converter(models[f.name].annotation))
+        for f in kind.fields
+        if not _is_plain(models[f.name].annotation)
+    ]
+
+
+def _converter(annotation: Any) -> Callable[[Any], Any]:
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+
+    def convert(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError:
+            return value
+
+    return convert
+
+
+def _is_plain(annotation: Any) -> bool:
+    if annotation in _PLAIN:
+        return True
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return all(type(value) in (str, int, bool) for value in args)
+    if origin is typing.Annotated:
+        return _is_plain(args[0])
+    if origin in (dict, list):
+        inner = all(
+            a in _SCALARS or (typing.get_origin(a) in (dict, list) and _is_plain(a)) for a in args
+        )
+        return inner and (origin is list or args[0] in (str, Any))
+    return origin is not None and type(None) in args and all(_is_plain(a) for a in args)

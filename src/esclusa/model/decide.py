@@ -181,9 +181,7 @@ def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random
             why = text("exhaustion_broken", type=fault, why=why)
             return _postponed(lease, stage, ExhaustionFailed(error, fault, why))
         return changes | {"to": stage.exhausted, "reason": reason, "effects": last}
-    least = (
-        retry.after if retry.after is not None else failure.after if failure is not None else None
-    )
+    least = getattr(failure, "after", None) if retry.after is None else retry.after
     delay = policy.delay(max(1, lease.attempt), rng) if least is None else least
     reason = (
         text("retrying", attempt=lease.attempt)
@@ -209,18 +207,17 @@ def _postponed(lease: Leased, stage: Stage, failed: ExhaustionFailed) -> dict[st
     """
     attempts = max(lease.attempt, stage.retry.tries or 0)
     why = failed.why[:2000] if not isinstance(failed.why, Text) else failed.why
-    error = {
-        **failed.error,
-        **_message(why),
-        "type": failed.type,
-        "attempt": attempts,
-        "of": dict(failed.error),
-    }
     return {
         "to": stage.retry_to,
         "delay": float(stage.retry.cap),
         "attempts": attempts,
-        "error": error,
+        "error": {
+            **failed.error,
+            **_message(why),
+            "type": failed.type,
+            "attempt": attempts,
+            "of": dict(failed.error),
+        },
         "reason": _stored(text("exhaustion_failed", why=why)),
     }
 
@@ -250,13 +247,12 @@ def _stored(reason: str) -> str:
 
 
 def _describe(error: str | BaseException, type: str | None = None) -> tuple[str, str]:
-    """The type and the message of an error."""
     if isinstance(error, BaseException):
         own = error.args[0] if len(error.args) == 1 else None
         message = own if isinstance(own, Text) else error_message(error)
         return storable_text(str(type)) if type else error_type(error), message
-    message = error if isinstance(error, Text) else storable_text(str(error)[:2000])
-    return storable_text(str(type or "error")), message
+    type = storable_text(str(type or "error"))
+    return type, error if isinstance(error, Text) else storable_text(str(error)[:2000])
 
 
 def _home(lease: Leased, stage: Stage) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from esclusa.model.query import Cond, conditions
 from esclusa.model.record import Kind, Record, kind_of
 from esclusa.model.storable import storable_text
-from esclusa.model.value import fill, value
+from esclusa.model.value import set_fields, value
 
 
 @value
@@ -23,7 +23,7 @@ class Exists:
 
     def __init__(self, kind: Kind | type[Record], **where: Any) -> None:
         found = kind_of(kind)
-        fill(self, kind=found, where=conditions(found, where))
+        set_fields(self, kind=found, where=conditions(found, where))
 
 
 @value
@@ -65,7 +65,7 @@ class Move:
         froms = (frm,) if isinstance(frm, str) else tuple(frm)
         for state in froms:
             found.lifecycle.check(state, to, f"effect Move on {found.table}")
-        fill(
+        set_fields(
             self,
             kind=found,
             id=_text("Move", found, id),
@@ -86,7 +86,7 @@ class Wake:
 
     def __init__(self, kind: Kind | type[Record], id: str) -> None:
         found = kind_of(kind)
-        fill(self, kind=found, id=_text("Wake", found, id))
+        set_fields(self, kind=found, id=_text("Wake", found, id))
 
 
 @value
@@ -109,7 +109,7 @@ class Add:
                 raise ValueError(  # noqa: TRY004 - the same error as for an unknown field
                     f"effect Add: {found.table}.{name} takes a whole number, not {amount!r:.80}"
                 )
-        fill(self, kind=found, id=_text("Add", found, id), amounts=amounts)
+        set_fields(self, kind=found, id=_text("Add", found, id), amounts=amounts)
 
 
 Effect: TypeAlias = Create | Move | Wake | Add

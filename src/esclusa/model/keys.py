@@ -41,9 +41,8 @@ def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> li
 
 def id_of_key_text(text: str, parts: int) -> str:
     """The id for a key as a person types it. Empty if the text looks like an id."""
-    if _LIKE_AN_ID(text):
-        return ""
-    return key_id(text.rsplit(":", parts - 1) if text.count(":") >= parts - 1 else [text])
+    found = text.rsplit(":", parts - 1) if text.count(":") >= parts - 1 else [text]
+    return "" if _LIKE_AN_ID(text) else key_id(found)
 
 
 def _named(part: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import field
 
 from esclusa.model.errors import DeclarationError, UndeclaredMove
-from esclusa.model.value import fill, value
+from esclusa.model.value import set_fields, value
 
 _STATE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 
@@ -56,7 +56,7 @@ class Lifecycle:
             ]
         if faults:
             raise DeclarationError("lifecycle", faults)
-        fill(
+        set_fields(
             self,
             states=tuple(states),
             moves=frozenset(moves),
@@ -79,7 +79,6 @@ class Lifecycle:
         return self._targets.get(state, ())
 
     def sources(self, state: str) -> tuple[str, ...]:
-        """The states that can move to ``state``."""
         return tuple(s for s in self.states if (s, state) in self.moves)
 
     def allows(self, frm: str, to: str) -> bool:

@@ -32,7 +32,6 @@ from esclusa.model.stage import (
     make_stage,
 )
 from esclusa.model.value import value
-from esclusa.model.view import View, ViewFunction
 
 if TYPE_CHECKING:
     from esclusa.engine.runs import RunContext
@@ -54,6 +53,26 @@ class DeclaredQuery:
 
     query: Query
     average: str | None = None
+
+
+# Maps `(records, limit, after)` to `{"items": [{column: value}], "next": cursor or None}`.
+ViewFunction = Callable[[Any, int, str | None], Awaitable[dict[str, Any]]]
+
+
+@value
+class View:
+    """A named, read-only list of a pipeline. Console, API and command line show it.
+
+    ``name`` includes the pipeline's (``media.errors``); ``title`` is by language.
+    ``kind`` and ``where`` are the records that it shows, which are counted. An item with an ``id``
+    is one of them.
+    """
+
+    name: str
+    title: Mapping[str, str]
+    load_page: ViewFunction
+    kind: Kind | None = None
+    where: Where = field(default_factory=dict)
 
 
 @value
@@ -134,11 +153,10 @@ class App:
 
         def declare(handler: F) -> F:
             slug = _slug(handler, name)
-            if _kind(record) is None:
-                raise DeclarationError(f"stage {self.name}.{slug}", [_no_record(record)])
+            kind = _kind(record, f"stage {self.name}.{slug}")
             own = {k: v for k, v in options.items() if k not in CYCLE_OPTIONS}
             if not any(callable(v) for k, v in own.items() if k not in FUNCTIONS):
-                make_stage(f"{self.name}.{slug}", record.kind, handler, **own)  # fail here, early
+                make_stage(f"{self.name}.{slug}", kind, handler, **own)  # fail here, early
             self._refuse_name(slug, "stage")
             self._stages.append((slug, record, handler, own))
             if cycle:
@@ -222,17 +240,10 @@ class App:
             self._refuse_name(slug, "view")
             if any(view.name == f"{self.name}.{slug}" for view in self.views):
                 raise DeclarationError(f"pipeline {self.name}", [f"two views are called {slug}"])
-            kind = None if of is None else _kind(of)
-            if of is not None and kind is None:
-                raise DeclarationError(f"view {self.name}.{slug}", [_no_record(of)])
+            kind = None if of is None else _kind(of, f"view {self.name}.{slug}")
+            titles = {"en": title, **languages}
             self.views.append(
-                View(
-                    f"{self.name}.{slug}",
-                    {"en": title, **languages},
-                    load_page,
-                    kind,
-                    dict(where or {}),
-                )
+                View(f"{self.name}.{slug}", titles, load_page, kind, dict(where or {}))
             )
             return load_page
 
@@ -326,13 +337,12 @@ class App:
                 faults.append(f"parts: there is no stage {slug}")
                 continue
             try:
-                narrow = conditions(stages[slug].kind, where)
-                parts.append(replace(stages[slug], where=stages[slug].where + narrow))
+                narrow = stages[slug].where + conditions(stages[slug].kind, where)
+                parts.append(replace(stages[slug], where=narrow))
             except BadQuery as error:
                 faults.append(f"parts of {slug}: {error}")
         if faults:
             raise DeclarationError(f"pipeline {self.name}", faults)
-        kinds = dict.fromkeys(r.kind for r in self.records)
         budgets = {
             b.name: b
             for b in (
@@ -342,7 +352,7 @@ class App:
         budgets |= {s.budget.name: s.budget for s in stages.values() if s.budget is not None}
         return Plan(
             name=self.name,
-            kinds=tuple(kinds),
+            kinds=tuple(dict.fromkeys(record.kind for record in self.records)),
             stages=tuple(stages.values()),
             cycles=tuple(cycles.values()),
             budgets=tuple(budgets.values()),
@@ -379,21 +389,16 @@ def _resolve(value: Any, settings: BaseModel, of: str, option: str) -> Any:
         ) from error
 
 
-def _kind(record: object) -> Kind | None:
-    return (
-        getattr(record, "kind", None)
-        if isinstance(record, type) and issubclass(record, Record)
-        else None
-    )
-
-
-def _no_record(given: object) -> str:
-    name = given.__name__ if isinstance(given, type) else repr(given)
-    return f"{name:.80} is not a record with a table; write: class Order(Record, table='orders')"
+def _kind(record: Any, what: str) -> Kind:
+    """The kind of a record class. Raises DeclarationError, naming ``what``, for anything else."""
+    if isinstance(record, type) and issubclass(record, Record) and hasattr(record, "kind"):
+        return record.kind
+    name = record.__name__ if isinstance(record, type) else repr(record)
+    example = "write: class Order(Record, table='orders')"
+    raise DeclarationError(what, [f"{name:.80} is not a record with a table; {example}"])
 
 
 def _resets(stage: Stage, stages: Any) -> frozenset[str]:
-    """The states in which attempts count from 0 again: those that another stage takes."""
     return frozenset(
         state
         for other in stages

@@ -329,7 +329,6 @@ def not_a_cursor(query: Query) -> BadQuery:
 
 
 def _fingerprint(query: Query) -> str:
-    """A short fingerprint of the table and the order."""
     order = ",".join(f"{'-' if o.descending else ''}{o.field}" for o in query.order)
     return blake2s(
         f"{query.kind.table} {query.archived} {order}".encode(), digest_size=4

@@ -63,13 +63,13 @@ class Kind:
     @cached_property
     def types(self) -> dict[str, ColumnType]:
         """The column type of everything that can be stored or queried, by its name in Python."""
-        tracked = {n: t for n, t in TRACKING.items() if n in self.track.columns}
+        tracked = {n: t for n, t in TRACKING.items() if n in self.track}
         return {"id": "text", **tracked, **{f.name: f.type for f in self.fields}}
 
     @cached_property
     def columns(self) -> dict[str, str]:
         """The column of every value of a record, by its name in Python."""
-        tracked = {n: c for n, c in self.track.columns.items() if n in TRACKING}
+        tracked = {n: c for n, c in self.track.items() if n in TRACKING}
         return {"id": self.id_column, **tracked, **{f.name: f.column for f in self.fields}}
 
     @cached_property
@@ -83,7 +83,7 @@ class Kind:
     @cached_property
     def extras(self) -> dict[str, str]:
         """The columns that the engine writes only for readers of the table."""
-        return {n: c for n, c in self.track.columns.items() if n in EXTRAS}
+        return {n: c for n, c in self.track.items() if n in EXTRAS}
 
     def identify(self, record: Record, new_id: typing.Callable[[], str]) -> str:
         """The id of a new record: made of its key if it has one, otherwise a new id."""
@@ -173,10 +173,13 @@ class Kind:
     def as_json(self, record: Record) -> dict[str, Any]:
         """The record as the API shows it; mapped tracking columns also under their own names."""
         shown = record.model_dump(mode="json")
-        for name, column in self.columns.items():
-            if column != name and column not in shown and name != "id":
-                shown[column] = shown[name]
-        return {name: value for name, value in shown.items() if name not in ("fence", "leased_by")}
+        columns = {
+            column: shown[name]
+            for name, column in self.columns.items()
+            if column not in shown and name != "id"
+        }
+        hidden = ("fence", "leased_by")
+        return {name: each for name, each in {**shown, **columns}.items() if name not in hidden}
 
 
 @value
@@ -293,7 +296,7 @@ class Record(BaseModel):
         ]
         faults += [
             f"column {c} is both a business column and the tracking value {n}"
-            for n, c in tracked.columns.items()
+            for n, c in tracked.items()
             if c in business and n in TRACKING
         ]
         if parent is not None and within is None:
@@ -350,7 +353,6 @@ class Record(BaseModel):
         return Ref(self.kind, self.id)
 
     def but(self, **fields: Any) -> Self:
-        """A copy with other values for these fields."""
         return self.model_copy(update=fields)
 
 
@@ -401,31 +403,26 @@ def _faults_of(
     index: Sequence[Sequence[str]],
     within: str | None,
 ) -> list[str]:
-    faults = []
     known = [n for n in cls.model_fields if n not in Record.model_fields]
+    faults = [
+        f"{name!r} is not a {what} name"
+        for what, name in (("table", table), ("column", id_column))
+        if not NAME.match(name)
+    ]
     if not isinstance(getattr(cls, "lifecycle", None), Lifecycle):
         faults.append("it has no lifecycle; write: lifecycle = Lifecycle('pending -> done')")
-    if not NAME.match(table):
-        faults.append(f"{table!r} is not a table name")
-    if not NAME.match(id_column):
-        faults.append(f"{id_column!r} is not a column name")
+    indexed = [name.lstrip("-") for fields in index for name in fields]
     faults += [
-        f"its key names {name}, which is not one of its fields" for name in key if name not in known
+        f"{what} {name}, which is not one of its fields"
+        for what, names, allowed in (
+            ("its key names", key, known),
+            ("columns maps", columns, known),
+            ("an index names", indexed, [*known, "id", *TRACKING]),
+            ("within names", () if within is None else (within,), known),
+        )
+        for name in names
+        if name not in allowed
     ]
-    faults += [
-        f"columns maps {name}, which is not one of its fields"
-        for name in columns
-        if name not in known
-    ]
-    allowed = {*known, "id", *TRACKING}
-    faults += [
-        f"an index names {name}, which is not one of its fields"
-        for fields in index
-        for name in fields
-        if name.lstrip("-") not in allowed
-    ]
-    if within is not None and within not in known:
-        faults.append(f"within names {within}, which is not one of its fields")
     faults += [
         f"field {name} belongs to every record; "
         f"rename it, and name its column with columns={{…: {name!r}}}"

@@ -308,7 +308,6 @@ def make_cycle(
 
 
 def _move_faults(stage: Stage) -> list[str]:
-    """What the lifecycle lacks for this stage."""
     life, takes, hold = stage.kind.lifecycle, stage.take, stage.hold
     back, exhausted = stage.retry_to, stage.exhausted
     faults = [

@@ -18,7 +18,7 @@ def value(cls: type[T]) -> type[T]:
     return dataclass(slots=True, unsafe_hash="__hash__" not in cls.__dict__)(cls)
 
 
-def fill(made: object, **fields: Any) -> None:
+def set_fields(made: object, **fields: Any) -> None:
     """Set the fields of a value in its own ``__init__``."""
     for name, given in fields.items():
         object.__setattr__(made, name, given)

@@ -20,11 +20,10 @@ from google.cloud.firestore_v1 import types
 from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-from esclusa.model.columns import ColumnType
+from esclusa.model.columns import ColumnType, retyped
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind, Record
-from esclusa.model.retyped import retyped
 from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int, fit_json, refused
 
 Value: Any = type(types.Value.pb(types.Value()))

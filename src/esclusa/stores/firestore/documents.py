@@ -92,7 +92,7 @@ class DocumentState:
 
     def set(self, name: str, value: Any) -> None:
         """Change a field. A name that the kind does not have is ignored."""
-        if name in self.kind.track.columns or name in self.kind.by_name:
+        if name in self.kind.track or name in self.kind.by_name:
             for column in self.codec.put(self.fields, name, value):
                 self.changed[column] = None
                 self.added.pop(column, None)

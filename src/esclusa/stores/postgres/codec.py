@@ -13,11 +13,10 @@ from uuid import UUID
 
 from pydantic_core import from_json, to_json
 
-from esclusa.model.columns import EXTRAS, TRACKING, ColumnType
+from esclusa.model.columns import EXTRAS, TRACKING, ColumnType, retyped
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import ARCHIVE_COLUMNS, Cond
 from esclusa.model.record import Kind, Record
-from esclusa.model.retyped import retyped
 from esclusa.model.stage import Stage
 from esclusa.model.storable import fit_decimal, fit_float, fits
 

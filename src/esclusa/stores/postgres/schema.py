@@ -206,7 +206,7 @@ def _faults(kind: Kind, existing: ExistingTable | None) -> list[str]:
                 f"table {kind.table} has no column {column} (for {what}); it has"
                 f" {', '.join(existing.columns)}"
             )
-    for name, column in kind.track.columns.items():
+    for name, column in kind.track.items():
         type = (TRACKING | EXTRAS)[name]
         actual = existing.columns.get(column)
         if actual is None:

@@ -18,10 +18,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from esclusa.model.columns import ColumnType
+from esclusa.model.columns import ColumnType, retyped
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
-from esclusa.model.retyped import retyped
 from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int, fit_json, refused
 
 # Raised by `encode` for a value of another type, or one that no store can hold.

@@ -172,7 +172,7 @@ def _tracking_columns(kind: Kind) -> list[tuple[str, str, bool]]:
     """Return name, type and whether it may be null, of each tracking column."""
     return [
         (column, COLUMN_TYPES[TRACKING[name]], name in _NULLABLE)
-        for name, column in kind.track.columns.items()
+        for name, column in kind.track.items()
         if name in TRACKING
     ]
 
@@ -259,7 +259,7 @@ def _faults(connection: apsw.Connection, kind: Kind, existing: dict[str, str]) -
 def _column_faults(connection: apsw.Connection, kind: Kind) -> list[str]:
     set_to_null = {
         column.lower(): name
-        for name, column in kind.track.columns.items()
+        for name, column in kind.track.items()
         if name in _NULLABLE or name in EXTRAS
     }
     faults = []
@@ -316,7 +316,7 @@ def _archive_changes(
     archive = f"archive_{kind.table}"
     types = dict(connection.execute("SELECT name, type FROM pragma_table_xinfo(?)", (kind.table,)))
     columns = {name: types[name] for name in existing.values()}
-    declared = [(c, TRACKING.get(n) or EXTRAS[n]) for n, c in kind.track.columns.items()]
+    declared = [(c, TRACKING.get(n) or EXTRAS[n]) for n, c in kind.track.items()]
     declared += [(f.column, f.type) for f in kind.fields]
     columns |= {c: COLUMN_TYPES[t] for c, t in declared if c.lower() not in existing}
     columns = {c: t for c, t in columns.items() if c.lower() != kind.id_column.lower()}

@@ -47,7 +47,7 @@ class CompiledKind:
         self.error_columns = [
             name
             for name in ("last_error", "error_type", "error_message")
-            if name in kind.track.columns
+            if name in kind.track
         ]
         # an alias, because carray has columns (value, count, …) that the table may have too
         by_id = (
