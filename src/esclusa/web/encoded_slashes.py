@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from starlette.convertors import PathConvertor, StringConvertor, register_url_convertor
 from starlette.types import Scope
 
+# Replaces an encoded slash during routing: a noncharacter, which no valid text contains.
 SLASH: Final = "\ufdd0"
-"""Replaces an encoded slash during routing: a noncharacter, which no valid text contains."""
 
 
 def hide(scope: Scope) -> None:

@@ -64,6 +64,7 @@ class Problem(BaseModel):
     faults: list[ProblemFault] | None = None
 
 
+# Status, slug and title of each error. Other errors are answered with 500, without a message.
 _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
     errors.NotFound: (404, "not-found", "Not found"),
     errors.ArtifactMissing: (404, "not-found", "File not found"),
@@ -86,7 +87,6 @@ _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
     errors.SchemaError: (500, "schema", "Tables do not fit"),
     errors.MigrationError: (500, "migration", "Schema not usable"),
 }
-"""Status, slug and title of each error. Other errors are answered with 500, without a message."""
 
 _RETRY_AFTER: Final[dict[str, str]] = {
     "store-unavailable": "5",

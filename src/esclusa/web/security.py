@@ -13,8 +13,9 @@ from esclusa.web.encoded_slashes import restore
 from esclusa.web.problems import error_response, problem
 
 BODY_LIMIT: Final = 16 * 1024 * 1024
+# Set in the scope of a HEAD request: a route with an endless or expensive body leaves it out.
 HEAD_ONLY: Final = "esclusa.head"
-"""Set in the scope of a HEAD request: a route with an endless or expensive body leaves it out."""
+# Response headers; a header that a route sets itself is kept.
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -23,7 +24,6 @@ _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
-"""Response headers; a header that a route sets itself is kept."""
 
 
 class SecurityMiddleware:

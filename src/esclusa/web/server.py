@@ -48,8 +48,8 @@ from esclusa.web.request_log import RequestLogMiddleware
 from esclusa.web.security import BODY_LIMIT, SecurityMiddleware
 
 PROXIES: Final = "127.0.0.1,::1"
+# Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
-"""Seconds to wait for the preparation of the console before the server reports that it listens."""
 _API: Final = (
     kinds, records, stages, status, cycles, runs, budgets, dead_letters, views, artifacts, tick
 )  # fmt: skip

@@ -17,10 +17,10 @@ from esclusa.web.security import HEAD_ONLY
 
 router = api_router("work")
 
+# Types that a browser may display. Others are downloaded: they may be active content.
 _INLINE_TYPES: Final = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"}
 )
-"""Types that a browser may display. Others are downloaded: they may be active content."""
 
 
 class ArchiveOut(BaseModel):

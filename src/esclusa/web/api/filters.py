@@ -14,6 +14,7 @@ from esclusa.model.texts import text
 from esclusa.observability import redact
 from esclusa.web.auth.tokens import read_only
 
+# Operators that may follow a field's name after two underscores.
 OPERATORS: dict[str, Op] = {
     "eq": "eq",
     "in": "in",
@@ -25,10 +26,9 @@ OPERATORS: dict[str, Op] = {
     "ge": "ge",
     "null": "null",
 }
-"""Operators that may follow a field's name after two underscores."""
 
+# Parameters that are not fields. A field of such a name needs an operator: `limit__eq=3`.
 RESERVED = frozenset({"limit", "after", "order", "archived", "system"})
-"""Parameters that are not fields. A field of such a name needs an operator: ``limit__eq=3``."""
 
 _SIGNS: dict[Op, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _LOST_PLUS = re.compile(r"(T[0-9:.]+) (\d\d:?\d\d)\Z")

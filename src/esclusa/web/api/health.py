@@ -20,12 +20,12 @@ from esclusa.web.auth.middleware import SELF_AUTHENTICATED
 from esclusa.web.deadline import within
 from esclusa.web.problems import problem_responses
 
+# Seconds after which a part that does not answer counts as not ready.
 CHECK_TIMEOUT: Final = 5.0
-"""Seconds after which a part that does not answer counts as not ready."""
+# Seconds for which a good verdict on the schema is reused.
 SCHEMA_MAX_AGE: Final = 30.0
-"""Seconds for which a good verdict on the schema is reused."""
+# Seconds for which gauges that are read from the store are reused.
 GAUGES_MAX_AGE: Final = 5.0
-"""Seconds for which gauges that are read from the store are reused."""
 
 
 def health_router(runtime: Runtime) -> APIRouter:

@@ -33,8 +33,8 @@ async def _who(request: Request) -> str:
 
 
 CurrentRuntime = Annotated[Runtime, Depends(_runtime)]
+# The name of the caller, for history and audit.
 Who = Annotated[str, Depends(_who)]
-"""The name of the caller, for history and audit."""
 
 Limit = Annotated[int, Query(ge=1, le=10_000, description="Maximum number of items on a page")]
 After = Annotated[str | None, Query(description="`next` of the previous page")]
@@ -52,6 +52,7 @@ FILTER_NOTE: Final = (
     f" `?attempts__gte=3` ({', '.join(f'`__{name}`' for name in OPERATORS)})."
     " A field that is given twice may have either value."
 )
+# The OpenAPI parameter of a route that filters.
 FILTER_PARAMETER: Final[dict[str, Any]] = {
     "name": "filter",
     "in": "query",
@@ -60,7 +61,6 @@ FILTER_PARAMETER: Final[dict[str, Any]] = {
     "description": FILTER_NOTE,
     "schema": {"type": "object", "additionalProperties": {"type": "string"}},
 }
-"""The OpenAPI parameter of a route that filters."""
 
 
 class RequestBody(BaseModel):

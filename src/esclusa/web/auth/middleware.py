@@ -19,8 +19,8 @@ from esclusa.web.auth.tokens import Token, bearer_secret, find_token, read_only
 from esclusa.web.problems import problem, unauthorized
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+# `openapi_extra` of a route that checks its caller itself, such as a signed webhook.
 SELF_AUTHENTICATED: Final[dict[str, Any]] = {"security": []}
-"""``openapi_extra`` of a route that checks its caller itself, such as a signed webhook."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 ISSUERS: Final = ("accounts.google.com", "https://accounts.google.com")
+# Seconds for which fetched keys are used.
 KEY_LIFETIME: Final = 3600.0
-"""Seconds for which fetched keys are used."""
+# Least seconds between two fetches for an unknown key, so that forged tokens cannot cause many.
 FETCH_PAUSE: Final = 30.0
-"""Least seconds between two fetches for an unknown key, so that forged tokens cannot cause many."""
 LEEWAY: Final = 10
 
 

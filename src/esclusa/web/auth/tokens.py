@@ -14,8 +14,8 @@ from esclusa.settings import ApiToken, is_loopback
 
 Role = Literal["read", "operate"]
 
+# Whether the caller has the role read: secrets are masked, and no filter or order can use them.
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
-"""Whether the caller has the role read: secrets are masked, and no filter or order can use them."""
 
 
 @value
