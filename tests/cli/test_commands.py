@@ -60,7 +60,8 @@ def test_options_count_before_the_command_and_after_it(greeted: RunCommand) -> N
 
 
 def test_records_by_filter(greeted: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FirestoreClient, "seen", None)  # the example declares no index for what is asked here
+    # The example declares no Firestore index for these queries.
+    monkeypatch.setattr(FirestoreClient, "on_query", None)
 
     def ids(*filters: str) -> list[str]:
         return [r["id"] for r in greeted("records", "greetings", "--json", *filters).json["items"]]

@@ -11,8 +11,7 @@ from web.shop import Client, served
 
 from esclusa.model.errors import SettingsError
 from esclusa.settings import ApiToken, is_loopback
-from esclusa.web.auth.failed_attempts import FailedAttempts
-from esclusa.web.auth.tokens import find_token, hash_tokens, require_tokens
+from esclusa.web.auth.tokens import FailedAttempts, find_token, hash_tokens, require_tokens
 from esclusa.web.server import listen
 
 READ, OPERATE = "r" * 32, "o" * 32

@@ -89,10 +89,12 @@ def code_of(
     from esclusa.cli.root import root
     from esclusa.cli.session import Session
 
-    args = None if argv is None else list(argv)
     try:
         code = root.main(
-            args, prog_name="esclusa", standalone_mode=False, obj=Session(open_runtime, open_store)
+            None if argv is None else list(argv),
+            prog_name="esclusa",
+            standalone_mode=False,
+            obj=Session(open_runtime, open_store),
         )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())

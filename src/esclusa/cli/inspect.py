@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from esclusa.cli.options import (
     system_option,
     where_option,
 )
-from esclusa.cli.output import Screen, ago, as_json, moment, seconds_of, text_of
+from esclusa.cli.output import Screen, ago, moment, seconds_of, text_of
 from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
 from esclusa.model.query import parse_filter
@@ -42,27 +41,17 @@ TRACKED = ("id", "status", "attempts", "due_at", "last_error", "created_at", "up
 @click.pass_obj
 def status(session: Session, watch: bool, every: float) -> None:
     """Counts, backlogs, rates, cycles, budgets and workers."""
-    from esclusa.cli.status import draw_status
+    from esclusa.cli.status import draw_status, watch_status
 
-    if not watch:
+    if watch:
+        session.look(
+            lambda runtime: watch_status(
+                session.screen, runtime.read_model.status, every, json=session.json
+            )
+        )
+    else:
         answer = session.look(lambda runtime: runtime.read_model.status())
         session.show(answer, lambda screen: draw_status(screen, answer))
-        return
-    session.look(lambda runtime: _watch(session, runtime, every))
-
-
-async def _watch(session: Session, runtime: Runtime, every: float) -> None:
-    from esclusa.cli.status import draw_status, live_status
-
-    if session.json or not session.screen.terminal:
-        while True:
-            answer = await runtime.read_model.status()
-            if session.json:
-                click.echo(as_json(answer))
-            else:
-                draw_status(session.screen, answer)
-            await asyncio.sleep(every)
-    await live_status(session.screen, runtime.read_model.status, every)
 
 
 @click.command(cls=Command)
@@ -71,19 +60,15 @@ async def _watch(session: Session, runtime: Runtime, every: float) -> None:
 def kinds(session: Session, system: bool) -> None:
     """Every kind of record, with counts per state."""
     answer = session.look(lambda runtime: runtime.read_model.kinds(system=system))
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_list(
+        answer,
+        ["KIND", "PIPELINE", ">RECORDS", "STATES"],
+        (
             (k["table"], k["pipeline"], sum(c["count"] for c in k["counts"]), _counts(k))
             for k in answer
-        ]
-        screen.table(
-            ["KIND", "PIPELINE", ">RECORDS", "STATES"],
-            rows,
-            empty="No kinds. Set ESCLUSA_PIPELINES.",
-        )
-
-    session.show_list(answer, draw)
+        ),
+        "No kinds. Set ESCLUSA_PIPELINES.",
+    )
 
 
 def _counts(kind: dict[str, Any]) -> str:
@@ -129,28 +114,24 @@ def records(
     archived: bool,
 ) -> None:
     """List records of a kind."""
-    filters = [*where, *([f"status={states}"] if states else [])]
     kind = session.kind(table)
-    filter = parse_filter(kind, filters, archived=archived)
+    filter = parse_filter(
+        kind, [*where, *([f"status={states}"] if states else [])], archived=archived
+    )
     page = session.look(
         lambda runtime: runtime.read_model.records(
             table, filter, order=order, limit=limit, after=after, archived=archived
         )
     )
-
-    def draw(screen: Screen) -> None:
-        fields = [f.name for f in kind.fields]
-        rows = [
-            [r.id, r.status, r.attempts, r.due_at, *(getattr(r, f, None) for f in fields)]
+    session.show_page(
+        page,
+        ["ID", "STATUS", ">ATTEMPTS", "DUE", *(f.name.upper() for f in kind.fields)],
+        (
+            [r.id, r.status, r.attempts, r.due_at, *(getattr(r, f.name, None) for f in kind.fields)]
             for r in page.items
-        ]
-        screen.table(
-            ["ID", "STATUS", ">ATTEMPTS", "DUE", *(f.upper() for f in fields)],
-            rows,
-            empty="No records.",
-        )
-
-    session.show_page(page, draw)
+        ),
+        "No records.",
+    )
 
 
 @click.command(cls=Command)
@@ -161,9 +142,8 @@ def show(session: Session, table: str, id: str) -> None:
     """One record: its fields, its history, and why it is not moving."""
 
     async def ask(runtime: Runtime) -> tuple[Record, list[Any], Any]:
-        record = await runtime.read_model.record(table, id)
         return (
-            record,
+            await runtime.read_model.record(table, id),
             await runtime.read_model.history(table, id),
             await runtime.read_model.why(table, id),
         )
@@ -177,10 +157,9 @@ def show(session: Session, table: str, id: str) -> None:
             for name in ["id", "status", *(n for n in values if n not in TRACKED), *TRACKED[2:]]
         )
         screen.line()
-        rows = [(moment(s.at), s.frm, s.to, s.attempt, s.who, _cause(s)) for s in steps]
         screen.table(
             ["AT (UTC)", "FROM", "TO", ">ATTEMPT", "BY", "REASON"],
-            rows,
+            ((moment(s.at), s.frm, s.to, s.attempt, s.who, _cause(s)) for s in steps),
             empty="It has not moved yet.",
         )
         screen.line(text_of(reason.text), "bold")
@@ -234,16 +213,15 @@ def graph(session: Session, table: str, mermaid: bool) -> None:
     kind = session.kind(table)
     life = kind.lifecycle
     stages = [s for plan in session.settings.plans for s in plan.stages]
-    answer = {
-        "table": table,
-        "initial": life.initial,
-        "states": list(life.states),
-        "terminal": sorted(life.terminal),
-        "moves": [[s, t] for s in life.states for t in life.targets(s)],
-        "mermaid": life.mermaid(),
-    }
     session.show(
-        answer,
+        {
+            "table": table,
+            "initial": life.initial,
+            "states": list(life.states),
+            "terminal": sorted(life.terminal),
+            "moves": [[s, t] for s in life.states for t in life.targets(s)],
+            "mermaid": life.mermaid(),
+        },
         lambda screen: screen.line(
             life.mermaid() if mermaid else draw(life, stage_notes(kind, stages))
         ),
@@ -255,9 +233,10 @@ def graph(session: Session, table: str, mermaid: bool) -> None:
 def budgets(session: Session) -> None:
     """Each budget: spent, left, next reset, and who spent it."""
     answer, now = session.look_now(lambda runtime: runtime.read_model.budgets())
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_list(
+        answer,
+        ["BUDGET", "PER", ">SPENT", ">LIMIT", ">LEFT", "RESETS", "BY"],
+        (
             (
                 b["budget"],
                 w["per"],
@@ -269,14 +248,9 @@ def budgets(session: Session) -> None:
             )
             for b in answer
             for w in b["windows"]
-        ]
-        screen.table(
-            ["BUDGET", "PER", ">SPENT", ">LIMIT", ">LEFT", "RESETS", "BY"],
-            rows,
-            empty="No budgets are declared.",
-        )
-
-    session.show_list(answer, draw)
+        ),
+        "No budgets are declared.",
+    )
 
 
 def _reset(window: dict[str, Any], now: datetime) -> str:
@@ -292,12 +266,7 @@ def cycles(session: Session, system: bool) -> None:
     from esclusa.cli.status import CYCLES, cycle_rows
 
     answer, now = session.look_now(lambda runtime: runtime.read_model.cycles(system=system))
-    session.show_list(
-        answer,
-        lambda s: s.table(
-            CYCLES, cycle_rows(answer, now), empty="No cycles. Set ESCLUSA_PIPELINES."
-        ),
-    )
+    session.show_list(answer, CYCLES, cycle_rows(answer, now), "No cycles. Set ESCLUSA_PIPELINES.")
 
 
 @click.command(cls=Command)
@@ -316,34 +285,26 @@ def runs(
     """Runs of cycles, newest first."""
     from esclusa.model.system_records import Run
 
-    filters = [*([f"cycle={cycle}"] if cycle else []), *([f"status={outcome}"] if outcome else [])]
-    where = parse_filter(Run.kind, filters)
+    given = {"cycle": cycle, "status": outcome}
+    where = parse_filter(Run.kind, [f"{name}={value}" for name, value in given.items() if value])
     page = session.look(lambda runtime: runtime.read_model.runs(where, limit=limit, after=after))
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_page(
+        page,
+        ["STARTED (UTC)", "CYCLE", "OUTCOME", ">TOOK", "COUNTERS", "MESSAGE"],
+        (
             (
                 moment(r.started_at),
                 r.cycle,
                 r.status,
-                _took(r.duration_ms),
+                seconds_of(None if r.duration_ms is None else r.duration_ms / 1000),
                 _named(r.counters),
                 r.message,
             )
             for r in page.items
             if isinstance(r, Run)
-        ]
-        screen.table(
-            ["STARTED (UTC)", "CYCLE", "OUTCOME", ">TOOK", "COUNTERS", "MESSAGE"],
-            rows,
-            empty="No runs yet.",
-        )
-
-    session.show_page(page, draw)
-
-
-def _took(milliseconds: int | None) -> str:
-    return seconds_of(None if milliseconds is None else milliseconds / 1000)
+        ),
+        "No runs yet.",
+    )
 
 
 def _named(counters: dict[str, int]) -> str:
@@ -359,16 +320,16 @@ def alerts(session: Session, limit: int, after: str | None) -> None:
     from esclusa.model.system_records import Alert
 
     page = session.look(lambda runtime: runtime.read_model.alerts(limit=limit, after=after))
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_page(
+        page,
+        ["RAISED (UTC)", "ALERT", "SUBJECT", "MESSAGE"],
+        (
             (moment(a.raised_at), a.name, a.subject, a.message)
             for a in page.items
             if isinstance(a, Alert)
-        ]
-        screen.table(["RAISED (UTC)", "ALERT", "SUBJECT", "MESSAGE"], rows, empty="No alerts.")
-
-    session.show_page(page, draw)
+        ),
+        "No alerts.",
+    )
 
 
 @click.command(cls=Command)
@@ -378,19 +339,15 @@ def workers(session: Session, every: bool) -> None:
     """Worker processes."""
     found, now = session.look_now(lambda runtime: runtime.read_model.workers())
     answer = [w for w in found if every or w["alive"]]
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_list(
+        answer,
+        ["WORKER", "STATE", "HOST", ">PID", "VERSION", "STARTED"],
+        (
             (w["id"], _state(w), w["host"], str(w["pid"]), w["version"], ago(w["started_at"], now))
             for w in answer
-        ]
-        screen.table(
-            ["WORKER", "STATE", "HOST", ">PID", "VERSION", "STARTED"],
-            rows,
-            empty="No worker is running. Start one with: esclusa worker",
-        )
-
-    session.show_list(answer, draw)
+        ),
+        "No worker is running. Start one with: esclusa worker",
+    )
 
 
 def _state(worker: dict[str, Any]) -> str:
@@ -404,9 +361,10 @@ def _state(worker: dict[str, Any]) -> str:
 def leases(session: Session) -> None:
     """Records that are held now: by which worker, until when."""
     answer, now = session.look_now(lambda runtime: runtime.read_model.leases())
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_list(
+        answer,
+        ["STAGE", "RECORD", "WORKER", ">ATTEMPT", "UNTIL", ""],
+        (
             (
                 x["stage"],
                 x["id"],
@@ -416,14 +374,9 @@ def leases(session: Session) -> None:
                 "orphan" if x["orphan"] else "",
             )
             for x in answer
-        ]
-        screen.table(
-            ["STAGE", "RECORD", "WORKER", ">ATTEMPT", "UNTIL", ""],
-            rows,
-            empty="No record is held now.",
-        )
-
-    session.show_list(answer, draw)
+        ),
+        "No record is held now.",
+    )
 
 
 @click.command(cls=Command)
@@ -433,20 +386,16 @@ def leases(session: Session) -> None:
 def related(session: Session, table: str, id: str) -> None:
     """Records that a record refers to, and records that refer to it."""
     answer = session.look(lambda runtime: runtime.read_model.related(table, id))
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_list(
+        answer,
+        ["DIRECTION", "FIELD", "KIND", "ID", "STATUS", "TITLE"],
+        (
             (r["way"], r["field"], r["table"], i["id"], i["status"], i["title"])
             for r in answer
             for i in r["items"]
-        ]
-        screen.table(
-            ["DIRECTION", "FIELD", "KIND", "ID", "STATUS", "TITLE"],
-            rows,
-            empty="No references are declared, or all are empty.",
-        )
-
-    session.show_list(answer, draw)
+        ),
+        "No references are declared, or all are empty.",
+    )
 
 
 @click.command(cls=Command)
@@ -455,16 +404,11 @@ def related(session: Session, table: str, id: str) -> None:
 def search(session: Session, text: str) -> None:
     """Records of every kind whose id equals or begins with TEXT."""
     answer = session.look(lambda runtime: runtime.read_model.search(text.strip()))
-    rows = [
-        (found["table"], i["id"], i["status"], i["title"])
-        for found in answer
-        for i in found["items"]
-    ]
     session.show_list(
         answer,
-        lambda screen: screen.table(
-            ["KIND", "ID", "STATUS", "TITLE"], rows, empty=f"No id begins with {text}."
-        ),
+        ["KIND", "ID", "STATUS", "TITLE"],
+        ((k["table"], i["id"], i["status"], i["title"]) for k in answer for i in k["items"]),
+        f"No id begins with {text}.",
     )
 
 
@@ -477,26 +421,20 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
     """The views of the pipelines with their number of records, or one page of VIEW."""
     if name is None:
         found = session.look(lambda runtime: runtime.read_model.views())
-        rows = [(v["view"], _number(v["count"], v["exact"]), v["title"]["en"]) for v in found]
         session.show_list(
             found,
-            lambda screen: screen.table(
-                ["VIEW", ">RECORDS", "TITLE"], rows, empty="No pipeline declares a view."
-            ),
+            ["VIEW", ">RECORDS", "TITLE"],
+            ((v["view"], _number(v["count"], v["exact"]), v["title"]["en"]) for v in found),
+            "No pipeline declares a view.",
         )
         return
     page = session.look(lambda runtime: runtime.read_model.view(name, limit=limit, after=after))
-
-    def draw(screen: Screen) -> None:
-        columns = page["columns"]
-        screen.table(
-            [c.upper() for c in columns],
-            [[item.get(c) for c in columns] for item in page["items"]],
-            empty="Empty.",
-        )
-        session.note_next(page["next"])
-
-    session.show(page, draw)
+    session.show_table(
+        page,
+        [c.upper() for c in page["columns"]],
+        ([item.get(c) for c in page["columns"]] for item in page["items"]),
+        "Empty.",
+    )
 
 
 def _number(count: int | None, exact: bool) -> str | None:

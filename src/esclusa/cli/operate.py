@@ -119,20 +119,19 @@ def groups(session: Session) -> None:
     found, whole, now = session.look(ask)
 
     def draw(screen: Screen) -> None:
-        rows = [
-            (
-                g["count"],
-                g["table"],
-                g["error_type"],
-                g["message"],
-                ago(g["newest"], now),
-                g["example"],
-            )
-            for g in found
-        ]
         screen.table(
             [">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "EXAMPLE"],
-            rows,
+            (
+                (
+                    g["count"],
+                    g["table"],
+                    g["error_type"],
+                    g["message"],
+                    ago(g["newest"], now),
+                    g["example"],
+                )
+                for g in found
+            ),
             empty="No dead letters.",
         )
         if found:
@@ -181,9 +180,10 @@ def list_dead_letters(
     page = session.look(
         lambda runtime: runtime.read_model.dead_letters(filter, limit=limit, after=after)
     )
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_page(
+        page,
+        ["AT (UTC)", "ID", "STATUS", "KIND", "RECORD", "ERROR", "MESSAGE"],
+        (
             (
                 moment(x.created_at),
                 x.id,
@@ -195,14 +195,9 @@ def list_dead_letters(
             )
             for x in page.items
             if isinstance(x, DeadLetter)
-        ]
-        screen.table(
-            ["AT (UTC)", "ID", "STATUS", "KIND", "RECORD", "ERROR", "MESSAGE"],
-            rows,
-            empty="No dead letters.",
-        )
-
-    session.show_page(page, draw)
+        ),
+        "No dead letters.",
+    )
 
 
 @dead_letters.command("redrive")
@@ -315,11 +310,7 @@ def resume(session: Session, cycle: str, reason: str) -> None:
 @click.pass_obj
 def limit(session: Session, budget: str, limit: int, per: str, reason: str) -> None:
     """Change the limit of a budget's current window, until it resets."""
-
-    async def apply(runtime: Runtime) -> None:
-        await runtime.operations(session.who).limit(budget, per, limit, reason)
-
-    session.look(apply)
+    session.look(lambda runtime: runtime.operations(session.who).limit(budget, per, limit, reason))
     session.show(
         {"budget": budget, "per": per, "limit": limit},
         lambda s: s.line(f"{budget}: {limit:,} per {per} until the window resets."),

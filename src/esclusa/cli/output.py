@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -103,15 +104,12 @@ class Screen:
 
     def __init__(self) -> None:
         self.terminal = sys.stdout.isatty()
-        self._console: Console | None = None
 
-    @property
+    @cached_property
     def console(self) -> Console:
-        if self._console is None:
-            from rich.console import Console
+        from rich.console import Console
 
-            self._console = Console(highlight=False)
-        return self._console
+        return Console(highlight=False)
 
     def line(self, text: str = "", style: str = "") -> None:
         if self.terminal and style:

@@ -71,15 +71,11 @@ def _options(options: Iterable[Option], prefix: str) -> Iterator[str]:
             f"`{prefix}{o.field}`",
             o.allowed,
             _default(o),
-            _help(o),
+            o.help + (" Secret." if o.secret else ""),
         ]
         for o in options
     )
     yield from _table(["environment", "esclusa.toml", "allowed", "default", "meaning"], rows)
-
-
-def _help(opt: Option) -> str:
-    return opt.help + (" Secret." if opt.secret else "")
 
 
 def _default(opt: Option) -> str:
@@ -97,12 +93,14 @@ def _commands() -> Iterator[str]:
         ["command", "description"], ([f"`{usage}`", text] for usage, text, _ in _walk(ctx))
     )
     yield "### Options of commands\n"
-    rows = [
-        [f"`{_bare(usage)}`", f"`{o.opts[0]}`", _of(o)]
-        for usage, _, options in _walk(ctx)
-        for o in options
-    ]
-    yield from _table(["command", "option", "description"], rows)
+    yield from _table(
+        ["command", "option", "description"],
+        (
+            [f"`{_bare(usage)}`", f"`{o.opts[0]}`", _of(o)]
+            for usage, _, options in _walk(ctx)
+            for o in options
+        ),
+    )
 
 
 def _bare(usage: str) -> str:

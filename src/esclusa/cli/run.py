@@ -159,16 +159,20 @@ def run_cycle(
     answer, stopped = session.work(do)
 
     def draw(screen: Screen) -> None:
-        counted = (
-            ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items())
-            or "nothing was due"
-        )
-        screen.line(f"{cycle}: {answer['outcome']} ({counted})", STYLES.get(answer["outcome"], ""))
+        _draw_run(screen, answer)
         if answer["message"]:
             screen.line(answer["message"])
 
     session.show(answer, draw)
     return STOPPED if stopped else _CODES[answer["outcome"]]
+
+
+def _draw_run(screen: Screen, run: dict[str, Any]) -> None:
+    counted = ", ".join(f"{name} {count:,}" for name, count in run["counters"].items())
+    screen.line(
+        f"{run['cycle']}: {run['outcome']} ({counted or 'nothing was due'})",
+        STYLES.get(run["outcome"], ""),
+    )
 
 
 @click.command(cls=Command)
@@ -183,21 +187,14 @@ def tick(session: Session, seconds: float | None) -> int:
     async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
         async with runtime.engine.running() as engine:
             stopping = stop_on_signals(session, engine)
-            limit = runtime.settings.tick_seconds if seconds is None else seconds
-            ticked = await engine.tick(limit)
+            ticked = await engine.tick(seconds or runtime.settings.tick_seconds)
             return ticked.answer(), stopping.is_set()
 
     answer, stopped = session.work(do)
 
     def draw(screen: Screen) -> None:
         for ran in answer["runs"]:
-            counted = (
-                ", ".join(f"{name} {count:,}" for name, count in ran["counters"].items())
-                or "nothing was due"
-            )
-            screen.line(
-                f"{ran['cycle']}: {ran['outcome']} ({counted})", STYLES.get(ran["outcome"], "")
-            )
+            _draw_run(screen, ran)
         screen.line(
             "Nothing more is due." if answer["complete"] else "Time is up. The next tick continues."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,8 +55,7 @@ class Session:
 
         kinds = self.kinds()
         if table not in kinds:
-            known = ", ".join(sorted(kinds))
-            raise NotFound(text("kind_not_found", table=table, known=known))
+            raise NotFound(text("kind_not_found", table=table, known=", ".join(sorted(kinds))))
         return kinds[table]
 
     def kinds(self) -> dict[str, Kind]:
@@ -109,24 +108,34 @@ class Session:
         else:
             draw(self.screen)
 
-    def show_list(self, items: list[Any], draw: Callable[[Screen], None]) -> None:
-        """Print a complete list, in the form in which every list is answered."""
-        self.show({"items": items, "next": None}, draw)
+    def show_table(
+        self, answer: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str
+    ) -> None:
+        """Print a list's answer; a person gets its rows, and how to get the next page."""
 
-    def show_page(self, page: Page[Record], draw: Callable[[Screen], None]) -> None:
-        """Print one page of records; a person is shown how to get the next."""
+        def draw(screen: Screen) -> None:
+            screen.table(columns, rows, empty=empty)
+            if answer["next"]:
+                self.note(f"More: --after {answer['next']}")
 
-        def draw_page(screen: Screen) -> None:
-            draw(screen)
-            self.note_next(page.next)
+        self.show(answer, draw)
 
+    def show_list(
+        self, items: list[Any], columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str
+    ) -> None:
+        """Print a complete list."""
+        self.show_table({"items": items, "next": None}, columns, rows, empty)
+
+    def show_page(
+        self,
+        page: Page[Record],
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        empty: str,
+    ) -> None:
+        """Print one page of records."""
         items = [record.kind.as_json(record) for record in page.items]
-        self.show({"items": items, "next": page.next}, draw_page)
-
-    def note_next(self, cursor: str | None) -> None:
-        """Say how to get the next page, if there is one."""
-        if cursor:
-            self.note(f"More: --after {cursor}")
+        self.show_table({"items": items, "next": page.next}, columns, rows, empty)
 
     def note(self, text: str) -> None:
         """Print a remark to stderr, so that stdout holds only the answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from esclusa.cli.options import after_option, limit_option
-from esclusa.cli.output import Screen, moment, seconds_of
+from esclusa.cli.output import moment, seconds_of
 from esclusa.cli.root import Command
 from esclusa.cli.session import Session
 
@@ -23,30 +23,16 @@ from esclusa.cli.session import Session
 def rates(session: Session, minutes: int) -> None:
     """What each stage did: outcomes and handler times."""
     answer = session.look(lambda runtime: runtime.read_model.rates(minutes))
-
-    def draw(screen: Screen) -> None:
-        counts, times = ("moved", "retried", "exhausted", "waited", "lost"), ("p50", "p90", "p99")
-        rows = [
+    counts, times = ("moved", "retried", "exhausted", "waited", "lost"), ("p50", "p90", "p99")
+    session.show_list(
+        answer,
+        ["STAGE", *(f">{name.upper()}" for name in (*counts, *times))],
+        (
             (s["stage"], *(s["total"][n] for n in counts), *(seconds_of(s[p]) for p in times))
             for s in answer
-        ]
-        screen.table(
-            [
-                "STAGE",
-                ">MOVED",
-                ">RETRIED",
-                ">EXHAUSTED",
-                ">WAITED",
-                ">LOST",
-                ">P50",
-                ">P90",
-                ">P99",
-            ],
-            rows,
-            empty="No stages.",
-        )
-
-    session.show_list(answer, draw)
+        ),
+        "No stages.",
+    )
 
 
 @click.command(cls=Command)
@@ -54,35 +40,21 @@ def rates(session: Session, minutes: int) -> None:
 def archives(session: Session) -> None:
     """The archive of each kind and its exports."""
     answer = session.look(lambda runtime: runtime.read_model.archives())
-
-    def draw(screen: Screen) -> None:
-        rows = [
-            (
-                a["table"],
-                a["rows"],
-                a["not_exported"],
-                a["exported_rows"],
-                a["exports"],
-                a["unverified"],
-                a["dropped"],
-            )
-            for a in answer
-        ]
-        screen.table(
-            [
-                "KIND",
-                ">ARCHIVED",
-                ">NOT EXPORTED",
-                ">EXPORTED",
-                ">FILES",
-                ">UNVERIFIED",
-                ">DROPPED",
-            ],
-            rows,
-            empty="No kind has an archive.",
-        )
-
-    session.show_list(answer, draw)
+    columns = {
+        "KIND": "table",
+        ">ARCHIVED": "rows",
+        ">NOT EXPORTED": "not_exported",
+        ">EXPORTED": "exported_rows",
+        ">FILES": "exports",
+        ">UNVERIFIED": "unverified",
+        ">DROPPED": "dropped",
+    }
+    session.show_list(
+        answer,
+        list(columns),
+        ([archive[name] for name in columns.values()] for archive in answer),
+        "No kind has an archive.",
+    )
 
 
 @click.command(cls=Command)
@@ -98,17 +70,13 @@ def audit(session: Session, limit: int, after: str | None) -> None:
             Audit.kind.table, {}, order="-done_at", limit=limit, after=after
         )
     )
-
-    def draw(screen: Screen) -> None:
-        rows = [
+    session.show_page(
+        page,
+        ["AT (UTC)", "WHO", "OPERATION", "ON", ">RECORDS", "REASON"],
+        (
             (moment(a.done_at), a.who, a.verb, a.subject, a.affected, a.reason)
             for a in page.items
             if isinstance(a, Audit)
-        ]
-        screen.table(
-            ["AT (UTC)", "WHO", "OPERATION", "ON", ">RECORDS", "REASON"],
-            rows,
-            empty="No operations yet.",
-        )
-
-    session.show_page(page, draw)
+        ),
+        "No operations yet.",
+    )

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from esclusa.cli.output import Screen, ago, moment, rich_table, seconds_of, share, text_of
+import click
+
+from esclusa.cli.output import Screen, ago, as_json, moment, rich_table, seconds_of, share, text_of
 
 KINDS = ["KIND", "STATES"]
 STAGES = ["STAGE", ">DUE", "OLDEST", ">PER MIN", ">ERRORS", ">P50", ">P99", "TIME TO DRAIN"]
@@ -25,10 +27,16 @@ def draw_status(screen: Screen, answer: dict[str, Any]) -> None:
     screen.line(_foot(answer))
 
 
-async def live_status(
-    screen: Screen, ask: Callable[[], Awaitable[dict[str, Any]]], every: float
+async def watch_status(
+    screen: Screen, ask: Callable[[], Awaitable[dict[str, Any]]], every: float, *, json: bool
 ) -> None:
-    """Print it repeatedly in place until Ctrl-C."""
+    """Print it repeatedly until Ctrl-C: in place on a terminal, otherwise one after another."""
+    while json or not screen.terminal:
+        if json:
+            click.echo(as_json(await ask()))
+        else:
+            draw_status(screen, await ask())
+        await asyncio.sleep(every)
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -91,12 +99,10 @@ def _states(kind: dict[str, Any]) -> str:
 
 
 def _stage(stage: dict[str, Any]) -> list[Any]:
-    due = f"{stage['due']:,}{'' if stage['due_exact'] else '+'}"
-    oldest = seconds_of(stage["oldest_due_seconds"])
     return [
         stage["stage"],
-        due,
-        oldest,
+        f"{stage['due']:,}{'' if stage['due_exact'] else '+'}",
+        seconds_of(stage["oldest_due_seconds"]),
         f"{stage['per_minute']:,g}",
         share(stage["error_share"]),
         seconds_of(stage["p50"]),
@@ -110,13 +116,12 @@ def cycle_rows(cycles: list[dict[str, Any]], now: datetime) -> list[list[Any]]:
     rows = []
     for c in cycles:
         last = c["last"] or {}
-        upcoming = "-" if c["state"] == "paused" else ago(c["next"], now)
         rows.append(
             [
                 c["cycle"],
                 c["state"],
                 c["schedule"],
-                upcoming,
+                "-" if c["state"] == "paused" else ago(c["next"], now),
                 ago(last.get("started_at"), now),
                 last.get("status"),
             ]

@@ -23,19 +23,24 @@ token from an ``Authorization`` header.
 Console pages: a pipeline's ``@app.console`` function gets a ``ConsoleExtension``.
 """
 
-from esclusa.web.api.filters import filter_from_query, strict_filter_from_query
-from esclusa.web.api.requests import FILTER_NOTE, FILTER_PARAMETER, After, Limit, Who, operation_id
-from esclusa.web.api.responses import (
+from esclusa.web.api.common import (
+    FILTER_NOTE,
+    FILTER_PARAMETER,
     ActionOut,
+    After,
+    Limit,
     ListOut,
     RecordJson,
+    Who,
     mask_fields,
+    operation_id,
     page_json,
     record_json,
     run_json,
 )
+from esclusa.web.api.cycles import RunOut
+from esclusa.web.api.filters import filter_from_query, strict_filter_from_query
 from esclusa.web.api.rows import InsertOut, read_rows, rows_body, rows_response
-from esclusa.web.api.runs import RunOut
 from esclusa.web.auth.middleware import SELF_AUTHENTICATED
 from esclusa.web.auth.oidc import OidcVerifier
 from esclusa.web.auth.tokens import bearer_secret

@@ -11,10 +11,12 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import h11
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from esclusa import __version__
 from esclusa.engine.signals import on_stop_signals
@@ -22,27 +24,21 @@ from esclusa.model.errors import EsclusaError, SettingsError
 from esclusa.runtime import Runtime
 from esclusa.web import problems
 from esclusa.web.api import (
-    artifacts,
-    budgets,
     cycles,
     dead_letters,
     health,
-    kinds,
     openapi,
     records,
-    runs,
     stages,
     status,
     tick,
     views,
 )
-from esclusa.web.auth.failed_attempts import FailedAttempts
 from esclusa.web.auth.middleware import AuthMiddleware, self_authenticated_routes
-from esclusa.web.auth.tokens import hash_tokens, require_tokens
+from esclusa.web.auth.tokens import FailedAttempts, hash_tokens, require_tokens
 from esclusa.web.console import page_data, pages, render
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.idempotency import IdempotencyMiddleware
-from esclusa.web.protocol import HttpProtocol
 from esclusa.web.proxy import PrefixMiddleware, TrustedProxies
 from esclusa.web.request_log import RequestLogMiddleware
 from esclusa.web.security import BODY_LIMIT, SecurityMiddleware
@@ -50,9 +46,11 @@ from esclusa.web.security import BODY_LIMIT, SecurityMiddleware
 PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
-_API: Final = (
-    kinds, records, stages, status, cycles, runs, budgets, dead_letters, views, artifacts, tick
-)  # fmt: skip
+_BAD_REQUEST: Final = (
+    "This is not a valid HTTP request: the request line, a header (its length, its encoding) or the"
+    " body's framing is wrong."
+)
+_API: Final = (records, stages, status, cycles, dead_letters, views, tick)
 
 
 def create_app(
@@ -133,6 +131,26 @@ def _pipelines(runtime: Runtime) -> Iterator[APIRouter]:
                     f" not {type(built).__name__}"
                 )
             yield built
+
+
+class HttpProtocol(H11Protocol):
+    """Answers malformed requests, which reach no route, with a problem."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Send the problem unless another response has begun, and close the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            refused = problems.problem(400, _BAD_REQUEST, slug="bad-request")
+            headers = [
+                *refused.raw_headers,
+                (b"x-content-type-options", b"nosniff"),
+                (b"connection", b"close"),
+            ]
+            response = h11.Response(
+                status_code=refused.status_code, headers=headers, reason=b"Bad Request"
+            )
+            for event in (response, h11.Data(data=bytes(refused.body)), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):

@@ -1,15 +1,16 @@
-"""The HTTP API. A route's module is named after its path.
+"""The HTTP API, one module per resource.
 
-``/api/cycles`` is in ``cycles``, ``/api/dead-letters`` in ``dead_letters``, and so on. The rest:
+======================================================================== ================
+``/api/kinds``, ``/api/records``, ``/api/search``                        ``records``
+``/api/stages``, ``/api/rates``, ``/api/leases``, ``/api/budgets``       ``stages``
+``/api/cycles``, ``/api/runs``                                           ``cycles``
+``/api/dead-letters``                                                    ``dead_letters``
+``/api/status``, ``/api/workers``, ``/api/alerts``, ``/api/audit``       ``status``
+``/api/views``, ``/api/archives``, ``/api/artifacts``                    ``views``
+``/tick``                                                                ``tick``
+``/healthz``, ``/readyz``, ``/metrics``                                  ``health``
+``/openapi.json``                                                        ``openapi``
+======================================================================== ================
 
-=================================================== ==============
-``/api/search``                                     ``records``
-``/api/rates``, ``/api/leases``                     ``stages``
-``/api/workers``, ``/api/alerts``, ``/api/audit``   ``status``
-``/api/archives``                                   ``artifacts``
-``/healthz``, ``/readyz``, ``/metrics``             ``health``
-``/openapi.json``                                   ``openapi``
-=================================================== ==============
-
-``requests``, ``responses``, ``filters`` and ``rows`` are shared by several of them.
+``common``, ``filters`` and ``rows`` are shared by several of them.
 """

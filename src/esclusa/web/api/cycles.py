@@ -1,17 +1,30 @@
-"""``/api/cycles``: list, run, pause and resume cycles."""
+"""``/api/cycles`` and ``/api/runs``: list, run, pause and resume cycles; list their runs."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Path
+from fastapi import Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from esclusa.model.system_records import Run
 from esclusa.runtime import Runtime
-from esclusa.web.api.requests import CurrentRuntime, RequestBody, System, Who, api_router
-from esclusa.web.api.responses import ListOut, RecordJson, mask_fields
-from esclusa.web.api.runs import RunOut
+from esclusa.web.api.common import (
+    FILTER_PARAMETER,
+    After,
+    CurrentRuntime,
+    Limit,
+    ListOut,
+    RecordJson,
+    RequestBody,
+    System,
+    Who,
+    api_router,
+    mask_fields,
+    run_json,
+)
+from esclusa.web.api.filters import filter_from_query
 
 router = api_router("work")
 CycleName = Annotated[
@@ -29,6 +42,28 @@ class CycleOut(BaseModel):
     state: Literal["idle", "running", "paused"]
     next: datetime | None
     last: RecordJson | None
+
+
+class RunOut(BaseModel):
+    """The result of a run."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "run": "media.download:2026-11-16T02%3A15",
+                "cycle": "media.download",
+                "outcome": "partial",
+                "counters": {"taken": 12, "success": 11, "error": 1},
+                "message": None,
+            }
+        }
+    )
+
+    run: str
+    cycle: str
+    outcome: Literal["ok", "blocked", "partial", "error"]
+    counters: dict[str, int]
+    message: str | None
 
 
 class RunBody(RequestBody):
@@ -108,3 +143,40 @@ async def resume_cycle(
 async def _cycle(runtime: Runtime, name: str) -> dict[str, Any]:
     found = await runtime.read_model.cycles(system=True)
     return cycle_json(next(cycle for cycle in found if cycle["cycle"] == name))
+
+
+@router.get(
+    "/runs",
+    response_model=ListOut[RecordJson],
+    openapi_extra={"parameters": [FILTER_PARAMETER]},
+    summary="List runs, newest first",
+)
+async def runs(
+    request: Request,
+    runtime: CurrentRuntime,
+    cycle: Annotated[  # noqa: ARG001 - read by the filter; named here for the documentation
+        str | None, Query(description="Only runs of this cycle", examples=["media.download"])
+    ] = None,
+    status: Annotated[  # noqa: ARG001
+        str | None,
+        Query(description="running, ok, blocked, partial or error; several with commas"),
+    ] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Any:
+    """Runs of every cycle, filtered by any field of a run."""
+    where = filter_from_query(Run.kind, request.query_params.multi_items())
+    page = await runtime.read_model.runs(where, limit=limit, after=after)
+    return {"items": [run_json(run) for run in page.items], "next": page.next}
+
+
+@router.get(
+    "/runs/{id}",
+    response_model=RecordJson,
+    summary="Get a run",
+)
+async def run(
+    runtime: CurrentRuntime, id: Annotated[str, Path(description="The run's id, percent-encoded")]
+) -> Any:
+    """One run with its counters, duration, error and worker."""
+    return run_json(await runtime.read_model.record(Run.kind.table, id))

@@ -9,17 +9,21 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict
 
 from esclusa.model.system_records import DeadLetter
-from esclusa.web.api.filters import filter_from_json, filter_from_query
-from esclusa.web.api.requests import (
+from esclusa.web.api.common import (
     FILTER_PARAMETER,
+    ActionOut,
     After,
     CurrentRuntime,
     Limit,
+    ListOut,
+    RecordJson,
     SelectionBody,
     Who,
     api_router,
+    mask_text,
+    page_json,
 )
-from esclusa.web.api.responses import ActionOut, ListOut, RecordJson, mask_text, page_json
+from esclusa.web.api.filters import filter_from_json, filter_from_query
 
 router = api_router("work")
 

@@ -1,4 +1,4 @@
-"""``/api/records`` and ``/api/search``: find, read, add, move and retry records."""
+"""``/api/kinds``, ``/api/records`` and ``/api/search``: find, add, move and retry records."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from esclusa.imports import ImportedRow, ImportReport
 from esclusa.model.errors import BadRecord, NotFound
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Step
+from esclusa.model.stage import Role
 from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.model.texts import Text, text
 from esclusa.runtime import Runtime
 from esclusa.web.api import rows
-from esclusa.web.api.filters import check_order, filter_from_json, filter_from_query
-from esclusa.web.api.requests import (
+from esclusa.web.api.common import (
     FILTER_NOTE,
     FILTER_PARAMETER,
+    ActionOut,
     After,
     Archived,
     CurrentRuntime,
     Limit,
+    ListOut,
     RecordId,
+    RecordJson,
     SelectionBody,
+    System,
     Table,
     Who,
     api_router,
-)
-from esclusa.web.api.responses import (
-    ActionOut,
-    ListOut,
-    RecordJson,
     mask_fields,
     mask_text,
     page_json,
     record_json,
 )
+from esclusa.web.api.filters import check_order, filter_from_json, filter_from_query
 from esclusa.web.api.rows import InsertOut
 from esclusa.web.problems import problem_responses
 
@@ -49,6 +49,36 @@ INSERT_BATCH: Final = 1000
 _SYSTEM_TABLES: Final = frozenset(record.kind.table for record in SYSTEM_RECORDS)
 
 router = api_router("records")
+
+
+class StateCountOut(BaseModel):
+    """How many records are in a state. If ``exact`` is false, at least that many."""
+
+    state: str
+    count: int
+    exact: bool
+
+
+class LifecycleOut(BaseModel):
+    """The states of a kind and the moves between them."""
+
+    initial: str
+    states: list[str]
+    terminal: list[str]
+    roles: dict[str, Role]
+    moves: list[tuple[str, str]]
+
+
+class KindOut(BaseModel):
+    """A kind of record: its fields, its lifecycle, and how many records are in each state."""
+
+    table: str
+    kind: str
+    pipeline: str
+    key: list[str]
+    fields: dict[str, str]
+    lifecycle: LifecycleOut
+    counts: list[StateCountOut]
 
 
 class HistoryEntryOut(BaseModel):
@@ -148,6 +178,22 @@ class RetryBody(SelectionBody):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"filter": {"status": "error"}, "reason": "token renewed"}]}
     )
+
+
+@router.get("/kinds", response_model=ListOut[KindOut], summary="List kinds")
+async def kinds(runtime: CurrentRuntime, *, system: System = False) -> Any:
+    """Every kind with its lifecycle and the number of records in each state."""
+    return {"items": await runtime.read_model.kinds(system=system)}
+
+
+@router.get(
+    "/kinds/{table}",
+    response_model=KindOut,
+    summary="Get a kind",
+)
+async def kind(runtime: CurrentRuntime, table: Table) -> Any:
+    """One kind with its lifecycle and the number of records in each state."""
+    return await runtime.read_model.kind(table)
 
 
 @router.get(

@@ -9,13 +9,20 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict
 
 from esclusa.model.system_records import Alert, Audit
-from esclusa.web.api.budgets import BudgetOut
+from esclusa.web.api.common import (
+    FILTER_PARAMETER,
+    After,
+    CurrentRuntime,
+    Limit,
+    ListOut,
+    RecordJson,
+    api_router,
+    page_json,
+)
 from esclusa.web.api.cycles import CycleOut, cycle_json
 from esclusa.web.api.filters import filter_from_query
-from esclusa.web.api.kinds import KindOut
-from esclusa.web.api.requests import FILTER_PARAMETER, After, CurrentRuntime, Limit, api_router
-from esclusa.web.api.responses import ListOut, RecordJson, page_json
-from esclusa.web.api.stages import StageOut
+from esclusa.web.api.records import KindOut
+from esclusa.web.api.stages import BudgetOut, StageOut
 
 router = api_router("work")
 

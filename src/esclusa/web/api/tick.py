@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from esclusa.model.errors import SettingsError
 from esclusa.settings import Settings
-from esclusa.web.api.requests import CurrentRuntime, operation_id
-from esclusa.web.api.runs import RunOut
+from esclusa.web.api.common import CurrentRuntime, operation_id
+from esclusa.web.api.cycles import RunOut
 from esclusa.web.auth.oidc import OidcVerifier
 
 PATH: Final = "/tick"

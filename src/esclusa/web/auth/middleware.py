@@ -13,9 +13,8 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from esclusa.settings import is_loopback
-from esclusa.web.auth.failed_attempts import FailedAttempts
 from esclusa.web.auth.oidc import OidcVerifier
-from esclusa.web.auth.tokens import Token, bearer_secret, find_token, read_only
+from esclusa.web.auth.tokens import FailedAttempts, Token, bearer_secret, find_token, read_only
 from esclusa.web.problems import problem, unauthorized
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})

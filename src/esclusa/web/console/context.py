@@ -26,8 +26,7 @@ from esclusa.runtime import Runtime
 from esclusa.settings import without_password
 from esclusa.web import problems
 from esclusa.web.api.health import Readiness
-from esclusa.web.auth.failed_attempts import FailedAttempts
-from esclusa.web.auth.tokens import Token, read_only
+from esclusa.web.auth.tokens import FailedAttempts, Token, read_only
 from esclusa.web.console import catalog, render, translate
 from esclusa.web.console.cache import AnswerCache
 from esclusa.web.console.catalog import gettext as _
