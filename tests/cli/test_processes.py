@@ -208,7 +208,7 @@ def test_the_server_listens_and_works(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))) as taken:
             second = call(tmp_path, "serve", "--port", str(taken.getpeername()[1]))
         assert second.returncode == 3
-        assert "cannot be listened on" in second.stderr
+        assert "cannot listen on" in second.stderr
     finally:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=40)
