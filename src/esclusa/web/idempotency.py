@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -61,8 +61,7 @@ class IdempotencyMiddleware:
             return
         if not _KEY.match(key):
             detail = "an Idempotency-Key has 1 to 200 visible ASCII characters, without spaces"
-            refused = problem(400, detail, slug="bad-key", instance=scope["path"])
-            await refused(scope, receive, send)
+            await problem(400, detail, slug="bad-key", instance=scope["path"])(scope, receive, send)
             return
         try:
             await self._call(key, scope, receive, send)
@@ -70,7 +69,7 @@ class IdempotencyMiddleware:
             await error_response(error, scope["path"])(scope, receive, send)
 
     async def _call(self, key: str, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _read(receive)
+        body = await Request(scope, receive).body()
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         head = f"{scope['method']} {path}?{scope['query_string'].decode('latin-1')}\n"
         digest = hashlib.sha256(head.encode("utf-8", "surrogatepass") + body).hexdigest()
@@ -80,7 +79,13 @@ class IdempotencyMiddleware:
             await self._app(scope, recorder.receive, recorder.send)
             return recorder.answer()
 
-        answer = await self._idempotency.once(scope["state"]["who"], key, digest, act, final=_final)
+        answer = await self._idempotency.once(
+            scope["state"]["who"],
+            key,
+            digest,
+            act,
+            final=lambda answer: answer.code < 500 and answer.code not in (409, 429),
+        )
         if answer.again:
             replay = Response(
                 answer.body, answer.code, {"Idempotent-Replay": "true"}, answer.media_type or None
@@ -110,20 +115,8 @@ class _Recorder:
     def answer(self) -> Answer:
         start = self.sent[0]
         body = b"".join(message.get("body", b"") for message in self.sent[1:])
-        media_type = Headers(raw=start["headers"]).get("content-type", "")
-        return Answer(start["status"], body.decode("utf-8", "replace"), media_type)
-
-
-async def _read(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-def _final(answer: Answer) -> bool:
-    return answer.code < 500 and answer.code not in (409, 429)
+        return Answer(
+            start["status"],
+            body.decode("utf-8", "replace"),
+            Headers(raw=start["headers"]).get("content-type", ""),
+        )

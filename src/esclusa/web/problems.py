@@ -22,7 +22,7 @@ from esclusa.imports import BadFile
 from esclusa.model import errors
 from esclusa.model.budget import BudgetEmpty
 from esclusa.observability import redact
-from esclusa.web.encoded_slashes import restore
+from esclusa.web.paths import restore_slashes
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -120,7 +120,7 @@ def problem(
         "detail": redact.text(detail),
     }
     if instance is not None:
-        body["instance"] = restore(instance)
+        body["instance"] = restore_slashes(instance)
     body |= {name: value for name, value in more.items() if value is not None}
     return JSONResponse(
         body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {})
@@ -154,16 +154,24 @@ def error_response(error: Exception, instance: str | None = None) -> JSONRespons
     status, slug, title = found
     more: dict[str, Any] = {}
     if isinstance(error, errors.Refusal) and error.text.code != "plain":
-        values = redact.fields(jsonable_encoder(error.text.values))
-        more = {"code": error.text.code, "values": values}
+        more = {
+            "code": error.text.code,
+            "values": redact.fields(jsonable_encoder(error.text.values)),
+        }
     if isinstance(error, errors.UndeclaredMove):
         more |= {"from": error.frm, "to": error.to}
     elif isinstance(error, errors.FaultsError):
-        where = redact.text(error.what)
-        more["faults"] = [{"where": where, "fault": redact.text(f)} for f in error.faults]
-    headers = _retry_after(error, slug)
+        more["faults"] = [
+            {"where": redact.text(error.what), "fault": redact.text(f)} for f in error.faults
+        ]
     return problem(
-        status, str(error), slug=slug, title=title, instance=instance, headers=headers, **more
+        status,
+        str(error),
+        slug=slug,
+        title=title,
+        instance=instance,
+        headers=_retry_after(error, slug),
+        **more,
     )
 
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from esclusa.observability import log
 from esclusa.observability.log import Trace
-from esclusa.web.encoded_slashes import restore
+from esclusa.web.paths import restore_slashes
 
 _W3C: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?:-.*)?\Z"
@@ -68,7 +68,7 @@ class RequestLogMiddleware:
                     fields = _request_fields(scope, status, size, time.monotonic() - start)
                     self._log.write(
                         level,
-                        f"{scope['method']} {restore(scope['path'])}: {status}",
+                        f"{scope['method']} {restore_slashes(scope['path'])}: {status}",
                         {"httpRequest": fields},
                     )
 
@@ -77,7 +77,7 @@ def _request_fields(scope: Scope, status: int, size: int, seconds: float) -> dic
     """The fields that Cloud Logging knows. The query is left out: it may contain secrets."""
     fields: dict[str, Any] = {
         "requestMethod": scope["method"],
-        "requestUrl": restore(scope["path"]),
+        "requestUrl": restore_slashes(scope["path"]),
         "status": status,
         "responseSize": str(size),
         "latency": f"{seconds:.6f}s",

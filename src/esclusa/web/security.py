@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from esclusa.ports.telemetry import Telemetry
-from esclusa.web.encoded_slashes import restore
+from esclusa.web.paths import restore_slashes
 from esclusa.web.problems import error_response, problem
 
 BODY_LIMIT: Final = 16 * 1024 * 1024
@@ -58,10 +58,9 @@ class SecurityMiddleware:
             await send(message)
 
         try:
-            app = self._refusal(scope) or self._app
-            await app(scope, self._limited(receive), with_headers)
+            await (self._refusal(scope) or self._app)(scope, self._limited(receive), with_headers)
         except Exception as error:
-            path = restore(scope["path"])
+            path = restore_slashes(scope["path"])
             self._telemetry.event(
                 "error",
                 f"{scope['method']} {path}: {type(error).__name__}: {error}",

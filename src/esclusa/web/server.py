@@ -39,7 +39,7 @@ from esclusa.web.auth.tokens import FailedAttempts, hash_tokens, require_tokens
 from esclusa.web.console import page_data, pages, render
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.idempotency import IdempotencyMiddleware
-from esclusa.web.proxy import PrefixMiddleware, TrustedProxies
+from esclusa.web.paths import PrefixMiddleware, TrustedProxies
 from esclusa.web.request_log import RequestLogMiddleware
 from esclusa.web.security import BODY_LIMIT, SecurityMiddleware
 
@@ -140,13 +140,14 @@ class HttpProtocol(H11Protocol):
         """Send the problem unless another response has begun, and close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             refused = problems.problem(400, _BAD_REQUEST, slug="bad-request")
-            headers = [
-                *refused.raw_headers,
-                (b"x-content-type-options", b"nosniff"),
-                (b"connection", b"close"),
-            ]
             response = h11.Response(
-                status_code=refused.status_code, headers=headers, reason=b"Bad Request"
+                status_code=refused.status_code,
+                headers=[
+                    *refused.raw_headers,
+                    (b"x-content-type-options", b"nosniff"),
+                    (b"connection", b"close"),
+                ],
+                reason=b"Bad Request",
             )
             for event in (response, h11.Data(data=bytes(refused.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
@@ -198,18 +199,19 @@ class Service:
         engine = self._runtime.engine
         async with engine.running(register=self._scheduler is not None):
             app = create_app(self._runtime, **options)
-            config = uvicorn.Config(
-                app,
-                http=HttpProtocol,
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=math.ceil(engine.options.grace) + 3,
+            self._server = _Server(
+                uvicorn.Config(
+                    app,
+                    http=HttpProtocol,
+                    lifespan="off",
+                    log_config=None,
+                    log_level="warning",
+                    access_log=False,
+                    proxy_headers=False,
+                    server_header=False,
+                    timeout_graceful_shutdown=math.ceil(engine.options.grace) + 3,
+                )
             )
-            self._server = _Server(config)
             self._server.should_exit = self._stops > 0  # stopped during startup
             address = sockets[0].getsockname()
             parts = [asyncio.create_task(self._server.serve(sockets), name="http")]
@@ -280,10 +282,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:
-        found = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        for af, _, _, _, address in dict.fromkeys(found):
+        for af, _, _, _, address in dict.fromkeys(
+            socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        ):
             try:
                 sockets.append(
                     _listening_socket(

@@ -12,11 +12,11 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from esclusa.model.query import Page
-from esclusa.model.record import Record
+from esclusa.model.record import Kind, Record
 from esclusa.model.storable import storage_fault
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
-from esclusa.web.api.filters import OPERATORS
+from esclusa.web.api.filters import OPERATORS, filter_from_json
 from esclusa.web.auth.tokens import read_only
 
 T = TypeVar("T")
@@ -82,8 +82,7 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, given: Any) -> Any:
-        fault = storage_fault(given)
-        if fault is not None:
+        if (fault := storage_fault(given)) is not None:
             raise ValueError(f"a value cannot be stored: {fault}")
         return given
 
@@ -101,6 +100,15 @@ class SelectionBody(RequestBody):
         if (self.ids is None) == (not self.filter):
             raise ValueError("give either 'ids' or a 'filter' that is not empty, and not both")
         return self
+
+    def selection(self, kind: Kind) -> dict[str, Any]:
+        """The arguments that every operation on many records takes."""
+        return {
+            "ids": self.ids,
+            "where": None if self.filter is None else filter_from_json(kind, self.filter),
+            "reason": self.reason,
+            "dry_run": self.dry_run,
+        }
 
 
 class ListOut(BaseModel, Generic[T]):
@@ -149,8 +157,10 @@ def record_json(record: Record) -> dict[str, Any]:
 
 def run_json(run: Record) -> dict[str, Any]:
     """A run as the API lists it: its row, and the member names that a started run answers with."""
-    outcome = None if run.status == "running" else run.status
-    return record_json(run) | {"run": run.id, "outcome": outcome}
+    return record_json(run) | {
+        "run": run.id,
+        "outcome": None if run.status == "running" else run.status,
+    }
 
 
 def page_json(page: Page[Any]) -> dict[str, Any]:

@@ -93,8 +93,7 @@ def cycle_json(cycle: dict[str, Any]) -> dict[str, Any]:
 @router.get("/cycles", response_model=ListOut[CycleOut], summary="List cycles")
 async def cycles(runtime: CurrentRuntime, *, system: System = False) -> Any:
     """Every cycle with its schedule, state, last run and next run."""
-    found = await runtime.read_model.cycles(system=system)
-    return {"items": [cycle_json(cycle) for cycle in found]}
+    return {"items": [cycle_json(c) for c in await runtime.read_model.cycles(system=system)]}
 
 
 @router.post(
@@ -141,8 +140,8 @@ async def resume_cycle(
 
 
 async def _cycle(runtime: Runtime, name: str) -> dict[str, Any]:
-    found = await runtime.read_model.cycles(system=True)
-    return cycle_json(next(cycle for cycle in found if cycle["cycle"] == name))
+    cycles = await runtime.read_model.cycles(system=True)
+    return cycle_json(next(cycle for cycle in cycles if cycle["cycle"] == name))
 
 
 @router.get(
@@ -154,10 +153,10 @@ async def _cycle(runtime: Runtime, name: str) -> dict[str, Any]:
 async def runs(
     request: Request,
     runtime: CurrentRuntime,
-    cycle: Annotated[  # noqa: ARG001 - read by the filter; named here for the documentation
+    cycle: Annotated[  # read by the filter; named here for the documentation
         str | None, Query(description="Only runs of this cycle", examples=["media.download"])
     ] = None,
-    status: Annotated[  # noqa: ARG001
+    status: Annotated[
         str | None,
         Query(description="running, ok, blocked, partial or error; several with commas"),
     ] = None,

@@ -23,7 +23,7 @@ from esclusa.web.api.common import (
     mask_text,
     page_json,
 )
-from esclusa.web.api.filters import filter_from_json, filter_from_query
+from esclusa.web.api.filters import filter_from_query
 
 router = api_router("work")
 
@@ -88,8 +88,10 @@ async def dead_letters(
 async def dead_letter_groups(runtime: CurrentRuntime) -> Any:
     """Open dead letters by table and error."""
     groups, exact = await runtime.read_model.dead_letter_groups()
-    items = [group | {"message": mask_text(group["message"])} for group in groups]
-    return {"items": items, "exact": exact}
+    return {
+        "items": [group | {"message": mask_text(group["message"])} for group in groups],
+        "exact": exact,
+    }
 
 
 @router.post(
@@ -99,11 +101,8 @@ async def dead_letter_groups(runtime: CurrentRuntime) -> Any:
 )
 async def redrive(runtime: CurrentRuntime, body: RedriveBody, who: Who) -> Any:
     """Send the records of dead letters back to work."""
-    where = None if body.filter is None else filter_from_json(DeadLetter.kind, body.filter)
-    done = await runtime.operations(who).redrive(
-        reason=body.reason, ids=body.ids, where=where, fields=body.fields, dry_run=body.dry_run
-    )
-    return done.answer()
+    selection = body.selection(DeadLetter.kind)
+    return (await runtime.operations(who).redrive(**selection, fields=body.fields)).answer()
 
 
 @router.post(
@@ -113,8 +112,4 @@ async def redrive(runtime: CurrentRuntime, body: RedriveBody, who: Who) -> Any:
 )
 async def discard(runtime: CurrentRuntime, body: DiscardBody, who: Who) -> Any:
     """Close dead letters without sending their records back to work."""
-    where = None if body.filter is None else filter_from_json(DeadLetter.kind, body.filter)
-    done = await runtime.operations(who).discard(
-        reason=body.reason, ids=body.ids, where=where, dry_run=body.dry_run
-    )
-    return done.answer()
+    return (await runtime.operations(who).discard(**body.selection(DeadLetter.kind))).answer()

@@ -46,8 +46,8 @@ def filter_from_query(
     for name, value in params:
         if name in RESERVED or (not value and "__" not in name and not re.search(r"[<>]", name)):
             continue
-        parsed = parse_filter(kind, [_expression(kind, name, value)], archived=archived)
-        for field, test in parsed.items():
+        expression = _expression(kind, name, value)
+        for field, test in parse_filter(kind, [expression], archived=archived).items():
             tests[field] = _combine(tests[field], test) if field in tests else test
     return _checked(kind, tests)
 
@@ -135,8 +135,9 @@ def _split(kind: Kind, name: str) -> tuple[str, str | None]:
 
 def _operator(name: str, operator: str) -> Op:
     if operator not in OPERATORS:
-        known = ", ".join(OPERATORS)
-        raise BadQuery(text("no_operator", field=name, operator=operator, known=known))
+        raise BadQuery(
+            text("no_operator", field=name, operator=operator, known=", ".join(OPERATORS))
+        )
     return OPERATORS[operator]
 
 
@@ -166,6 +167,6 @@ def _checked(kind: Kind, tests: dict[str, Test]) -> dict[str, Test]:
     for cond in test if isinstance(test, tuple) else (test,):
         for state in cond.value if cond.op == "in" else (cond.value,):
             if state is not None and state not in kind.lifecycle.states:
-                states = ", ".join(kind.lifecycle.states)
-                raise BadQuery(text("no_state", table=kind.table, state=state, states=states))
+                known = ", ".join(kind.lifecycle.states)
+                raise BadQuery(text("no_state", table=kind.table, state=state, states=known))
     return tests

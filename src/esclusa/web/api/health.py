@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -17,8 +17,10 @@ from esclusa.model.texts import text
 from esclusa.observability.metrics import Metrics
 from esclusa.runtime import Runtime
 from esclusa.web.auth.middleware import SELF_AUTHENTICATED
-from esclusa.web.deadline import within
 from esclusa.web.problems import problem_responses
+
+T = TypeVar("T")
+_abandoned: set[asyncio.Task[Any]] = set()
 
 # Seconds after which a part that does not answer counts as not ready.
 CHECK_TIMEOUT: Final = 5.0
@@ -48,11 +50,13 @@ def health_router(runtime: Runtime) -> APIRouter:
         """200 if store and artifacts answer, the schema fits and all pipelines are ready."""
         checks = await readiness.checks()
         ready = all(check.verdict != "fail" for check in checks)
-        body = {
-            "status": "ready" if ready else "not ready",
-            "checks": [check.answer() for check in checks],
-        }
-        return JSONResponse(body, 200 if ready else 503)
+        return JSONResponse(
+            {
+                "status": "ready" if ready else "not ready",
+                "checks": [check.answer() for check in checks],
+            },
+            200 if ready else 503,
+        )
 
     @router.get(
         "/metrics",
@@ -160,3 +164,28 @@ class Gauges:
                 self.metrics.budget(
                     budget["budget"], window["per"], window["used"], window["limit"]
                 )
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, or TimeoutError after ``seconds``, even if it ignores cancellation.
+
+    At the limit the work is cancelled but not awaited: a driver whose server vanished may need a
+    minute to end a query, and ``asyncio.timeout`` would wait for it.
+    """
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            _abandoned.add(task)
+            task.add_done_callback(_finished)
+    if not task.done():
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    return task.result()
+
+
+def _finished(task: asyncio.Task[Any]) -> None:
+    _abandoned.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not log it

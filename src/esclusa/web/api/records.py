@@ -41,7 +41,7 @@ from esclusa.web.api.common import (
     page_json,
     record_json,
 )
-from esclusa.web.api.filters import check_order, filter_from_json, filter_from_query
+from esclusa.web.api.filters import check_order, filter_from_query
 from esclusa.web.api.rows import InsertOut
 from esclusa.web.problems import problem_responses
 
@@ -86,8 +86,6 @@ class HistoryEntryOut(BaseModel):
 
     ``reason`` is an English sentence. ``reason_code`` names it if Esclusa wrote it.
     """
-
-    model_config = ConfigDict(populate_by_name=True)
 
     frm: Annotated[str, Field(alias="from")]
     to: str
@@ -222,10 +220,16 @@ async def records(
     """One page of records, filtered and in order."""
     kind = runtime.engine.kind(table)
     where = filter_from_query(kind, request.query_params.multi_items(), archived=archived)
-    page = await runtime.read_model.records(
-        table, where, order=check_order(kind, order), limit=limit, after=after, archived=archived
+    return page_json(
+        await runtime.read_model.records(
+            table,
+            where,
+            order=check_order(kind, order),
+            limit=limit,
+            after=after,
+            archived=archived,
+        )
     )
-    return page_json(page)
 
 
 @router.get(
@@ -268,8 +272,10 @@ def _history_entry(step: Step) -> dict[str, Any]:
 async def why(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
     """The reasons, each with a code, and when the record can move next."""
     answer = (await runtime.read_model.why(table, id)).answer()
-    reasons = [reason | {"text": mask_text(reason["text"])} for reason in answer["reasons"]]
-    return answer | {"answer": mask_text(answer["answer"]), "reasons": reasons}
+    return answer | {
+        "answer": mask_text(answer["answer"]),
+        "reasons": [reason | {"text": mask_text(reason["text"])} for reason in answer["reasons"]],
+    }
 
 
 @router.get(
@@ -328,13 +334,7 @@ async def move(runtime: CurrentRuntime, table: Table, body: MoveBody, who: Who) 
     """
     kind = runtime.engine.kind(table)
     done = await runtime.operations(who).move(
-        table,
-        body.to,
-        reason=body.reason,
-        ids=body.ids,
-        where=None if body.filter is None else filter_from_json(kind, body.filter),
-        fields=kind.check_fields(body.fields),
-        dry_run=body.dry_run,
+        table, body.to, **body.selection(kind), fields=kind.check_fields(body.fields)
     )
     return done.answer()
 
@@ -346,15 +346,8 @@ async def move(runtime: CurrentRuntime, table: Table, body: MoveBody, who: Who) 
 )
 async def retry(runtime: CurrentRuntime, table: Table, body: RetryBody, who: Who) -> Any:
     """Give records that reached their maximum of attempts another one."""
-    kind = runtime.engine.kind(table)
-    done = await runtime.operations(who).retry(
-        table,
-        reason=body.reason,
-        ids=body.ids,
-        where=None if body.filter is None else filter_from_json(kind, body.filter),
-        dry_run=body.dry_run,
-    )
-    return done.answer()
+    selection = body.selection(runtime.engine.kind(table))
+    return (await runtime.operations(who).retry(table, **selection)).answer()
 
 
 @router.post(

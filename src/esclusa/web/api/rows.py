@@ -40,24 +40,35 @@ async def read_rows(request: Request) -> Iterator[ImportedRow]:
 
 
 def rows_response(report: ImportReport, what: str, path: str) -> JSONResponse:
-    """The response to added rows: 200 if any row was valid, otherwise a problem."""
-    answer = report.answer()
-    if report.errors and not report.created and not report.known:
-        first = report.errors[0]["error"]
-        detail = f"none of the {len(report.errors)} rows is valid for {what}; the first: {first}"
-        title = "No valid row"
-        return problem(422, detail, slug="bad-record", title=title, instance=path, **answer)
-    return JSONResponse(answer)
+    """The response to added rows: 200 if any row was valid or there was none, else a problem."""
+    if report.created or report.known or not report.errors:
+        return JSONResponse(report.answer())
+    return problem(
+        422,
+        f"none of the {len(report.errors)} rows is valid for {what};"
+        f" the first: {report.errors[0]['error']}",
+        slug="bad-record",
+        title="No valid row",
+        instance=path,
+        **report.answer(),
+    )
 
 
 def rows_body(row: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
     """``openapi_extra`` of a route that takes rows: the schema of one row, and an example."""
-    lines = {"schema": {"type": "string"}, "example": json.dumps(example) + "\n"}
-    whole = {"schema": {"oneOf": [{"type": "array", "items": row}, row]}, "example": [example]}
     return {
         "requestBody": {
             "required": True,
-            "content": {"application/json": whole, "application/x-ndjson": lines},
+            "content": {
+                "application/json": {
+                    "schema": {"oneOf": [{"type": "array", "items": row}, row]},
+                    "example": [example],
+                },
+                "application/x-ndjson": {
+                    "schema": {"type": "string"},
+                    "example": json.dumps(example) + "\n",
+                },
+            },
         }
     }
 
@@ -69,13 +80,9 @@ def draft_record(kind: Kind, row: ImportedRow) -> Record:
     """
     if row.values is None:
         raise BadRecord(row.fault or "it cannot be read")
-    faults = [
-        fault
-        for name, value in row.values.items()
-        if (fault := _fault(kind, name, value)) is not None
-    ]
-    if faults:
-        raise BadRecord("; ".join(faults))
+    faults = [_fault(kind, name, value) for name, value in row.values.items()]
+    if any(faults):
+        raise BadRecord("; ".join(filter(None, faults)))
     record = kind.draft(row.values)
     naive = [
         f"{name}: a time needs its zone, for example 2026-11-16T12:00:00Z"
@@ -100,6 +107,6 @@ def _fault(kind: Kind, name: str, value: Any) -> str | None:
     if name in TRACKING and name not in ("status", "due_at"):
         return f"{name}: only the engine writes it"
     if name not in kind.types:
-        fields = ", ".join(field.name for field in kind.fields)
-        return f"{name}: {kind.table} has no such field; it has {fields}"
+        known = ", ".join(field.name for field in kind.fields)
+        return f"{name}: {kind.table} has no such field; it has {known}"
     return None if (fault := storage_fault(value)) is None else f"{name}: {fault}"

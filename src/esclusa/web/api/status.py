@@ -80,7 +80,8 @@ async def audit(
 ) -> Any:
     """What operators did, filtered by any field."""
     where = filter_from_query(Audit.kind, request.query_params.multi_items())
-    page = await runtime.read_model.records(
-        Audit.kind.table, where, order="-done_at", limit=limit, after=after
+    return page_json(
+        await runtime.read_model.records(
+            Audit.kind.table, where, order="-done_at", limit=limit, after=after
+        )
     )
-    return page_json(page)

@@ -50,8 +50,7 @@ async def run_what_is_due(
     service account in `ESCLUSA_TICK_SERVICE_ACCOUNT` for an audience in `ESCLUSA_TICK_AUDIENCE`,
     such as Cloud Scheduler sends.
     """
-    limit = runtime.settings.tick_seconds if seconds is None else seconds
-    return (await runtime.engine.tick(limit)).answer()
+    return (await runtime.engine.tick(seconds or runtime.settings.tick_seconds)).answer()
 
 
 def oidc_verifiers(settings: Settings) -> dict[tuple[str, str], OidcVerifier]:
@@ -63,10 +62,11 @@ def oidc_verifiers(settings: Settings) -> dict[tuple[str, str], OidcVerifier]:
             "settings",
             ["ESCLUSA_TICK_AUDIENCE: verifying tokens needs PyJWT: pip install 'esclusa[google]'"],
         )
-    verifier = OidcVerifier(
-        settings.tick_audience,
-        settings.oidc_certs_url,
-        settings.tick_service_account,
-        settings=("ESCLUSA_TICK_AUDIENCE", "ESCLUSA_TICK_SERVICE_ACCOUNT"),
-    )
-    return {("POST", PATH): verifier}
+    return {
+        ("POST", PATH): OidcVerifier(
+            settings.tick_audience,
+            settings.oidc_certs_url,
+            settings.tick_service_account,
+            settings=("ESCLUSA_TICK_AUDIENCE", "ESCLUSA_TICK_SERVICE_ACCOUNT"),
+        )
+    }

@@ -64,8 +64,7 @@ class AuthMiddleware:
             await self._app(scope, receive, send)
             return
         scope.setdefault("state", {})["who"] = "api"
-        refused = await self._refusal(scope)
-        await (refused or self._app)(scope, receive, send)
+        await (await self._refusal(scope) or self._app)(scope, receive, send)
 
     async def _refusal(self, scope: Scope) -> Response | None:
         """None if the request may go on, with ``who`` set; otherwise the response to send."""
@@ -110,20 +109,23 @@ class AuthMiddleware:
         token = find_token(self._tokens, secret)
         if token is None:
             self._failed_attempts.add_failure(address)
-            detail = "this token is not in ESCLUSA_API_TOKENS"
-            return unauthorized(path, detail, error="invalid_token")
+            return unauthorized(
+                path, "this token is not in ESCLUSA_API_TOKENS", error="invalid_token"
+            )
         self._failed_attempts.add_success(address, secret)
         scope["state"]["who"] = f"api:{token.name}"
         read_only.set(token.role == "read")
         if token.role == "read" and scope.get("method", "GET") not in _SAFE_METHODS:
-            challenge = 'Bearer realm="esclusa", error="insufficient_scope", scope="operate"'
             return problem(
                 403,
                 f"the token {token.name} has the role read; this call needs the role operate",
                 slug="forbidden",
                 title="Role operate required",
                 instance=path,
-                headers={"WWW-Authenticate": challenge},
+                headers={
+                    "WWW-Authenticate": 'Bearer realm="esclusa", error="insufficient_scope",'
+                    ' scope="operate"'
+                },
             )
         return None
 
@@ -141,11 +143,10 @@ class AuthMiddleware:
                 title="Loopback only",
                 instance=path,
             )
-        if scope.get("method", "GET") in _SAFE_METHODS:
-            return None
         origin = headers.get("origin")
-        if headers.get("sec-fetch-site") == "cross-site" or (
-            origin is not None and origin.partition("://")[2].lower() != host.lower()
+        if scope.get("method", "GET") not in _SAFE_METHODS and (
+            headers.get("sec-fetch-site") == "cross-site"
+            or (origin is not None and origin.partition("://")[2].lower() != host.lower())
         ):
             return problem(
                 403,

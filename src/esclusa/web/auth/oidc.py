@@ -68,11 +68,16 @@ class OidcVerifier:
         try:
             return await self.verify(token)
         except InvalidOidcToken as error:
-            invalid = "invalid_token" if token else None
-            return unauthorized(path, str(error), realm=self._realm, error=invalid)
+            return unauthorized(
+                path,
+                str(error),
+                realm=self._realm,
+                error="invalid_token" if token else None,
+            )
         except OidcTokenRefused as error:
-            title = "Account not allowed"
-            return problem(403, str(error), slug="forbidden", title=title, instance=path)
+            return problem(
+                403, str(error), slug="forbidden", title="Account not allowed", instance=path
+            )
         except KeysUnavailable as error:
             return error_response(error, path)
 

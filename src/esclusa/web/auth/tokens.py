@@ -54,21 +54,23 @@ def find_token(tokens: Sequence[Token], secret: str) -> Token | None:
 
     Every token is compared in constant time, so the response time reveals nothing.
     """
-    given, found = token_digest(secret), None
-    for token in tokens:
-        if hmac.compare_digest(token.digest, given):
-            found = token
-    return found
+    given = token_digest(secret)
+    found = [token for token in tokens if hmac.compare_digest(token.digest, given)]
+    return found[-1] if found else None
 
 
 def require_tokens(host: str, tokens: Sequence[Token]) -> None:
     """Raise SettingsError if the server would listen beyond loopback without any token."""
     if not tokens and not is_loopback(host):
-        fault = (
-            f"ESCLUSA_API_TOKENS: not set, so the server listens on loopback only, not on {host};"
-            " set a token, or use --host 127.0.0.1"
+        raise SettingsError(
+            "settings",
+            [
+                (
+                    "ESCLUSA_API_TOKENS: not set, so the server listens on loopback only, not on"
+                    f" {host}; set a token, or use --host 127.0.0.1"
+                )
+            ],
         )
-        raise SettingsError("settings", [fault])
 
 
 class FailedAttempts:

@@ -25,7 +25,7 @@ from esclusa.model.texts import text
 from esclusa.runtime import Runtime
 from esclusa.settings import without_password
 from esclusa.web import problems
-from esclusa.web.api.health import Readiness
+from esclusa.web.api.health import Readiness, within
 from esclusa.web.auth.tokens import FailedAttempts, Token, read_only
 from esclusa.web.console import catalog, render, translate
 from esclusa.web.console.cache import AnswerCache
@@ -34,7 +34,6 @@ from esclusa.web.console.counts import CountCache
 from esclusa.web.console.extension import ConsoleExtension
 from esclusa.web.console.forms import FormRefused, SubmittedForm, read_form
 from esclusa.web.console.session import VISIT, Sessions, Visitor
-from esclusa.web.deadline import within
 
 THEMES: Final = ("auto", "light", "dark")
 # Paths to which a visitor with the role `read` may post.

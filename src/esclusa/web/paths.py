@@ -1,18 +1,53 @@
-"""Behind a reverse proxy: trusted proxies, and the path prefix of the server."""
+"""The path of a request: its prefix behind a reverse proxy, and slashes inside ids.
+
+``%2F`` in a path is part of a value and does not separate segments. ASGI servers decode the path
+before routing, so a route cannot distinguish ``%2F`` from ``/``. With this module every route,
+including those of pipelines, gets the right value.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from typing import Final
+from urllib.parse import unquote
 
+from starlette.convertors import PathConvertor, StringConvertor, register_url_convertor
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from esclusa.model.errors import SettingsError
-from esclusa.web import encoded_slashes
 
+# Replaces an encoded slash during routing: a noncharacter, which no valid text contains.
+SLASH: Final = "\ufdd0"
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+){1,8}\Z")
+
+
+def hide_slashes(scope: Scope) -> None:
+    """Replace encoded slashes in the path by ``SLASH``, so that the router does not split there."""
+    raw = scope.get("raw_path") or b""
+    if b"%2f" in raw.lower():
+        parts = raw.split(b"?", 1)[0].decode("ascii", "replace").split("/")
+        scope["path"] = "/".join(unquote(part).replace("/", SLASH) for part in parts)
+
+
+def restore_slashes(text: str) -> str:
+    """A path or a value of it with its slashes back."""
+    return text.replace(SLASH, "/")
+
+
+class _Text(StringConvertor):
+    def convert(self, value: str) -> str:
+        return restore_slashes(value)
+
+
+class _Path(PathConvertor):
+    def convert(self, value: str) -> str:
+        return restore_slashes(value)
+
+
+register_url_convertor("str", _Text())
+register_url_convertor("path", _Path())
 
 
 class TrustedProxies:
@@ -57,7 +92,7 @@ class PrefixMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
-            encoded_slashes.hide(scope)
+            hide_slashes(scope)
             self._set_prefix(scope)
         await self._app(scope, receive, send)
 
