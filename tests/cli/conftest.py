@@ -1,4 +1,4 @@
-"""The command in this process, in an empty folder, with the example pipeline, on each store in turn."""
+"""The command in this process, in an empty folder, with the example pipeline, on each store."""
 
 from __future__ import annotations
 

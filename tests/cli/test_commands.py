@@ -239,7 +239,9 @@ def test_doctor_reports_the_checks_of_a_pipeline(esclusa: RunCommand, tmp_path: 
     assert (answer.code, checks) == (4, [("fail", "KEY is not set"), ("warn", "it is old")])
 
 
-def test_wrong_settings_are_reported_together(esclusa: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_settings_are_reported_together(
+    esclusa: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PORT", "abc")
     answer = esclusa("status", "--store", "oracle://x")
     assert (answer.code, answer.out) == (3, "")
@@ -280,20 +282,23 @@ def test_a_pipelines_own_commands(esclusa: RunCommand, tmp_path: Path) -> None:
         "import click\nfrom esclusa import App\napp = App('loud')\n@app.commands\ndef build():\n"
         "    @click.group()\n    def loud():\n        '''Loud things.'''\n"
         "    @loud.command()\n    @click.pass_obj\n    def shout(session):\n"
-        "        session.show({'said': session.settings.plans[0].name}, lambda screen: screen.line('HEY'))\n    return loud\n"
+        "        name = session.settings.plans[0].name\n"
+        "        session.show({'name': name}, lambda screen: screen.line('HEY'))\n    return loud\n"
     )
     assert "Loud things." in esclusa("--pipelines", "loud.py", "--help").out
     assert esclusa("--pipelines", "loud.py", "loud", "shout").out == "HEY\n"
-    assert esclusa("--pipelines", "loud.py", "--json", "loud", "shout").json == {"said": "loud"}
+    assert esclusa("--pipelines", "loud.py", "--json", "loud", "shout").json == {"name": "loud"}
     assert esclusa("--pipelines", "gone.py", "loud", "shout").code == 3
 
 
 def test_text_from_outside_cannot_command_the_terminal(esclusa: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "esc.py").write_text(
         "from esclusa import App, Lifecycle, Record, RunContext\n"
-        "class Note(Record, table='notes', key='name'):\n    name: str\n    text: str\n    lifecycle = Lifecycle('kept')\n"
+        "class Note(Record, table='notes', key='name'):\n    name: str\n    text: str\n"
+        "    lifecycle = Lifecycle('kept')\n"
         "app = App('esc', records=[Note])\n"
-        "@app.cycle()\nasync def fill(run: RunContext) -> None:\n    await run.records.insert([Note(name='a', text='\\x1b[2Jboo')])\n"
+        "@app.cycle()\nasync def fill(run: RunContext) -> None:\n"
+        "    await run.records.insert([Note(name='a', text='\\x1b[2Jboo')])\n"
     )
     assert esclusa("run", "esc.fill", "--pipelines", "esc.py").code == 0
     out = esclusa("records", "notes", "--pipelines", "esc.py").out

@@ -1,4 +1,4 @@
-"""The commands that show what the console shows beyond the glance, and archives as they see them, on each store in turn."""
+"""Commands that show rates, audits, leases, views and archives, on each store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ app = App("old", records=[Note])
 
 @app.cycle()
 async def fill(run: RunContext) -> None:
-    await run.records.insert([Note(name=f"n{n}", status="ended", ended_at=datetime(2020, n, 1, tzinfo=UTC)) for n in (1, 2, 3)])
+    ends = [datetime(2020, month, 1, tzinfo=UTC) for month in (1, 2, 3)]
+    await run.records.insert(
+        [Note(name=f"n{end.month}", status="ended", ended_at=end) for end in ends]
+    )
 
 @app.cycle()
 async def keep(run: RunContext) -> None:

@@ -29,7 +29,9 @@ class Stone(Record, table="stones", key="number"):
 
 app = App("slow")
 
-@app.stage(Stone, take="here", hold="moving", exhausted="lost", cycle=False, concurrency=2, batch=None)
+@app.stage(
+    Stone, take="here", hold="moving", exhausted="lost", cycle=False, concurrency=2, batch=None
+)
 async def move(stone: Stone, at: Attempt) -> Outcome:
     await asyncio.sleep(0.3)
     return To("there")
@@ -72,9 +74,11 @@ def counts(folder: Path, kind: str, pipelines: str) -> dict[str, int]:
 def test_looking_starts_without_heavy_imports(tmp_path: Path) -> None:
     assert call(tmp_path, "migrate").returncode == 0
     program = (
-        "import sys, json\nfrom esclusa.app import open_runtime, open_store\nfrom esclusa.cli import code_of\n"
+        "import sys, json\nfrom esclusa.app import open_runtime, open_store\n"
+        "from esclusa.cli import code_of\n"
         "code = code_of(['status', '--json'], open_runtime=open_runtime, open_store=open_store)\n"
-        "print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})), file=sys.stderr)\nsys.exit(code)"
+        "print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})), file=sys.stderr)\n"
+        "sys.exit(code)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -105,9 +109,13 @@ def test_looking_starts_without_heavy_imports(tmp_path: Path) -> None:
 def test_a_run_that_is_stopped_ends_in_order(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     process = subprocess.Popen(
-        [sys.executable, "-m", "esclusa", "run", "slow.all"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "esclusa", "run", "slow.all"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=environ(ESCLUSA_PIPELINES="slow.py"),
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.send_signal(number)
@@ -137,9 +145,13 @@ def test_a_handler_that_never_ends_has_the_grace_period_and_no_more(
 ) -> None:
     (tmp_path / "stuck.py").write_text(STUCK)
     process = subprocess.Popen(
-        [sys.executable, "-m", "esclusa", *command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "esclusa", *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=environ(ESCLUSA_PIPELINES="stuck.py", ESCLUSA_GRACE_SECONDS="0.2"),
-    )  # fmt: skip
+    )
     try:
         deadline = time.monotonic() + 40
         while time.monotonic() < deadline:

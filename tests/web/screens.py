@@ -21,7 +21,7 @@ TARGET = Path(__file__).parents[2] / "docs" / "screens"
 
 
 async def main(target: Path = TARGET, only: str = "") -> None:
-    """Take the pictures whose names contain ``only``: light and dark, some on a phone in Spanish."""
+    """Take the pictures whose names contain ``only``, light and dark, some on a Spanish phone."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         async with served(Path(folder)) as world, async_playwright() as playwright:

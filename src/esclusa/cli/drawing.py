@@ -10,7 +10,9 @@ from esclusa.model.stage import Stage
 
 
 def draw(life: Lifecycle, notes: Mapping[str, str] | None = None) -> str:
-    """The drawing, for example::
+    """A lifecycle as a tree of its states.
+
+    For example::
 
         ● pending            taken by media.download
           └─▶ downloading    held by media.download

@@ -178,7 +178,7 @@ def root() -> None:
     esclusa demo                     run the built-in pipelines against simulators
     esclusa status --watch           counts, backlogs, budgets and workers
     esclusa why KIND ID              why a record is not moving
-    """
+    """  # noqa: D301 - click reads the control character: it keeps the lines below it
 
 
 def kind_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

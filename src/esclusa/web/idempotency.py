@@ -60,8 +60,13 @@ class IdempotencyMiddleware:
             await self._app(scope, receive, send)
             return
         if not _KEY.match(key):
-            detail = "an Idempotency-Key has 1 to 200 visible ASCII characters, without spaces"
-            await problem(400, detail, slug="bad-key", instance=scope["path"])(scope, receive, send)
+            refused = problem(
+                400,
+                "an Idempotency-Key has 1 to 200 visible ASCII characters, without spaces",
+                slug="bad-key",
+                instance=scope["path"],
+            )
+            await refused(scope, receive, send)
             return
         try:
             await self._call(key, scope, receive, send)

@@ -32,7 +32,7 @@ def hide_slashes(scope: Scope) -> None:
 
 
 def restore_slashes(text: str) -> str:
-    """A path or a value of it with its slashes back."""
+    """A path, or a value from it, with its slashes restored."""
     return text.replace(SLASH, "/")
 
 

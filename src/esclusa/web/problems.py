@@ -131,14 +131,15 @@ def unauthorized(
     path: str, detail: str, *, realm: str = "esclusa", error: str | None = None
 ) -> JSONResponse:
     """The 401 problem with its challenge; ``error`` is the code of RFC 6750 for a bad token."""
-    challenge = f'Bearer realm="{realm}"' + (f', error="{error}"' if error else "")
     return problem(
         401,
         detail,
         slug="unauthorized",
         title="Invalid token" if error else "Authentication required",
         instance=path,
-        headers={"WWW-Authenticate": challenge},
+        headers={
+            "WWW-Authenticate": f'Bearer realm="{realm}"' + (f', error="{error}"' if error else "")
+        },
     )
 
 

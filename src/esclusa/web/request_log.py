@@ -65,11 +65,14 @@ class RequestLogMiddleware:
             finally:
                 level = "warning" if status >= 500 else "debug"
                 if log.enabled(level) and scope["path"] not in _NOT_LOGGED:
-                    fields = _request_fields(scope, status, size, time.monotonic() - start)
                     self._log.write(
                         level,
                         f"{scope['method']} {restore_slashes(scope['path'])}: {status}",
-                        {"httpRequest": fields},
+                        {
+                            "httpRequest": _request_fields(
+                                scope, status, size, time.monotonic() - start
+                            )
+                        },
                     )
 
 

@@ -74,8 +74,11 @@ class SecurityMiddleware:
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """A response to a request that no route may handle, judged by its head."""
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            detail = "the address contains a null character, which no record can contain"
-            return problem(400, detail, slug="bad-request")
+            return problem(
+                400,
+                "the address contains a null character, which no record can contain",
+                slug="bad-request",
+            )
         length = Headers(scope=scope).get("content-length", "0")
         if length.isdigit() and int(length) > self._body_limit:
             return problem(413, self._too_large)

@@ -300,9 +300,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
     except (OSError, OverflowError) as error:
         for each in sockets:
             each.close()
-        cause = getattr(error, "strerror", None) or error
         raise SettingsError(
-            "settings", [f"PORT: cannot listen on {host}:{port}: {cause}"]
+            "settings",
+            [f"PORT: cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}"],
         ) from None
     return sockets
 

@@ -140,8 +140,9 @@ async def resume_cycle(
 
 
 async def _cycle(runtime: Runtime, name: str) -> dict[str, Any]:
-    cycles = await runtime.read_model.cycles(system=True)
-    return cycle_json(next(cycle for cycle in cycles if cycle["cycle"] == name))
+    return cycle_json(
+        next(c for c in await runtime.read_model.cycles(system=True) if c["cycle"] == name)
+    )
 
 
 @router.get(

@@ -46,8 +46,9 @@ def filter_from_query(
     for name, value in params:
         if name in RESERVED or (not value and "__" not in name and not re.search(r"[<>]", name)):
             continue
-        expression = _expression(kind, name, value)
-        for field, test in parse_filter(kind, [expression], archived=archived).items():
+        for field, test in parse_filter(
+            kind, [_expression(kind, name, value)], archived=archived
+        ).items():
             tests[field] = _combine(tests[field], test) if field in tests else test
     return _checked(kind, tests)
 
@@ -167,6 +168,12 @@ def _checked(kind: Kind, tests: dict[str, Test]) -> dict[str, Test]:
     for cond in test if isinstance(test, tuple) else (test,):
         for state in cond.value if cond.op == "in" else (cond.value,):
             if state is not None and state not in kind.lifecycle.states:
-                known = ", ".join(kind.lifecycle.states)
-                raise BadQuery(text("no_state", table=kind.table, state=state, states=known))
+                raise BadQuery(
+                    text(
+                        "no_state",
+                        table=kind.table,
+                        state=state,
+                        states=", ".join(kind.lifecycle.states),
+                    )
+                )
     return tests

@@ -20,7 +20,6 @@ from esclusa.web.auth.middleware import SELF_AUTHENTICATED
 from esclusa.web.problems import problem_responses
 
 T = TypeVar("T")
-_abandoned: set[asyncio.Task[Any]] = set()
 
 # Seconds after which a part that does not answer counts as not ready.
 CHECK_TIMEOUT: Final = 5.0
@@ -28,6 +27,9 @@ CHECK_TIMEOUT: Final = 5.0
 SCHEMA_MAX_AGE: Final = 30.0
 # Seconds for which gauges that are read from the store are reused.
 GAUGES_MAX_AGE: Final = 5.0
+
+# Tasks that missed their limit, kept until they end: asyncio has only weak references to them.
+_abandoned: set[asyncio.Task[Any]] = set()
 
 
 def health_router(runtime: Runtime) -> APIRouter:
@@ -139,8 +141,7 @@ class Gauges:
         self._runtime = runtime
         self._lock = asyncio.Lock()
         self._read_at = float("-inf")
-        metrics = getattr(runtime.engine.telemetry, "metrics", None)
-        self.metrics: Metrics = metrics if isinstance(metrics, Metrics) else Metrics()
+        self.metrics: Metrics = getattr(runtime.engine.telemetry, "metrics", None) or Metrics()
 
     async def refresh(self) -> None:
         """Read the gauges again if they are old; a store that does not answer is logged."""

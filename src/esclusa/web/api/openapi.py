@@ -59,15 +59,11 @@ def _complete(operation: dict[str, Any], *, writes: bool, has_id: bool) -> None:
     responses = operation.setdefault("responses", {})
     if "HTTPValidationError" in str(responses.get("422", "")):
         responses["422"] = problem_responses(422)[422]
-    statuses = [400, 500, 503]
-    if has_id:
-        statuses.append(404)
-    if writes:
-        statuses.append(413)
+    statuses = [400, 500, 503, *([404] if has_id else []), *([413] if writes else [])]
     if operation.get("security") != []:
         statuses += [401, 403, 429]
         if writes:
             statuses += [409, 422]  # problems of the idempotency key
             operation["parameters"] = [*operation.get("parameters", []), KEY_PARAMETER]
-    more = {str(status): response for status, response in problem_responses(*statuses).items()}
-    operation["responses"] = dict(sorted((more | responses).items()))
+    problems = {str(status): answer for status, answer in problem_responses(*statuses).items()}
+    operation["responses"] = dict(sorted((problems | responses).items()))

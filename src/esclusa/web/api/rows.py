@@ -107,6 +107,8 @@ def _fault(kind: Kind, name: str, value: Any) -> str | None:
     if name in TRACKING and name not in ("status", "due_at"):
         return f"{name}: only the engine writes it"
     if name not in kind.types:
-        known = ", ".join(field.name for field in kind.fields)
-        return f"{name}: {kind.table} has no such field; it has {known}"
+        return (
+            f"{name}: {kind.table} has no such field;"
+            f" it has {', '.join(field.name for field in kind.fields)}"
+        )
     return None if (fault := storage_fault(value)) is None else f"{name}: {fault}"

@@ -94,10 +94,9 @@ class OidcVerifier:
             header = jwt.get_unverified_header(token)
             if header.get("alg") != "RS256":
                 raise InvalidOidcToken("the token is not signed with RS256")
-            key = await self._key(str(header.get("kid") or ""))
             claims: dict[str, Any] = jwt.decode(
                 token,
-                key.key,
+                (await self._key(str(header.get("kid") or ""))).key,
                 algorithms=["RS256"],
                 leeway=LEEWAY,
                 options={"verify_aud": False, "require": ["exp", "iat", "iss", "aud"]},
