@@ -41,7 +41,7 @@ async def drop(run: RunContext) -> None:
 """
 
 
-def test_the_commands_beside_the_console(greeted: RunCommand) -> None:
+def test_rates_leases_archives_relations_and_audit(greeted: RunCommand) -> None:
     def call(*words: str) -> Any:
         answer = greeted(*words, "--json")
         assert answer.code == 0, answer.err

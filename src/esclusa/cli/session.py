@@ -63,7 +63,7 @@ class Session:
         from esclusa.model.system_records import SYSTEM_RECORDS
 
         return {k.table: k for plan in self.settings.plans for k in plan.kinds} | {
-            b.kind.table: b.kind for b in SYSTEM_RECORDS
+            record.kind.table: record.kind for record in SYSTEM_RECORDS
         }
 
     # opening the runtime
