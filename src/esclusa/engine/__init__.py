@@ -1,0 +1,1 @@
+"""The engine: claims records, calls handlers, settles outcomes, runs cycles."""

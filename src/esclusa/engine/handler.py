@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from esclusa.engine.attempt import Attempt
 from esclusa.engine.threads import Threads
 from esclusa.model.decide import Raised, Result
 from esclusa.model.outcome import OUTCOMES
-from esclusa.model.record import Record
+from esclusa.model.settlement import Leased
 from esclusa.model.stage import Stage
 from esclusa.model.texts import text
 
@@ -25,24 +25,24 @@ class HandlerCaller:
     """
 
     def __init__(self, stage: Stage) -> None:
+        is_async = inspect.iscoroutinefunction(stage.handler)
         self._stage = stage
-        self._is_async = inspect.iscoroutinefunction(stage.handler)
-        self._direct = self._is_async and stage.timeout is None
-        self._threads = None if self._is_async else Threads(stage.name)
+        self._handler = stage.handler
+        self._single = stage.batch is None
+        self._direct = is_async and stage.timeout is None
+        self._threads = None if is_async else Threads(stage.name)
         self.pace = 0.0
 
-    def call(self, records: Sequence[Record], attempt: Attempt) -> Awaitable[Any]:
+    def call(self, leases: Sequence[Leased], attempt: Attempt) -> Awaitable[Any]:
         """Start the handler; what it answers is awaited by the caller."""
-        argument = records[0] if self._stage.batch is None else records
-        if self._direct:
-            answer: Awaitable[Any] = self._stage.handler(argument, attempt)
-            return answer
-        return self._bounded(argument, attempt)
+        argument: Any = leases[0].record if self._single else [lease.record for lease in leases]
+        call: Callable[..., Awaitable[Any]] = self._handler if self._direct else self._bounded
+        return call(argument, attempt)
 
     def outcomes(self, answer: Any, count: int) -> Sequence[Result]:
         """The outcome of each record. Raises TypeError if the handler answered something else."""
-        if self._stage.batch is None:
-            return (self._outcome(answer),)
+        if self._single:
+            return (answer if isinstance(answer, OUTCOMES) else self._outcome(answer),)
         if not isinstance(answer, list | tuple) or len(answer) != count:
             got = (
                 f"{len(answer)} answers" if isinstance(answer, list | tuple) else _type_name(answer)
@@ -77,8 +77,8 @@ class HandlerCaller:
         try:
             async with limit:
                 if self._threads is None:
-                    return await self._stage.handler(argument, attempt)
-                answer = await self._threads.call(partial(self._stage.handler, argument, attempt))
+                    return await self._handler(argument, attempt)
+                answer = await self._threads.call(partial(self._handler, argument, attempt))
                 # A plain function may wrap a coroutine function.
                 return await answer if inspect.isawaitable(answer) else answer
         except TimeoutError as error:

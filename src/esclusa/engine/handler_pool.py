@@ -81,16 +81,18 @@ class HandlerPool:
         me = asyncio.current_task()
         assert me is not None
         self._starting = False
-        waiting, turns = self._waiting, 0
+        waiting, handle, turns = self._waiting, self._handle, 0
         try:
             while waiting:
                 if self._stopped():
                     self._give_back()
                     return
-                batch = [waiting.popleft() for _ in range(min(self._batch, len(waiting)))]
-                if waiting:
+                batch = [waiting.popleft()]
+                while waiting and len(batch) < self._batch:
+                    batch.append(waiting.popleft())
+                if waiting and not self._starting:
                     self._start()
-                await self._handle(batch, me)
+                await handle(batch, me)
                 turns += 1
                 if turns % TURNS == 0:
                     await asyncio.sleep(0)

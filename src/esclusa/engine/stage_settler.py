@@ -37,8 +37,8 @@ _Ended: TypeAlias = list[tuple[HeldLease, Settlement | None]]
 class StageSettler:
     """From a result to its settlement, and from the verdict to the counters.
 
-    ``settling`` counts the settlements that are not written yet. ``released`` is called with the
-    number of records that this process no longer holds: 0 when a settlement was only queued.
+    ``settling`` counts the settlements that are not written yet. ``released`` is called after each
+    batch of verdicts, with the number of records that this process no longer holds.
     """
 
     def __init__(
@@ -87,19 +87,19 @@ class StageSettler:
         except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a bad field
             self.settle(held, Raised(error))
             return
-        if exhaustion_failed(settlement):
+        if settlement.error is not None and exhaustion_failed(settlement):
             self._report_exhaustion_failed(held, settlement)
         held.result = result
         self.settling += 1
         # Files belong to an answer: those of a failed attempt need not be on disk.
         kept = held.attempt.kept if held.attempt and isinstance(result, OUTCOMES) else ()
         self._settler.add(settlement, self, held, kept)
-        self._released(0)
 
     def drop_lost(self, held: HeldLease) -> bool:
         """Whether the lease is lost: then it is counted, and nothing is settled."""
         if held.lost:
             self._count("lost", [(held, None)])
+            self._released(1)
         return held.lost
 
     def hurry(self) -> None:
@@ -119,6 +119,7 @@ class StageSettler:
                 ended["lost"].append((held, settlement))
         for name, those in ended.items():
             self._count(name, those)
+        self._released(sum(map(len, ended.values())))
 
     def _reject(self, held: HeldLease, settlement: Settlement, verdict: Rejected) -> None:
         """Settle again, as an error: this settlement cannot be written."""
@@ -167,7 +168,6 @@ class StageSettler:
             times,
             lambda n: _event_fields(ended[n][0].lease, ended[n][1], run.id),
         )
-        self._released(len(ended))
 
 
 def _event_fields(lease: Leased, settlement: Settlement | None, run: str) -> dict[str, Any]:

