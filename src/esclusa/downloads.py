@@ -173,11 +173,11 @@ class _Fetch(AbstractAsyncContextManager[Download]):
             self._spool.clear()
             match error:
                 case TimeoutError():
-                    message = f"the download took longer than {self._total:g} s"
-                    raise TimeoutError(message) from None
+                    raise TimeoutError(f"the download took longer than {self._total:g} s") from None
                 case aiohttp.InvalidURL() | ValueError():
-                    message = "the URL, or a redirect of it, cannot be parsed"
-                    raise ForbiddenAddress(message) from None
+                    raise ForbiddenAddress(
+                        "the URL, or a redirect of it, cannot be parsed"
+                    ) from None
                 case aiohttp.ClientError():
                     raise BadResponse(f"{_host_of(self._url)}: {_cause(error)}") from None
             raise
@@ -190,16 +190,16 @@ class _Fetch(AbstractAsyncContextManager[Download]):
         url = self._url
         for count in range(self._redirects + 1):
             target = _parse(url)
-            allowed = self._session.allowed.allows_host(target.host or "", target.port)
-            request = _Request(any_address=allowed)
+            request = _Request(self._session.allowed.allows_host(target.host or "", target.port))
             token = _request.set(request)
             try:
                 location = await _get(self._session, target, self._spool)
             except OSError as error:
                 if request.refused is not None and not request.connected:
                     by = "" if target.host == request.refused else f" (where {target.host} leads)"
-                    message = f"{request.refused}{by} is not a public address"
-                    raise ForbiddenAddress(message) from None
+                    raise ForbiddenAddress(
+                        f"{request.refused}{by} is not a public address"
+                    ) from None
                 # An allowed address did not answer, and may do so later.
                 raise BadResponse(f"{target.host}: {_cause(error)}") from None
             finally:
@@ -220,8 +220,7 @@ async def _get(session: SafeSession, target: Any, spool: _Spool) -> str | None:
                 raise BadResponse(f"{target.host}: HTTP {response.status} without a Location")
             return location
         if response.status not in _SUCCESS:
-            text = await _error_text(response)
-            raise BadResponse(f"{target.host}: HTTP {response.status}{text}")
+            raise BadResponse(f"{target.host}: HTTP {response.status}{await _error_text(response)}")
         decompressor = _decompressor(response.headers.get("Content-Encoding", ""))
         length = response.content_length
         if decompressor is None and (length or 0) > spool.limit:
@@ -245,8 +244,7 @@ def _parse(url: str) -> Any:
     from yarl import URL  # noqa: PLC0415 - comes with aiohttp
 
     text = url.strip()
-    scheme = text.partition(":")[0].lower()
-    if scheme not in ("http", "https"):
+    if text.partition(":")[0].lower() not in ("http", "https"):
         beginning = _BEGINNING.findall(text)[0]
         raise ForbiddenAddress(f"the URL must begin with http:// or https://, not {beginning!r}")
     plain = _PLAIN.match(text)

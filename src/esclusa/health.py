@@ -128,9 +128,11 @@ async def check_schema(runtime: Runtime) -> Check:
     except EsclusaError as error:
         return Check("schema", "fail", _one_line(error), text("schema_docs"))
     behind = text("schema_behind", n=len(pending))
-    if runtime.settings.auto_migrate:
-        return Check("schema", "warn", behind, text("schema_automatic"))
-    return Check("schema", "fail", behind, text("schema_migrate"))
+    return (
+        Check("schema", "warn", behind, text("schema_automatic"))
+        if runtime.settings.auto_migrate
+        else Check("schema", "fail", behind, text("schema_migrate"))
+    )
 
 
 async def check_clock(runtime: Runtime) -> Check:

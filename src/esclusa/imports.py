@@ -56,11 +56,9 @@ class ImportReport:
 
     def count(self, answers: Iterable[Inserted | Duplicate]) -> None:
         """Count the store's answers to valid rows."""
-        for answer in answers:
-            if isinstance(answer, Inserted):
-                self.created += 1
-            else:
-                self.known += 1
+        new = [isinstance(answer, Inserted) for answer in answers]
+        self.created += new.count(True)
+        self.known += new.count(False)
 
     def answer(self) -> dict[str, Any]:
         return {"created": self.created, "known": self.known, "errors": self.errors}

@@ -30,12 +30,10 @@ class Runtime:
     read_model: ReadModel
 
     def operations(self, who: str) -> Operations:
-        """The operator's verbs, on behalf of ``who``."""
         return self.engine.operations(who)
 
     @property
     def archiver(self) -> Archiver:
-        """Archive, export and drop old records."""
         return self.engine.archiver()
 
     async def migrate(self) -> list[str]:

@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -263,7 +263,8 @@ class Settings(BaseModel):
     @field_validator("alert_webhook")
     @classmethod
     def _check_webhook(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not _http(url.get_secret_value()):
+        parts = urlsplit("" if url is None else url.get_secret_value())
+        if url is not None and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise ValueError("an alert webhook is a URL that begins with https:// or http://")
         return url
 
@@ -308,11 +309,6 @@ def _token(text: str, number: int) -> ApiToken:
     return ApiToken(name, SecretStr(token), "read" if role == "read" else "operate")
 
 
-def _http(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
-
-
 def is_loopback(host: str) -> bool:
     """Whether this host name or address stands for this machine."""
     name = host.strip("[]").lower()
@@ -355,13 +351,14 @@ def load(
     reader.refuse_unknown_keys(plans)
     if reader.faults:
         raise SettingsError("the settings are wrong:", reader.faults)
-    more = {
-        "plans": plans,
-        "config": reader.path,
-        "sources": reader.sources,
-        "unknown": tuple(reader.unknown_names()),
-    }
-    return settings.model_copy(update=more)
+    return settings.model_copy(
+        update={
+            "plans": plans,
+            "config": reader.path,
+            "sources": reader.sources,
+            "unknown": reader.unknown_names(),
+        }
+    )
 
 
 @dataclass(slots=True)
@@ -491,12 +488,12 @@ class _Reader:
             if app.name in plans or app.name == "esclusa" or app.name in Settings.model_fields:
                 self.faults.append(f"{source}: {written!r}: the name {app.name} is taken")
                 continue
-            settings = self.fill(
-                app.settings,
-                options_of(app.settings, app.name),
-                self._table(app.name),
-                f"{app.name}.",
-            )
+            table = self.file.get(app.name, {})
+            if not isinstance(table, dict):
+                self.faults.append(f"{self.path}: {app.name}: it must be a table, [{app.name}]")
+                table = {}
+            options = options_of(app.settings, app.name)
+            settings = self.fill(app.settings, options, table, f"{app.name}.")
             if settings is not None:
                 try:
                     plan = plans[app.name] = app.bind(settings)
@@ -504,22 +501,15 @@ class _Reader:
                     self.faults += [f"{source}: {written!r}: {fault}" for fault in error.faults]
                     continue
                 for kind in plan.kinds:
-                    table = kind.table.lower()
-                    system = table.startswith("esclusa_")
-                    owner = owners.setdefault(table, "Esclusa" if system else app.name)
+                    name = kind.table.lower()
+                    new_owner = "Esclusa" if name.startswith("esclusa_") else app.name
+                    owner = owners.setdefault(name, new_owner)
                     if owner != app.name:
                         self.faults.append(
                             f"{source}: {written!r}: record {kind.name}: "
                             f"the table {kind.table} is used by {owner} already"
                         )
         return tuple(plans.values())
-
-    def _table(self, name: str) -> Mapping[str, Any]:
-        table = self.file.get(name, {})
-        if isinstance(table, dict):
-            return table
-        self.faults.append(f"{self.path}: {name}: it must be a table, [{name}]")
-        return {}
 
     def refuse_unknown_keys(self, plans: Iterable[Plan]) -> None:
         own = {o.field for o in SYSTEM_OPTIONS}
@@ -538,10 +528,12 @@ class _Reader:
             else:
                 self.faults.append(_unknown(f"{self.path}: {key}", key, own | set(pipelines)))
 
-    def unknown_names(self) -> Iterator[str]:
-        for name in sorted(self.environ):
-            if name.startswith("ESCLUSA_") and name not in self.names:
-                yield _unknown(name, name, self.names)
+    def unknown_names(self) -> tuple[str, ...]:
+        return tuple(
+            _unknown(name, name, self.names)
+            for name in sorted(self.environ)
+            if name.startswith("ESCLUSA_") and name not in self.names
+        )
 
 
 def _split(value: Any) -> Any:
@@ -565,10 +557,8 @@ def _fault(error: Any, opt: Option | None, given: _Given | None, prefix: str) ->
                 f"{name} is not set (in the file: {prefix}{opt.field}): {opt.help or opt.allowed}"
             )
         return f"{name}: {error['msg'].removeprefix('Value error, ')}"
-    text = isinstance(given.value, str)
-    value = repr(without_password(given.value) if text else given.value)[:120]
-    if opt.secret:
-        value = _MASK
+    shown = without_password(given.value) if isinstance(given.value, str) else given.value
+    value = _MASK if opt.secret else repr(shown)[:120]
     if error["type"] in ("value_error", "assertion_error"):
         return f"{given.source}: {value}: {error['msg'].split(', ', 1)[1]}"
     return f"{given.source}: {value} is not {opt.allowed}"

@@ -105,9 +105,9 @@ def misfit(kind: Kind, values: Mapping[str, Any]) -> BadRecord | None:
 
 
 def _why(type: Any, value: Any) -> str | None:
-    if type == "float" and isinstance(value, float) and math.isnan(value):
-        return _NO_NUMBER
-    if type == "decimal" and isinstance(value, Decimal) and not value.is_finite():
+    if (type == "float" and isinstance(value, float) and math.isnan(value)) or (
+        type == "decimal" and isinstance(value, Decimal) and not value.is_finite()
+    ):
         return _NO_NUMBER
     if type == "json":
         try:

@@ -208,8 +208,9 @@ def _unpacked(stored: dict[str, Any]) -> Text:
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
     """The template with its values; times are written to the second."""
-    return template.format(**{name: _plain(each) for name, each in values.items()})
-
-
-def _plain(each: Any) -> Any:
-    return each.isoformat(sep=" ", timespec="seconds") if isinstance(each, datetime) else each
+    return template.format(
+        **{
+            name: each.isoformat(" ", "seconds") if isinstance(each, datetime) else each
+            for name, each in values.items()
+        }
+    )

@@ -172,13 +172,12 @@ class AlertNotifier:
         self._sent[key] = (now, 0)
         if len(self._sent) > _MAX_REMEMBERED:
             del self._sent[next(iter(self._sent))]  # the oldest one
-        raised_at = datetime.now(UTC).isoformat()
         self._webhook.send(
             {
                 "name": name,
                 "subject": subject,
                 "message": message,
-                "raised_at": raised_at,
+                "raised_at": datetime.now(UTC).isoformat(),
                 "details": details,
                 "folded": folded,
             }

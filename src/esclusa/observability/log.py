@@ -214,12 +214,12 @@ def _build(state: _State) -> Any:
 
     stream = state.stream or sys.stderr
     terminal = stream is not None and stream.isatty()
-    text = state.format == "text" or (state.format == "auto" and terminal)
     renderers: list[Callable[..., Any]]
-    if text:
-        colors = terminal and not os.environ.get("NO_COLOR")
+    if state.format == "text" or (state.format == "auto" and terminal):
         console = structlog.dev.ConsoleRenderer(
-            colors=colors, exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
+            colors=terminal and not os.environ.get("NO_COLOR"),
+            exception_formatter=structlog.dev.plain_traceback,
+            pad_event_to=0,
         )
         renderers = [
             structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
