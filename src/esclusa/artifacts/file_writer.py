@@ -45,8 +45,8 @@ _SYNC_ALL_FROM = 8
 # other. Several folders double the throughput.
 FOLDERS = 8
 
-_PROCESS = uuid.uuid4().hex
 # Parts of a hidden name, together with the process id, which differs after a fork.
+_PROCESS = uuid.uuid4().hex
 _numbers = count()
 
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _PAGE = 1000
-_CONNECT_SECONDS = 10.0
-_READ_SECONDS = 60.0
-_UPLOAD_SECONDS = 300.0
 # Limits of a call: to connect, between two parts of an answer, and for an upload.
 #
 # An upload gets one more second for each `_SLOWEST_UPLOAD` bytes. Without a limit, a server that
 # stops reading would block the upload for ever.
+_CONNECT_SECONDS = 10.0
+_READ_SECONDS = 60.0
+_UPLOAD_SECONDS = 300.0
 _SLOWEST_UPLOAD = 256 << 10
 
 _SAFE = re.compile(rb"[^A-Za-z0-9_/.*'()&$=@;:+,?\- ]")

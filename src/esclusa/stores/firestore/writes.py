@@ -9,8 +9,8 @@ from google.cloud.firestore_v1 import types
 
 Write: Any = type(types.Write.pb(types.Write()))
 
-MAX_WRITES = 500
 # Limits of one commit. Firestore takes 10 MiB in a call, its emulator 4 MB.
+MAX_WRITES = 500
 MAX_BYTES = 4_000_000
 
 
