@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 FAULTS = ("hang", "slow", "cut", "html", "bad_json")
 
@@ -46,13 +47,15 @@ class Simulator:
 
     def __init__(self) -> None:
         self.app = web.Application(middlewares=[self._middleware], client_max_size=64 << 20)
-        self.app.router.add_post("/_faults", self._add_faults)
-        self.app.router.add_get("/_calls", self._list_calls)
-        self.app.router.add_post("/_reset", self._reset)
-        self.faults: list[InjectedFault] = []
-        self.counts: Counter[str] = Counter()
-        self.calls: deque[dict[str, Any]] = deque(maxlen=1000)
+        self.app.add_routes(
+            [
+                web.post("/_faults", self._add_faults),
+                web.get("/_calls", self._list_calls),
+                web.post("/_reset", self._reset),
+            ]
+        )
         self._runner: web.AppRunner | None = None
+        self.reset()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
         """Start to serve; return the address."""
@@ -72,16 +75,15 @@ class Simulator:
         self.faults.append(InjectedFault(path, **fault))
 
     def reset(self) -> None:
-        """Remove faults and calls. Subclasses clear their own state too."""
-        self.faults.clear()
-        self.counts.clear()
-        self.calls.clear()
+        """Remove faults and calls. Subclasses define their own state here too."""
+        self.faults: list[InjectedFault] = []
+        self.counts: Counter[str] = Counter()
+        self.calls: deque[dict[str, Any]] = deque(maxlen=1000)
 
     @web.middleware
-    async def _middleware(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path.startswith("/_"):
-            answer: web.StreamResponse = await handler(request)
-            return answer
+            return await handler(request)
         body = ""
         if request.can_read_body and not (request.content_type or "").startswith(
             ("image", "video", "application/octet", "multipart")
@@ -105,35 +107,37 @@ class Simulator:
             None,
         )
         if found is None:
-            return await _respond(handler, request)
+            return await handler(request)
         found.times -= 1
         if found.times <= 0:
             self.faults.remove(found)
         return await self._respond_with(found, request, handler)
 
     async def _respond_with(
-        self, fault: InjectedFault, request: web.Request, handler: Any
+        self, fault: InjectedFault, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
         if fault.status is not None:
             text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
             kind = "text/plain" if isinstance(fault.body, str) else "application/json"
             headers = {"Content-Type": f"{kind}; charset=utf-8"} | fault.headers
             return web.Response(status=fault.status, body=text.encode(), headers=headers)
-        if fault.fault == "hang":
-            await asyncio.sleep(fault.seconds)
-            return web.Response(status=504)
-        if fault.fault == "slow":
-            await asyncio.sleep(fault.seconds)
-            return await _respond(handler, request)
-        if fault.fault == "html":
-            return web.Response(
-                status=502,
-                text="<html><body><h1>502 Bad Gateway</h1></body></html>",
-                content_type="text/html",
-            )
-        if fault.fault == "bad_json":
-            return web.Response(text='{"half": ', content_type="application/json")
-        return await _cut(await _respond(handler, request), request)
+        match fault.fault:
+            case "hang":
+                await asyncio.sleep(fault.seconds)
+                return web.Response(status=504)
+            case "slow":
+                await asyncio.sleep(fault.seconds)
+                return await handler(request)
+            case "html":
+                return web.Response(
+                    status=502,
+                    text="<html><body><h1>502 Bad Gateway</h1></body></html>",
+                    content_type="text/html",
+                )
+            case "bad_json":
+                return web.Response(text='{"half": ', content_type="application/json")
+            case _:
+                return await _cut(await handler(request), request)
 
     async def _add_faults(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -151,11 +155,6 @@ class Simulator:
     async def _reset(self, request: web.Request) -> web.Response:
         self.reset()
         return web.json_response({})
-
-
-async def _respond(handler: Any, request: web.Request) -> web.StreamResponse:
-    answer: web.StreamResponse = await handler(request)
-    return answer
 
 
 async def _cut(whole: web.StreamResponse, request: web.Request) -> web.StreamResponse:

@@ -93,13 +93,17 @@ class ChileCompraSimulator(Simulator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.app.router.add_get("/servicios/v1/publico/licitaciones.json", self._api)
-        self.app.router.add_get("/BuscarLicitacion", self._site)
-        self.app.router.add_post("/_tenders", self._add)
-        self.app.router.add_route("*", "/_state", self._state)
-        self._clear()
+        self.app.add_routes(
+            [
+                web.get("/servicios/v1/publico/licitaciones.json", self._api),
+                web.get("/BuscarLicitacion", self._site),
+                web.post("/_tenders", self._add),
+                web.route("*", "/_state", self._state),
+            ]
+        )
 
-    def _clear(self) -> None:
+    def reset(self) -> None:
+        super().reset()
         self.ticket, self.quota, self.gap, self.site_up = (
             "F8537A18-6766-4DEF-9E59-426B4FEE2844",
             10_000,
@@ -110,10 +114,6 @@ class ChileCompraSimulator(Simulator):
         self.listed: dict[str, bool] = {}
         self.on_site: dict[str, bool] = {}
         self.answered, self.too_fast, self._busy, self._last = 0, 0, False, 0.0
-
-    def reset(self) -> None:
-        super().reset()
-        self._clear()
 
     def add(self, *details: dict[str, Any], site: bool = False, api: bool = True) -> None:
         """Publish tenders."""

@@ -31,13 +31,14 @@ class DocumentAiSimulator(Simulator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.delay = 0.0
-        self.most = 0
         self._running = 0
-        self.app.router.add_post("/_delay", self._set_delay)
-        self.app.router.add_get("/_most", self._most_calls)
-        self.app.router.add_post(
-            r"/v1/{name:projects/[^/]+/locations/[^/]+/processors/[^:]+}:process", self._process
+        process = r"/v1/{name:projects/[^/]+/locations/[^/]+/processors/[^:]+}:process"
+        self.app.add_routes(
+            [
+                web.post("/_delay", self._set_delay),
+                web.get("/_most", self._most_calls),
+                web.post(process, self._process),
+            ]
         )
 
     def reset(self) -> None:

@@ -34,14 +34,18 @@ class ExpoSimulator(Simulator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.app.router.add_post(SEND, self._send)
-        self.app.router.add_post(RECEIPTS, self._receipts)
-        self.app.router.add_post("/_devices", self._devices)
-        self.app.router.add_get("/_counts", self._counted)
-        self.app.router.add_route("*", "/_state", self._state)
-        self._clear()
+        self.app.add_routes(
+            [
+                web.post(SEND, self._send),
+                web.post(RECEIPTS, self._receipts),
+                web.post("/_devices", self._devices),
+                web.get("/_counts", self._counted),
+                web.route("*", "/_state", self._state),
+            ]
+        )
 
-    def _clear(self) -> None:
+    def reset(self) -> None:
+        super().reset()
         self.token: str | None = None
         self.receipt_after, self.rate = 0.0, 0
         self.devices: dict[str, dict[str, Any]] = {}
@@ -50,10 +54,6 @@ class ExpoSimulator(Simulator):
         self.texts: dict[str, dict[str, Any]] = {}
         self.largest = {"send": 0, "receipts": 0}
         self._second, self._in_second = 0, 0
-
-    def reset(self) -> None:
-        super().reset()
-        self._clear()
 
     def _device_error(self, token: str, kind: str) -> str | None:
         """The error that this device shall give, if any is left."""
@@ -186,12 +186,11 @@ class ExpoSimulator(Simulator):
                 body.get("receipt_after", self.receipt_after),
                 body.get("rate", self.rate),
             )
-        twice = sum(count - 1 for count in self.messages.values())
         return web.json_response(
             {
                 "pairs": len(self.messages),
                 "accepted": self.messages.total(),
-                "twice": twice,
+                "twice": sum(count - 1 for count in self.messages.values()),
                 "largest": self.largest,
             }
         )

@@ -83,15 +83,17 @@ class InformationTracerSimulator(Simulator):
 
     def __init__(self) -> None:
         super().__init__()
-        router = self.app.router
-        router.add_post("/submit", self._submit)
-        router.add_get("/status", self._status)
-        router.add_get("/rawdata", self._rawdata)
-        router.add_get("/account_stat", self._account)
-        router.add_post("/_behave", self._behave)
-        router.add_post("/_quota", self._set_quota)
-        router.add_get("/_state", self._state)
-        self.reset()
+        self.app.add_routes(
+            [
+                web.post("/submit", self._submit),
+                web.get("/status", self._status),
+                web.get("/rawdata", self._rawdata),
+                web.get("/account_stat", self._account),
+                web.post("/_behave", self._behave),
+                web.post("/_quota", self._set_quota),
+                web.get("/_state", self._state),
+            ]
+        )
 
     def reset(self) -> None:
         super().reset()
@@ -208,12 +210,11 @@ class InformationTracerSimulator(Simulator):
         behaviour = self._of(search.post_id)
         search.checks += 1
         if search.checks < behaviour.finish_after or behaviour.end == "never":
-            text = "Collecting cross-platform posts..."
             return web.json_response(
                 {
                     "status": behaviour.word,
                     "status_percentage": "10",
-                    "status_text": text,
+                    "status_text": "Collecting cross-platform posts...",
                     "tweet_preview": [],
                 }
             )
@@ -260,11 +261,10 @@ class InformationTracerSimulator(Simulator):
         today = datetime.now(UTC)
         day = {"searches_used": self.used, "period_start": self.period_start or f"{today:%Y-%m-%d}"}
         month = {"searches_used": self.used, "period_start": f"{today:%Y-%m}-01"}
-        limits = {"max_searches_per_day": self.limit, "max_records_per_month": 510_000}
         return web.json_response(
             {
                 "usage": {"day": day, "month": month},
-                "limits": limits,
+                "limits": {"max_searches_per_day": self.limit, "max_records_per_month": 510_000},
                 "last_activity_at": today.isoformat(),
             }
         )

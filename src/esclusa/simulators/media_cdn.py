@@ -85,18 +85,21 @@ class MediaCdnSimulator(Simulator):
 
     def __init__(self) -> None:
         super().__init__()
-        get = self.app.router.add_get
-        get("/m/{kind}/{size}/{name:.*}", self._file)
-        get("/drip/{seconds}", self._drip)
-        get("/cut/{size}", self._cut_off)
-        get("/chunked/{size}", self._chunked)
-        get("/bomb/{size}", self._bomb)
-        get("/gzip/{size}", self._gzip)
-        get("/gone/{status}", self._status)
-        get("/to", self._redirect)
-        get("/hops/{count}", self._hops)
-        get("/loop", self._loop)
-        get("/{odd}", self._not_media)
+        self.app.add_routes(
+            [
+                web.get("/m/{kind}/{size}/{name:.*}", self._file),
+                web.get("/drip/{seconds}", self._drip),
+                web.get("/cut/{size}", self._cut_off),
+                web.get("/chunked/{size}", self._chunked),
+                web.get("/bomb/{size}", self._bomb),
+                web.get("/gzip/{size}", self._gzip),
+                web.get("/gone/{status}", self._status),
+                web.get("/to", self._redirect),
+                web.get("/hops/{count}", self._hops),
+                web.get("/loop", self._loop),
+                web.get("/{odd}", self._not_media),
+            ]
+        )
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         kind, size, name = (

@@ -75,24 +75,32 @@ class SupabaseSimulator(Simulator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.buckets = {"media": SimulatedBucket("media")}
-        route = self.app.router.add_route
-        route("POST", f"{_ROOT}/bucket", self._wrapped(self._make_bucket))
-        route("GET", f"{_ROOT}/bucket/{{bucket}}", self._wrapped(self._get_bucket))
-        route("POST", f"{_ROOT}/object/list-v2/{{bucket}}", self._wrapped(self._list))
-        route(
-            "GET",
-            f"{_ROOT}/object/public/{{bucket}}/{{key:.+}}",
-            self._wrapped(self._public, open=True),
+        self.app.add_routes(
+            [
+                web.route("POST", f"{_ROOT}/bucket", self._wrapped(self._make_bucket)),
+                web.route("GET", f"{_ROOT}/bucket/{{bucket}}", self._wrapped(self._get_bucket)),
+                web.route("POST", f"{_ROOT}/object/list-v2/{{bucket}}", self._wrapped(self._list)),
+                web.route(
+                    "GET",
+                    f"{_ROOT}/object/public/{{bucket}}/{{key:.+}}",
+                    self._wrapped(self._public, open=True),
+                ),
+                web.route(
+                    "GET", f"{_ROOT}/object/info/{{bucket}}/{{key:.+}}", self._wrapped(self._info)
+                ),
+                web.route(
+                    "GET",
+                    f"{_ROOT}/object/authenticated/{{bucket}}/{{key:.+}}",
+                    self._wrapped(self._get),
+                ),
+                web.route("GET", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._get)),
+                web.route(
+                    "POST", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._post)
+                ),
+                web.route("PUT", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._put)),
+                web.route("DELETE", f"{_ROOT}/object/{{bucket}}", self._wrapped(self._delete)),
+            ]
         )
-        route("GET", f"{_ROOT}/object/info/{{bucket}}/{{key:.+}}", self._wrapped(self._info))
-        route(
-            "GET", f"{_ROOT}/object/authenticated/{{bucket}}/{{key:.+}}", self._wrapped(self._get)
-        )
-        route("GET", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._get))
-        route("POST", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._post))
-        route("PUT", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._put))
-        route("DELETE", f"{_ROOT}/object/{{bucket}}", self._wrapped(self._delete))
 
     def reset(self) -> None:
         super().reset()
@@ -118,8 +126,7 @@ class SupabaseSimulator(Simulator):
 
     def _key(self, request: web.Request, bucket: str) -> str:
         """The key as it was sent, decoded once. The router would decode it differently."""
-        raw = request.raw_path.partition("?")[0].partition(f"/{bucket}/")[2]
-        return unquote(raw)
+        return unquote(request.raw_path.partition("?")[0].partition(f"/{bucket}/")[2])
 
     def _stored(self, request: web.Request) -> StoredObject:
         bucket = self._bucket(request)

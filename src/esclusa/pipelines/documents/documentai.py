@@ -77,9 +77,8 @@ class DocumentAiProcessor:
             offset += len(answer.text)
         version = self.name.rsplit("/", 1)[-1]
         items = [item | {"processor_version": version} for item in items_of(answers)]
-        values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
         summary = {
-            "line_items": values,
+            "line_items": sum(item["type"] == "LINE_ITEM_VALUE" for item in items),
             "entities": len(items),
             "calls": len(calls),
             "processor": self.name,

@@ -177,10 +177,9 @@ async def _reuse(doc: Documento, at: Attempt, source: Source) -> Extracted | Non
     if twin is None:
         return None
     names = [f.name for f in Extraccion.kind.fields if f.name not in _OWN_FIELDS]
-    found = at.records.each(Extraccion, {"documento_id": twin.id}, order="position")
     items = [
         {name: getattr(e, name) for name in names}
-        async for e in found
+        async for e in at.records.each(Extraccion, {"documento_id": twin.id}, order="position")
         if e.revision == twin.revision
     ]
     doc.doc_type, doc.classifier_output_raw, doc.text_path, doc.reused_from = (
@@ -218,14 +217,13 @@ async def _wake_folder(doc: Documento, at: Attempt) -> list[Wake | Move]:
     document, and closed again by the states of its documents.
     """
     if await at.context.has_ended(doc.folio_id, at.records):
-        reason = "a document was retried"
         return [
             Move(
                 Folio,
                 doc.folio_id,
                 "PROCESSING",
                 frm=("DONE", "DONE_WITH_ERRORS", "ERROR"),
-                reason=reason,
+                reason="a document was retried",
             )
         ]
     if at.context.busy >= at.settings.max_concurrent_docs > 1:

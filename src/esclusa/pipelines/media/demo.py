@@ -66,8 +66,7 @@ async def prepare(runtime: Any, urls: dict[str, str], folder: Path) -> None:
     ]
     async with session() as http, http.post(f"{cdn}/_faults", json=faults) as answer:
         answer.raise_for_status()
-    publications = Publications(runtime.engine.records, "webhook:meta")
-    await publications.receive(webhook.read_media(document))
+    await Publications(runtime.engine.records, "webhook:meta").receive(webhook.read_media(document))
 
 
 def _change(item: str, post_id: str, **fields: Any) -> dict[str, Any]:

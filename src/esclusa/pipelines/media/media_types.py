@@ -84,8 +84,7 @@ def _brand(head: bytes) -> MediaType | None:
     """Return the type that the brands of an ISO file name; the major brand comes first."""
     size = min(max(int.from_bytes(head[:4], "big"), 16), 256)
     major = head[8:12]
-    others = [head[at : at + 4] for at in range(16, size, 4)]
-    for brand in (major, *others):
+    for brand in (major, *[head[at : at + 4] for at in range(16, size, 4)]):
         if brand in _BRANDS:
             return _BRANDS[brand]
         if brand in _HEIC_BRANDS:

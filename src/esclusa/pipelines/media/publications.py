@@ -154,13 +154,12 @@ class Publications:
             row = free[0] if len(rows) == 1 else None
         if row is None:
             return "known"
-        reason = "the webhook sent a new link"
         changed = await self._records.edit(
             Publication,
             row.id,
             among=WITHOUT_FILE,
             who=self._who,
-            reason=reason,
+            reason="the webhook sent a new link",
             imagen_url=medium.url,
         )
         if changed:

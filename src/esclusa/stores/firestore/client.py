@@ -152,9 +152,8 @@ class FirestoreClient:
         async def call() -> list[Any]:
             if self.on_query is not None:
                 self.on_query(op, query, None)
-            wrapped = types.RunQueryRequest.wrap(request)
             stream = await self.api.run_query(
-                wrapped, metadata=self._metadata, timeout=60, retry=None
+                types.RunQueryRequest.wrap(request), metadata=self._metadata, timeout=60, retry=None
             )
             parts = [types.RunQueryResponse.pb(answer) async for answer in stream]
             return [part.document for part in parts if part.HasField("document")]

@@ -60,8 +60,7 @@ def shape_of(query: Any, average: str | None = None) -> QueryShape:
     ranged: set[str] = set()
     for test in _tests(query.where):
         path = test.field.field_path
-        unary = not hasattr(test, "value")
-        ranges = test.op == _IS_NOT_NULL if unary else test.op in _RANGE_OPS
+        ranges = test.op in _RANGE_OPS if hasattr(test, "value") else test.op == _IS_NOT_NULL
         (ranged if ranges else equal).add(path)
     order = [
         (o.field.field_path, "DESCENDING" if o.direction == _DESCENDING else "ASCENDING")
@@ -194,8 +193,7 @@ def _archive_queries(kind: Kind) -> list[Query]:
     """The queries of archiving and exporting."""
     state, unassigned = (("status", Cond("eq", kind.initial)),), (("export_id", Cond("null")),)
     dated = [n for n, t in kind.types.items() if t in ("time", "date")]
-    out = [Query(kind, (*state, (n, Cond("lt", _SOME_TIME))), (Order(n),)) for n in dated]
-    return out + [
+    return [Query(kind, (*state, (n, Cond("lt", _SOME_TIME))), (Order(n),)) for n in dated] + [
         Query(kind, (*unassigned, (n, Cond("not_null"))), (Order(n),), archived=True) for n in dated
     ]
 
@@ -329,8 +327,7 @@ def _ends_in_order(index: dict[str, Any], shape: QueryShape) -> bool:
         return False
     if [f["fieldPath"] for f in tail] != [o[0] for o in shape.order]:
         return False
-    same = {f["order"] == o[1] for f, o in zip(tail, shape.order, strict=True)}
-    return len(same) <= 1
+    return len({f["order"] == o[1] for f, o in zip(tail, shape.order, strict=True)}) <= 1
 
 
 def _has_single_index(shape: QueryShape, path: str, file: dict[str, Any]) -> bool:

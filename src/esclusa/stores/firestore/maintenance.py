@@ -84,10 +84,9 @@ async def _history_documents(
         bound.before = end == "start_at"
     if limit is not None:
         query.limit.value = limit
-    rows = await client.query(query, op)
     return [
         r
-        for r in rows
+        for r in await client.query(query, op)
         if r.fields["record_id"].string_value == id
         and r.fields["table_name"].string_value == kind.table
     ]

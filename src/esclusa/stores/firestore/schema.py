@@ -133,9 +133,8 @@ def _check(fields: Any) -> None:
 
 
 def _fields(kind: Kind) -> dict[str, ColumnType]:
-    codec = Codec(kind)
     return {
-        **{column: type for _, column, type in codec.columns},
+        **{column: type for _, column, type in Codec(kind).columns},
         **dict.fromkeys(kind.extras.values(), "text"),
     }
 

@@ -363,13 +363,11 @@ class SettlementCommit:
                 return True
         if guard not in self.guards:
             codec = self.context.codec_of(guard.kind)
-            prepared = queries.prepare(codec, Query(guard.kind, guard.where), self.client.root)
-            known = [n for n in {*mine, *self.documents} if _is_of_kind(n, guard.kind)]
             self.guards[guard] = await queries.page(
                 self.client,
                 codec,
-                prepared,
-                len(known) + 2,
+                queries.prepare(codec, Query(guard.kind, guard.where), self.client.root),
+                len([n for n in {*mine, *self.documents} if _is_of_kind(n, guard.kind)]) + 2,
                 "guard",
                 transaction=self.transaction,
             )

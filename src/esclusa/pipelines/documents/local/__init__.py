@@ -40,9 +40,8 @@ class LocalProcessor:
         if answer is None or answer["doc_type"] != doc_type:
             answer = await self._readers.read(source.content, doc_type)
         items = [item | {"processor_version": VERSION} for item in answer["items"]]
-        values = sum(item["type"] == "LINE_ITEM_VALUE" for item in items)
         summary = {
-            "line_items": values,
+            "line_items": sum(item["type"] == "LINE_ITEM_VALUE" for item in items),
             "entities": len(items),
             "pages": answer["pages"],
             "unread_pages": answer["unread_pages"],

@@ -94,12 +94,11 @@ def _columns_below(
 
 def _is_title_of_all(line: TextLine, columns: list[NumberColumn]) -> bool:
     """Return whether a dated line over a column is much wider than it: a title of all columns."""
-    widest = max((col.x1 - col.x0 for col in columns), default=0.0)
     alone = (
         len(line.runs) == 1
         and len(columns) > 1
         and len(line.words) > 4
-        and line.x1 - line.x0 > 2 * widest
+        and line.x1 - line.x0 > 2 * max((col.x1 - col.x0 for col in columns), default=0.0)
     )
     return alone and any(period.ends and period.start for period in closing_periods(line.text))
 
@@ -245,8 +244,7 @@ def _split_periods(cell: Cell) -> Iterator[HeadingPart]:
         if " " not in cell.text or _RANGE.search(plain(cell.text[found[0].end : found[1].start])):
             starts = []
     for start, end in pairwise([0, *starts, len(cell.text)]):
-        text = cell.text[start:end].strip()
-        yield HeadingPart(text, _x_at(cell, start), _x_at(cell, end))
+        yield HeadingPart(cell.text[start:end].strip(), _x_at(cell, start), _x_at(cell, end))
 
 
 def _x_at(cell: Cell, index: int) -> float:

@@ -116,8 +116,7 @@ class TextLine:
     @cached_property
     def y(self) -> float:
         """The vertical middle of its longest word."""
-        longest = max(self.words, key=lambda word: word.x1 - word.x0)
-        return longest.middle
+        return max(self.words, key=lambda word: word.x1 - word.x0).middle
 
     @property
     def x0(self) -> float:
@@ -376,9 +375,8 @@ def _is_one_number(group: list[Word]) -> bool:
 def _has_trailing_minus(group: list[Word]) -> bool:
     """Return whether it is a number with a minus after a space: ``1,234 -``."""
     texts = [word.text for word in group]
-    close = all(b.x0 - a.x1 < _max_gap([a]) for a, b in pairwise(group))
     return (
-        close
+        all(b.x0 - a.x1 < _max_gap([a]) for a, b in pairwise(group))
         and is_minus(texts[-1])
         and (_is_one_number(group[:-1]) if len(group) > 2 else is_amount(texts[0]))
     )

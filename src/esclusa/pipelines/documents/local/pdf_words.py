@@ -136,8 +136,7 @@ def _read_page(document: Any, number: int, offset: int) -> tuple[PdfPage, str]:
     try:
         width, height = page.get_size()
         geometry = PageGeometry(page, width, height)
-        count = c.FPDFText_CountChars(textpage)
-        text = _page_text(textpage, count) + "\f"
+        text = _page_text(textpage, c.FPDFText_CountChars(textpage)) + "\f"
         runs = [
             TextRun(
                 start,

@@ -81,9 +81,10 @@ class _ReaderProcess:
 
     async def _start(self) -> asyncio.subprocess.Process:
         await self._reap()
-        command = [sys.executable, "-m", "esclusa.pipelines.documents.local.worker_process"]
         self._process = await asyncio.create_subprocess_exec(
-            *command,
+            sys.executable,
+            "-m",
+            "esclusa.pipelines.documents.local.worker_process",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,

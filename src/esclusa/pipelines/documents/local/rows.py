@@ -424,11 +424,10 @@ def _nearest_section(pending: list[_TableLine], section: str | None) -> str | No
     """Return the nearest header among lines without numbers; wrapped headers are joined."""
     for at in range(len(pending) - 1, -1, -1):
         label = pending[at].label
-        lowered = plain(label)
         if (
             len(label) > 110
             or len(label) < 3
-            or _NOISE.search(lowered)
+            or _NOISE.search(plain(label))
             or not any(ch.isalpha() for ch in label)
             or label.startswith(("*", "(1)"))
             # units beside the headings

@@ -173,8 +173,7 @@ class _StatementReader:
                 ] + body  # the table continues
             else:
                 section = _section_above(above)
-        parts = split_at_titles(body)
-        for number, part in enumerate(parts):
+        for number, part in enumerate(split_at_titles(body)):
             if number:
                 self._read_titles(part[:2])
             columns = find_columns(part) or find_columns(heading + part)
@@ -334,9 +333,8 @@ def _location(words: list[Word], part: tuple[int, int] | None = None) -> dict[st
         # A joined word has other characters between its parts in the text.
         if length == end - start:
             start, end = start + part[0], start + part[1]
-    box = [round(v, 6) for v in (x0, y0, x1, y1)]
     return {
-        "page_refs": [{"page": words[0].page, "boxes": [box]}],
+        "page_refs": [{"page": words[0].page, "boxes": [[round(v, 6) for v in (x0, y0, x1, y1)]]}],
         "text_spans": [{"start": start, "end": end}],
     }
 
