@@ -43,8 +43,6 @@ class InjectedFault:
 class Simulator:
     """A simulated provider. Subclasses add routes to ``self.app`` and hold the provider's state."""
 
-    name = "simulator"
-
     def __init__(self) -> None:
         self.app = web.Application(middlewares=[self._middleware], client_max_size=64 << 20)
         self.app.add_routes(

@@ -89,8 +89,6 @@ def sample_tender(number: int, day: str) -> dict[str, Any]:
 class ChileCompraSimulator(Simulator):
     """The API and the site of ChileCompra."""
 
-    name = "chilecompra"
-
     def __init__(self) -> None:
         super().__init__()
         self.app.add_routes(

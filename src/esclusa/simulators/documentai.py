@@ -27,8 +27,6 @@ _CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
 class DocumentAiSimulator(Simulator):
     """Document AI's ``process`` call."""
 
-    name = "documentai"
-
     def __init__(self) -> None:
         super().__init__()
         self._running = 0

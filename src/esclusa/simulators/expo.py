@@ -30,8 +30,6 @@ _TOKEN = re.compile(r"Expo(nent)?PushToken\[.+\]\Z|\w{8}(-\w{4}){3}-\w{12}\Z")
 class ExpoSimulator(Simulator):
     """Expo's ``send`` and ``getReceipts`` calls."""
 
-    name = "expo"
-
     def __init__(self) -> None:
         super().__init__()
         self.app.add_routes(

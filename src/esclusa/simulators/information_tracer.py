@@ -79,8 +79,6 @@ class SimulatedSearch:
 class InformationTracerSimulator(Simulator):
     """Information Tracer's four calls."""
 
-    name = "information_tracer"
-
     def __init__(self) -> None:
         super().__init__()
         self.app.add_routes(

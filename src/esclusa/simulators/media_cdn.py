@@ -81,8 +81,6 @@ def _body(kind: str, size: int, name: str) -> Iterator[bytes]:
 class MediaCdnSimulator(Simulator):
     """The CDN's files and failures."""
 
-    name = "media_cdn"
-
     def __init__(self) -> None:
         super().__init__()
         self.app.add_routes(

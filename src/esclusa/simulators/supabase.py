@@ -71,8 +71,6 @@ class StorageRefusal(Exception):
 class SupabaseSimulator(Simulator):
     """Supabase Storage's calls on buckets and objects."""
 
-    name = "supabase"
-
     def __init__(self) -> None:
         super().__init__()
         self.app.add_routes(

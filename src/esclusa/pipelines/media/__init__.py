@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from esclusa import App, not_null
 from esclusa.http import SafeSession, safe_session
 from esclusa.pipelines.media import downloads, views
-from esclusa.pipelines.media.records import RECORDS, Publication
+from esclusa.pipelines.media.records import MediaNotice, Publication
 from esclusa.pipelines.media.settings import MediaSettings
 
 if TYPE_CHECKING:
     from esclusa import Runtime
 
-app = App("media", settings=MediaSettings, records=list(RECORDS))
+app = App("media", settings=MediaSettings, records=[Publication, MediaNotice])
 
 app.stage(
     Publication,

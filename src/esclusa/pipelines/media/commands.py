@@ -51,9 +51,8 @@ def import_(session: Session, file: Path) -> int:
     number and skipped. A post with the same link or media_id again is a duplicate.
     """
     from esclusa.imports import read_file  # noqa: PLC0415 - the command starts fast
-    from esclusa.pipelines.media.publications import Publications  # noqa: PLC0415
+    from esclusa.pipelines.media.publications import COLUMNS, Publications  # noqa: PLC0415
     from esclusa.pipelines.media.records import Publication  # noqa: PLC0415
-    from esclusa.pipelines.media.rows import COLUMNS  # noqa: PLC0415
 
     async def import_file(runtime: Runtime) -> ImportReport:
         publications = Publications(runtime.engine.records, session.who)
@@ -99,8 +98,9 @@ def retry(session: Session, error_type: str | None, reason: str, dry_run: bool) 
                 await choose(publication)
         else:
             operations = runtime.operations(session.who)
-            applied = await operations.apply("retry", table, choose, where=where, reason=reason)
-            moved = applied.moved
+            moved = (
+                await operations.apply("retry", table, choose, where=where, reason=reason)
+            ).moved
         return {
             "verb": "retry",
             "table": table,
@@ -143,8 +143,10 @@ def summary(session: Session) -> int:
         )
         for item in answer["items"]
     ]
-    columns = ("state", ">total", ">average attempts")
     session.show(
-        answer, lambda screen: screen.table(columns, rows, empty="no publication has media")
+        answer,
+        lambda screen: screen.table(
+            ("state", ">total", ">average attempts"), rows, empty="no publication has media"
+        ),
     )
     return OK

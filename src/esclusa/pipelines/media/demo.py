@@ -52,9 +52,10 @@ async def prepare(runtime: Any, urls: dict[str, str], folder: Path) -> None:
         _change("video", f"102_{name}", video_id=name, link=cdn + path)
         for name, path in other.items()
     ]
-    pictures = [f"{cdn}/m/png/5000/album{n}" for n in range(3)]
-    changes.append(_change("status", "103_1", photos=pictures))
-    changes.append(_change("share", "104_1", share_id="1", link="https://example.org"))
+    changes += [
+        _change("status", "103_1", photos=[f"{cdn}/m/png/5000/album{n}" for n in range(3)]),
+        _change("share", "104_1", share_id="1", link="https://example.org"),
+    ]
     document = {
         "object": "page",
         "entry": [{"id": "1", "changes": [{"field": "feed", "value": c} for c in changes]}],
@@ -89,10 +90,9 @@ async def summary(runtime: Any) -> list[str]:
         f"after {item['avg_intentos']:.1f} attempts on average"
         for item in (await views.summary(records))["items"]
     ]
-    failed = await views.errors(records, 10)
     lines += [
         f"    {e['post_id']}: {e['error_type']} after {e['media_attempts']}: {e['error_msg'][:90]}"
-        for e in failed["items"]
+        for e in (await views.errors(records, 10))["items"]
     ]
     first = await records.first(Publication, {"status": "success"})
     if first is not None:

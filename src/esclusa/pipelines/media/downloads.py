@@ -56,8 +56,10 @@ async def download(publication: Publication, at: Attempt) -> To:
     """Store the file behind the row's link and set its public address."""
     settings: MediaSettings = at.settings
     assert publication.imagen_url is not None  # the stage takes no other rows
-    item = publication.tipo_item or "media"
-    at.log(f"downloading {item} of post {publication.post_id} (attempt {at.number}/{at.tries})")
+    at.log(
+        f"downloading {publication.tipo_item or 'media'} of post {publication.post_id}"
+        f" (attempt {at.number}/{at.tries})"
+    )
     check = _MediaTypeCheck()
     limits: dict[str, Any] = {
         "limit": settings.max_bytes,

@@ -39,18 +39,17 @@ _BRANDS: dict[bytes, MediaType] = {
     b"avis": MediaType("image/avif", ".avif"),
     b"qt  ": MediaType("video/quicktime", ".mov"),
     b"M4V ": MediaType("video/x-m4v", ".m4v"),
+    **dict.fromkeys(
+        (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis"), MediaType("image/heic", ".heic")
+    ),
 }
 # Names of a video's first box, and the limit of the first byte of its length.
 #
 # The limit keeps out plain text such as "the ftyp", or "free" after empty lines.
 _BOXES = {b"ftyp": 0x01, b"moov": 0x09, b"wide": 0x09, b"free": 0x09, b"skip": 0x09, b"mdat": 0x20}
 
-_HEIC = MediaType("image/heic", ".heic")
-_HEIF = MediaType("image/heif", ".heif")
-_MP4 = MediaType("video/mp4", ".mp4")
 _AUDIO_BRANDS = (b"M4A ", b"M4B ", b"M4P ", b"F4A ", b"F4B ")
 _OGG_VIDEO_CODECS = (b"\x80theora", b"BBCD", b"OVP80", b"\x01video", b"fishead")
-_HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis")
 
 
 def media_type(head: bytes) -> MediaType | None:
@@ -87,8 +86,6 @@ def _brand(head: bytes) -> MediaType | None:
     for brand in (major, *[head[at : at + 4] for at in range(16, size, 4)]):
         if brand in _BRANDS:
             return _BRANDS[brand]
-        if brand in _HEIC_BRANDS:
-            return _HEIC
     if major in (b"mif1", b"msf1"):
-        return _HEIF
-    return None if major in _AUDIO_BRANDS or len(head) < 12 else _MP4
+        return MediaType("image/heif", ".heif")
+    return None if major in _AUDIO_BRANDS or len(head) < 12 else MediaType("video/mp4", ".mp4")

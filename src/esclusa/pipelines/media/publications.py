@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from esclusa import BadRecord, Record, RecordWithChildren, one_of
+from esclusa import BadRecord, EsclusaError, Record, RecordWithChildren, one_of
 from esclusa.imports import ImportedRow, ImportReport
 from esclusa.pipelines.media.records import WITHOUT_FILE, MediaNotice, Medium, Publication
-from esclusa.pipelines.media.rows import BY_LINK, InvalidMediaRow, read_row
 
+COLUMNS = ("post_id", "tipo_item", "imagen_url", "imagen_local", "media_id")
+# Prefix of a part that is derived from the link because the row has no media id.
+BY_LINK = "url:"
 CHUNK = 500
 CONCURRENT_EDITS = 16
+
+
+class InvalidMediaRow(EsclusaError):
+    """A row that cannot be imported; the message names every fault."""
 
 
 class Publications:
@@ -96,8 +104,8 @@ class Publications:
     async def _of_posts(self, kind: type[Record], posts: Iterable[str]) -> AsyncIterator[Any]:
         wanted = list(dict.fromkeys(posts))
         for start in range(0, len(wanted), CHUNK):
-            where = {"post_id": one_of(*wanted[start : start + CHUNK])}
-            async for record in self._records.each(kind, where):
+            part = one_of(*wanted[start : start + CHUNK])
+            async for record in self._records.each(kind, {"post_id": part}):
                 yield record
 
     async def _edit_all(self, edits: Mapping[int, Medium], report: ImportReport) -> int:
@@ -186,9 +194,13 @@ class Publications:
         return "known" if children is None else "created"
 
     async def _set_link(self, notice: MediaNotice, url: str) -> None:
-        id = MediaNotice.kind.id_of(notice.post_id, notice.part)
         await self._records.edit(
-            MediaNotice, id, among=("received",), who=self._who, reason="edited", imagen_url=url
+            MediaNotice,
+            MediaNotice.kind.id_of(notice.post_id, notice.part),
+            among=("received",),
+            who=self._who,
+            reason="edited",
+            imagen_url=url,
         )
         notice.imagen_url = url
 
@@ -196,3 +208,49 @@ class Publications:
 def _first_line(error: BadRecord) -> str:
     """Return the first line of the error: the rest may show the row with its signed link."""
     return str(error).partition("\n")[0]
+
+
+def read_row(row: ImportedRow) -> Medium:
+    """Return the medium of a row; raise InvalidMediaRow with all of its faults."""
+    if row.values is None:
+        raise InvalidMediaRow(row.fault or "it cannot be read")
+    values = {name: _text(value) for name, value in row.values.items()}
+    faults = [
+        f"{name}: there is no such column; the columns are {', '.join(COLUMNS)}"
+        for name in values
+        if name not in COLUMNS
+    ]
+    faults += [
+        f"{name}: it must be text"
+        + (" without line breaks or control characters" if isinstance(value, str) else "")
+        for name, value in row.values.items()
+        if value is not None and values[name] is None and value != ""
+    ]
+    post, url = values.get("post_id"), values.get("imagen_url")
+    if post is None and not any(fault.startswith("post_id: ") for fault in faults):
+        faults.append("post_id: it is missing")
+    if url is not None and (fault := _link_fault(url)) is not None:
+        faults.append(f"imagen_url: {fault}")
+    if faults:
+        raise InvalidMediaRow("; ".join(faults))
+    assert post is not None
+    part = values.get("media_id") or (
+        "0" if url is None else f"{BY_LINK}{hashlib.sha256(url.encode()).hexdigest()[:32]}"
+    )
+    return Medium(post, part, values.get("tipo_item"), url, imagen_local=values.get("imagen_local"))
+
+
+def _link_fault(url: str) -> str | None:
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:
+        return f"it is not an address: {error}"
+    fault = f"it must begin with http:// or https://, not {url[:40]!r}"
+    return None if scheme in ("http", "https") else fault
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    text = str(value).strip()
+    return text if text and text.isprintable() else None

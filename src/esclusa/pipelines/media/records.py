@@ -78,6 +78,3 @@ class Medium:
             imagen_local=self.imagen_local,
             status="success" if self.imagen_local else "",
         )
-
-
-RECORDS: tuple[type[Record], ...] = (Publication, MediaNotice)

@@ -14,10 +14,10 @@ RETRIED = {"status": "pending", "attempts": above(0), **WITH_MEDIA}
 
 async def summary(records: Any, limit: int = 100, after: str | None = None) -> dict[str, Any]:
     """Return the number and the average attempts of publications with media, by state; one page."""
-    found = await records.summary(Publication, "attempts", WITH_MEDIA)
     return {
         "items": [
-            {"media_status": s.state, "total": s.count, "avg_intentos": s.average} for s in found
+            {"media_status": s.state, "total": s.count, "avg_intentos": s.average}
+            for s in await records.summary(Publication, "attempts", WITH_MEDIA)
         ],
         "next": None,
     }

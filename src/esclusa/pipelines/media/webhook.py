@@ -53,9 +53,8 @@ def _media_of(value: dict[str, Any]) -> Iterator[Medium]:
         for position, url in enumerate(photos):
             yield Medium(post, str(position), item, _text(url), edited)
         return
-    media_id = _text(value.get(_ID_FIELDS[item]))
     url = _text(value.get("link")) if item in ("photo", "video") else None
-    yield Medium(post, media_id or "0", item, url, edited)
+    yield Medium(post, _text(value.get(_ID_FIELDS[item])) or "0", item, url, edited)
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

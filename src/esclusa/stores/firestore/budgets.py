@@ -51,10 +51,11 @@ class BudgetState:
         The decision also depended on the documents that stay as they are, so the commit verifies
         that those are unchanged.
         """
-        writes = []
-        for window, old, document in zip(self.windows, before, self.documents, strict=True):
-            if window != old:
-                writes.append(document.put(_values(budget, window)))
+        writes = [
+            document.put(_values(budget, window))
+            for window, old, document in zip(self.windows, before, self.documents, strict=True)
+            if window != old
+        ]
         if self.barred != barred:
             writes.append(
                 self.bar.put([("budget", "text", budget), ("until", "time", self.barred)])
@@ -91,10 +92,11 @@ class BudgetDocuments:
     async def spend(
         self, budget: Budget, now: datetime, units: int, spender: str, least: int
     ) -> Granted | Denied:
-        def change(state: BudgetState) -> Granted | Denied:
-            return reserve(state.windows, units, spender, least, now=now, barred=state.barred)
-
-        return await self._change(budget, now, change)
+        return await self._change(
+            budget,
+            now,
+            lambda s: reserve(s.windows, units, spender, least, now=now, barred=s.barred),
+        )
 
     async def refund(
         self, budget: Budget, now: datetime, units: int, spender: str, at: datetime | None
@@ -133,11 +135,9 @@ class BudgetDocuments:
                 state = await self._read(budget, now)
                 before, barred = deepcopy(state.windows), state.barred
                 answer = change(state)
-                writes = state.writes(budget.name, before, barred)
-                if not writes:
-                    return answer
                 try:
-                    await self.client.commit(writes, "budget")
+                    if writes := state.writes(budget.name, before, barred):
+                        await self.client.commit(writes, "budget")
                     return answer
                 except (PreconditionFailed, StoreConflict):
                     await asyncio.sleep(self.rng.uniform(0, min(0.5, 0.01 * 2**conflicts)))

@@ -101,10 +101,8 @@ class DocumentClaimer:
         writes = [(doc, doc.writes(context)) for doc, _, _ in claims]
         # A claim with a history document needs a commit of its own; all others share commits.
         single = [(doc, unit[0]) for doc, unit in writes if len(unit) == 1]
-        results: dict[str, Any] = {}
-        written = await self.client.each([w for _, w in single], "claim") if single else []
-        for (doc, _), result in zip(single, written, strict=True):
-            results[doc.name] = result
+        written = await self.client.each([w for _, w in single], "claim")
+        results = {doc.name: result for (doc, _), result in zip(single, written, strict=True)}
         for doc, unit in writes:
             if len(unit) > 1:
                 try:
@@ -113,8 +111,7 @@ class DocumentClaimer:
                     continue
         out = []
         for doc, taken_from, over in claims:
-            result = results.get(doc.name)
-            if result is not None:
+            if (result := results.get(doc.name)) is not None:
                 self.leases.remember(doc, doc.get("fence"), result.update_time)
                 record, fault = doc.codec.checked_record(doc.values())
                 out.append(Leased(record, taken_from, until, fault, over))
@@ -151,15 +148,14 @@ class DocumentClaimer:
     async def _candidates(
         self, context: CallContext, request: ClaimRequest, limit: int, shard: int | None = None
     ) -> list[FoundDocument]:
-        codec = context.codec_of(request.kind)
         if request.ids:
             return await self._named(context, request, limit)
+        codec = context.codec_of(request.kind)
         due = queries.prepare(codec, due_query(request, context.now, shard), self.client.root)
         found = await queries.page(self.client, codec, due, limit, "claim")
         if request.eager and request.before is not None and shard is None:
-            early = queries.prepare(codec, eager_query(request), self.client.root)
             known = {f.id for f in found}
-            more = await queries.page(self.client, codec, early, limit, "claim")
+            more = await queries.first(self.client, codec, eager_query(request), limit, "claim")
             found += [f for f in more if f.id not in known]
             queries.sort_found(due, found)
         return found[:limit]
@@ -167,11 +163,10 @@ class DocumentClaimer:
     async def _named(
         self, context: CallContext, request: ClaimRequest, limit: int
     ) -> list[FoundDocument]:
-        codec = context.codec_of(request.kind)
         conditions = (("id", Cond("in", request.ids)), ("status", Cond("in", _states(request))))
         query = Query(request.kind, (*conditions, *request.where), _order(request))
-        prepared = queries.prepare(codec, query, self.client.root)
-        found = await queries.page(self.client, codec, prepared, len(request.ids), "claim")
+        codec = context.codec_of(request.kind)
+        found = await queries.first(self.client, codec, query, len(request.ids), "claim")
         latest = _latest_due(request, context.now)
         early = eager_query(request).where if request.eager and request.before is not None else None
         return [
@@ -197,8 +192,7 @@ class DocumentClaimer:
             if not unread:
                 return held
             names = {r.ref: context.document_name(r.ref.kind, r.ref.id) for r in unread}
-            wanted = [name for name in names.values() if name is not None]
-            documents = await self.client.get(wanted, "renew") if wanted else {}
+            documents = await self.client.get([n for n in names.values() if n is not None], "renew")
             read = [
                 (r, document_state(context, r.ref, documents.get(names[r.ref] or "")))
                 for r in unread
@@ -214,8 +208,6 @@ class DocumentClaimer:
     async def _extend(
         self, context: CallContext, pairs: Sequence[tuple[Renewal, DocumentState]]
     ) -> list[tuple[Renewal, bool]]:
-        if not pairs:
-            return []
         for renewal, doc in pairs:
             doc.set("due_at", context.now + timedelta(seconds=renewal.seconds))
             for name, value in renewal.fields.items():
@@ -234,12 +226,11 @@ class DocumentClaimer:
         codec, root = context.codec_of(request.kind), self.client.root
         latest = _latest_due(request, context.now)
         due = due_query(request, context.now)
-        by_due = queries.prepare(codec, due.but(order=(Order("due_at"),)), root)
         counted, first = await asyncio.gather(
             queries.count(
                 self.client, codec, queries.prepare(codec, due, root), cap + 1, "backlog"
             ),
-            queries.page(self.client, codec, by_due, 1, "backlog"),
+            queries.first(self.client, codec, due.but(order=(Order("due_at"),)), 1, "backlog"),
         )
         if request.eager and request.before is not None:
             early = eager_query(request)
@@ -249,8 +240,8 @@ class DocumentClaimer:
         following = None
         if not counted:
             later = tuple((n, Cond("gt", latest) if n == "due_at" else c) for n, c in due.where)
-            ahead = queries.prepare(codec, due.but(where=later, order=(Order("due_at"),)), root)
-            found = await queries.page(self.client, codec, ahead, 1, "backlog")
+            ahead = due.but(where=later, order=(Order("due_at"),))
+            found = await queries.first(self.client, codec, ahead, 1, "backlog")
             following = found[0].values["due_at"] if found else None
         oldest = first[0].values["due_at"] if first else None
         return Backlog(min(counted, cap), counted <= cap, oldest, following)
@@ -265,9 +256,8 @@ def _states(request: ClaimRequest) -> tuple[str, ...]:
 
 
 def _order(request: ClaimRequest) -> tuple[Order, ...]:
-    if any(o.field in ("due_at", "id") for o in request.order):
-        return request.order
-    return (*request.order, Order("due_at"))
+    complete = any(o.field in ("due_at", "id") for o in request.order)
+    return request.order if complete else (*request.order, Order("due_at"))
 
 
 def due_query(request: ClaimRequest, now: datetime, shard: int | None = None) -> Query:

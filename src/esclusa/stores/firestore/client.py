@@ -130,9 +130,11 @@ class FirestoreClient:
 
         async def call() -> dict[str, Any]:
             found, began = {}, self.clock.ticks()
-            wrapped = types.BatchGetDocumentsRequest.wrap(request)
             async for answer in await self.api.batch_get_documents(
-                wrapped, metadata=self._metadata, timeout=30, retry=None
+                types.BatchGetDocumentsRequest.wrap(request),
+                metadata=self._metadata,
+                timeout=30,
+                retry=None,
             ):
                 part = types.BatchGetDocumentsResponse.pb(answer)
                 self.clock.learn(began, part.read_time)
@@ -190,9 +192,11 @@ class FirestoreClient:
         async def call() -> list[Any]:
             if self.on_query is not None:
                 self.on_query(op, request.structured_aggregation_query.structured_query, average)
-            wrapped = types.RunAggregationQueryRequest.wrap(request)
             stream = await self.api.run_aggregation_query(
-                wrapped, metadata=self._metadata, timeout=60, retry=None
+                types.RunAggregationQueryRequest.wrap(request),
+                metadata=self._metadata,
+                timeout=60,
+                retry=None,
             )
             parts = [types.RunAggregationQueryResponse.pb(answer) async for answer in stream]
             return [p.result.aggregate_fields["value"] for p in parts if p.HasField("result")]
@@ -267,9 +271,11 @@ class FirestoreClient:
             request = BatchWriteRequest(database=self.database, writes=[writes[i] for i in todo])
 
             async def call(request: Any = request) -> Any:
-                wrapped = types.BatchWriteRequest.wrap(request)
                 answer = await self.api.batch_write(
-                    wrapped, metadata=self._metadata, timeout=60, retry=None
+                    types.BatchWriteRequest.wrap(request),
+                    metadata=self._metadata,
+                    timeout=60,
+                    retry=None,
                 )
                 return types.BatchWriteResponse.pb(answer)
 

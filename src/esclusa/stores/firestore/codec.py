@@ -125,32 +125,35 @@ def stored_size(name: str, fields: Any) -> int:
 
 
 def _value_size(value: Any) -> int:
-    kind = value.WhichOneof("value_type")
-    if kind == "string_value":
-        return len(value.string_value.encode()) + 1
-    if kind == "bytes_value":
-        return len(value.bytes_value)
-    if kind == "array_value":
-        return sum(map(_value_size, value.array_value.values))
-    if kind == "map_value":
-        return sum(
-            len(key.encode()) + 1 + _value_size(item)
-            for key, item in value.map_value.fields.items()
-        )
-    return 1 if kind in (None, "null_value", "boolean_value") else 8
+    match value.WhichOneof("value_type"):
+        case "string_value":
+            return len(value.string_value.encode()) + 1
+        case "bytes_value":
+            return len(value.bytes_value)
+        case "array_value":
+            return sum(map(_value_size, value.array_value.values))
+        case "map_value":
+            return sum(
+                len(key.encode()) + 1 + _value_size(item)
+                for key, item in value.map_value.fields.items()
+            )
+        case None | "null_value" | "boolean_value":
+            return 1
+    return 8
 
 
 def _native(plain: Any) -> Any:
-    if plain is None:
-        return NULL
-    if isinstance(plain, bool):
-        return Value(boolean_value=plain)
-    if isinstance(plain, int):
-        return Value(integer_value=plain)
-    if isinstance(plain, float):
-        return Value(double_value=plain)
-    if isinstance(plain, str):
-        return Value(string_value=plain)
+    match plain:
+        case None:
+            return NULL
+        case bool():
+            return Value(boolean_value=plain)
+        case int():
+            return Value(integer_value=plain)
+        case float():
+            return Value(double_value=plain)
+        case str():
+            return Value(string_value=plain)
     out = Value()
     if isinstance(plain, dict):
         out.map_value.SetInParent()

@@ -86,9 +86,9 @@ class DocumentState:
 
     def get(self, name: str) -> Any:
         column = self.codec.column(name)
-        if column not in self.fields:
-            return None
-        return decode(self.codec.types[name], self.fields[column])
+        return (
+            decode(self.codec.types[name], self.fields[column]) if column in self.fields else None
+        )
 
     def set(self, name: str, value: Any) -> None:
         """Change a field. A name that the kind does not have is ignored."""
@@ -268,7 +268,6 @@ def new_document(context: CallContext, record: Record) -> DocumentState:
     """The state of a new record; BadRecord if Firestore cannot hold it."""
     kind = record.kind
     id, path = names.identify(kind, record, context.new_id)
-    now = context.now
     if record.status and record.status not in kind.lifecycle.states:
         raise BadRecord(
             f"{kind.table}: {record.status!r} is not a state ({', '.join(kind.lifecycle.states)})"
@@ -276,12 +275,12 @@ def new_document(context: CallContext, record: Record) -> DocumentState:
     tracking = {
         "status": record.status or kind.initial,
         "attempts": record.attempts,
-        "due_at": record.due_at or now,
+        "due_at": record.due_at or context.now,
         "fence": record.fence,
         "leased_by": record.leased_by,
         "last_error": record.last_error,
-        "created_at": record.created_at or now,
-        "updated_at": now,
+        "created_at": record.created_at or context.now,
+        "updated_at": context.now,
     }
     codec = context.codec_of(kind)
     fields = codec.document(id, record, tracking).fields

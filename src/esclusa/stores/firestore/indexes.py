@@ -172,12 +172,11 @@ def _kind_queries(kind: Kind) -> list[Query]:
     """The queries of lists, counts and references."""
     state = (("status", Cond("eq", kind.initial)),)
     out = [Query(kind, state)]
-    times: Iterable[str] = ("due_at", "updated_at", "created_at")
+    times: list[str] = [n for n in ("due_at", "updated_at", "created_at") if n in kind.types]
     if kind in _SYSTEM_KINDS:
         times = [n for n, t in kind.types.items() if t == "time"]
     for name in times:
-        if name in kind.types:
-            out += [Query(kind, state, (Order(name),)), Query(kind, (), (Order(name, True),))]
+        out += [Query(kind, state, (Order(name),)), Query(kind, (), (Order(name, True),))]
     for fields in kind.indexes:
         out += _index_queries(kind, fields)
         # The console lists the records of one state by any field with an index.
@@ -320,14 +319,13 @@ def _covered(shape: QueryShape, file: dict[str, Any]) -> bool:
 
 def _ends_in_order(index: dict[str, Any], shape: QueryShape) -> bool:
     """Whether an index of the shape's collection ends in its order, forwards or backwards."""
-    if len(index["fields"]) < len(shape.order):
-        return False
-    tail = index["fields"][len(index["fields"]) - len(shape.order) :]
-    if index["collectionGroup"] != shape.collection or index["queryScope"] != _scope(shape):
-        return False
-    if [f["fieldPath"] for f in tail] != [o[0] for o in shape.order]:
-        return False
-    return len({f["order"] == o[1] for f, o in zip(tail, shape.order, strict=True)}) <= 1
+    tail = index["fields"][max(0, len(index["fields"]) - len(shape.order)) :]
+    return (
+        index["collectionGroup"] == shape.collection
+        and index["queryScope"] == _scope(shape)
+        and [f["fieldPath"] for f in tail] == [o[0] for o in shape.order]
+        and len({f["order"] == o[1] for f, o in zip(tail, shape.order, strict=True)}) <= 1
+    )
 
 
 def _has_single_index(shape: QueryShape, path: str, file: dict[str, Any]) -> bool:

@@ -23,8 +23,7 @@ async def insert(
     first: dict[str, DocumentState] = {}
     for doc in docs:
         first.setdefault(doc.name, doc)
-    writes = [doc.writes(context)[0] for doc in first.values()]
-    results = await client.each(writes, "insert") if writes else []
+    results = await client.each([doc.writes(context)[0] for doc in first.values()], "insert")
     created = {name for name, result in zip(first, results, strict=True) if result is not None}
     notify({first[name].kind.table for name in created})
     return [
@@ -63,8 +62,7 @@ async def _insert_groups(
 ) -> list[list[DocumentState]]:
     """Insert as many groups as one commit takes; return the documents created of each."""
     while True:
-        wanted = list({doc.name for group in groups for doc in group})
-        known = set(await client.get(wanted, "insert"))
+        known = set(await client.get(list({d.name for group in groups for d in group}), "insert"))
         new: list[list[DocumentState]] = []
         for group in groups:
             new.append([])

@@ -59,7 +59,7 @@ async def _record_fields(client: FirestoreClient, ref: Ref) -> Any:
         names.path(ref.kind, ref.id, archived=True) if ref.kind.archive else None,
     ]
     wanted = [f"{client.root}/{p}" for p in paths if p is not None]
-    found = await client.get(wanted, "history") if wanted else {}
+    found = await client.get(wanted, "history")
     return next((found[name].fields for name in wanted if name in found), None)
 
 
@@ -95,8 +95,7 @@ async def _history_documents(
 async def purge(client: FirestoreClient, context: CallContext, query: Query) -> int:
     """Delete each record with its history in one commit, unless it was written meanwhile."""
     codec = context.codec_of(query.kind)
-    prepared = queries.prepare(codec, query, client.root)
-    found = await queries.page(client, codec, prepared, query.limit, "purge")
+    found = await queries.first(client, codec, query, query.limit, "purge")
     units: list[list[Any]] = []
     for k in range(0, len(found), _PARALLEL):
         units += await asyncio.gather(
@@ -113,7 +112,7 @@ async def remove(client: FirestoreClient, refs: Sequence[Ref]) -> list[bool]:
     paths = [names.path(ref.kind, ref.id) for ref in refs]
     wanted = [f"{client.root}/{path}" for path in paths if path is not None]
     for _ in range(_MAX_CONFLICTS):
-        found = await client.get(wanted, "remove") if wanted else {}
+        found = await client.get(wanted, "remove")
         documents = [found.get(f"{client.root}/{path}") for path in paths]
         writes = [
             w
@@ -157,10 +156,8 @@ async def archive(
         if filling is None or filling.fields["status"].string_value != "filling":
             return 0
         guard = [verify_unchanged(name, filling.update_time)]
-    prepared = queries.prepare(codec, query, client.root)
-    found = await queries.page(client, codec, prepared, query.limit, "archive")
     units = []
-    for each in found:
+    for each in await queries.first(client, codec, query, query.limit, "archive"):
         archived = Document(fields=each.document.fields)
         archived.fields["archived_at"].CopyFrom(encode("time", context.now))
         archived.fields["export_id"].CopyFrom(encode("text", export))
@@ -180,18 +177,15 @@ async def assign(client: FirestoreClient, context: CallContext, query: Query, ex
     unassigned = query
     if ("export_id", null) not in query.where:
         unassigned = query.but(where=(*query.where, ("export_id", null)))
-    prepared = queries.prepare(codec, unassigned, client.root)
-    found = await queries.page(client, codec, prepared, query.limit, "assign")
     change = Document()
     change.fields["export_id"].string_value = export
     writes = [
         put_document(
             f.document.name, change, mask=["export_id"], update_time=f.document.update_time
         )
-        for f in found
+        for f in await queries.first(client, codec, unassigned, query.limit, "assign")
     ]
-    results = await client.each(writes, "assign") if writes else []
-    return sum(result is not None for result in results)
+    return sum(result is not None for result in await client.each(writes, "assign"))
 
 
 async def _commit_units(

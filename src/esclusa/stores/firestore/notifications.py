@@ -28,8 +28,7 @@ class WakeNotifier:
 
     def __init__(self, client: FirestoreClient, process_id: str) -> None:
         self._client, self._process_id = client, process_id
-        self._listeners: dict[int, Listener] = {}
-        self._next_key = 0
+        self._listeners: dict[object, Listener] = {}
         self._written: dict[str, float] = {}
         # Writes that wait for the end of their interval, by table.
         self._scheduled: dict[str, asyncio.Task[None]] = {}
@@ -68,8 +67,7 @@ class WakeNotifier:
 
     async def listen(self, listener: Listener) -> Callable[[], Awaitable[None]]:
         """Call ``listener`` with the table of each wake-up; return the function that ends this."""
-        self._next_key += 1
-        key = self._next_key
+        key = object()
         self._listeners[key] = listener
         if self._follower is None:
             ready = asyncio.Event()
@@ -125,16 +123,12 @@ class WakeNotifier:
         for listener in list(self._listeners.values()):
             answer = listener(table)
             if inspect.isawaitable(answer):
-                self._track(asyncio.ensure_future(_awaited(answer)))
+                self._track(asyncio.ensure_future(answer))
 
     def _track(self, task: asyncio.Task[None]) -> None:
         """Keep a reference until the task ends: the event loop holds only a weak one."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-async def _awaited(answer: Awaitable[None]) -> None:
-    await answer
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -150,8 +150,8 @@ def _part(
 
 
 def _sort(part: Any, path: str, descending: bool) -> None:
-    direction = _DESCENDING if descending else _ASCENDING
-    part.order_by.add(direction=direction).field.field_path = path
+    order = part.order_by.add(direction=_DESCENDING if descending else _ASCENDING)
+    order.field.field_path = path
 
 
 def field_path(codec: Codec, name: str) -> str:
@@ -255,9 +255,9 @@ async def page(
         return (await _look_up(client, codec, prepared, op, after, transaction))[:limit]
     if prepared.local_conditions:
         return await _filtered_page(client, codec, prepared, limit, op, after, transaction)
-    parts = prepared.parts
-    if after is not None:
-        parts = tuple(_start_after(prepared, codec, after, client.root))
+    parts: Sequence[Any] = (
+        prepared.parts if after is None else _start_after(prepared, codec, after, client.root)
+    )
     found: list[FoundDocument] = []
     for part in parts:
         limited = StructuredQuery()
@@ -270,6 +270,13 @@ async def page(
     if len(parts) > 1:
         sort_found(prepared, found)
     return found[:limit]
+
+
+async def first(
+    client: FirestoreClient, codec: Codec, query: Query, limit: int, op: str
+) -> list[FoundDocument]:
+    """Return the first documents that match, up to ``limit``."""
+    return await page(client, codec, prepare(codec, query, client.root), limit, op)
 
 
 async def _filtered_page(

@@ -77,9 +77,10 @@ async def pending(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
     """Describe what ``migrate`` would write."""
     fresh, lacking = await _missing(client, kinds)
     lines = [f"write {names.SCHEMA}/{_STORE}: layout {_VERSION}"] if fresh else []
-    for kind, (_, lacks) in lacking.items():
-        lines.append(f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}")
-    return lines
+    return lines + [
+        f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}"
+        for kind, (_, lacks) in lacking.items()
+    ]
 
 
 async def migrate(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
@@ -152,8 +153,7 @@ async def _fill(client: FirestoreClient, kind: Kind, lacks: dict[str, ColumnType
                     mask += codec.put(document.fields, name, _default(kind, name))
             if mask:
                 writes.append(put_document(each.document.name, document, mask=mask, exists=True))
-        results = await client.each(writes, "migrate") if writes else []
-        count += sum(result is not None for result in results)
+        count += sum(result is not None for result in await client.each(writes, "migrate"))
         after = queries.position_of(prepared, found[-1])
     return count
 

@@ -23,9 +23,9 @@ from typing import Any
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.errors import BadRecord, StoreConflict, UndeclaredMove
 from esclusa.model.query import Query, matches
-from esclusa.model.record import Kind, Ref
+from esclusa.model.record import Ref
 from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
-from esclusa.stores.firestore import names, queries
+from esclusa.stores.firestore import queries
 from esclusa.stores.firestore.claims import LeaseCache
 from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
 from esclusa.stores.firestore.documents import (
@@ -70,15 +70,14 @@ class DocumentSettler:
     ) -> list[Verdict]:
         """Settle, and wake the tables in which a record became due."""
         verdicts: dict[int, Verdict] = {}
-        refs = [s.ref for s in settlements]
-        distinct = len(set(refs)) == len(refs)
+        distinct = len({s.ref for s in settlements}) == len(settlements)
         if distinct:
-            cached: list[tuple[int, DocumentState]] = []
-            for i, s in enumerate(settlements):
-                if all(isinstance(e, Create | Add) for e in s.effects) and (
-                    doc := self.leases.pop(context, s.ref, s.fence)
-                ):
-                    cached.append((i, doc))
+            cached = [
+                (i, doc)
+                for i, s in enumerate(settlements)
+                if all(isinstance(e, Create | Add) for e in s.effects)
+                and (doc := self.leases.pop(context, s.ref, s.fence))
+            ]
             verdicts |= await self._settle_unread(context, settlements, cached)
         left = [i for i in range(len(settlements)) if i not in verdicts]
         if distinct:
@@ -367,7 +366,7 @@ class SettlementCommit:
                 self.client,
                 codec,
                 queries.prepare(codec, Query(guard.kind, guard.where), self.client.root),
-                len([n for n in {*mine, *self.documents} if _is_of_kind(n, guard.kind)]) + 2,
+                sum(n.split("/")[-2] == guard.kind.table for n in {*mine, *self.documents}) + 2,
                 "guard",
                 transaction=self.transaction,
             )
@@ -376,10 +375,6 @@ class SettlementCommit:
             witness = self.rng.choice(others).document
             self.proofs[witness.name] = witness.update_time
         return bool(others)
-
-
-def _is_of_kind(name: str, kind: Kind) -> bool:
-    return name.split("/")[-2] == names.collection(kind)
 
 
 def _woken_tables(context: CallContext, s: Settlement) -> set[str]:
@@ -419,16 +414,14 @@ def _apply_own_move(context: CallContext, s: Settlement, doc: DocumentState) -> 
     doc.set("status", s.to)
     if s.attempts is not None:
         doc.set("attempts", s.attempts)
-    due = s.until if s.until is not None else context.now + timedelta(seconds=s.delay)
-    doc.set("due_at", due)
+    doc.set("due_at", context.now + timedelta(seconds=s.delay) if s.until is None else s.until)
     if s.fence is None:
         doc.set("fence", (doc.get("fence") or 0) + 1)
     if s.error is not None or s.clear_error:
-        error = s.error or {}
         doc.set("last_error", s.error)
         for extra, key in (("error_type", "type"), ("error_message", "message")):
             if extra in doc.kind.extras:
-                doc.set(extra, error.get(key))
+                doc.set(extra, (s.error or {}).get(key))
     doc.end_lease(context, before, s.to)
     doc.set("updated_at", doc.change_time(context.now))
 
@@ -440,10 +433,8 @@ def _merged(units: list[list[Any]]) -> list[Any] | None:
     """
     out: dict[str, Any] = {}
     for write in (w for unit in units for w in unit):
-        name = write.update.name
-        first = out.get(name)
-        if first is None:
-            out[name] = write
+        first = out.setdefault(write.update.name, write)
+        if first is write:
             continue
         if not (first.update_transforms and write.update_transforms):
             return None

@@ -133,23 +133,25 @@ class FirestoreStore:
     # Records
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
-        context = await self._context()
-        return await inserts.insert(self._client, context, records, self._notifier.notify)
+        return await inserts.insert(
+            self._client, await self._context(), records, self._notifier.notify
+        )
 
     async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
-        context = await self._context()
-        return await inserts.insert_if_new(self._client, context, groups, self._notifier.notify)
+        return await inserts.insert_if_new(
+            self._client, await self._context(), groups, self._notifier.notify
+        )
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         codec = self._codec(kind)
         root, paths = self._client.root, [names.path(kind, id) for id in ids]
         found = await self._client.get([f"{root}/{p}" for p in paths if p is not None], "get")
-        out: list[Record | None] = []
-        for id, path in zip(ids, paths, strict=True):
-            document = found.get(f"{root}/{path}")
-            values = None if document is None else codec.values(document.fields, id)
-            out.append(None if values is None else codec.record(values))
-        return out
+        return [
+            codec.record(codec.values(document.fields, id))
+            if (document := found.get(f"{root}/{path}")) is not None
+            else None
+            for id, path in zip(ids, paths, strict=True)
+        ]
 
     async def find(self, query: Query) -> Page[Record]:
         codec, prepared = self._prepare(query)
