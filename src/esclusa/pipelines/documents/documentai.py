@@ -101,10 +101,9 @@ class DocumentAiProcessor:
         )
 
     async def _process(self, source: Source, content: bytes, pages: list[int], first: int) -> Any:
-        call = asyncio.get_running_loop().run_in_executor(
+        answer = await asyncio.get_running_loop().run_in_executor(
             self._threads, self._call, source, content, pages
         )
-        answer = await call
         if answer.error.code:
             kind = Permanent if answer.error.code in (3, 9, 11) else Failure
             raise kind(

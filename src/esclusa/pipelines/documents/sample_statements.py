@@ -68,12 +68,11 @@ def statement(doc_type: str, org: str, year: int, rng: Random) -> bytes:
         texts.append((60, y, size, text))
         y -= 1.7 * size
     y -= 12
-    for x, text in (
-        (380.0, "Nota"),
-        (right_aligned(460, f"31-12-{year}", 9), f"31-12-{year}"),
-        (right_aligned(550, f"31-12-{year - 1}", 9), f"31-12-{year - 1}"),
-    ):
-        texts.append((x, y, 9, text))
+    texts += [
+        (380.0, y, 9, "Nota"),
+        (right_aligned(460, f"31-12-{year}", 9), y, 9, f"31-12-{year}"),
+        (right_aligned(550, f"31-12-{year - 1}", 9), y, 9, f"31-12-{year - 1}"),
+    ]
     for section, labels, total in _ROWS[doc_type]:
         y -= 20
         texts.append((60, y, 9.5, section))

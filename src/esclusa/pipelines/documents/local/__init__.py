@@ -40,15 +40,17 @@ class LocalProcessor:
         if answer is None or answer["doc_type"] != doc_type:
             answer = await self._readers.read(source.content, doc_type)
         items = [item | {"processor_version": VERSION} for item in answer["items"]]
-        summary = {
-            "line_items": sum(item["type"] == "LINE_ITEM_VALUE" for item in items),
-            "entities": len(items),
-            "pages": answer["pages"],
-            "unread_pages": answer["unread_pages"],
-            "processor": "local",
-            "processor_version": VERSION,
-        }
-        return Extracted(items, summary)
+        return Extracted(
+            items,
+            {
+                "line_items": sum(item["type"] == "LINE_ITEM_VALUE" for item in items),
+                "entities": len(items),
+                "pages": answer["pages"],
+                "unread_pages": answer["unread_pages"],
+                "processor": "local",
+                "processor_version": VERSION,
+            },
+        )
 
     async def close(self) -> None:
         await self._readers.close()

@@ -65,9 +65,8 @@ def find_columns(lines: Iterable[TextLine]) -> list[NumberColumn]:
         values = [
             c for c in line.cells[line.codes :] if c.kind in ("amount", "dash") and c.is_separate
         ]
-        if len(line.cells) == 1 and len(values) == 1 and len(values[0].text) <= 4:
-            continue  # a page number
-        cells += values
+        if len(line.cells) != 1 or len(values) != 1 or len(values[0].text) > 4:
+            cells += values
     columns: list[NumberColumn] = []
     for cell in sorted(cells, key=lambda c: c.x1 - c.x0, reverse=True):
         if cell.kind == "dash":
@@ -94,12 +93,8 @@ def column_at(columns: list[NumberColumn], cell: Cell) -> NumberColumn | None:
 
 def _best_overlap(columns: list[NumberColumn], cell: Cell) -> tuple[NumberColumn | None, float]:
     """Return the column that the cell overlaps most, or is nearest to, and the overlap."""
-    best, most = None, float("-inf")
-    for col in columns:
-        overlap = min(col.x1, cell.x1) - max(col.x0, cell.x0)
-        if overlap > most:
-            best, most = col, overlap
-    return best, most
+    best = max(columns, key=lambda col: col.overlap(cell.x0, cell.x1), default=None)
+    return best, float("-inf") if best is None else best.overlap(cell.x0, cell.x1)
 
 
 def is_reference_heading(text: str) -> bool:

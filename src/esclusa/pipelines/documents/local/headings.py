@@ -134,12 +134,12 @@ def has_only_heading_words(text: str) -> bool:
 
 def is_unit_line(line: TextLine, columns: list[NumberColumn]) -> bool:
     """Return whether the line is a heading without periods: units or ``Nota`` over the columns."""
-    if any(c.kind in ("amount", "percent") for c in line.cells):
-        return False
-    if not has_only_heading_words(line.text):
-        return False
-    return any(_is_over_column(columns, cell) for cell in line.cells) or any(
-        is_reference_heading(c.text) for c in line.cells
+    return (
+        not any(cell.kind in ("amount", "percent") for cell in line.cells)
+        and has_only_heading_words(line.text)
+        and any(
+            _is_over_column(columns, cell) or is_reference_heading(cell.text) for cell in line.cells
+        )
     )
 
 

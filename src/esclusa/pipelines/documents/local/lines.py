@@ -134,14 +134,14 @@ def lines_of_page(page: PdfPage, words: Iterable[Word] | None = None) -> list[Te
     """
     out: list[TextLine] = []
     for word in sorted(page.words if words is None else words, key=lambda w: (w.middle, w.x0)):
-        found = None
-        for line in reversed(out[-6:]):
-            near = line.words[-1]
-            if abs(word.middle - near.middle) < 0.42 * min(
-                word.height, near.height
-            ) and not _lies_on_word(line, word):
-                found = line
-                break
+        found = next(
+            (
+                line
+                for line in reversed(out[-6:])
+                if _is_level(line.words[-1], word) and not _lies_on_word(line, word)
+            ),
+            None,
+        )
         if found is None:
             out.append(TextLine(page.number, [word]))
         else:
@@ -204,22 +204,23 @@ def _same_paragraph(line: TextLine, following: TextLine) -> bool:
     )
 
 
+def _is_level(a: Word, b: Word) -> bool:
+    return abs(b.middle - a.middle) < 0.42 * min(b.height, a.height)
+
+
 def _lies_on_word(line: TextLine, word: Word) -> bool:
     """Return whether the word overlaps a word of the line, and so belongs to another line.
 
     A currency sign may touch its number.
     """
     x0, x1 = word.x0, word.x1
-    for other in line.words:
-        if is_sign(word.text) != is_sign(other.text):
-            continue
-        if (
-            other.x0 < x1
-            and x0 < other.x1
-            and min(x1, other.x1) - max(x0, other.x0) > 0.6 * min(x1 - x0, other.x1 - other.x0)
-        ):
-            return True
-    return False
+    return any(
+        other.x0 < x1
+        and x0 < other.x1
+        and min(x1, other.x1) - max(x0, other.x0) > 0.6 * min(x1 - x0, other.x1 - other.x0)
+        and is_sign(word.text) == is_sign(other.text)
+        for other in line.words
+    )
 
 
 def _cells_of(words: list[Word]) -> Iterator[Cell]:
@@ -363,13 +364,12 @@ def _is_one_number(group: list[Word]) -> bool:
         *texts[1:-1],
         _DECIMALS.sub("", texts[-1].rstrip("-−–—*")),
     ]
-    if (
+    return (  # 1 234 567
         all(t.isdigit() for t in digits)
         and 1 <= len(digits[0]) <= 3
         and all(len(t) == 3 for t in digits[1:])
-    ):
-        return all(b.x0 - a.x1 < _max_gap(group) for a, b in pairwise(group))  # 1 234 567
-    return False
+        and all(b.x0 - a.x1 < _max_gap(group) for a, b in pairwise(group))
+    )
 
 
 def _has_trailing_minus(group: list[Word]) -> bool:
@@ -428,9 +428,11 @@ def side_by_side(page: PdfPage, lines: list[TextLine]) -> list[list[TextLine]]:
         if run.x0 < split - 5 and run.x1 > split + 5
         for w in run.words
     }
-    right_only = [w for w in right if id(w) not in across]
     left += [w for w in right if id(w) in across]
-    return [lines_of_page(page, left), lines_of_page(page, right_only)]
+    return [
+        lines_of_page(page, left),
+        lines_of_page(page, [w for w in right if id(w) not in across]),
+    ]
 
 
 def _split_position(page: PdfPage, lines: list[TextLine]) -> float | None:

@@ -44,9 +44,9 @@ def scale_of(text: str) -> int | None:
     lowered = plain(text)
     if _MILLIONS.search(lowered):
         return 1_000_000
-    if _ONE_THOUSAND.search(lowered):
-        return 1000
-    if _THOUSANDS.search(lowered) and not re.search(r"\d[.,]000\b", lowered):
+    if _ONE_THOUSAND.search(lowered) or (
+        _THOUSANDS.search(lowered) and not re.search(r"\d[.,]000\b", lowered)
+    ):
         return 1000
     if _LONE_M.search(lowered):
         return AMBIGUOUS
@@ -156,8 +156,7 @@ def document_currency(lines: list[str], *, spanish: bool, thousands: str = ".") 
     for text in lines:
         lowered = plain(text)
         weight = 5 if _ABOUT_UNITS.search(lowered) else 1
-        code = currency_of(text)
-        if code is not None:
+        if (code := currency_of(text)) is not None:
             votes[code] += weight
         elif re.search(r"\bpesos\b", lowered):
             peso_votes += weight

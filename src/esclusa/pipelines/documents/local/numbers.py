@@ -171,10 +171,8 @@ def is_percent(text: str) -> bool:
 
 def digits_span(text: str) -> tuple[int, int]:
     """Return the span of the value in a token, without currency sign and footnote marks."""
-    start = 0
     found = re.match(rf"([(\[]?\s*[{_MINUS}]?)\s*(?:{_SIGNS}|[QLR])\s*", text)
-    if found and not found[1]:
-        start = found.end()
+    start = found.end() if found and not found[1] else 0
     end = len(text) - len(_TAIL.search(text)[0])  # type: ignore[index]
     # (34) is a number, 1,250(34) has a footnote mark.
     return start, end if any(map(str.isdigit, text[start:end])) else len(text)
@@ -198,10 +196,8 @@ def convention_of(texts: Iterable[str]) -> Convention:
             decimal[marks[-1]] += 5
         elif len(marks) > 1:
             decimal[_other_mark(marks[0])] += 5
-        elif tail != 3:
+        elif tail != 3 or digits[0] in "0.,":  # 12.5, 0.125, .125
             decimal[marks[0]] += 2
-        elif digits[0] in "0.,":
-            decimal[marks[0]] += 2  # 0.125, .125
         else:
             decimal[_other_mark(marks[0])] += 1
     mark = "," if decimal[","] > decimal["."] else "."

@@ -286,26 +286,23 @@ def _split_at_gaps(
 ) -> Iterator[Word]:
     first, box_so_far, before = start, None, None
     for index in range(start, end):
-        box = _char_box(textpage, index, geometry)
-        if box is None:
-            continue
-        here = _make_word(text, index, index + 1, box, geometry, page, offset)
-        if here is None:
+        if (box := _char_box(textpage, index, geometry)) is None or (
+            here := _make_word(text, index, index + 1, box, geometry, page, offset)
+        ) is None:
             continue
         if before is not None and box_so_far is not None:
             gap, rise = here.x0 - before.x1, abs(here.middle - before.middle)
             apart = gap > 0.6 * here.height or gap < -2 * here.height or rise > 0.6 * here.height
             if apart or (here.height < SMALL_RATIO * before.height and here.middle < before.middle):
-                made = _make_word(text, first, index, box_so_far, geometry, page, offset)
-                if made is not None:
+                if made := _make_word(text, first, index, box_so_far, geometry, page, offset):
                     yield made
                 first, box_so_far = index, None
         box_so_far = box if box_so_far is None else _union(box_so_far, box)
         before = here
-    if box_so_far is not None:
-        made = _make_word(text, first, end, box_so_far, geometry, page, offset)
-        if made is not None:
-            yield made
+    if box_so_far is not None and (
+        made := _make_word(text, first, end, box_so_far, geometry, page, offset)
+    ):
+        yield made
 
 
 def _is_footnote_mark(word: Word, following: Word) -> bool:
@@ -348,15 +345,13 @@ def _is_currency_sign(char: str) -> bool:
 
 def join_words(word: Word, following: Word) -> Word:
     """Return two words as one."""
-    box = _union(word.box, following.box)
-    y0, y1 = min(word.y0, following.y0), max(word.y1, following.y1)
     return Word(
         word.text + following.text,
         word.x0,
-        y0,
+        min(word.y0, following.y0),
         following.x1,
-        y1,
-        box,
+        max(word.y1, following.y1),
+        _union(word.box, following.box),
         word.page,
         word.start,
         following.end,

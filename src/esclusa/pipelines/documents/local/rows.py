@@ -102,14 +102,14 @@ def split_line(line: TextLine, columns: list[NumberColumn], width: float) -> _Ta
             cell.x0 > edge - 60 or _is_sign_of_next(cell, following)
         ):
             continue
-        elif cell.kind in ("text", "amount", "dash", "percent", "sign"):
-            if (
-                col is not None
-                and col.is_reference
-                and cell.x0 >= col.x0 - max(12, 2 * cell.words[0].height)
-                and len(cell.text) <= 12
-            ):
-                continue  # 7(a) in the column of notes
+        elif (
+            col is not None
+            and col.is_reference
+            and cell.x0 >= col.x0 - max(12, 2 * cell.words[0].height)
+            and len(cell.text) <= 12
+        ):
+            continue  # 7(a) in the column of notes
+        else:
             label += [w for w in cell.words if w.x0 < edge and w not in references]
     text = " ".join(w.text for w in label)
     table_line = _TableLine(
@@ -325,11 +325,12 @@ def _begins_label(
         or (label[:1].isupper() and _announces_rows(before))
     ):
         return False
+    tight = _is_tight(before.line, table_line.line, distance)
     if not label:
         wraps = not _is_uppercase(before.label) and (
             _has_open_parenthesis(before.label) or not _TOTAL.match(before.label)
         )
-        return wraps or _is_tight(before.line, table_line.line, distance)
+        return wraps or tight
     hangs = (
         _INCOMPLETE.search(plain(before.label)) is not None
         and before.x1 + table_line.first_width > right_edge
@@ -337,15 +338,8 @@ def _begins_label(
     )
     if _is_uppercase(before.label):  # capitals continue only in capitals
         hangs = hangs or _has_open_parenthesis(before.label)
-        tight = _is_tight(before.line, table_line.line, distance)
         return (_is_uppercase(label) and (hangs or tight)) or (label.startswith("(") and tight)
-    if _has_open_parenthesis(before.label):
-        return True
-    if _starts_mid_sentence(label) or (
-        label.startswith(("(", "/", "&")) and _is_tight(before.line, table_line.line, distance)
-    ):
-        return True
-    return hangs or _is_tight(before.line, table_line.line, distance)
+    return _has_open_parenthesis(before.label) or _starts_mid_sentence(label) or hangs or tight
 
 
 def _starts_new_label(before: str, label: str) -> bool:
@@ -375,13 +369,12 @@ def _ends_label(
         or not table_line.label
         or table_line.line.page != row.line.page
         or row.joined >= 3
+        or _NOISE.search(plain(table_line.label))
     ):
         return False
-    if _NOISE.search(plain(table_line.label)):
-        return False
-    if _has_open_parenthesis(row.label) and ")" in table_line.label:
-        return True
-    if _INCOMPLETE.search(plain(row.label)) is not None and not _is_uppercase(table_line.label):
+    if (_has_open_parenthesis(row.label) and ")" in table_line.label) or (
+        _INCOMPLETE.search(plain(row.label)) and not _is_uppercase(table_line.label)
+    ):
         return True
     if _starts_mid_sentence(table_line.label):
         return following is None or not (

@@ -114,15 +114,14 @@ class _StatementReader:
         ]
         self._convention = convention_of(amounts)
         self._marks_thousands = _marks_thousands(amounts)
-        texts = [line.text for line in all_lines]
-        spanish = is_spanish(" ".join(texts[:200]))
+        self._texts = [line.text for line in all_lines]
+        self._spanish = is_spanish(" ".join(self._texts[:200]))
         self._context = StatementContext(
             currency=money.document_currency(
-                texts, spanish=spanish, thousands=self._convention.thousands
+                self._texts, spanish=self._spanish, thousands=self._convention.thousands
             ),
             scale=_first_scale_of(all_lines),
         )
-        self._texts, self._spanish = texts, spanish
         self._repeated = repeated_texts(all_lines)
         self._known_columns: dict[int, tuple[str | None, list[NumberColumn]]] = {}
         self._sections: dict[int, str | None] = {}
@@ -142,7 +141,8 @@ class _StatementReader:
         last = max((line.y for line in lines if has_value(line)), default=0.0)
         kept = [line for line in lines if not self._is_header_or_footer(line, columns, last)]
         for lane, own in enumerate(side_by_side(page, kept)):
-            self._read_lane(lane, own, page.width)
+            for block in blocks_of(own, find_columns(own), separated=self._marks_thousands):
+                self._read_block(lane, block, page.width)
 
     def _is_header_or_footer(
         self, line: TextLine, columns: list[NumberColumn], last: float
@@ -157,10 +157,6 @@ class _StatementReader:
             or is_title(line)
             or is_any_heading(line, columns, separated=self._marks_thousands)
         )
-
-    def _read_lane(self, lane: int, lines: list[TextLine], width: float) -> None:
-        for block in blocks_of(lines, find_columns(lines), separated=self._marks_thousands):
-            self._read_block(lane, block, width)
 
     def _read_block(self, lane: int, block: Block, width: float) -> None:
         above, heading, body, section = block.above, block.heading, block.body, None
@@ -208,8 +204,10 @@ class _StatementReader:
         lines = [line for line in lines if not line.is_prose]
         for line, following in zip_longest(lines, lines[1:]):
             text = line.text
-            if title := title_of(line, following):
-                self._set_title(title, line)
+            if (title := title_of(line, following)) and title != self._context.title:
+                self._context.title = title
+                self._dates_known = False
+                self._add_entity("STATEMENT_TITLE", title, line)
             if len(text) < 160:
                 if closing_periods(text) and (title or not self._dates_known):
                     self._context.dates, self._context.years = {}, []
@@ -218,12 +216,6 @@ class _StatementReader:
             scale = _scale(line)
             if scale or (scale is not None and not self._context.scale):
                 self._context.scale = scale
-
-    def _set_title(self, title: str, line: TextLine) -> None:
-        if title != self._context.title:
-            self._context.title = title
-            self._dates_known = False
-            self._add_entity("STATEMENT_TITLE", title, line)
 
     def _add_entity(self, type: str, text: str, line: TextLine) -> None:
         self.items.append(
@@ -236,9 +228,8 @@ class _StatementReader:
         ref = f"t{self._table_count}.r{self._row_count}"
         for index in sorted(row.values):
             col = columns[index]
-            if col.is_reference or col.is_percentage:
-                continue
-            self._add_value(row, row.values[index], col, ref, index)
+            if not col.is_reference and not col.is_percentage:
+                self._add_value(row, row.values[index], col, ref, index)
 
     def _add_value(
         self, row: TableRow, cell: Cell, col: NumberColumn, ref: str, index: int
@@ -248,7 +239,6 @@ class _StatementReader:
         if value is None and not has_unknown_sign(printed, self._convention):
             return
         start, end = digits_span(printed)
-        context = self._context
         scale = self._scale_of(printed, value, col)
         confidence = (
             0.99
@@ -268,11 +258,11 @@ class _StatementReader:
                 "COLUMN_YEAR": str(col.year) if col.year else None,
                 "SECTION_HEADER": row.section,
                 "TOTAL_LABEL": row.label if row.is_total else None,
-                "CURRENCY": col.currency or context.currency,
+                "CURRENCY": col.currency or self._context.currency,
                 "UNITS_SCALE": scale or None,
                 "REPORTING_PERIOD": col.ends.isoformat() if col.ends else None,
-                "ORG_NAME": context.org,
-                "STATEMENT_TITLE": context.title,
+                "ORG_NAME": self._context.org,
+                "STATEMENT_TITLE": self._context.title,
                 "TABLE_COLUMN_HEADER": col.heading,
                 "TABLE_ROW_REF": ref,
                 "TABLE_CELL_REF": f"{ref}.c{index + 1}",
