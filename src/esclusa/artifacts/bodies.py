@@ -1,17 +1,28 @@
-"""Bodies on their way into a store: in blocks, never held whole."""
+"""What the stores share: bodies in blocks, never held whole, and the base of remote stores."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
 
 from esclusa.model.errors import ArtifactError
+from esclusa.ports.artifacts import Artifacts, Body, KeptArtifact
 
 T = TypeVar("T")
+
+
+class RemoteArtifacts(Artifacts):
+    """A store whose ``put`` returns only after the object is durable, so ``sync`` has no work."""
+
+    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> KeptArtifact:
+        return KeptArtifact(await self.put(path, body, content_type=content_type))
+
+    async def sync(self, kept: Sequence[KeptArtifact]) -> None:
+        """Do nothing: ``keep`` has waited for the store."""
 
 
 async def regroup(body: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes, None]:
@@ -53,10 +64,10 @@ def wrong_body(body: object) -> TypeError:
     )
 
 
-async def open_source(path: str, source: Path) -> BinaryIO:
-    """Open the file that is the body of an artifact; ArtifactError if it cannot be read."""
+def open_source(path: str, source: Path) -> BinaryIO:
+    """Open the file that is the body of an artifact; ArtifactError if it cannot be read. Blocks."""
     try:
-        return await asyncio.to_thread(source.open, "rb")
+        return source.open("rb")
     except OSError as error:
         raise ArtifactError(
             f"{path}: its body cannot be read from {source}: {error.strerror}"

@@ -16,7 +16,7 @@ from itertools import count, cycle
 from pathlib import Path
 
 from esclusa.artifacts.batches import ThreadBatches
-from esclusa.artifacts.bodies import regroup, wrong_body
+from esclusa.artifacts.bodies import open_source, regroup, wrong_body
 from esclusa.artifacts.disk import FileSystem, drop_from_cache, sync_file, sync_folder
 from esclusa.engine.threads import finished, seen_through
 from esclusa.model.errors import ArtifactError, ArtifactExists
@@ -187,13 +187,7 @@ class FileWriter:
                 await finished(self._threads, partial(self._sync_content, file))
 
     def _copy(self, file: PendingFile, source: Path) -> None:
-        try:
-            given = source.open("rb")
-        except OSError as error:
-            raise ArtifactError(
-                f"{file.path}: its body cannot be read from {source}: {error.strerror}"
-            ) from error
-        with given, os_errors(file.path, "write"):
+        with open_source(file.path, source) as given, os_errors(file.path, "write"):
             file.content = given.read(_BLOCK)
             while block := given.read(_BLOCK):
                 self._write(file, start_sync=True)

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from esclusa.artifacts.bodies import open_source, regroup, wrong_body
+from esclusa.artifacts.bodies import RemoteArtifacts, open_source, regroup, wrong_body
 from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
-from esclusa.artifacts.remote import RemoteArtifacts
 from esclusa.engine.threads import finished
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
@@ -112,7 +111,7 @@ class GcsArtifacts(RemoteArtifacts):
             case bytes() | bytearray():
                 await self._put_blocks(path, key, _slices(bytes(body)), content_type, create)
             case Path():
-                with await open_source(path, body) as file:
+                with await asyncio.to_thread(open_source, path, body) as file:
                     await self._put_blocks(path, key, self._blocks(file), content_type, create)
             case AsyncIterable():
                 await self._put_blocks(path, key, body, content_type, create)

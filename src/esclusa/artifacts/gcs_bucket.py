@@ -118,12 +118,11 @@ class GcsBucket:
     ) -> None:
         """Write an object in one request. With ``create``, raise ArtifactExists if it exists."""
         blob, token = self._new(key, create=create)
-        kind = content_type or "application/octet-stream"
 
         def upload() -> None:
             blob.upload_from_string(
                 body,
-                kind,
+                content_type or "application/octet-stream",
                 if_generation_match=0 if create else None,
                 timeout=_TIMEOUT,
                 retry=_RETRY if create else None,
@@ -135,7 +134,6 @@ class GcsBucket:
     def upload(self, path: str, key: str, content_type: str | None, *, create: bool) -> GcsUpload:
         """Start an upload session: the object exists once it is closed, and never if abandoned."""
         blob, token = self._new(key, create=create)
-        condition = {"if_generation_match": 0} if create else {}
         writer = BlobWriter(
             blob,
             chunk_size=PART,
@@ -143,7 +141,7 @@ class GcsBucket:
             timeout=_TIMEOUT,
             checksum="crc32c",
             content_type=content_type or "application/octet-stream",
-            **condition,
+            **({"if_generation_match": 0} if create else {}),
         )
         return GcsUpload(writer, lambda: self._errors(path, "write", key, token))
 
@@ -207,9 +205,9 @@ class GcsBucket:
     ) -> bytes:
         """Read the bytes from ``start`` up to ``end``, or all, of this generation or the newest."""
 
-        def download() -> bytes:
+        def download() -> Any:
             try:
-                content: bytes = self._bucket.blob(key).download_as_bytes(
+                return self._bucket.blob(key).download_as_bytes(
                     start=start,
                     end=None if end is None else end - 1,
                     raw_download=True,
@@ -217,7 +215,6 @@ class GcsBucket:
                     timeout=_TIMEOUT,
                     retry=None,
                 )
-                return content
             except api.GoogleAPICallError as error:
                 if error.response is not None:
                     error.response.close()  # the library leaves it open after a refusal
@@ -236,15 +233,14 @@ class GcsBucket:
 
     def pages(self, prefix: str) -> Callable[[], list[GcsObject] | None]:
         """Return a function that gives the next page of objects, in order of key, then None."""
-        listed = self._client.list_blobs(
+        pages = self._client.list_blobs(
             self._bucket,
             prefix=prefix or None,
             page_size=1000,
             timeout=_TIMEOUT,
             retry=_RETRY,
             fields="items(name,size,generation,timeCreated,crc32c),nextPageToken",
-        )
-        pages = listed.pages
+        ).pages
 
         def next_page() -> list[GcsObject] | None:
             with self._errors(f"gs://{self.name}/{prefix}", "list", prefix):
@@ -285,9 +281,8 @@ def _found(blob: Any) -> GcsObject:
 
 
 def _status(error: Exception) -> int | None:
-    if isinstance(error, InvalidResponse):
-        return int(error.response.status_code)
-    return getattr(error, "code", None)
+    refused = isinstance(error, InvalidResponse)
+    return int(error.response.status_code) if refused else getattr(error, "code", None)
 
 
 def reason(error: Exception) -> str:

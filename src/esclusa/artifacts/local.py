@@ -158,12 +158,11 @@ class LocalArtifacts(Artifacts):
     def _open_file(self, path: str, place: Path) -> BinaryIO:
         self._check_inside(path, place)
         try:
-            file = place.open("rb")
+            return place.open("rb")
         except _NO_OBJECT:
             raise ArtifactMissing(f"{path}: there is no such object in {self.root}") from None
         except OSError as error:
             raise ArtifactError(f"{path}: cannot read it: {error.strerror}") from error
-        return file
 
     def _info(self, path: str, place: Path) -> ArtifactInfo | None:
         self._check_inside(path, place)
@@ -225,8 +224,7 @@ class LocalArtifacts(Artifacts):
                 yield from self._walk_folder(folder / entry.name, path, prefix)
             elif path.startswith(prefix):
                 with suppress(ArtifactError):  # skip a link that leads outside
-                    info = self._info(path, folder / entry.name)
-                    if info is not None:
+                    if (info := self._info(path, folder / entry.name)) is not None:
                         yield info
 
 

@@ -16,9 +16,15 @@ from urllib.parse import quote, urlsplit
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
-from esclusa.artifacts.bodies import UploadStream, open_source, regroup, spool, wrong_body
+from esclusa.artifacts.bodies import (
+    RemoteArtifacts,
+    UploadStream,
+    open_source,
+    regroup,
+    spool,
+    wrong_body,
+)
 from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
-from esclusa.artifacts.remote import RemoteArtifacts
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
@@ -234,7 +240,7 @@ class S3Artifacts(RemoteArtifacts):
     async def _put_file(
         self, path: str, key: str, source: Path, attributes: Any, create: bool
     ) -> None:
-        with await open_source(path, source) as file:
+        with await asyncio.to_thread(open_source, path, source) as file:
             if create:
                 await self._put_mapped(path, key, file, attributes)
             else:

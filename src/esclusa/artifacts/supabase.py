@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from esclusa.artifacts.bodies import open_source, regroup, spool, wrong_body
+from esclusa.artifacts.bodies import RemoteArtifacts, open_source, regroup, spool, wrong_body
 from esclusa.artifacts.paths import clean, clean_prefix
-from esclusa.artifacts.remote import RemoteArtifacts
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
@@ -198,7 +197,7 @@ class SupabaseArtifacts(RemoteArtifacts):
                 await self._send_file(path, Path(file.name), kind, create)
 
     async def _send_file(self, path: str, source: Path, kind: str, create: bool) -> None:
-        with await open_source(path, source) as file:
+        with await asyncio.to_thread(open_source, path, source) as file:
             size = file.seek(0, 2)
             file.seek(0)
 

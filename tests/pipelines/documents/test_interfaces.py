@@ -21,7 +21,7 @@ from pipelines.documents import statement_words, statements
 from pipelines.documents.conftest import DocumentsService, NewService, headers
 from support.loopback import http_server
 
-from esclusa.pipelines.documents.progress import Progress, follow
+from esclusa.pipelines.documents.progress import Progress
 from esclusa.pipelines.documents.records import Documento
 
 SQLITE = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
@@ -416,7 +416,8 @@ def test_progress_never_decreases_and_is_100_only_after_closing() -> None:
         doc(1),
         line("PROCESSING_IN_PROGRESS", total_docs=4, processed_docs=2),
     ]
-    shown = list(follow(text))
+    reader = Progress()
+    shown = [changed for each in text if (changed := reader.read(each)) is not None]
     assert [s["progress_pct"] for s in shown] == [0, 25, 50, 75, 99, 100]
     assert shown[-1]["processed_docs"] == 4
 

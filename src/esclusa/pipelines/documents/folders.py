@@ -33,11 +33,6 @@ async def on_event(signal: FolderSignal, at: Attempt) -> Outcome:
     """Apply a signal to its folder, by the folder's present state."""
     id = signal.folio_id
     folio = await at.records.get(Folio, id)
-    fields: dict[str, Any] = {
-        "execution_id": secrets.token_hex(8),
-        "eventarc_event_id": signal.eventarc_event_id,
-        "started_at": at.now,
-    }
     if folio is None:
         new = Folio(
             id=id,
@@ -51,7 +46,9 @@ async def on_event(signal: FolderSignal, at: Attempt) -> Outcome:
     reopened: dict[str, Any] = {
         "wanted": folio.wanted + 1,
         "redo_from": folio.wanted + 1 if signal.force else folio.redo_from,
-        **fields,
+        "execution_id": secrets.token_hex(8),
+        "eventarc_event_id": signal.eventarc_event_id,
+        "started_at": at.now,
     }
     match folio.status:
         case "PROCESSING":  # list it again: a listing under way may have missed new documents

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,15 +125,6 @@ class Progress:
             "execution_id": current.id,
             "closed": current.closed,
         }
-
-
-def follow(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield each change as it is read."""
-    progress = Progress()
-    for line in lines:
-        changed = progress.read(line)
-        if changed is not None:
-            yield changed
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

@@ -189,6 +189,9 @@ def _add_webhook(
         except (ValueError, RecursionError) as error:
             raise refused(400, f"the body is not JSON: {error}") from None
         counts = await publications.receive(webhook.read_media(document))
-        level = "warning" if "errors" in counts else "info"
-        runtime.engine.telemetry.event(level, "stored a delivery of Meta's webhook", **counts)
+        runtime.engine.telemetry.event(
+            "warning" if "errors" in counts else "info",
+            "stored a delivery of Meta's webhook",
+            **counts,
+        )
         return counts
