@@ -281,8 +281,9 @@ def _found(blob: Any) -> GcsObject:
 
 
 def _status(error: Exception) -> int | None:
-    refused = isinstance(error, InvalidResponse)
-    return int(error.response.status_code) if refused else getattr(error, "code", None)
+    if isinstance(error, InvalidResponse):
+        return int(error.response.status_code)
+    return getattr(error, "code", None)
 
 
 def reason(error: Exception) -> str:
