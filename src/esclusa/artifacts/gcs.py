@@ -135,7 +135,11 @@ class GcsArtifacts(RemoteArtifacts):
         # Read ranges of one generation: a slow reader blocks no connection and never mixes two.
         for start in range(0, head.size, PART):
             end = min(start + PART, head.size)
-            block = await self._call(self._read, path, key, start, end, head.generation)
+            block = await self._call(
+                partial(
+                    self._bucket.read, path, key, start=start, end=end, generation=head.generation
+                )
+            )
             checksum.update(block)
             for offset in range(0, len(block), chunk):
                 yield block[offset : offset + chunk]
@@ -170,14 +174,6 @@ class GcsArtifacts(RemoteArtifacts):
     def _key(self, path: str) -> str:
         return self._prefix + clean(path)
 
-    def _read(self, path: str, key: str, start: int, end: int, generation: int) -> bytes:
-        return self._bucket.read(path, key, start=start, end=end, generation=generation)
-
-    def _send(
-        self, path: str, key: str, body: bytes, content_type: str | None, create: bool
-    ) -> None:
-        self._bucket.send(path, key, body, content_type, create=create)
-
     async def _put_blocks(
         self,
         path: str,
@@ -190,7 +186,8 @@ class GcsArtifacts(RemoteArtifacts):
             first = await anext(blocks)
             second = await anext(blocks, None)
             if second is None:
-                await self._call(self._send, path, key, first, content_type, create)
+                send = partial(self._bucket.send, path, key, first, content_type, create=create)
+                await self._call(send)
                 return
             upload = self._bucket.upload(path, key, content_type, create=create)
             try:
