@@ -206,10 +206,10 @@ class InformationTracerClient:
                 raw = await _read(response)
                 code = response.status
                 if code == 429 and path != "/submit":
-                    after = retry_after(response.headers, time.time())
                     raise Throttled(
                         f"the provider asks to slow down ({path})",
-                        after=after or self._settings.recheck_seconds,
+                        after=retry_after(response.headers, time.time())
+                        or self._settings.recheck_seconds,
                     )
         except TimeoutError:
             raise TransientError(

@@ -84,8 +84,9 @@ def import_posts(session: Session, file: Path) -> int:
 @click.pass_obj
 def process_posts(session: Session, max_posts: int | None) -> int:
     """Run phase 1 once: submit the waiting posts."""
-    params = {"max_posts": max_posts} if max_posts else {}
-    return run_cycle(session, "replies.process-posts", params=params)
+    return run_cycle(
+        session, "replies.process-posts", params={"max_posts": max_posts} if max_posts else {}
+    )
 
 
 @group.command("process-jobs")
@@ -93,8 +94,9 @@ def process_posts(session: Session, max_posts: int | None) -> int:
 @click.pass_obj
 def process_jobs(session: Session, max_jobs: int | None) -> int:
     """Run phase 2 once: check the pending jobs and save their replies."""
-    params = {"max_jobs": max_jobs} if max_jobs else {}
-    return run_cycle(session, "replies.process-jobs", params=params)
+    return run_cycle(
+        session, "replies.process-jobs", params={"max_jobs": max_jobs} if max_jobs else {}
+    )
 
 
 def _add_operation(name: str, method: str, help: str) -> None:

@@ -63,8 +63,9 @@ async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
         }
         for n, id in enumerate(ids)
     ]
-    operations = ReplyOperations(runtime, "demo")
-    await operations.add(ImportedRow(number, row) for number, row in enumerate(rows, 1))
+    await ReplyOperations(runtime, "demo").add(
+        ImportedRow(number, row) for number, row in enumerate(rows, 1)
+    )
 
 
 async def finished(runtime: Runtime) -> bool:
@@ -94,7 +95,6 @@ async def summary(runtime: Runtime) -> list[str]:
     done, skipped = await count(Post, status="done"), await count(Post, status="skipped")
     failed, empty = await count(Job, status="failed"), await count(Job, status="empty_result")
     exhausted = await count(Post, **EXHAUSTED)
-    quota = f"{budget['used']} of {budget['limit']}"
     return [
         f"{done} of {POSTS} posts have their replies saved below raw/",
         f"{skipped} post is skipped: no replies are expected",
@@ -103,5 +103,5 @@ async def summary(runtime: Runtime) -> list[str]:
         f"{failed} searches failed; their posts were searched once more",
         f"{exhausted} post waits for an operator (esclusa replies resubmit)",
         f"{empty} searches found nothing (esclusa replies retry-empty, verify-empty)",
-        f"quota: {quota} searches reserved",
+        f"quota: {budget['used']} of {budget['limit']} searches reserved",
     ]

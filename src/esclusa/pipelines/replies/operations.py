@@ -240,11 +240,10 @@ async def quota_status(runtime: Runtime) -> dict[str, Any]:
         raise SettingsError("the quota cannot be read:", faults)
     async with open_client(settings) as client:
         reported = await client.usage()
-    budget = search_budget(settings)
     window = next(
         w
         for b in await runtime.read_model.budgets()
-        if b["budget"] == budget.name
+        if b["budget"] == search_budget(settings).name
         for w in b["windows"]
     )
     today = runtime.engine.clock.now().astimezone(ZoneInfo(settings.quota_timezone)).date()

@@ -68,8 +68,9 @@ async def _searches_left(state: RunState) -> int:
         return 0
     window = await state.observe(usage)
     if usage.exhausted:
-        until = window.reset.isoformat()
-        state.block(f"the quota is used up: {usage} until {until}; no job was touched")
+        state.block(
+            f"the quota is used up: {usage} until {window.reset.isoformat()}; no job was touched"
+        )
     return window.left
 
 
@@ -94,8 +95,7 @@ async def check(job: Job, at: Attempt) -> Outcome:
     state: RunState = at.run.shared
     names = ("job_id", "post_doc_id", "post_id", "platform")
     if missing := [name for name in names if not (getattr(job, name) or "").strip()]:
-        error = Failure(f"the job has no {', '.join(missing)}", type="missing_id")
-        return _fail(job, error, state)
+        return _fail(job, Failure(f"the job has no {', '.join(missing)}", type="missing_id"), state)
     try:
         return await _check(job, at)
     except Throttled:

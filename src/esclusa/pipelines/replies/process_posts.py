@@ -97,8 +97,10 @@ async def _submit_by_platform(state: RunState, max_posts: int | None, due_by: da
             window = await run.observe(search_budget(run.settings))
             if window.left == 0:
                 if await _is_post_due(run, due_by):
-                    use = f"{window.used}/{window.limit} until {window.reset.isoformat()}"
-                    state.block(f"the quota is used up: {use}")
+                    state.block(
+                        f"the quota is used up: {window.used}/{window.limit} "
+                        f"until {window.reset.isoformat()}"
+                    )
                 return
             limit = window.left
             if max_posts is not None:
@@ -162,7 +164,7 @@ async def submit(post: Post, at: Attempt) -> Outcome:
 
 async def _draft_job(post: Post, max_replies: int, at: Attempt) -> Job:
     """Return the job of a search, without the id that the provider will give it."""
-    done = (await at.records.count(Job, {"post_doc_id": post.id, "status": "done"}))[0]
+    done, _ = await at.records.count(Job, {"post_doc_id": post.id, "status": "done"})
     job = Job.kind.draft(
         {
             "job_id": None,
@@ -184,13 +186,12 @@ async def _search(post: Post, job: Job, max_replies: int, at: Attempt) -> Outcom
     state: RunState = at.run.shared
     client: InformationTracerClient = at.context
     today = at.now.date()
-    since = min(today, (post.created_at or at.now).date()) - timedelta(days=1)
     search = SearchRequest(
         post_id=str(post.post_id),
         platform=post.platform.lower(),
         max_replies=max_replies,
         sort_by=post.sort_by or "time",
-        since=since,
+        since=min(today, (post.created_at or at.now).date()) - timedelta(days=1),
         until=today,
     )
     try:
@@ -224,8 +225,13 @@ async def _start_job(job: Job, at: Attempt) -> Effect | None:
         return Create(job)
     if known.post_doc_id != job.post_doc_id or known.status not in RESUBMITTABLE:
         return None
-    reason = "submitted again; the provider gave it the same id"
-    return Move(Job, known.id, "pending", frm=RESUBMITTABLE, reason=reason)
+    return Move(
+        Job,
+        known.id,
+        "pending",
+        frm=RESUBMITTABLE,
+        reason="submitted again; the provider gave it the same id",
+    )
 
 
 async def _submit_failed(post: Post, error: SubmitFailed, at: Attempt) -> Outcome:

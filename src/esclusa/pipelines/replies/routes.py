@@ -237,8 +237,9 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
     async def retry_empty(
         who: Who, filters: FilterQuery, limit: Max = None, *, dry_run: DryRun = False
     ) -> Any:
-        operations = ReplyOperations(runtime, who)
-        return await operations.retry_empty(filters, limit=limit, dry_run=dry_run)
+        return await ReplyOperations(runtime, who).retry_empty(
+            filters, limit=limit, dry_run=dry_run
+        )
 
     @api.post(
         "/empty-result-jobs/verify",
@@ -248,8 +249,9 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
     async def verify_empty(
         who: Who, filters: FilterQuery, limit: Max = None, *, dry_run: DryRun = False
     ) -> Any:
-        operations = ReplyOperations(runtime, who)
-        return await operations.verify_empty(filters, limit=limit, dry_run=dry_run)
+        return await ReplyOperations(runtime, who).verify_empty(
+            filters, limit=limit, dry_run=dry_run
+        )
 
     @api.post(
         "/jobs/retry",
@@ -267,8 +269,9 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
         *,
         dry_run: DryRun = False,
     ) -> Any:
-        operations, states = ReplyOperations(runtime, who), [status] if status else []
-        return await operations.retry_jobs(filters, states, limit=limit, dry_run=dry_run)
+        return await ReplyOperations(runtime, who).retry_jobs(
+            filters, [status] if status else [], limit=limit, dry_run=dry_run
+        )
 
     @api.post(
         "/posts/retry",
@@ -278,8 +281,7 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
     async def retry_posts(
         who: Who, filters: FilterQuery, limit: Max = None, *, dry_run: DryRun = False
     ) -> Any:
-        operations = ReplyOperations(runtime, who)
-        return await operations.resubmit(filters, limit=limit, dry_run=dry_run)
+        return await ReplyOperations(runtime, who).resubmit(filters, limit=limit, dry_run=dry_run)
 
     @api.post(
         "/posts",

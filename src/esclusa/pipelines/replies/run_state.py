@@ -43,27 +43,23 @@ class ReplyRunLog:
     ) -> None:
         """Write a line to the file of errors and to the log."""
         self._write("errors", record, outcome, {"error": message, **fields})
-        id = record.id if record is not None else None
-        self._run.log(message, level="warning", outcome=outcome, record=id)
+        self._run.log(message, level="warning", outcome=outcome, record=getattr(record, "id", None))
 
     def _write(
         self, file: str, record: Post | Job | None, outcome: str, fields: dict[str, Any]
     ) -> None:
-        job = record if isinstance(record, Job) else None
-        created_at = record.created_at if record is not None else None
+        names = ("post_id", "platform", "country", "candidate_id", "job_id")
+        retry_count = getattr(record, "retry_count", 0)  # a post has none
+        created_at = getattr(record, "created_at", None)
         line = {
             "timestamp": self._run.now.isoformat(),
             "run": self._run.id,
             "cycle": self._run.cycle.name,
             "outcome": outcome,
-            "post_id": record.post_id if record is not None else None,
-            "platform": record.platform if record is not None else None,
-            "country": record.country if record is not None else None,
-            "candidate_id": record.candidate_id if record is not None else None,
-            "job_id": job.job_id if job is not None else None,
+            **{name: getattr(record, name, None) for name in names},
             "status_code": None,
-            "is_retry": job is not None and job.retry_count > 0,
-            "retry_count": job.retry_count if job is not None else 0,
+            "is_retry": retry_count > 0,
+            "retry_count": retry_count,
             "created_at": created_at.isoformat() if created_at is not None else None,
             **fields,
         }

@@ -36,14 +36,13 @@ async def cleanup(run: RunContext) -> None:
     settings: TendersSettings = run.settings
     await _archive_tenders(run, months_before(run.now, settings.hot_months))
     before = run.now - timedelta(days=settings.delivery_retention_days)
-    archived = await run.archiver.archive(
-        Delivery.kind, {"completed_at": below(before)}, "completed_at"
+    run.count(
+        "deliveries",
+        await run.archiver.archive(Delivery.kind, {"completed_at": below(before)}, "completed_at"),
     )
-    run.count("deliveries", archived)
 
 
 async def _archive_tenders(run: RunContext, before: datetime) -> None:
-    archiver = run.archiver
     where = {"fecha_publicacion": below(before)}
     after: str | None = None
     while not run.stopping:
@@ -57,13 +56,12 @@ async def _archive_tenders(run: RunContext, before: datetime) -> None:
             )
             busy = {delivery.licitacion_id async for delivery in open_deliveries}
             if free := [id for id in ids if id not in busy]:
-                archived = await archiver.archive(
+                archived = await run.archiver.archive(
                     Licitacion.kind, {"id": one_of(*free)}, "fecha_publicacion", batch=BATCH
                 )
                 run.count("licitaciones", archived)
             run.count("kept", len(busy))
-        after = page.next
-        if after is None:
+        if (after := page.next) is None:
             return
 
 

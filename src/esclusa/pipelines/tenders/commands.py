@@ -94,11 +94,14 @@ def _read_bodies(file: Path) -> Iterator[tuple[int, DeviceBody | None, str | Non
         try:
             body = None if row.values is None else DeviceBody.model_validate(row.values)
         except ValidationError as error:
-            faults = [
-                f"{'.'.join(map(str, e['loc'])) or 'row'}: {e['msg']}"
-                for e in error.errors(include_url=False)
-            ]
-            yield row.number, None, "; ".join(faults)
+            yield (
+                row.number,
+                None,
+                "; ".join(
+                    f"{'.'.join(map(str, e['loc'])) or 'row'}: {e['msg']}"
+                    for e in error.errors(include_url=False)
+                ),
+            )
         else:
             yield row.number, body, row.fault
 
@@ -122,8 +125,9 @@ def drop_exported(session: Session) -> int:
     async def drop(runtime: Runtime) -> dict[str, int]:
         from esclusa.pipelines.tenders.archive import ARCHIVED  # noqa: PLC0415
 
-        archiver = runtime.archiver
-        return {record.kind.table: await archiver.drop(record.kind) for record, _ in ARCHIVED}
+        return {
+            record.kind.table: await runtime.archiver.drop(record.kind) for record, _ in ARCHIVED
+        }
 
     dropped = session.work(drop)
     counts = ", ".join(f"{table}: {count:,} dropped" for table, count in dropped.items())

@@ -44,22 +44,20 @@ class DispatchData:
 async def dispatch(batch: list[Delivery], at: Attempt) -> list[Outcome]:
     """Check each delivery again, send those that may go, and settle the batch together."""
     data = await _load_data(batch, at)
-    now = at.now
     outcomes: dict[str, Outcome] = {}
     ready: list[tuple[Delivery, DeviceInstallation]] = []
     for delivery in batch:
         device = data.devices[delivery.installation_id]
-        refusal = _check(delivery, device, data, now)
+        refusal = _check(delivery, device, data, at.now)
         if refusal is None and device is not None:
             ready.append((delivery, device))
         elif refusal is not None:
             outcomes[delivery.id] = refusal
     if ready:
-        messages = [
-            _message(device.push_token, data.tenders[d.licitacion_id]) for d, device in ready
-        ]
         await at.caught_up()
-        results = await at.context.expo.send(messages)
+        results = await at.context.expo.send(
+            [_message(device.push_token, data.tenders[d.licitacion_id]) for d, device in ready]
+        )
         announced: set[str] = set()
         for (delivery, device), result in zip(ready, results, strict=True):
             tender = data.tenders[delivery.licitacion_id]
@@ -96,14 +94,20 @@ def _check(
         return Retry("its tender does not exist", type="tender_missing", permanent=True)
     preferences = data.preferences[delivery.installation_id]
     if not matches(preferences, tender):
-        why = "the device's preferences no longer match the tender"
-        return To("failed", fault=Failure(why, type="preferences_changed"))
+        return To(
+            "failed",
+            fault=Failure(
+                "the device's preferences no longer match the tender", type="preferences_changed"
+            ),
+        )
     try:
         until = quiet_until(preferences.quiet_hours if preferences else None, now)
     except (LookupError, TypeError, ValueError, OSError) as error:
         # Another program wrote the row; the rest of the batch must not fail because of it.
-        why = f"its quiet hours cannot be read: {type(error).__name__} {error}"
-        return Retry(why, type="bad_preferences")
+        return Retry(
+            f"its quiet hours cannot be read: {type(error).__name__} {error}",
+            type="bad_preferences",
+        )
     return None if until is None else Wait(until, "quiet hours")
 
 
@@ -155,13 +159,18 @@ def _sent(
                 sent_at=at.now,
             )
         case PushRefused(kind="unregistered"):
-            effect = _deactivate(delivery, device.registered_at)
-            return To("invalid", fault=result.failure, also=[effect])
+            return To(
+                "invalid",
+                fault=result.failure,
+                also=[_deactivate(delivery, device.registered_at)],
+            )
         case PushRefused(kind="final"):
             return Retry(result.failure, permanent=True)
         case PushRefused(kind="throttled"):
-            after = _throttle_delay(result, delivery.attempts, settings)
-            return Wait(after, f"{result.code}: {result.message}")
+            return Wait(
+                _retry_delay(result, delivery.attempts, settings),
+                f"{result.code}: {result.message}",
+            )
         case PushRefused(kind="stop"):
             at.run.halt(
                 "blocked", f"Expo refuses every message: {result.message}; check EXPO_ACCESS_TOKEN"
@@ -171,26 +180,23 @@ def _sent(
             return Retry(result.failure)
 
 
-def _throttle_delay(refused: PushRefused, attempt: int, settings: TendersSettings) -> float:
+def _retry_delay(refused: PushRefused, attempt: int, settings: TendersSettings) -> float:
     """Return the delay that Expo asks for, or else that of the retry policy."""
-    return refused.after if refused.after is not None else _retry_delay(attempt, settings)
-
-
-def _retry_delay(attempt: int, settings: TendersSettings) -> float:
+    if refused.after is not None:
+        return refused.after
     return settings.send_retry.delay(max(1, attempt), Random(0))
 
 
 def _deactivate(delivery: Delivery, since: datetime) -> Move:
     """Return the effect that deactivates the device, unless it registered again after ``since``."""
-    registered_again = Exists(
-        DeviceInstallation, installation_id=delivery.installation_id, registered_at=above(since)
-    )
     return Move(
         DeviceInstallation,
         DeviceInstallation.kind.id_of(delivery.installation_id),
         "inactive",
         frm="active",
-        unless=registered_again,
+        unless=Exists(
+            DeviceInstallation, installation_id=delivery.installation_id, registered_at=above(since)
+        ),
         reason="DeviceNotRegistered",
         active=False,
     )
@@ -248,7 +254,7 @@ def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> Outcom
             return To(
                 "retryable",
                 fault=result.failure,
-                after=_throttle_delay(result, sends, settings),
+                after=_retry_delay(result, sends, settings),
                 attempts=max(0, sends - 1),
                 provider_receipt_id=ticket,
             )
@@ -256,7 +262,7 @@ def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> Outcom
             return To(
                 "retryable",
                 fault=result.failure,
-                after=_retry_delay(sends, settings),
+                after=_retry_delay(result, sends, settings),
                 attempts=sends,
                 provider_receipt_id=ticket,
             )

@@ -151,23 +151,15 @@ class DeviceBody(StrictBody):
 
         The preferences are first, so that no device is active with those of an earlier one.
         """
-        wanted = self.preferences
-        preferences = NotificationPreferences(
-            installation_id=self.installation_id,
-            enabled=wanted.enabled,
-            regions=wanted.regions,
-            categories=wanted.categories,
-            buyers=wanted.buyers,
-            keywords=wanted.keywords,
-            amount_min=wanted.amount_min,
-            amount_max=wanted.amount_max,
-            quiet_hours=wanted.quiet_hours.model_dump() if wanted.quiet_hours else None,
+        return (
+            NotificationPreferences(
+                installation_id=self.installation_id, **self.preferences.model_dump()
+            ),
+            DeviceInstallation(
+                installation_id=self.installation_id,
+                push_token=self.push_token,
+                platform=self.platform,
+                active=True,
+                registered_at=now,
+            ),
         )
-        device = DeviceInstallation(
-            installation_id=self.installation_id,
-            push_token=self.push_token,
-            platform=self.platform,
-            active=True,
-            registered_at=now,
-        )
-        return preferences, device

@@ -154,8 +154,11 @@ class ExpoClient:
         except TimeoutError:
             return PushRefused("timeout", "Expo did not answer in time", "transient")
         except (OSError, aiohttp.ClientError) as error:
-            message = f"Expo could not be reached: {type(error).__name__} {error}"
-            return PushRefused("connection_error", message, "transient")
+            return PushRefused(
+                "connection_error",
+                f"Expo could not be reached: {type(error).__name__} {error}",
+                "transient",
+            )
         errors = answer.get("errors") if isinstance(answer, dict) else None
         if status == 200 and isinstance(answer, dict) and "data" in answer and not errors:
             return answer["data"]
@@ -189,8 +192,7 @@ def _parse_result(answer: Any, id: Any) -> PushResult:
         return PushRefused("bad_answer", f"Expo answered {answer!r:.100}", "transient")
     if answer.get("status") == "ok" and isinstance(id, str) and id:
         return PushAccepted(id)
-    details: Any = answer.get("details")
-    details = details if isinstance(details, dict) else {}
+    details = answer["details"] if isinstance(answer.get("details"), dict) else {}
     code = str(details.get("error") or "unknown")[:100]
     inner = details.get(str(details.get("fault")))  # the error of Apple's or Google's service
     if isinstance(inner, dict) and str(inner.get("error")) in REFUSAL_KINDS:

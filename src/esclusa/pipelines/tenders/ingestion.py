@@ -91,10 +91,11 @@ async def _list_yesterday(
     first = await anext(run.earlier(), None)
     if first is None or first.started_at >= midnight:
         return None
-    yesterday = today - timedelta(days=1)
     try:
         return [
-            await source.list_tenders(run, yesterday) if source.lists_past_days else {}
+            await source.list_tenders(run, today - timedelta(days=1))
+            if source.lists_past_days
+            else {}
             for source in sources
         ]
     except SourceFailed as error:
@@ -136,8 +137,11 @@ async def _read_and_write(
             run.log(
                 f"{code} is left for the next run: {error}", level="warning", codigo_externo=code
             )
-            count = run.counters["left"]
-            run.end("ok", f"{count} tenders are left for the next run; the last: {code}: {error}")
+            run.end(
+                "ok",
+                f"{run.counters['left']} tenders are left for the next run; "
+                f"the last: {code}: {error}",
+            )
             outages = outages + 1 if isinstance(error, SourceFailed) and error.outage else 0
             continue
         outages = 0
@@ -157,8 +161,8 @@ async def _read_tender(
             break
     else:
         raise SourceFailed("no source has its detail")
-    rows = [(listed_by, listing[code]) for listed_by, listing in listings if code in listing]
-    merged = merge_fields(source.fields(detail), *(by.fields(row) for by, row in rows))
+    listed = [by.fields(listing[code]) for by, listing in listings if code in listing]
+    merged = merge_fields(source.fields(detail), *listed)
     return make_tender({**merged, "codigo_externo": code, "detalle": detail}, run.now)
 
 
@@ -189,8 +193,10 @@ async def write_tender(run: RunContext, tender: Licitacion, devices: DeviceIndex
             installation_id="",
             licitacion_id=id,
         )
-        event = NotificationEvent(type=NEW_TENDER, licitacion_id=id)
-        children += [event, FanOut(template, "installation_id", matching)]
+        children += [
+            NotificationEvent(type=NEW_TENDER, licitacion_id=id),
+            FanOut(template, "installation_id", matching),
+        ]
     [new] = await run.records.insert_if_new([RecordWithChildren(entry, children)])
     if new is None:
         run.count("known")

@@ -59,11 +59,11 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
         """Posting again replaces the preferences and makes the device active."""
         preferences, device = body.records(await runtime.engine.clock.sync())
         put = (await records.put([preferences, device], who=who))[1]
-        filters = {"installation_id": body.installation_id}
-        await runtime.operations(who).note("register", table, 1, filters)
-        stored = await records.get(DeviceInstallation, put.id)
-        if stored is None:  # deleted meanwhile
-            stored = device.but(id=put.id)
+        await runtime.operations(who).note(
+            "register", table, 1, {"installation_id": body.installation_id}
+        )
+        # The device may have been deleted meanwhile.
+        stored = await records.get(DeviceInstallation, put.id) or device.but(id=put.id)
         return record_json(stored) | {
             "preferences": _preferences_json(preferences),
             "created": isinstance(put, Inserted),
@@ -83,8 +83,7 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
         )
         if not removed:
             raise NotFound(f"there is no device {installation_id!r:.200}")
-        filters = {"installation_id": installation_id}
-        await runtime.operations(who).note("forget", table, 1, filters)
+        await runtime.operations(who).note("forget", table, 1, {"installation_id": installation_id})
 
     @api.get(
         "/devices/{installation_id}",
@@ -190,8 +189,9 @@ def _add_deliveries(runtime: Runtime, api: APIRouter) -> None:
         *,
         dry_run: Annotated[bool, Query(description="Only count, change nothing")] = False,
     ) -> Any:
-        params = request.query_params.multi_items()
-        where = strict_filter_from_query(Delivery.kind, params, other={"reason", "dry_run"})
+        where = strict_filter_from_query(
+            Delivery.kind, request.query_params.multi_items(), other={"reason", "dry_run"}
+        )
         acted = await runtime.operations(who).retry(
             Delivery.kind.table,
             reason=reason or "retry",
@@ -226,5 +226,9 @@ def _add_runs(runtime: Runtime, api: APIRouter) -> None:
         page = await runtime.read_model.runs(
             {"cycle": names if len(names) > 1 else names[0]}, limit=limit, after=after
         )
-        items = [run_json(run) | {"worker_name": getattr(run, "cycle", None)} for run in page.items]
-        return {"items": items, "next": page.next}
+        return {
+            "items": [
+                run_json(run) | {"worker_name": getattr(run, "cycle", None)} for run in page.items
+            ],
+            "next": page.next,
+        }

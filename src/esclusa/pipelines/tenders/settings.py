@@ -182,8 +182,9 @@ class TendersSettings(BaseModel):
     @property
     def receipt_retry(self) -> Backoff:
         """No limit of attempts: a delivery without a receipt ends by its age."""
-        minute = self.minute_seconds
-        return Backoff(tries=None, base=minute, factor=2, cap=15 * minute, jitter=0)
+        return Backoff(
+            tries=None, base=self.minute_seconds, factor=2, cap=15 * self.minute_seconds, jitter=0
+        )
 
     @property
     def ticket_age(self) -> float:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import compress
+from operator import or_
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -147,10 +148,7 @@ class _ValueIndex:
         self.values = {value: _bit_set(at, len(wanted)) for value, at in positions.items()}
 
     def any_of(self, values: Iterable[str]) -> int:
-        found = self._unlimited
-        for value in values:
-            found |= self.values.get(value, 0)
-        return found
+        return reduce(or_, (self.values.get(value, 0) for value in values), self._unlimited)
 
 
 class _AmountIndex:
@@ -169,16 +167,10 @@ class _AmountIndex:
         self._sets = [_bit_set(positions[amount], len(limits)) for amount in self._amounts]
 
     def up_to(self, amount: Decimal) -> int:
-        return self._union(self._sets[: bisect_right(self._amounts, amount)])
+        return reduce(or_, self._sets[: bisect_right(self._amounts, amount)], self._unlimited)
 
     def from_(self, amount: Decimal) -> int:
-        return self._union(self._sets[bisect_left(self._amounts, amount) :])
-
-    def _union(self, sets: Sequence[int]) -> int:
-        found = self._unlimited
-        for each in sets:
-            found |= each
-        return found
+        return reduce(or_, self._sets[bisect_left(self._amounts, amount) :], self._unlimited)
 
 
 def _bit_set(positions: Iterable[int], size: int) -> int:

@@ -48,8 +48,7 @@ class ChileCompraApi(TenderSource):
         return {code.strip(): row for code, row in found if isinstance(code, str) and code.strip()}
 
     async def detail(self, run: RunContext, code: str, *, retry: bool) -> dict[str, Any] | None:
-        rows = await self._request(run, {"codigo": code}, RETRY_PACES if retry else ())
-        for row in rows:
+        for row in await self._request(run, {"codigo": code}, RETRY_PACES if retry else ()):
             found = row.get("CodigoExterno") if isinstance(row, dict) else None
             if isinstance(found, str) and found.strip().casefold() == code.casefold():
                 return row
@@ -83,8 +82,9 @@ class ChileCompraApi(TenderSource):
         import aiohttp  # noqa: PLC0415 - slow to import, and only calls need it
 
         try:
-            query = {**params, "ticket": self._ticket}
-            async with self.http.get(self.settings.api_url + PATH, params=query) as response:
+            async with self.http.get(
+                self.settings.api_url + PATH, params={**params, "ticket": self._ticket}
+            ) as response:
                 status, body = response.status, parse_json(await read_text(response))
                 after = retry_after(response.headers, time.time()) or 0.0
         except (OSError, TimeoutError, aiohttp.ClientError) as error:

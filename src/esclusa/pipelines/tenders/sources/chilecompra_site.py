@@ -44,10 +44,10 @@ class ChileCompraSite(TenderSource):
     async def list_tenders(self, run: RunContext, day: date) -> dict[str, dict[str, Any]]:
         import aiohttp  # noqa: PLC0415 - slow to import, and only calls need it
 
-        url = self.settings.site_url + PATH
-        params = {"orden": "recientes", "pagina": "1"}
         try:
-            async with self.http.get(url, params=params) as response:
+            async with self.http.get(
+                self.settings.site_url + PATH, params={"orden": "recientes", "pagina": "1"}
+            ) as response:
                 if response.status != 200:
                     raise SourceFailed(f"it answered HTTP {response.status}")
                 html = await read_text(response)
