@@ -12,10 +12,10 @@ from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import StateCount
 from esclusa.ports.telemetry import Silent
-from esclusa.web.console import counts
-from esclusa.web.console.counts import CountCache
+from esclusa.web.console import cache
+from esclusa.web.console.cache import CountCache
 
-PARTIAL, FULL = (counts.PARTIAL, False), (900_000, True)
+PARTIAL, FULL = (cache.PARTIAL, False), (900_000, True)
 
 
 class Large(Record, table="large"):
@@ -47,7 +47,7 @@ def read_model() -> SlowTally:
 
 @pytest.fixture
 def counted(read_model: SlowTally, monkeypatch: pytest.MonkeyPatch) -> CountCache:
-    monkeypatch.setattr(counts, "WAIT", 0.001)
+    monkeypatch.setattr(cache, "WAIT", 0.001)
     return CountCache(cast(Any, read_model), Silent())
 
 
@@ -75,7 +75,7 @@ async def test_the_first_page_is_partial_and_the_next_full(
 async def test_a_small_table_is_counted_to_the_end_at_once(
     read_model: SlowTally, counted: CountCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counts, "WAIT", 10)
+    monkeypatch.setattr(cache, "WAIT", 10)
     read_model.release.set()
     assert await done(counted) == FULL
 

@@ -53,12 +53,15 @@ def router(console: ConsoleContext) -> APIRouter:
         if not given.isdecimal() or len(given) > 12:
             raise FormRefused(422, _("The limit must be a whole number, 0 or more."))
         await _operations(console, request).limit(name, form.get("per"), int(given), form.reason)
-        message = _(
-            "The limit of {budget} is {n} until the window resets.",
-            budget=name,
-            n=catalog.number(int(given)),
+        return console.redirect(
+            request,
+            render.url("console", "budgets"),
+            _(
+                "The limit of {budget} is {n} until the window resets.",
+                budget=name,
+                n=catalog.number(int(given)),
+            ),
         )
-        return console.redirect(request, render.url("console", "budgets"), message)
 
     @api.post("/console/alerts/seen")
     async def seen(request: Request) -> Response:

@@ -36,10 +36,8 @@ current: ContextVar[Catalog] = ContextVar("catalog", default=ENGLISH)
 
 def load(language: str, folders: Sequence[Path] = (FOLDER,)) -> Catalog:
     """The catalog of a language: the messages of ``{language}.po`` in each folder that has it."""
-    messages: dict[str, tuple[str, ...]] = {}
-    for folder in folders:
-        messages.update(_read(folder / f"{language}.po"))
-    return Catalog(language, messages)
+    files = [_read(folder / f"{language}.po") for folder in folders]
+    return Catalog(language, {text: forms for file in files for text, forms in file.items()})
 
 
 @lru_cache(maxsize=32)
@@ -95,8 +93,7 @@ def in_language(texts: Mapping[str, str]) -> str:
 def number(value: float) -> str:
     """A number with the separators of the language."""
     text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
-    separators = str.maketrans(",.", ".,")
-    return text if current.get().language == "en" else text.translate(separators)
+    return text if current.get().language == "en" else text.translate(str.maketrans(",.", ".,"))
 
 
 def preferred(header: str) -> str:

@@ -28,9 +28,8 @@ from esclusa.web import problems
 from esclusa.web.api.health import Readiness, within
 from esclusa.web.auth.tokens import FailedAttempts, Token, read_only
 from esclusa.web.console import catalog, render, translate
-from esclusa.web.console.cache import AnswerCache
+from esclusa.web.console.cache import AnswerCache, CountCache
 from esclusa.web.console.catalog import gettext as _
-from esclusa.web.console.counts import CountCache
 from esclusa.web.console.extension import ConsoleExtension
 from esclusa.web.console.forms import FormRefused, SubmittedForm, read_form
 from esclusa.web.console.session import VISIT, Sessions, Visitor
@@ -171,8 +170,9 @@ class ConsoleContext:
         self, request: Request, template: str, *, here: str, http_status: int = 200, **values: Any
     ) -> HTMLResponse:
         """A page with the numbers of its menu; ``here`` is the menu entry of the page."""
-        badges = await self.badges()
-        return self.render(request, template, http_status, here=here, badges=badges, **values)
+        return self.render(
+            request, template, http_status, here=here, badges=await self.badges(), **values
+        )
 
     def static_url(self, name: str) -> str:
         """The address of a static file: ``console.css``, or ``pipeline/name``."""
@@ -182,10 +182,6 @@ class ConsoleContext:
     async def badges(self) -> dict[str, Any]:
         """How many dead letters, alerts and workers there are."""
         return await self.cache.get("badges", 2.0, self._badges)
-
-    def cached_badges(self) -> dict[str, Any]:
-        """The last known badges, for pages that must not ask the store."""
-        return self.cache.peek("badges", {})
 
     async def _badges(self) -> dict[str, Any]:
         count = self.read_model.count
@@ -277,14 +273,18 @@ class ConsoleContext:
             return await within(PAGE_TIMEOUT, page)
         except TimeoutError:
             store = without_password(self.read_model.store_url)
-            why = text("check_timeout", seconds=PAGE_TIMEOUT)
-            raise StoreUnavailable(text("store_unavailable", store=store, why=why)) from None
+            raise StoreUnavailable(
+                text(
+                    "store_unavailable",
+                    store=store,
+                    why=text("check_timeout", seconds=PAGE_TIMEOUT),
+                )
+            ) from None
 
     def error_page(self, request: Request, error: Exception) -> Response:
         """The page for an error: the same problem that the API would answer, in words."""
         problem = problems.error_response(error, request.url.path)
         body = json.loads(bytes(problem.body))
-        title = _("Not done") if isinstance(error, FormRefused) else _(body["title"])
         refusal = getattr(error, "text", None)
         detail = _(body["detail"]) if refusal is None else translate.sentence(refusal)
         retry_after = problem.headers.get("retry-after", "")
@@ -295,7 +295,7 @@ class ConsoleContext:
         return self._error_page(
             request,
             problem.status_code,
-            title,
+            _("Not done") if isinstance(error, FormRefused) else _(body["title"]),
             detail,
             store_away=isinstance(error, StoreUnavailable),
             retry_after=int(retry_after) if retry_after.isdigit() else None,
@@ -314,7 +314,6 @@ class ConsoleContext:
         unfiltered: str | None = None,
     ) -> Response:
         """``unfiltered`` is the address of the same page without its filter."""
-        reading = request.method in _READING
         return self.render(
             request,
             "error.html",
@@ -325,8 +324,8 @@ class ConsoleContext:
             store_away=store_away,
             retry_after=retry_after,
             unfiltered=unfiltered,
-            form=None if reading else render.prefix.get() + return_path(request),
-            badges=self.cached_badges(),
+            form=None if request.method in _READING else render.prefix.get() + return_path(request),
+            badges=self.cache.peek("badges", {}),
         )
 
 

@@ -37,7 +37,7 @@ def _shown(console: ConsoleContext, letter: Record) -> dict[str, Any]:
     return {
         "id": letter.id,
         "status": letter.status,
-        "role": page_data.roles(console, letter.kind)[letter.status],
+        "role": console.read_model.roles(letter.kind)[letter.status],
         "table": letter.table_name,
         "record": letter.record_id,
         "error_type": letter.error_type,
@@ -99,7 +99,7 @@ def _pages(api: APIRouter, console: ConsoleContext) -> None:
         record = await _record(console, found)
         role, outdated = "", False
         if record is not None:
-            role = page_data.roles(console, record.kind).get(record.status, "failed")
+            role = console.read_model.roles(record.kind).get(record.status, "failed")
             outdated = record.status not in read_model.retry_targets(record.kind)
         return await console.page(
             request,

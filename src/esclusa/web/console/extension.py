@@ -58,8 +58,9 @@ class ConsoleExtension:
 
     async def page(self, request: Request, template: str, **values: Any) -> Response:
         """A page of the console, made from a template of its own."""
-        name = f"{self.pipeline}/{template}"
-        return await self._console.page(request, name, here="records", **values)
+        return await self._console.page(
+            request, f"{self.pipeline}/{template}", here="records", **values
+        )
 
     def button(self, record: type[Record], label: str) -> Callable[[Address], Address]:
         """Put a button on the record page; the decorated function gives its address."""
@@ -72,10 +73,11 @@ class ConsoleExtension:
 
     def buttons_of(self, record: Record) -> list[tuple[str, str]]:
         """Label and address of each button for this record."""
-        made = [
-            (text, to(record)) for table, text, to in self._buttons if table == record.kind.table
+        return [
+            (label, address)
+            for table, label, address_of in self._buttons
+            if table == record.kind.table and (address := address_of(record)) is not None
         ]
-        return [(label, address) for label, address in made if address is not None]
 
     def url(self, *parts: str, **params: Any) -> str:
         """An address of this server: parts are escaped, and a proxy's sub-path is put before."""
@@ -83,7 +85,7 @@ class ConsoleExtension:
 
     def role(self, record: Record) -> str:
         """The role of the record's state, for ``state(record.status, role)`` in a template."""
-        return page_data.roles(self._console, record.kind).get(record.status, "failed")
+        return self._console.read_model.roles(record.kind).get(record.status, "failed")
 
     def last_error(self, record: Record) -> dict[str, Any] | None:
         """The record's last error in the language of the page, with secrets masked."""

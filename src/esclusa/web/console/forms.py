@@ -56,8 +56,9 @@ async def read_form(request: Request) -> SubmittedForm:
             415, _("Send the form with Content-Type: application/x-www-form-urlencoded.")
         )
     try:
-        body = (await request.body()).decode()
-        items = parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        items = parse_qsl(
+            (await request.body()).decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS
+        )
     except ValueError:
         raise FormRefused(400, _("The form is malformed.")) from None
     form = SubmittedForm(items)

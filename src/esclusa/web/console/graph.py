@@ -33,10 +33,6 @@ class Node:
     after: list[Node] = field(default_factory=list)
 
     @property
-    def left(self) -> float:
-        return self.x
-
-    @property
     def right(self) -> float:
         return self.x + self.width
 
@@ -83,9 +79,9 @@ class _Layout:
         self._width = min(216.0, max(least, max(map(_length, life.states)) + 48))
         self._back = _back_edges(life)
         layers = _layers(life, self._back)
-        rank = {s: n for n, s in enumerate(life.states)}
         self._nodes = {
-            s: Node(s, layers[s], rank[s], self._width, self._height) for s in life.states
+            state: Node(state, layers[state], order, self._width, self._height)
+            for order, state in enumerate(life.states)
         }
         self._layers: list[list[Node]] = [[] for _ in range(max(layers.values()) + 1)]
         for node in self._nodes.values():
@@ -178,7 +174,7 @@ class _Layout:
             elif self._span(frm, to) <= 1:
                 a, b = self._nodes[frm], self._nodes[to]
                 start, end = (
-                    (a.left, self._ports[frm, "left", to, True]),
+                    (a.x, self._ports[frm, "left", to, True]),
                     (b.right, self._ports[to, "right", frm, True]),
                 )
                 bend = f"C{_p(start[0] - 34, start[1])} {_p(end[0] + 40, end[1])}"
@@ -218,8 +214,8 @@ class _Layout:
     def _forward(self, chain: list[Node], frm: str, to: str) -> str:
         points = [(chain[0].right, self._ports[frm, "right", to, False])]
         for dummy in chain[1:-1]:
-            points += [(dummy.left, dummy.middle), (dummy.right, dummy.middle)]
-        points.append((chain[-1].left, self._ports[to, "left", frm, False]))
+            points += [(dummy.x, dummy.middle), (dummy.right, dummy.middle)]
+        points.append((chain[-1].x, self._ports[to, "left", frm, False]))
         path = f"M{_p(*points[0])}"
         for number, ((x0, y0), (x1, y1)) in enumerate(pairwise(points)):
             bend = (x1 - x0) / 2
@@ -243,14 +239,14 @@ class _Layout:
             y0 = a.middle + a.height / 4
             path = f"M{_p(a.right, y0)} L{_p(x0 - radius, y0)} Q{_p(x0, y0)} {_p(x0, y0 + radius)}"
             path += f" L{_p(x0, y - radius)}"
-        x1 = b.x + b.width / 2 - 10 + shift if low_b else b.left - 16 - shift
+        x1 = b.x + b.width / 2 - 10 + shift if low_b else b.x - 16 - shift
         path += f" Q{_p(x0, y)} {_p(x0 - radius, y)} L{_p(x1 + radius, y)}"
         path += f" Q{_p(x1, y)} {_p(x1, y - radius)}"
         if low_b:
             return path + f" L{_p(x1, b.y + b.height)}"
         target = b.middle + b.height / 4
         path += f" L{_p(x1, target + radius)} Q{_p(x1, target)} {_p(x1 + radius, target)}"
-        return f"{path} L{_p(b.left, target)}"
+        return f"{path} L{_p(b.x, target)}"
 
 
 def _length(text: str) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from esclusa.model.errors import EsclusaError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.runtime import Runtime
-from esclusa.web.console.counts import CountCache
+from esclusa.web.console.cache import CountCache
 
 # Seconds between two readings; more where reading is slow.
 INTERVAL = 1.0
@@ -93,8 +93,12 @@ class LiveCounts:
         stages = [
             {name: stage[name] for name in STAGE_FIELDS} for stage in await read_model.stages()
         ]
-        at = read_model.now().isoformat()
-        return {"at": at, "kinds": kinds, "moves": moves, "stages": stages}
+        return {
+            "at": read_model.now().isoformat(),
+            "kinds": kinds,
+            "moves": moves,
+            "stages": stages,
+        }
 
 
 def net_moves(life: Lifecycle, before: Counts, now: Counts) -> list[tuple[str, str, int]]:

@@ -14,7 +14,7 @@ from esclusa.model.pipeline import Plan
 from esclusa.model.record import Kind, Record
 from esclusa.model.schedule import Every, Manual
 from esclusa.model.settlement import StateCount, Step
-from esclusa.model.stage import Cycle, Role, Stage
+from esclusa.model.stage import Cycle, Stage
 from esclusa.observability import redact
 from esclusa.web.console import graph, render, translate
 from esclusa.web.console.catalog import gettext as _
@@ -28,6 +28,8 @@ STUCK_AFTER = 300.0
 COLUMNS = 4
 # Characters from which a form edits a text in several lines.
 LONG_TEXT = 60
+# The roles of runs on the pages of runs. They differ from those that the lifecycle gives: the
+# system's stage takes running runs, and a blocked run is terminal but not finished.
 RUN_ROLES = {
     "running": "working",
     "ok": "finished",
@@ -40,21 +42,15 @@ RUN_ROLES = {
 # states and lifecycles
 
 
-def roles(console: ConsoleContext, kind: Kind) -> dict[str, Role]:
-    """The role of each state: waiting, working, finished, failed or resting."""
-    return console.read_model.roles(kind)
-
-
 def role_name(role: str) -> str:
     """The role in the language of the page."""
-    names = {
+    return {
         "waiting": _("waiting"),
         "working": _("in progress"),
         "finished": _("finished"),
         "failed": _("failed"),
         "resting": _("resting"),
-    }
-    return names[role]
+    }[role]
 
 
 def cycle_of(cycles: Iterable[Cycle], stage: Stage) -> Cycle | None:
@@ -82,12 +78,14 @@ def diagram(
     ``current`` is the state of one record; the drawing is then small.
     """
     drawing = graph.draw(kind.lifecycle, small=bool(current))
-    of_state = roles(console, kind)
-    nodes = []
-    for node in drawing.nodes:
-        count = counts.get(node.state, {"count": 0, "exact": True})
-        nodes.append(
+    of_state = console.read_model.roles(kind)
+    return {
+        "table": kind.table,
+        "width": drawing.width,
+        "height": drawing.height,
+        "nodes": [
             {
+                **counts.get(node.state, {"count": 0, "exact": True}),
                 "state": node.state,
                 "x": node.x,
                 "y": node.y,
@@ -95,20 +93,14 @@ def diagram(
                 "height": node.height,
                 "role": of_state[node.state],
                 "role_name": role_name(of_state[node.state]),
-                "count": count["count"],
-                "exact": count["exact"],
                 "due": due.get(node.state),
                 "initial": node.state == kind.initial,
                 "terminal": node.state in kind.lifecycle.terminal,
                 "current": node.state == current,
                 "label": node.state if len(node.state) <= 21 else f"{node.state[:20]}…",
             }
-        )
-    return {
-        "table": kind.table,
-        "width": drawing.width,
-        "height": drawing.height,
-        "nodes": nodes,
+            for node in drawing.nodes
+        ],
         "edges": drawing.edges,
     }
 
@@ -120,20 +112,18 @@ async def overview(console: ConsoleContext) -> dict[str, Any]:
     cycles = {c["cycle"]: c for c in await read_model.cycles()}
     views = await console.cache.get("views", 2.0, read_model.views)
     counts = await console.counts.quick(read_model.declared())
-    pipelines: list[dict[str, Any]] = []
-    for plan in read_model.pipelines():
-        kinds = [
-            _kind(console, plan, kind, counts[kind.table], stages, cycles) for kind in plan.kinds
-        ]
-        kinds.sort(key=lambda k: k["single"])
-        pipelines.append(
-            {
-                "name": plan.name,
-                "kinds": kinds,
-                "cycles": [cycles[c.name] for c in plan.cycles],
-                "views": [v for v in views if v["view"].startswith(f"{plan.name}.")],
-            }
-        )
+    pipelines: list[dict[str, Any]] = [
+        {
+            "name": plan.name,
+            "kinds": sorted(
+                (_kind(console, plan, k, counts[k.table], stages, cycles) for k in plan.kinds),
+                key=lambda shown: shown["single"],
+            ),
+            "cycles": [cycles[c.name] for c in plan.cycles],
+            "views": [v for v in views if v["view"].startswith(f"{plan.name}.")],
+        }
+        for plan in read_model.pipelines()
+    ]
     processed = sum(s["per_minute"] for s in stages.values())
     failed = sum((s["error_share"] or 0) * s["per_minute"] for s in stages.values())
     return {
@@ -183,8 +173,10 @@ def _kind(
 
 
 def _oldest(stages: Iterable[Mapping[str, Any]]) -> float | None:
-    ages = [s["oldest_due_seconds"] for s in stages if s["oldest_due_seconds"] is not None]
-    return max(ages, default=None)
+    return max(
+        (s["oldest_due_seconds"] for s in stages if s["oldest_due_seconds"] is not None),
+        default=None,
+    )
 
 
 async def kinds(console: ConsoleContext, *, system: bool = False) -> list[dict[str, Any]]:
@@ -201,7 +193,7 @@ async def tables(console: ConsoleContext) -> list[dict[str, Any]]:
     out = []
     for described in await kinds(console, system=True):
         kind = declared[described["table"]]
-        role = roles(console, kind)
+        role = console.read_model.roles(kind)
         counts = {c["state"]: c["count"] for c in described["counts"]}
         own = [s for s in stages if s["table"] == described["table"]]
         out.append(
@@ -250,11 +242,8 @@ def check(found: Check) -> Check:
 
 def reasons(answer: Why) -> list[dict[str, Any]]:
     """Why a record is not moving, in words."""
-    out = []
-    for reason in answer.reasons:
-        text = translate.sentence(reason.text)
-        out.append({"text": text[:1].upper() + text[1:], "until": reason.until})
-    return out
+    worded = [(translate.sentence(reason.text), reason.until) for reason in answer.reasons]
+    return [{"text": text[:1].upper() + text[1:], "until": until} for text, until in worded]
 
 
 # records
@@ -262,14 +251,13 @@ def reasons(answer: Why) -> list[dict[str, Any]]:
 
 def columns(kind: Kind) -> list[str]:
     """The business fields that a list shows: the first short ones that the id does not contain."""
-    named = [
+    return [
         f.name
         for f in kind.fields
         if f.type not in ("json", "bytes")
         and f.name not in kind.key
         and not redact.secret_name(f.name)
-    ]
-    return named[:COLUMNS]
+    ][:COLUMNS]
 
 
 def row(record: Record, of_state: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
@@ -381,10 +369,9 @@ def possible_moves(
     console: ConsoleContext, record: Record, of_state: Mapping[str, str]
 ) -> dict[str, Any]:
     """The declared moves of a record, and where a retry would take it."""
-    targets = record.kind.lifecycle.targets(record.status)
     return {
         "retry": console.read_model.retry_targets(record.kind).get(record.status),
-        "targets": [(target, of_state[target]) for target in targets],
+        "targets": [(to, of_state[to]) for to in record.kind.lifecycle.targets(record.status)],
     }
 
 

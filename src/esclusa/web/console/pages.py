@@ -38,29 +38,33 @@ MAX_SPAN = 1440
 
 def routers(console: ConsoleContext) -> list[APIRouter]:
     """Every router of the console, in the order in which paths are matched."""
-    parts = (_files, _map, _views, _cycles, _system)
-    modules = (sign_in, actions, records, dead_letters)
+    pages, last = console.router(), console.router()
+    for add in (_files, _map, _views, _cycles, _system):
+        add(pages, console)
+    _not_found(last)
     return [
-        *(part(console) for part in parts),
-        *(module.router(console) for module in modules),
+        pages,
+        *(module.router(console) for module in (sign_in, actions, records, dead_letters)),
         *(extension.router for extension in console.extensions),
-        _not_found(console),
+        last,
     ]
 
 
-def _files(console: ConsoleContext) -> APIRouter:
-    api, live_counts = console.router(), LiveCounts(console.runtime, console.counts)
+def _files(api: APIRouter, console: ConsoleContext) -> None:
+    live_counts = LiveCounts(console.runtime, console.counts)
 
     @api.get("/console/static/{name:path}")
     async def static(name: str) -> Response:
         file = console.static_files.get(name)
         if file is None:
             raise HTTPException(404)
-        headers = {
-            "Cache-Control": "public, max-age=31536000, immutable",
-            "Content-Type": f"{render.MEDIA_TYPES[file.suffix]}; charset=utf-8",
-        }
-        return FileResponse(file, headers=headers)
+        return FileResponse(
+            file,
+            headers={
+                "Cache-Control": "public, max-age=31536000, immutable",
+                "Content-Type": f"{render.MEDIA_TYPES[file.suffix]}; charset=utf-8",
+            },
+        )
 
     @api.get("/console/live")
     async def live(request: Request) -> Response:
@@ -71,18 +75,15 @@ def _files(console: ConsoleContext) -> APIRouter:
             live_counts.listen(), media_type="text/event-stream", headers=headers
         )
 
-    return api
 
-
-def _map(console: ConsoleContext) -> APIRouter:
-    api = console.router()
-
+def _map(api: APIRouter, console: ConsoleContext) -> None:
     @api.get("/")
     @api.get("/console")
     @api.get("/console/")
     async def overview(request: Request) -> Response:
-        found = await page_data.overview(console)
-        return await console.page(request, "map.html", here="map", overview=found)
+        return await console.page(
+            request, "map.html", here="map", overview=await page_data.overview(console)
+        )
 
     @api.get("/console/stages")
     async def stages(request: Request, minutes: int = 60) -> Response:
@@ -98,22 +99,22 @@ def _map(console: ConsoleContext) -> APIRouter:
                 "trend": trends[stage["stage"]],
                 "stuck": age is not None and age > limit,
                 "exhausted": declared.exhausted,
-                "roles": page_data.roles(console, declared.kind),
+                "roles": console.read_model.roles(declared.kind),
             }
         return await console.page(
             request, "stages.html", here="stages", stages=found, minutes=minutes
         )
 
-    return api
 
-
-def _views(console: ConsoleContext) -> APIRouter:
-    api = console.router()
-
+def _views(api: APIRouter, console: ConsoleContext) -> None:
     @api.get("/console/views")
     async def views(request: Request) -> Response:
-        found = await console.cache.get("views", 2.0, console.read_model.views)
-        return await console.page(request, "views.html", here="views", views=found)
+        return await console.page(
+            request,
+            "views.html",
+            here="views",
+            views=await console.cache.get("views", 2.0, console.read_model.views),
+        )
 
     @api.get("/console/views/{name}")
     async def view(request: Request, name: str, after: str | None = None) -> Response:
@@ -124,8 +125,6 @@ def _views(console: ConsoleContext) -> APIRouter:
             request, "view.html", here="views", view=found, rows=rows, columns=columns, after=after
         )
 
-    return api
-
 
 def _cells(item: Mapping[str, Any], columns: list[str]) -> list[Any]:
     """The cells of a view's row, secrets masked; masking would turn times into text."""
@@ -133,9 +132,7 @@ def _cells(item: Mapping[str, Any], columns: list[str]) -> list[Any]:
     return [item[c] if isinstance(item.get(c), datetime) else masked.get(c) for c in columns]
 
 
-def _cycles(console: ConsoleContext) -> APIRouter:
-    api = console.router()
-
+def _cycles(api: APIRouter, console: ConsoleContext) -> None:
     async def with_runs(cycle: dict[str, Any]) -> dict[str, Any]:
         page = await console.read_model.runs({"cycle": cycle["cycle"]}, limit=RECENT_RUNS)
         last = cycle["last"]
@@ -145,8 +142,9 @@ def _cycles(console: ConsoleContext) -> APIRouter:
 
     @api.get("/console/cycles")
     async def cycles(request: Request, system: bool = False) -> Response:
-        described = await console.read_model.cycles(system=system)
-        found = await asyncio.gather(*map(with_runs, described))
+        found = await asyncio.gather(
+            *map(with_runs, await console.read_model.cycles(system=system))
+        )
         return await console.page(
             request, "cycles.html", here="cycles", cycles=found, system=system
         )
@@ -158,7 +156,6 @@ def _cycles(console: ConsoleContext) -> APIRouter:
         given = [(name, value) for name, value in (("cycle", cycle), ("status", status)) if value]
         where = filters.filter_from_query(Run.kind, given)
         page = await console.read_model.runs(where, limit=PAGE, after=after)
-        plans = console.read_model.pipelines()
         return await console.page(
             request,
             "runs.html",
@@ -168,7 +165,7 @@ def _cycles(console: ConsoleContext) -> APIRouter:
             status=status,
             next=page.next,
             after=after,
-            cycles=[c.name for plan in plans for c in plan.cycles],
+            cycles=[c.name for plan in console.read_model.pipelines() for c in plan.cycles],
             states=Run.lifecycle.states,
         )
 
@@ -176,8 +173,6 @@ def _cycles(console: ConsoleContext) -> APIRouter:
     async def run(request: Request, id: str) -> Response:
         found = await console.read_model.record(Run.kind.table, id)
         return await console.page(request, "run.html", here="runs", run=_run(found))
-
-    return api
 
 
 def _run(run: Any) -> dict[str, Any]:
@@ -195,18 +190,18 @@ def _run(run: Any) -> dict[str, Any]:
     }
 
 
-def _system(console: ConsoleContext) -> APIRouter:
-    api, read_model = console.router(), console.read_model
+def _system(api: APIRouter, console: ConsoleContext) -> None:
+    read_model = console.read_model
 
     @api.get("/console/budgets")
     async def budgets(request: Request) -> Response:
-        found = await read_model.budgets()
-        return await console.page(request, "budgets.html", here="budgets", budgets=found)
+        return await console.page(
+            request, "budgets.html", here="budgets", budgets=await read_model.budgets()
+        )
 
     @api.get("/console/workers")
     async def workers(request: Request) -> Response:
         found = await read_model.workers()
-        trends = await read_model.rates(60)
         states = {
             w["id"]: "lost" if w["status"] == "running" and not w["alive"] else w["status"]
             for w in found
@@ -218,7 +213,7 @@ def _system(console: ConsoleContext) -> APIRouter:
             workers=found,
             states=states,
             leases=await read_model.leases(),
-            lost=sum(trend["total"]["lost"] for trend in trends),
+            lost=sum(trend["total"]["lost"] for trend in await read_model.rates(60)),
         )
 
     @api.get("/console/alerts")
@@ -246,16 +241,15 @@ def _system(console: ConsoleContext) -> APIRouter:
         page = await read_model.records(
             Audit.kind.table, where, order="-done_at", limit=PAGE, after=after
         )
-        actions = [
-            render.masked({"action": entry.model_dump()})["action"] | {"done_at": entry.done_at}
-            for entry in page.items
-            if isinstance(entry, Audit)
-        ]
         return await console.page(
             request,
             "audit.html",
             here="audit",
-            actions=actions,
+            actions=[
+                render.masked({"action": entry.model_dump()})["action"] | {"done_at": entry.done_at}
+                for entry in page.items
+                if isinstance(entry, Audit)
+            ],
             next=page.next,
             after=after,
             who=who,
@@ -265,7 +259,7 @@ def _system(console: ConsoleContext) -> APIRouter:
     @api.get("/console/health")
     async def health(request: Request) -> Response:
         checks = await console.readiness.checks()
-        tables, badges = None, console.cached_badges()
+        tables, badges = None, console.cache.peek("badges", {})
         if all(check.verdict != "fail" for check in checks if check.name in ("store", "schema")):
             with contextlib.suppress(EsclusaError):  # the next visit shows what failed
                 tables = await console.cache.get("tables", 5.0, lambda: page_data.tables(console))
@@ -283,19 +277,17 @@ def _system(console: ConsoleContext) -> APIRouter:
     async def archive(request: Request) -> Response:
         archives = await console.cache.get("archives", 5.0, read_model.archives)
         exports = await read_model.exports(limit=PAGE)
-        paths = {e.id: render.url("api", "artifacts", *e.path.split("/")) for e in exports}
         return await console.page(
-            request, "archive.html", here="archive", archives=archives, exports=exports, paths=paths
+            request,
+            "archive.html",
+            here="archive",
+            archives=archives,
+            exports=exports,
+            paths={e.id: render.url("api", "artifacts", *e.path.split("/")) for e in exports},
         )
 
-    return api
 
-
-def _not_found(console: ConsoleContext) -> APIRouter:
-    api = console.router()
-
+def _not_found(api: APIRouter) -> None:
     @api.get("/console/{rest:path}")
     async def not_found(rest: str) -> Response:
         raise HTTPException(404, _("There is no page {path}.", path=f"/console/{rest}"))
-
-    return api

@@ -74,20 +74,19 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             found=found,
             q=q,
             roles={
-                f["table"]: page_data.roles(console, read_model.lookup(f["table"])) for f in found
+                f["table"]: console.read_model.roles(read_model.lookup(f["table"])) for f in found
             },
         )
 
     @api.get("/console/records")
     async def kinds(request: Request, system: bool = False) -> Response:
-        found = await page_data.kinds(console, system=system)
         declared = read_model.declared(system=system)
         return await console.page(
             request,
             "kinds.html",
             here="records",
-            kinds=found,
-            roles={kind.table: page_data.roles(console, kind) for kind in declared},
+            kinds=await page_data.kinds(console, system=system),
+            roles={kind.table: console.read_model.roles(kind) for kind in declared},
             system=system,
         )
 
@@ -131,11 +130,9 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             1.0,
             lambda: read_model.count(table, where, cap=COUNT_CAP, archived=archived),
         )
-        roles, columns = page_data.roles(console, kind), page_data.columns(kind)
-        search = [("q", q)] if q else []
-        here = [*given, *search]
+        roles, columns = console.read_model.roles(kind), page_data.columns(kind)
+        here = [*given, ("q", q)] if q else given
         any_state = [p for p in here if p[0] != "status"]
-        worked = read_model.worked(kind)
         return await console.page(
             request,
             "records.html",
@@ -154,7 +151,7 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             ],
             all_states=None if not states else _address(kind, any_state),
             roles=roles,
-            worked=worked,
+            worked=read_model.worked(kind),
             rows=[page_data.row(r, roles, columns) for r in page.items],
             columns=columns,
             matched=matched,
@@ -187,8 +184,9 @@ def _filterable(kind: Kind) -> list[str]:
 
 def _orders(kind: Kind) -> list[str]:
     """Orders that an index serves."""
-    served = [i[0] for i in kind.indexes if not (i[0].startswith("-") and len(i) > 1)]
-    return list(dict.fromkeys(served))
+    return list(
+        dict.fromkeys(i[0] for i in kind.indexes if not (i[0].startswith("-") and len(i) > 1))
+    )
 
 
 def _canonical(kind: Kind, request: Request) -> str | None:
@@ -271,9 +269,8 @@ def _bulk(api: APIRouter, console: ConsoleContext) -> None:
         if choice["verb"] == "retry" and "status" not in where:
             where = {**where, "status": one_of(*targets)}
         sample = await console.read_model.records(kind.table, where, limit=SAMPLE)
-        roles, columns = page_data.roles(console, kind), page_data.columns(kind)[:3]
+        roles, columns = console.read_model.roles(kind), page_data.columns(kind)[:3]
         fields = [(n, v) for n, v in items if n not in ("form_token", "matched", "next")]
-        address = render.path("console", "records", kind.table, "act")
         return await console.page(
             request,
             "preview.html",
@@ -290,14 +287,15 @@ def _bulk(api: APIRouter, console: ConsoleContext) -> None:
             columns=columns,
             items=[i for i in fields if i[0] != "reason"],
             reason=dict(items).get("reason", ""),
-            return_to=f"{address}?{urlencode(fields)}",
+            return_to=f"{render.path('console', 'records', kind.table, 'act')}?{urlencode(fields)}",
             back=_list_address(kind, items),
         )
 
     @api.get("/console/records/{table}/act")
     async def show_preview(request: Request, table: str) -> Response:
-        kind = console.read_model.lookup(table)
-        return await preview(request, kind, request.query_params.multi_items())
+        return await preview(
+            request, console.read_model.lookup(table), request.query_params.multi_items()
+        )
 
     @api.post("/console/records/{table}/act")
     async def confirm(request: Request, table: str) -> Response:
@@ -308,8 +306,7 @@ def _bulk(api: APIRouter, console: ConsoleContext) -> None:
             return await preview(request, kind, form.items, changed=True)
         message = ngettext("{n} record moved.", "{n} records moved.", acted.moved)
         if acted.passed:
-            skipped = ngettext("{n} skipped.", "{n} skipped.", len(acted.passed))
-            message = f"{message} {skipped}"
+            message += " " + ngettext("{n} skipped.", "{n} skipped.", len(acted.passed))
         return console.redirect(
             request,
             _list_address(kind, form.items),
@@ -338,12 +335,9 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
     async def record(request: Request, table: str, id: str) -> Response:
         record, archived = await find(table, id)
         kind = record.kind
-        roles = page_data.roles(console, kind)
+        roles = console.read_model.roles(kind)
         why = None if archived else await read_model.why(table, record.id)
-        steps = await read_model.history(table, record.id, HISTORY)
         related = [] if archived else await read_model.related(table, record.id)
-        others = {r["table"]: read_model.lookup(r["table"]) for r in related}
-        counts = {record.status: {"count": 1, "exact": True}}
         return await console.page(
             request,
             "record.html",
@@ -354,7 +348,9 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
             role=roles.get(record.status, "failed"),
             roles=roles,
             archived=archived,
-            diagram=page_data.diagram(console, kind, counts, {}, record.status),
+            diagram=page_data.diagram(
+                console, kind, {record.status: {"count": 1, "exact": True}}, {}, record.status
+            ),
             why=page_data.reasons(why) if why else [],
             next_at=why.next if why else None,
             buttons=[b for e in console.extensions for b in e.buttons_of(record)],
@@ -362,10 +358,12 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
             error_at=page_data.error_time(record.last_error),
             fields=page_data.fields(console, record),
             related=related,
-            related_roles={t: page_data.roles(console, other) for t, other in others.items()},
+            related_roles={
+                r["table"]: read_model.roles(read_model.lookup(r["table"])) for r in related
+            },
             moves=page_data.possible_moves(console, record, roles),
             editable=page_data.editable(record),
-            steps=page_data.timeline(steps, roles),
+            steps=page_data.timeline(await read_model.history(table, record.id, HISTORY), roles),
         )
 
     @api.post("/console/records/{table}/{id}")
@@ -405,8 +403,9 @@ def edited(form: SubmittedForm, record: Record) -> dict[str, Any]:
             try:
                 changed[name] = json.loads(text)
             except (ValueError, RecursionError) as error:
-                message = _("{field} is not JSON: {error}", field=name, error=error)
-                raise FormRefused(422, message) from None
+                raise FormRefused(
+                    422, _("{field} is not JSON: {error}", field=name, error=error)
+                ) from None
         else:
             changed[name] = text
     checked = kind.check_fields(changed)

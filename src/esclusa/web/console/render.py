@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -104,10 +104,9 @@ def clock(value: Any) -> Markup:
     if value is None:
         return Markup('<span class="none">—</span>')
     value = as_time(value)
-    text = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
     return Markup(  # noqa: S704 - escaped
         f'<time class="clock" datetime="{value.isoformat()}" title="{escape(ago(value))}">'
-        f"{text}</time>"
+        f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}</time>"
     )
 
 
@@ -168,9 +167,8 @@ def pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
-def masked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with secrets masked."""
-    return redact.fields(values)
+# The values with secrets masked.
+masked = redact.fields
 
 
 def state(name: str, role: str = "resting") -> Markup:

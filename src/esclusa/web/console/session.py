@@ -67,9 +67,11 @@ class Sessions:
         if len(parts) != 3 or not parts[1].isdigit():
             return None
         token = self._tokens.get(_decode(parts[0]))
-        if token is None or not _same(_sign(token.digest, content), signature):
-            return None
-        if int(parts[1]) < self._clock():
+        if (
+            token is None
+            or not _same(_sign(token.digest, content), signature)
+            or int(parts[1]) < self._clock()
+        ):
             return None
         return Visitor(token.name, token.role, parts[2])
 

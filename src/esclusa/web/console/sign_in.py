@@ -38,8 +38,10 @@ def router(console: ConsoleContext) -> APIRouter:
         address = request.client.host if request.client else ""
         secret, wait = form.get("token").strip(), console.failed_attempts.wait(address)
         if wait > 0 and not console.failed_attempts.was_accepted(address, secret):
-            time = render.duration(math.ceil(wait))
-            fault = _("Too many invalid tokens from this address. Try again in {time}.", time=time)
+            fault = _(
+                "Too many invalid tokens from this address. Try again in {time}.",
+                time=render.duration(math.ceil(wait)),
+            )
             return asked_again(request, 429, form.get("next"), fault)
         token = find_token(console.tokens, secret)
         if token is None:
