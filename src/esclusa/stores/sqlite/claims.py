@@ -28,20 +28,21 @@ from esclusa.stores.sqlite.transaction import INSERT_HISTORY, RowUpdates, Transa
 def claim(transaction: Transaction, request: ClaimRequest) -> list[Leased]:
     """Lease due records and return them as they are then."""
     kind = request.kind
-    statement = claim_rows(request, transaction.stamp, transaction.indexes)
-    rows = fetch_json(transaction.connection, *statement)
+    rows = fetch_json(
+        transaction.connection, *claim_rows(request, transaction.stamp, transaction.indexes)
+    )
     if not rows:
         return []
     until = transaction.now + timedelta(seconds=request.lease)
     locators = [row.pop() for row in rows]
-    _hold(transaction, request, locators, encode_time(until))
+    limit = 2**62 if request.tries is None else request.tries  # of the attempts that are counted
+    _hold(transaction, request, locators, limit, encode_time(until))
     decoder = transaction.kinds[kind].decoder
     at = decoder.position
     status, attempts, fence, holder = at["status"], at["attempts"], at["fence"], at["leased_by"]
     written = {"due_at": until, "updated_at": transaction.now, "leased_by": request.worker}
     written |= _extra_fields(transaction, request)
     replaced = [at[name] for name in written]
-    limit = _counted_attempts(request)
     leases: list[Leased] = []
     steps: dict[tuple[str, str, str | None], list[Any]] = {}
     for place, row in zip(locators, rows, strict=True):
@@ -65,11 +66,6 @@ def claim(transaction: Transaction, request: ClaimRequest) -> list[Leased]:
     return leases
 
 
-def _counted_attempts(request: ClaimRequest) -> int:
-    """Return how many attempts are counted at most."""
-    return 2**62 if request.tries is None else request.tries
-
-
 def _extra_fields(transaction: Transaction, request: ClaimRequest) -> dict[str, Any]:
     """Return the business fields that read a column which the claim writes."""
     kind = request.kind
@@ -84,7 +80,9 @@ def _extra_fields(transaction: Transaction, request: ClaimRequest) -> dict[str, 
     }
 
 
-def _hold(transaction: Transaction, request: ClaimRequest, locators: list[Any], due: str) -> None:
+def _hold(
+    transaction: Transaction, request: ClaimRequest, locators: list[Any], limit: int, due: str
+) -> None:
     kind, track = request.kind, request.kind.track
     attempts = expr(kind, "attempts")
     sets = [
@@ -92,7 +90,7 @@ def _hold(transaction: Transaction, request: ClaimRequest, locators: list[Any], 
         f"{quote(track['attempts'])} = {attempts} + ({attempts} < ?)",
     ]
     sets += [f"{quote(track[name])} = ?" for name in ("leased_by", "due_at", "updated_at")]
-    values: list[Any] = [_counted_attempts(request), request.worker, due, transaction.stamp]
+    values: list[Any] = [limit, request.worker, due, transaction.stamp]
     if request.hold is not None:
         sets.append(f"{quote(track['status'])} = ?")
         values.append(request.hold)

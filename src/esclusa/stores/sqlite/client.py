@@ -65,8 +65,15 @@ class ConnectionThread:
         """Run ``work`` on the thread, in a transaction that excludes other writers."""
 
         def in_transaction(connection: apsw.Connection) -> T:
-            with transaction(connection):
-                return work(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                answer = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return answer
 
         return await self.call(in_transaction)
 
@@ -128,19 +135,6 @@ class ConnectionThread:
             raise BadRecord(f"a value cannot be stored: {error}") from None
 
 
-@contextmanager
-def transaction(connection: apsw.Connection) -> Iterator[None]:
-    """Commit at the end, roll back on an error."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 def fetch_value(connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> Any:
     """Return the first value of the first row."""
     return next(iter(connection.execute(statement, values)))[0]
@@ -150,7 +144,5 @@ def fetch_json(
     connection: apsw.Connection, statement: str, values: Sequence[Any]
 ) -> list[list[Any]]:
     """Return the rows of a statement made by ``statements.select_json``."""
-    for (column,) in connection.execute(statement, values):
-        rows: list[list[Any]] = json.loads(column)
-        return rows
-    return []
+    rows: list[list[Any]] = json.loads(fetch_value(connection, statement, values))
+    return rows

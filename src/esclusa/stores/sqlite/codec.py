@@ -45,8 +45,8 @@ DECIMAL_COLLATION = "esclusa_decimal"
 
 def encode_time(value: datetime) -> str:
     """Return the stored text of a time; without a zone it is UTC."""
-    moment = value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    return moment.isoformat(" ", "microseconds")
+    utc = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return utc.isoformat(" ", "microseconds")
 
 
 @lru_cache(maxsize=8192)  # the rows of a batch share most of their times
@@ -75,12 +75,21 @@ def encode_json(value: Any) -> str:
         raise BadRecord(f"a value cannot be written as JSON: {error}") from None
 
 
-def decode_json(value: Any) -> Any:
-    """Return the value of JSON text; other text is returned as it is."""
-    try:
-        return json.loads(value)
-    except (ValueError, TypeError):
-        return value
+def _lenient(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a conversion that returns a value as it is if it cannot be converted."""
+
+    def decode(value: Any) -> Any:
+        try:
+            return convert(value)
+        except (ValueError, TypeError, InvalidOperation):
+            return value
+
+    return decode
+
+
+# The value of JSON text; other text is returned as it is.
+decode_json = _lenient(json.loads)
+_decode_decimal = _lenient(lambda value: Decimal(str(value)))
 
 
 def decode_error(value: Any) -> Any:
@@ -95,42 +104,8 @@ def _encode_text(value: Any) -> str:
     return fit(value)
 
 
-def _encode_decimal(value: Any) -> str:
-    return str(fit_decimal(value))
-
-
 def _encode_int(value: Any) -> int:
     return fit_int(int(value.value if isinstance(value, Enum) else value))
-
-
-def _decode_date(value: Any) -> Any:
-    try:
-        return date.fromisoformat(value[:10])
-    except (ValueError, TypeError):
-        return value
-
-
-def _decode_decimal(value: Any) -> Any:
-    try:
-        return Decimal(str(value))
-    except InvalidOperation:
-        return value
-
-
-def _decode_bool(value: Any) -> Any:
-    return value != 0 if isinstance(value, int) else value
-
-
-def _decode_float(value: Any) -> Any:
-    return float(value) if isinstance(value, int) else value
-
-
-def _decode_bytes(value: Any) -> Any:
-    """Return bytes from hexadecimal, as ``statements.json_expr`` selects them."""
-    try:
-        return bytes.fromhex(value)
-    except (ValueError, TypeError):
-        return value
 
 
 ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
@@ -140,7 +115,7 @@ ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
     "bool": int,
     "time": encode_time,
     "date": lambda v: v.isoformat(),
-    "decimal": _encode_decimal,
+    "decimal": lambda v: str(fit_decimal(v)),
     "json": _encode_json,
     "bytes": bytes,
 }
@@ -148,13 +123,13 @@ ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
 DECODE: dict[ColumnType, Callable[[Any], Any] | None] = {
     "text": None,
     "int": None,
-    "float": _decode_float,
-    "bool": _decode_bool,
+    "float": lambda v: float(v) if isinstance(v, int) else v,
+    "bool": lambda v: v != 0 if isinstance(v, int) else v,
     "time": decode_time,
-    "date": _decode_date,
+    "date": _lenient(lambda v: date.fromisoformat(v[:10])),
     "decimal": _decode_decimal,
     "json": decode_json,
-    "bytes": _decode_bytes,
+    "bytes": _lenient(bytes.fromhex),  # hexadecimal, as `statements.json_expr` selects them
 }
 
 
@@ -231,10 +206,6 @@ class Decoder:
         self.values = row_decoder(kind)
         self._retyped = [] if kind.attached else retyped(kind)
         self._build = kind.build if kind.attached else kind.construct
-
-    def record(self, row: Row) -> Record:
-        """Return the record; a row that does not fit its declaration is built as it is."""
-        return self.checked_record(row)[0]
 
     def checked_record(
         self, row: Row, known: Mapping[str, Any] | None = None

@@ -16,10 +16,17 @@ from esclusa.model.settlement import Step
 from esclusa.model.storable import fits
 from esclusa.model.system_records import Export
 from esclusa.model.texts import text
-from esclusa.stores.sqlite import statements
 from esclusa.stores.sqlite.client import fetch_json
 from esclusa.stores.sqlite.codec import decode_json, decode_time
-from esclusa.stores.sqlite.statements import locator, locator_array, quote, table_of, text_array
+from esclusa.stores.sqlite.statements import (
+    locate,
+    locator,
+    locator_array,
+    quote,
+    select_json,
+    table_of,
+    text_array,
+)
 from esclusa.stores.sqlite.transaction import Transaction
 
 
@@ -27,7 +34,14 @@ def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> 
     """Return the moves of a record, oldest first; with ``newest``, the last ones."""
     if not fits(ref.id):
         return []
-    rows = fetch_json(connection, statements.history(newest), (ref.kind.table, ref.id, limit))
+    columns = "from_state, to_state, at, who, run, attempt, reason, error"
+    moves = (
+        f"SELECT {columns} FROM esclusa_history WHERE table_name = ? AND record_id = ?"
+        f" ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?"
+    )
+    rows = fetch_json(
+        connection, select_json(columns, f"({moves})"), (ref.kind.table, ref.id, limit)
+    )
     steps = [
         Step(frm, to, decode_time(at), who, run, attempt, reason, error and decode_json(error))
         for frm, to, at, who, run, attempt, reason, error in rows
@@ -37,7 +51,7 @@ def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> 
 
 def purge(connection: apsw.Connection, query: Query) -> int:
     """Delete the rows of a query, up to its limit, with their history."""
-    rows = fetch_json(connection, *statements.locate(query))
+    rows = fetch_json(connection, *locate(query))
     if rows:
         _erase(connection, query.kind, rows, archived=query.archived)
     return len(rows)
@@ -93,7 +107,7 @@ def archive(connection: apsw.Connection, query: Query, now: str, export: str | N
     filling = f"SELECT 1 FROM {table_of(Export.kind)} WHERE id = ? AND status = 'filling'"
     if export is not None and not connection.execute(filling, (export,)).fetchall():
         return 0
-    rows = fetch_json(connection, *statements.locate(query))
+    rows = fetch_json(connection, *locate(query))
     if rows:
         names = ", ".join(quote(column) for column in columns.values())
         locators = [located for located, _ in rows]
@@ -112,7 +126,7 @@ def assign(connection: apsw.Connection, query: Query, export: str) -> int:
     """Assign archived rows without an export to this one."""
     kind = query.kind
     unassigned = query.but(where=(*query.where, ("export_id", null)), archived=True)
-    rows = fetch_json(connection, *statements.locate(unassigned))
+    rows = fetch_json(connection, *locate(unassigned))
     if rows:
         connection.execute(
             f"""UPDATE {table_of(kind, archived=True)} SET export_id = ?

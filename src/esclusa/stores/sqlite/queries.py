@@ -15,7 +15,15 @@ from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, StateSum
 from esclusa.stores.sqlite import statements
 from esclusa.stores.sqlite.client import fetch_json, fetch_value
 from esclusa.stores.sqlite.codec import DECODE, decode_time
-from esclusa.stores.sqlite.statements import table_of, text_array, time_expr
+from esclusa.stores.sqlite.statements import (
+    conditions,
+    expr,
+    select_json,
+    table_of,
+    text_array,
+    time_expr,
+    where_clause,
+)
 from esclusa.stores.sqlite.transaction import CompiledKinds
 
 # How far a state is counted along its index at first, and at most.
@@ -30,7 +38,7 @@ def get(
         return []
     compiled = kinds[kind]
     rows = fetch_json(connection, compiled.select_rows, (text_array(ids),))
-    records = {row[0]: compiled.decoder.record(row) for row in rows}
+    records = {row[0]: compiled.decoder.checked_record(row)[0] for row in rows}
     return [records.get(id) for id in ids]
 
 
@@ -43,7 +51,7 @@ def find(connection: apsw.Connection, kinds: CompiledKinds, query: Query) -> Pag
     keys = len(query.order)
     # a cursor holds values as they are stored
     cursor = encode_cursor(query, rows[-1][: keys + 1]) if more else None
-    return Page([decoder.record(row[keys:]) for row in rows], cursor)
+    return Page([decoder.checked_record(row[keys:])[0] for row in rows], cursor)
 
 
 def scan(
@@ -106,13 +114,15 @@ def full_tally(connection: apsw.Connection, kind: Kind) -> list[StateCount]:
     counts by the page, less the others. If several states have more than a million records, each is
     reported as at least a million.
     """
+    rows = f"SELECT 1 FROM {table_of(kind)} WHERE {expr(kind, 'status')} = ? LIMIT ?"
+    count_state = f"SELECT COUNT(*) FROM ({rows})"
     with connection:  # one snapshot of the table
         cap, counts = _FIRST_TALLY_CAP, _counts(connection, kind, _FIRST_TALLY_CAP)
         large = [state for state, found in counts.items() if found > cap]
         while len(large) > 1 and cap < _LAST_TALLY_CAP:
             cap = min(cap * 4, _LAST_TALLY_CAP)
             for state in large:
-                counts[state] = fetch_value(connection, *statements.count_state(kind, state, cap))
+                counts[state] = fetch_value(connection, count_state, (state, cap + 1))
             large = [state for state in large if counts[state] > cap]
         if len(large) == 1:
             others = sum(counts.values()) - counts[large[0]]
@@ -132,9 +142,17 @@ def _counts(connection: apsw.Connection, kind: Kind, cap: int) -> dict[Any, int]
 
 def summary(connection: apsw.Connection, query: Query, average: str) -> list[StateSummary]:
     """Return count and mean of a number field by state."""
+    kind, values = query.kind, list[Any]()
+    where = where_clause(conditions(kind, query.where, values))
+    groups = (
+        f"SELECT {expr(kind, 'status')} AS s, COUNT(*) AS n, AVG({expr(kind, average)}) AS a"
+        f" FROM {table_of(kind, query.archived)}{where} GROUP BY 1 ORDER BY 1"
+    )
     return [
         StateSummary(str(state), count, None if mean is None else float(mean))
-        for state, count, mean in fetch_json(connection, *statements.summary(query, average))
+        for state, count, mean in fetch_json(
+            connection, select_json("s, n, a", f"({groups})"), values
+        )
     ]
 
 

@@ -44,28 +44,14 @@ class SchemaChange:
     statement: str
 
 
-@value
-class MigrationFile:
-    """A numbered file of statements that runs once."""
-
-    number: int
-    name: str
-    text: str
-
-    @property
-    def checksum(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
-
-
-def migrations() -> list[MigrationFile]:
-    """Return the migrations of the system tables, in order."""
+def migrations() -> list[tuple[int, str, str]]:
+    """Return the migrations of the system tables, in order: number, name, text."""
     folder = files("esclusa.stores.sqlite").joinpath("migrations")
-    found = [
-        MigrationFile(int(f.name[:4]), f.name, f.read_text("utf-8").replace("\r\n", "\n"))
+    return sorted(
+        (int(f.name[:4]), f.name, f.read_text("utf-8").replace("\r\n", "\n"))
         for f in folder.iterdir()
         if re.match(r"\d{4}_\w+\.sql\Z", f.name)
-    ]
-    return sorted(found, key=lambda m: m.number)
+    )
 
 
 def plan(
@@ -79,7 +65,7 @@ def plan(
     Raises MigrationError and SchemaError as ``Store.migrate`` does. ``lenient``: do not raise for a
     table that does not fit; return what can be added to it.
     """
-    changes = _system_changes(connection, migrations())
+    changes = _system_changes(connection)
     faults: list[str] = []
     kinds = list(dict.fromkeys([*kinds, *(stage.kind for stage in stages)]))
     for kind in kinds:
@@ -89,12 +75,11 @@ def plan(
     existing = indexes(connection)
     wanted = {name: sql for kind in kinds for name, sql in _indexes(kind)}
     wanted |= dict(claim_index(stage.kind, stage.states, stage.where) for stage in stages)
-    changes += [
+    return changes + [
         SchemaChange(f"create index {name}", sql)
         for name, sql in wanted.items()
         if name not in existing
     ]
-    return changes
 
 
 def apply(connection: apsw.Connection, changes: Sequence[SchemaChange]) -> list[str]:
@@ -115,42 +100,32 @@ def indexes(connection: apsw.Connection) -> frozenset[str]:
     return frozenset(name for (name,) in connection.execute(names))
 
 
-def _system_changes(
-    connection: apsw.Connection, known: Sequence[MigrationFile]
-) -> list[SchemaChange]:
-    changes = []
+def _system_changes(connection: apsw.Connection) -> list[SchemaChange]:
+    changes, known = [], migrations()
     applied: dict[int, tuple[str, str]] = {}
     if table_columns(connection, "esclusa_migrations"):
         rows = connection.execute("SELECT number, name, checksum FROM esclusa_migrations")
         applied = {number: (name, checksum) for number, name, checksum in rows}
     else:
         changes.append(SchemaChange("create table esclusa_migrations", _MIGRATIONS))
-    newest = max(m.number for m in known)
     for number, (name, _) in applied.items():
-        if number > newest:
+        if number > known[-1][0]:
             raise MigrationError(
                 f"the schema is newer than this program: it has migration {name}, which this"
                 " version does not know; use a newer version"
             )
-    for migration in known:
-        if migration.number not in applied:
-            row = ", ".join(
-                (
-                    str(migration.number),
-                    text_literal(migration.name),
-                    text_literal(migration.checksum),
-                    _NOW,
-                )
-            )
+    for number, name, text in known:
+        checksum = hashlib.sha256(text.encode()).hexdigest()
+        if number not in applied:
+            row = f"{number}, {text_literal(name)}, {text_literal(checksum)}, {_NOW}"
             statement = (
-                f"{migration.text.rstrip()}\n\nINSERT INTO esclusa_migrations"
+                f"{text.rstrip()}\n\nINSERT INTO esclusa_migrations"
                 f" (number, name, checksum, applied_at) VALUES ({row});"
             )
-            changes.append(SchemaChange(f"run migration {migration.name}", statement))
-        elif applied[migration.number][1] != migration.checksum:
+            changes.append(SchemaChange(f"run migration {name}", statement))
+        elif applied[number][1] != checksum:
             raise MigrationError(
-                f"migration {migration.name} was edited after it ran; restore it and add a new one"
-                " instead"
+                f"migration {name} was edited after it ran; restore it and add a new one instead"
             )
     return changes
 
@@ -282,10 +257,11 @@ def _column_faults(connection: apsw.Connection, kind: Kind) -> list[str]:
 def _id_is_unique(connection: apsw.Connection, kind: Kind) -> bool:
     """Whether the table keeps ids unique."""
     id = kind.id_column.lower()
-    key = "SELECT lower(name) FROM pragma_table_info(?) WHERE pk > 0"
-    if [name for (name,) in connection.execute(key, (kind.table,))] == [id]:
-        return True
-    return any(columns == id for (columns,) in connection.execute(_UNIQUE_INDEXES, (kind.table,)))
+    key = connection.execute(
+        "SELECT lower(name) FROM pragma_table_info(?) WHERE pk > 0", (kind.table,)
+    )
+    unique = connection.execute(_UNIQUE_INDEXES, (kind.table,))
+    return key.fetchall() == [(id,)] or (id,) in unique.fetchall()
 
 
 def _adopt(kind: Kind) -> list[SchemaChange]:
@@ -304,9 +280,8 @@ def _adopt(kind: Kind) -> list[SchemaChange]:
 def _default(kind: Kind, field: Field) -> str:
     """Return the DEFAULT that existing rows get when a field is added."""
     default = kind.model.model_fields[field.name].get_default(call_default_factory=False)
-    if default is None or default is PydanticUndefined:
-        return ""
-    return f" DEFAULT {literal(field.type, default)}"
+    none = default is None or default is PydanticUndefined
+    return "" if none else f" DEFAULT {literal(field.type, default)}"
 
 
 def _archive_changes(

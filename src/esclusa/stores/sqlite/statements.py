@@ -65,11 +65,9 @@ def locator(kind: Kind) -> str:
 def expr(kind: Kind, name: str) -> str:
     """Return a field's value; on an attached table, null tracking has its default."""
     column = quote(kind.columns[name])
-    if not kind.attached:
-        return column
-    if name == "status":
+    if kind.attached and name == "status":
         return f"COALESCE({column}, {text_literal(kind.initial)})"
-    if name in ("attempts", "fence"):
+    if kind.attached and name in ("attempts", "fence"):
         return f"COALESCE(CAST({column} AS INTEGER), 0)"
     return column
 
@@ -81,9 +79,8 @@ def time_expr(kind: Kind, name: str) -> str:
     ours.
     """
     column = quote(kind.columns[name])
-    if not kind.attached:
-        return column
-    return f"REPLACE(REPLACE(COALESCE({column}, ''), 'T', ' '), 'Z', '')"
+    text = f"REPLACE(REPLACE(COALESCE({column}, ''), 'T', ' '), 'Z', '')"
+    return text if kind.attached else column
 
 
 def json_expr(kind: Kind, name: str) -> str:
@@ -150,14 +147,10 @@ def placeholders(width: int, count: int) -> str:
 
 def condition(kind: Kind, name: str, cond: Cond, values: list[Any] | None) -> str:
     """Return one test. Its operands are bound in ``values``; without it they are literals."""
-    if name in kind.types:
-        column, type = expr(kind, name), kind.types[name]
-    else:
-        column, type = quote(name), ARCHIVE_COLUMNS[name]
-    if cond.op == "null":
-        return f"{column} IS NULL"
-    if cond.op == "not_null":
-        return f"{column} IS NOT NULL"
+    type = kind.types.get(name) or ARCHIVE_COLUMNS[name]
+    column = expr(kind, name) if name in kind.types else quote(name)
+    if cond.op in ("null", "not_null"):
+        return f"{column} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
     if type == "decimal":
         column = f"{column} COLLATE {DECIMAL_COLLATION}"
     operands = cond.value if cond.op == "in" else (cond.value,)
@@ -182,8 +175,9 @@ def where_clause(tests: Sequence[str]) -> str:
 
 
 def _sort_expr(kind: Kind, name: str) -> str:
-    collation = f" COLLATE {DECIMAL_COLLATION}" if kind.types[name] == "decimal" else ""
-    return expr(kind, name) + collation
+    return expr(kind, name) + (
+        f" COLLATE {DECIMAL_COLLATION}" if kind.types[name] == "decimal" else ""
+    )
 
 
 def order_by(query: Query | ClaimRequest) -> str:
@@ -203,13 +197,12 @@ def _after_cursor(query: Query, after: list[Any], values: list[Any]) -> str:
     terms.append((quote(kind.id_column), False))
     options, equal, equal_values = [], "", list[Any]()
     for (column, descending), value in zip(terms, after, strict=True):
-        bound = [] if value is None else [value]
         if descending:
             test = "0" if value is None else f"({column} < ? OR {column} IS NULL)"
         else:
             test = f"{column} IS NOT NULL" if value is None else f"{column} > ?"
         options.append(f"({equal}{test})")
-        values += [*equal_values, *bound]
+        values += equal_values if value is None else [*equal_values, value]
         equal += f"{column} IS ? AND "
         equal_values.append(value)
     beyond = f"({' OR '.join(options)})"
@@ -304,34 +297,6 @@ def count_by_state(kind: Kind, cap: int) -> Statement:
         )
         {select_json(f"s, (SELECT COUNT(*) FROM ({rows}))", "states WHERE s IS NOT NULL")}"""
     ), [cap + 1]
-
-
-def count_state(kind: Kind, state: Any, cap: int) -> Statement:
-    """Count the records in one state, up to one more than the cap."""
-    rows = f"SELECT 1 FROM {table_of(kind)} WHERE {expr(kind, 'status')} = ? LIMIT ?"
-    return f"SELECT COUNT(*) FROM ({rows})", [state, cap + 1]
-
-
-def summary(query: Query, average: str) -> Statement:
-    """Select each state among the rows of a query, its count and the mean of a number field."""
-    kind = query.kind
-    values: list[Any] = []
-    tests = conditions(kind, query.where, values)
-    groups = (
-        f"SELECT {expr(kind, 'status')} AS s, COUNT(*) AS n, AVG({expr(kind, average)}) AS a"
-        f" FROM {table_of(kind, query.archived)}{where_clause(tests)} GROUP BY 1 ORDER BY 1"
-    )
-    return select_json("s, n, a", f"({groups})"), values
-
-
-def history(newest: bool) -> str:
-    """Select a record's history by table, id and limit: the oldest rows or the newest."""
-    columns = "from_state, to_state, at, who, run, attempt, reason, error"
-    rows = (
-        f"SELECT {columns} FROM esclusa_history WHERE table_name = ? AND record_id = ?"
-        f" ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?"
-    )
-    return select_json(columns, f"({rows})")
 
 
 # claims

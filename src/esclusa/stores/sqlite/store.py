@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import UUID
 
 import apsw
 
@@ -40,12 +43,18 @@ from esclusa.stores.sqlite import (
 )
 from esclusa.stores.sqlite.client import ConnectionThread
 from esclusa.stores.sqlite.codec import encode_time
-from esclusa.stores.sqlite.ids import uuid7
 from esclusa.stores.sqlite.notifications import Callback, WakeListener, count_wakes
 from esclusa.stores.sqlite.settlements import settle
 from esclusa.stores.sqlite.transaction import CompiledKinds, Transaction
 
 T = TypeVar("T")
+
+
+def uuid7() -> str:
+    """Return a version 7 UUID (RFC 9562): time comes first, so new rows are index neighbours."""
+    number = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76) | (7 << 76)
+    return str(UUID(int=number & ~(3 << 62) | (2 << 62)))
 
 
 class SqliteStore:
@@ -74,7 +83,7 @@ class SqliteStore:
         self._written_kinds = CompiledKinds()
         self._read_kinds = CompiledKinds()  # each thread has its own
         self._indexes: frozenset[str] = frozenset()
-        self._stage_states: dict[str, frozenset[str]] = {}
+        self._stage_states: defaultdict[str, set[str]] = defaultdict(set)
         self._listener = WakeListener()
 
     def _make_threads(self) -> None:
@@ -85,9 +94,8 @@ class SqliteStore:
     async def open(self) -> None:
         self._make_threads()
         try:
-            await self._writer.open()
-            await self._reader.open()
-            await self._counter.open()
+            for thread in (self._writer, self._reader, self._counter):
+                await thread.open()
         except BaseException:
             await self._close_threads()
             raise
@@ -97,9 +105,8 @@ class SqliteStore:
         await self._close_threads()
 
     async def _close_threads(self) -> None:
-        await self._counter.close()
-        await self._reader.close()
-        await self._writer.close()
+        for thread in (self._counter, self._reader, self._writer):
+            await thread.close()
 
     def _now(self) -> datetime:
         """Return this machine's time: all processes that share the file run on it."""
@@ -131,8 +138,7 @@ class SqliteStore:
     async def _remember(self, stages: Sequence[Stage]) -> None:
         self._indexes = await self._reader.call(schema.indexes)
         for stage in stages:
-            states = self._stage_states.get(stage.kind.table, frozenset())
-            self._stage_states[stage.kind.table] = states | set(stage.states)
+            self._stage_states[stage.kind.table] |= set(stage.states)
 
     # records
 
@@ -148,15 +154,13 @@ class SqliteStore:
     async def find(self, query: Query) -> Page[Record]:
         return await self._reader.call(lambda c: queries.find(c, self._read_kinds, query))
 
-    async def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
-        async for page in self._pages(lambda c: queries.scan(c, CompiledKinds(), query, size)):
-            yield page
+    def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
+        return self._pages(lambda c: queries.scan(c, CompiledKinds(), query, size))
 
-    async def scan_columns(
+    def scan_columns(
         self, query: Query, size: int = 20_000
     ) -> AsyncIterator[dict[str, Sequence[Any]]]:
-        async for page in self._pages(lambda c: queries.scan_columns(c, query, size)):
-            yield page
+        return self._pages(lambda c: queries.scan_columns(c, query, size))
 
     async def _pages(self, scan: Callable[[apsw.Connection], Iterator[T]]) -> AsyncIterator[T]:
         """Yield pages from one snapshot, on a connection of their own."""
@@ -259,21 +263,20 @@ class SqliteStore:
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` in a transaction; wake the listeners of the tables that it names."""
-        answer, woken = await self._writer.write(partial(self._in_transaction, work))
+
+        def run(connection: apsw.Connection) -> tuple[T, set[str]]:
+            transaction = Transaction(
+                connection,
+                self._written_kinds,
+                self._now(),  # read under the lock: a call that waited must not use an old time
+                self._new_id,
+                self._stage_states,
+                self._indexes,
+            )
+            answer = work(transaction)
+            count_wakes(connection, transaction.woken)
+            return answer, transaction.woken
+
+        answer, woken = await self._writer.write(run)
         self._listener.notify(woken)
         return answer
-
-    def _in_transaction(
-        self, work: Callable[[Transaction], T], connection: apsw.Connection
-    ) -> tuple[T, set[str]]:
-        transaction = Transaction(
-            connection,
-            self._written_kinds,
-            self._now(),  # read under the lock: a call that waited for it must not use an old time
-            self._new_id,
-            self._stage_states,
-            self._indexes,
-        )
-        answer = work(transaction)
-        count_wakes(connection, transaction.woken)
-        return answer, transaction.woken

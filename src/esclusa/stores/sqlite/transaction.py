@@ -100,7 +100,7 @@ class Transaction:
     now: datetime
     new_id: Callable[[], str]
     # By table: the states that some stage takes or holds.
-    stage_states: Mapping[str, frozenset[str]]
+    stage_states: Mapping[str, set[str]]
     indexes: frozenset[str] = frozenset()
     # Tables with records that became due.
     woken: set[str] = field(default_factory=set)
@@ -163,12 +163,8 @@ class RowUpdates:
         extras. ``fields``: Python values of business fields.
         """
         key = (kind.table, tracking, tuple(fields))
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = (kind, [])
-        if fields:
-            row += [encode_field(kind, name, value) for name, value in fields.items()]
-        group[1].append(row)
+        row += [encode_field(kind, name, value) for name, value in fields.items()]
+        self._groups.setdefault(key, (kind, []))[1].append(row)
 
     def flush(self) -> None:
         for (_, tracking, fields), (kind, rows) in self._groups.items():
