@@ -47,10 +47,9 @@ async def claim(
     leases = []
     for row in rows:
         record, fault = table.build(row)
-        over, before = row[-2], row[-1]
+        before = request.take[0] if row[-1] == request.hold else row[-1]
         assert record.due_at is not None
-        taken = request.take[0] if before == request.hold else before
-        leases.append(Leased(record, taken, record.due_at, fault, over))
+        leases.append(Leased(record, before, record.due_at, fault, row[-2]))
     return leases
 
 
@@ -131,11 +130,12 @@ def candidates(
     """Return the tests for rows that a claim may take; without ``due``, whatever the time."""
     states = request.take if request.hold is None else (*request.take, request.hold)
     tests = [in_states(table, states)]
-    for name, cond in request.where:
-        if table.is_stage_condition(name, cond):
-            tests.append(constant_condition(table, name, cond))
-        else:
-            tests.append(condition(table, name, cond, binder))
+    tests += [
+        constant_condition(table, name, cond)
+        if table.is_stage_condition(name, cond)
+        else condition(table, name, cond, binder)
+        for name, cond in request.where
+    ]
     if request.ids:
         tests.append(f"t.{table.id.ident} = ANY({binder.ids(table, request.ids)})")
     if table.kind.attached:  # a row without an id cannot be addressed
@@ -164,14 +164,13 @@ async def renew(
     """Extend leases of one kind that write the same fields; return the ids still held."""
     renewals = [r for r in renewals if table.is_possible_id(r.ref.id)]
     statement = table.statement(("renew", names), lambda: _renew_statement(table, names))
-    fields = [table.columns[name].encode([r.fields[name] for r in renewals]) for name in names]
     rows = await context.fetch(
         statement,
         context.offset,
         [r.ref.id for r in renewals],
         [r.fence for r in renewals],
         [r.seconds for r in renewals],
-        *fields,
+        *(table.columns[name].encode([r.fields[name] for r in renewals]) for name in names),
     )
     return {row[0] for row in rows}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -179,10 +179,12 @@ class ConnectionPools:
 
         ``snapshot``: all its statements see the same state of the database.
         """
-        isolation = "repeatable_read" if snapshot else None
 
         async def run() -> T:
-            async with self.connection() as connection, connection.transaction(isolation=isolation):
+            async with (
+                self.connection() as connection,
+                connection.transaction(isolation="repeatable_read" if snapshot else None),
+            ):
                 return await body(connection)
 
         return await self._retry_conflicts(run)
@@ -196,29 +198,20 @@ class ConnectionPools:
         return await run()
 
 
-class mapped_errors:  # noqa: N801 - used like a function
+@contextmanager
+def mapped_errors(url: str) -> Iterator[None]:
     """Raise Esclusa's errors for PostgreSQL's."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
-    ) -> None:
-        if error is None:
-            return
-        if isinstance(error, CONFLICT):
-            raise StoreConflict(f"{self.url}: {error}") from error
-        if isinstance(error, pg.UndefinedTableError | pg.UndefinedColumnError):
-            raise SchemaError(self.url, [f"{error}; run: esclusa migrate"]) from error
-        if isinstance(error, UNAVAILABLE) and not (
-            isinstance(error, pg.InterfaceError) and isinstance(error, ValueError)
-        ):
-            why = str(error) or type(error).__name__
-            raise StoreUnavailable(text("store_unavailable", store=self.url, why=why)) from error
+    try:
+        yield
+    except CONFLICT as error:
+        raise StoreConflict(f"{url}: {error}") from error
+    except (pg.UndefinedTableError, pg.UndefinedColumnError) as error:
+        raise SchemaError(url, [f"{error}; run: esclusa migrate"]) from error
+    except UNAVAILABLE as error:
+        if isinstance(error, pg.InterfaceError) and isinstance(error, ValueError):
+            raise  # asyncpg cannot encode a value
+        why = str(error) or type(error).__name__
+        raise StoreUnavailable(text("store_unavailable", store=url, why=why)) from error
 
 
 def error_message(error: Exception) -> str:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pydantic_core import from_json, to_json
 
-from esclusa.model.columns import EXTRAS, TRACKING, ColumnType, retyped
+from esclusa.model.columns import EXTRAS, ColumnType, retyped
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import ARCHIVE_COLUMNS, Cond
 from esclusa.model.record import Kind, Record
@@ -77,9 +77,8 @@ class TableColumn:
     @property
     def parameter_type(self) -> str:
         """The type that a value for this column is bound as."""
-        if self.type == "json" and self.sql_type in TEXT_TYPES:
-            return "text"
-        return PARAMETER_TYPES[self.type]
+        as_text = self.type == "json" and self.sql_type in TEXT_TYPES
+        return "text" if as_text else PARAMETER_TYPES[self.type]
 
     def expr(self, alias: str = "t") -> str:
         """Return the value to compare and sort by, in the column's own type, for its index."""
@@ -119,9 +118,8 @@ class TableColumn:
 
         Integers stay wide, so that a comparison does not overflow.
         """
-        if self.type == "int" and self.sql_type in INTEGER_LIMITS:
-            return source
-        return self.write(source)
+        stays_wide = self.type == "int" and self.sql_type in INTEGER_LIMITS
+        return source if stays_wide else self.write(source)
 
     def constant(self, value: Any) -> str:
         """Return a value as a literal of the column's type."""
@@ -132,9 +130,8 @@ class TableColumn:
         if self.type == "int":
             return str(int(value))
         text = literal(_as_text(self.encode([value])[0]))
-        if self.type == "text" and self.sql_type == "text":
-            return text
-        return self.write(f"{text}::{self.parameter_type}")
+        is_text = self.type == self.sql_type == "text"
+        return text if is_text else self.write(f"{text}::{self.parameter_type}")
 
     def encode(self, values: list[Any]) -> list[Any]:
         """Return values as asyncpg takes them for a parameter of type ``parameter_type``."""
@@ -145,9 +142,7 @@ class TableColumn:
 def _as_text(value: Any) -> str:
     if isinstance(value, datetime | date):
         return value.isoformat()
-    if isinstance(value, bytes):
-        return "\\x" + value.hex()
-    return str(value)
+    return "\\x" + value.hex() if isinstance(value, bytes) else str(value)
 
 
 def json_text(value: Any) -> str:
@@ -161,13 +156,9 @@ def _encode_text(value: Any) -> str:
     return str(value.value if isinstance(value, Enum) else value)
 
 
-def _encode_time(value: datetime) -> datetime:
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-
-
 _ENCODERS: dict[str, Callable[[Any], Any]] = {
     "text": _encode_text,
-    "time": _encode_time,
+    "time": lambda v: v if v.tzinfo is not None else v.replace(tzinfo=UTC),
     "json": json_text,
     "float": lambda v: fit_float(float(v)),
     "decimal": fit_decimal,
@@ -226,15 +217,10 @@ class Table:
     ) -> TableColumn:
         made = "bigint" if name == "id" and self.kind.database_id else PARAMETER_TYPES[type]
         sql_type = actual.get(column) or made
-        default = None
-        if self.kind.attached and name in TRACKING:
-            if name == "status":
-                cast = "" if sql_type in TEXT_TYPES else f"::{sql_type}"
-                default = literal(self.kind.initial) + cast
-            elif name in ("attempts", "fence"):
-                default = "0"
-            elif name in OLDEST_IF_NULL:
-                default = f"'-infinity'::{sql_type}"
+        cast = "" if sql_type in TEXT_TYPES else f"::{sql_type}"
+        defaults = {"status": literal(self.kind.initial) + cast, "attempts": "0", "fence": "0"}
+        defaults |= dict.fromkeys(OLDEST_IF_NULL, f"'-infinity'::{sql_type}")
+        default = defaults.get(name) if self.kind.attached else None
         return TableColumn(name, column, type, sql_type, default)
 
     def source(self, archived: bool) -> str:
@@ -261,9 +247,8 @@ class Table:
 
     def wakes(self, state: str) -> bool:
         """Whether listeners are notified of a record that is due in this state."""
-        if self.stage_states:
-            return state in self.stage_states
-        return state not in self.kind.lifecycle.terminal
+        waiting = state not in self.kind.lifecycle.terminal
+        return state in self.stage_states if self.stage_states else waiting
 
     def queried(self, name: str) -> TableColumn:
         """Return the column of a condition: a field's, or one that only the archive has."""
@@ -327,9 +312,8 @@ def _decode_json(text: Any, name: str) -> Any:
         value = from_json(text)
     except ValueError:  # another program's text in a column that is read as JSON
         value = text
-    if name == "last_error" and not isinstance(value, dict):
-        return {"message": str(value)}
-    return value
+    is_message = name == "last_error" and not isinstance(value, dict)
+    return {"message": str(value)} if is_message else value
 
 
 # times
@@ -365,5 +349,4 @@ def _decode_ticks(data: bytes) -> datetime:
 
 
 def _encode_ticks(time: datetime) -> bytes:
-    ticks = (time.astimezone(UTC) - _EPOCH) // _TICK
-    return ticks.to_bytes(8, "big", signed=True)
+    return ((time.astimezone(UTC) - _EPOCH) // _TICK).to_bytes(8, "big", signed=True)

@@ -17,6 +17,7 @@ from esclusa.stores.postgres.client import error_message
 from esclusa.stores.postgres.codec import Table, TableColumn, literal, quote
 from esclusa.stores.postgres.statements import NOW, WriteContext, notify_call
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 BATCH = 5000
@@ -31,8 +32,9 @@ def bad_record(drafts: Iterable[Record], error: Exception) -> BadRecord:
     drafts = list(drafts)
     found = next((fault for d in drafts if (fault := misfit(d.kind, d.__dict__))), None)
     tables = ", ".join(sorted({draft.kind.table for draft in drafts}))
-    message = f"{tables}: the table cannot hold a value of a draft: {error_message(error)}"
-    return found or BadRecord(message)
+    return found or BadRecord(
+        f"{tables}: the table cannot hold a value of a draft: {error_message(error)}"
+    )
 
 
 async def insert_all(context: WriteContext, drafts: Sequence[Record]) -> list[Inserted | Duplicate]:
@@ -159,9 +161,13 @@ async def _fan_out(context: WriteContext, fan_out: FanOut) -> int:
     new = 0
     for start in range(0, len(by_id), FAN_OUT_BATCH):
         batch = by_id[start : start + FAN_OUT_BATCH]
-        encoded = table.columns[fan_out.field].encode([value for _, value in batch])
-        ids = [id for id, _ in batch]
-        rows = await context.fetch(statement, context.offset, ids, encoded, *shared_values)
+        rows = await context.fetch(
+            statement,
+            context.offset,
+            [id for id, _ in batch],
+            table.columns[fan_out.field].encode([value for _, value in batch]),
+            *shared_values,
+        )
         new += rows[0][0]
     return new
 
@@ -176,20 +182,13 @@ async def _insert_with_ids(
     [(count, some, _)] = await _run(context, table, [first[id] for id in ordered], ordered)
     if count == len(ids):
         return [Inserted(id) for id in ids]
-    new = set(ordered if count == len(ordered) else some or ())
-    existing: dict[str, str] = {}
+    new = {id: id for id in (ordered if count == len(ordered) else some or ())}
+    known = {id: id for id in ordered}
     if len(new) < len(first) and kind.key and kind.attached:
         missing = [id for id in ordered if id not in new]
         found = await _ids_by_key(context, table, [first[id] for id in missing])
-        existing = {id: found.get(_key(table, first[id]), id) for id in missing}
-    answers: list[Inserted | Duplicate] = []
-    for id in ids:
-        if id in new:
-            new.discard(id)
-            answers.append(Inserted(id))
-        else:
-            answers.append(Duplicate(existing.get(id, id)))
-    return answers
+        known |= {id: found.get(_key(table, first[id]), id) for id in missing}
+    return _answers(ids, new, known)
 
 
 async def _insert_without_ids(
@@ -205,10 +204,12 @@ async def _insert_without_ids(
     first = dict(zip(reversed(keys), reversed(drafts), strict=True))
     rows = await _run(context, table, list(first.values()), None)
     new = {tuple(row[1:-1]): row[0] for row in rows}
-    ids: dict[tuple[Any, ...], str] = {}
-    if len(new) < len(first):
-        missing = [draft for key, draft in first.items() if key not in new]
-        ids = await _ids_by_key(context, table, missing)
+    missing = [draft for key, draft in first.items() if key not in new]
+    return _answers(keys, new, await _ids_by_key(context, table, missing) if missing else {})
+
+
+def _answers(keys: Sequence[K], new: dict[K, str], ids: dict[K, str]) -> list[Inserted | Duplicate]:
+    """Return Inserted for the first draft of each new key, otherwise Duplicate with its id."""
     answers: list[Inserted | Duplicate] = []
     for key in keys:
         if key in new:

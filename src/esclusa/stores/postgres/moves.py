@@ -12,11 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from esclusa.model.effects import Exists
+from esclusa.model.query import Cond
 from esclusa.model.settlement import Settlement
 from esclusa.model.value import value
 from esclusa.stores.postgres.claims import IS_LEASED
 from esclusa.stores.postgres.codec import Table, TableColumn, json_text, literal, literals
 from esclusa.stores.postgres.statements import (
+    OPERATORS,
     STAMP,
     STAMP_ONCE,
     WriteContext,
@@ -53,11 +55,7 @@ def grouped(rows: Iterable[SettlementRow]) -> dict[tuple[Any, ...], list[Settlem
         fields = tuple(sorted(s.fields)) if s.fields else ()
         guard = None if row.guard is None else _guard_shape(row.guard)
         key = (s.ref.kind.table, s.fence is not None, fields, guard)
-        found = groups.get(key)
-        if found is None:
-            groups[key] = [row]
-        else:
-            found.append(row)
+        groups.setdefault(key, []).append(row)
     return groups
 
 
@@ -129,16 +127,16 @@ def _params(
         ]
     bound = [(f"f_{name}", table.columns[name], [s.fields[name] for s in each]) for name in names]
     if rows[0].guard is not None:
-        guards = [_guard_values(row.guard) for row in rows if row.guard is not None]
-        columns = _guard_columns(context.table(rows[0].guard.kind), rows[0].guard)
+        guards = [_bound(row.guard) for row in rows if row.guard is not None]
+        columns = context.table(rows[0].guard.kind).columns
         bound += [
-            (f"g{n}", column, [values[n] for values in guards]) for n, column in enumerate(columns)
+            (f"g{n}", columns[name], [operands[n][1] for operands in guards])
+            for n, (name, _) in enumerate(guards[0])
         ]
-    params += [
+    return params + [
         _param(label, column.parameter_type, column.encode(values), may_share=False)
         for label, column, values in bound
     ]
-    return params
 
 
 def _move_statement(
@@ -237,50 +235,44 @@ def _sets(
 
 def _guard_shape(guard: Exists) -> Any:
     """Return the part of a guard that is in the text of its statement; the rest is bound."""
-    shape: list[Any] = [guard.kind]
-    for name, cond in guard.where:
-        if _is_literal(name, cond.op):
-            shape.append((name, cond.op, cond.value))
-        else:
-            shape.append((name, cond.op, len(cond.value) if cond.op == "in" else 1))
-    return tuple(shape)
+    return guard.kind, *(
+        (name, cond.op, cond.value if _is_literal(name, cond) else len(_operands(cond)))
+        for name, cond in guard.where
+    )
 
 
-def _is_literal(name: str, op: str) -> bool:
-    return op in ("null", "not_null") or (name == "status" and op in ("eq", "in"))
+def _is_literal(name: str, cond: Cond) -> bool:
+    return cond.op in ("null", "not_null") or (name == "status" and cond.op in ("eq", "in"))
 
 
-def _guard_values(guard: Exists) -> list[Any]:
-    values: list[Any] = []
-    for name, cond in guard.where:
-        if not _is_literal(name, cond.op):
-            values += cond.value if cond.op == "in" else [cond.value]
-    return values
+def _operands(cond: Cond) -> Sequence[Any]:
+    return list(cond.value) if cond.op == "in" else [cond.value]
 
 
-def _guard_columns(table: Table, guard: Exists) -> list[TableColumn]:
-    columns: list[TableColumn] = []
-    for name, cond in guard.where:
-        if not _is_literal(name, cond.op):
-            columns += [table.columns[name]] * (len(cond.value) if cond.op == "in" else 1)
-    return columns
+def _bound(guard: Exists) -> list[tuple[str, Any]]:
+    """Return field and value of each bound operand of a guard, in order."""
+    return [
+        (name, value)
+        for name, cond in guard.where
+        if not _is_literal(name, cond)
+        for value in _operands(cond)
+    ]
 
 
 def _exists(table: Table, guard: Exists) -> str:
     """Return the guard's test for the row ``u`` of the statement."""
     tests, n = [], 0
-    signs = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
     for name, cond in guard.where:
         column = table.columns[name]
         if name == "status" and cond.op == "in" and cond.value:
             tests.append(in_states(table, cond.value, "g"))
-        elif _is_literal(name, cond.op):
+        elif _is_literal(name, cond):
             tests.append(constant_condition(table, name, cond, "g"))
         elif cond.op == "in":
             given = ", ".join(column.compare(f"u.g{n + i}") for i in range(len(cond.value)))
             tests.append(f"{column.expr('g')} IN ({given})" if cond.value else "false")
             n += len(cond.value)
         else:
-            tests.append(f"{column.expr('g')} {signs[cond.op]} {column.compare(f'u.g{n}')}")
+            tests.append(f"{column.expr('g')} {OPERATORS[cond.op]} {column.compare(f'u.g{n}')}")
             n += 1
     return f"EXISTS (SELECT 1 FROM {table.ident} g WHERE {' AND '.join(tests) or 'true'})"

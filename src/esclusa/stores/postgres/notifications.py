@@ -71,7 +71,7 @@ class NotificationListener:
                 connection = await self._connections.dedicated()
                 cut = asyncio.Event()
                 connection.add_termination_listener(lambda _, cut=cut: cut.set())
-                await connection.add_listener(CHANNEL, self._received)
+                await connection.add_listener(CHANNEL, lambda *event: self._notify(event[-1]))
                 if connected.is_set():
                     self._notify(ANY_TABLE)
                 connected.set()
@@ -91,9 +91,6 @@ class NotificationListener:
                 await asyncio.wait_for(cut.wait(), _PROBE_SECONDS)
             except TimeoutError:
                 await connection.execute("SELECT 1", timeout=10)
-
-    def _received(self, connection: Any, pid: int, channel: str, payload: str) -> None:
-        self._notify(payload)
 
     def _notify(self, table: str) -> None:
         for callback in list(self._callbacks.values()):

@@ -179,11 +179,12 @@ async def _system_steps(connection: Any) -> list[MigrationStep]:
                 " restore the file and write a new one"
             )
     for number, (name, text, checksum) in sorted(known.items()):
-        row = f"{number}, {literal(name)}, {literal(checksum)}"
-        insert = f"INSERT INTO esclusa_migrations (number, name, checksum) VALUES ({row})"
+        row = f"({number}, {literal(name)}, {literal(checksum)})"
         steps += [
             MigrationStep(f"run migration {name}", text.strip()),
-            MigrationStep("", insert),
+            MigrationStep(
+                "", f"INSERT INTO esclusa_migrations (number, name, checksum) VALUES {row}"
+            ),
         ]
     return steps
 
@@ -195,22 +196,20 @@ def _faults(kind: Kind, existing: ExistingTable | None) -> list[str]:
     if existing.relkind not in _TABLE_RELKINDS:
         relation = _OTHER_RELKINDS.get(existing.relkind, "not a table")
         return [f"{kind.table} is {relation}; only a table can have the needed columns and indexes"]
-    faults = []
     needed = {kind.id_column: "id"}
     if kind.attached:
         needed |= {f.column: f"field {f.name}" for f in kind.fields}
-    for column, what in needed.items():
+    faults = [
+        f"table {kind.table} has no column {column} (for {what}); it has"
+        f" {', '.join(existing.columns)}"
+        for column, what in needed.items()
         # a field that reads an extra is added with the tracking
-        if column not in existing.columns and column not in kind.extras.values():
-            faults.append(
-                f"table {kind.table} has no column {column} (for {what}); it has"
-                f" {', '.join(existing.columns)}"
-            )
+        if column not in existing.columns and column not in kind.extras.values()
+    ]
     for name, column in kind.track.items():
-        type = (TRACKING | EXTRAS)[name]
-        actual = existing.columns.get(column)
-        if actual is None:
+        if column not in existing.columns:
             continue
+        type, actual = (TRACKING | EXTRAS)[name], existing.columns[column]
         where = f"column {kind.table}.{column} (for {name})"
         is_enum = name == "status" and column in existing.enums
         if actual not in _TRACKING_TYPES[type] and not is_enum:
@@ -329,12 +328,9 @@ def _index_steps(table: Table, existing: ExistingTable, nulls: str) -> list[Migr
 
 
 def _index_terms(table: Table, order: Sequence[Order]) -> str:
-    terms = []
-    for o in order:
-        column = table.columns[o.field]
-        expr = column.expr("") if column.default is None else f"({column.expr('')})"
-        terms.append(expr + direction(table, o))
-    return ", ".join(terms)
+    columns = [table.columns[o.field] for o in order]
+    exprs = [c.expr("") if c.default is None else f"({c.expr('')})" for c in columns]
+    return ", ".join(e + direction(table, o) for e, o in zip(exprs, order, strict=True))
 
 
 def _archive_steps(

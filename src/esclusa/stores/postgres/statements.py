@@ -37,7 +37,7 @@ CHANNEL = "esclusa"
 # SQL text and the values that it binds.
 Statement: TypeAlias = tuple[str, list[Any]]
 
-_OPERATORS = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+OPERATORS = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NEVER_NULL = frozenset({"status", "attempts", "due_at", "fence", "created_at", "updated_at"})
 
 
@@ -90,7 +90,7 @@ def constant_condition(table: Table, name: str, cond: Cond, alias: str = "t") ->
         prefix = f"{alias}." if alias else ""
         return f"{prefix}{column.ident} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
     if cond.op != "in":
-        return f"{column.expr(alias)} {_OPERATORS[cond.op]} {column.constant(cond.value)}"
+        return f"{column.expr(alias)} {OPERATORS[cond.op]} {column.constant(cond.value)}"
     if not cond.value:
         return "false"
     return f"{column.expr(alias)} IN ({', '.join(column.constant(v) for v in cond.value)})"
@@ -105,9 +105,8 @@ def condition(table: Table, name: str, cond: Cond, binder: Binder) -> str:
         values = list(cond.value) if cond.op == "in" else [cond.value]
         if name == "status":
             if values and all(v in table.kind.lifecycle.states for v in values):
-                if len(values) > 1:
-                    return in_states(table, values)
-                return f"{column.expr()} = {literal(values[0])}"
+                one = f"{column.expr()} = {literal(values[0])}"
+                return one if len(values) == 1 else in_states(table, values)
             if column.sql_type not in ("text", "character varying"):
                 return f"{column.expr()}::text = ANY({binder.add(values, 'text[]')})"
         if name == "id":
@@ -115,7 +114,7 @@ def condition(table: Table, name: str, cond: Cond, binder: Binder) -> str:
         if cond.op == "in":
             bound = binder.add(column.encode(values), f"{column.parameter_type}[]")
             return f"{column.expr()} = ANY({_array(column, bound)})"
-    return f"{column.expr()} {_OPERATORS[cond.op]} {binder.compared(column, cond.value)}"
+    return f"{column.expr()} {OPERATORS[cond.op]} {binder.compared(column, cond.value)}"
 
 
 def _array(column: TableColumn, source: str) -> str:
@@ -143,9 +142,8 @@ def where_clause(tests: Sequence[str]) -> str:
 
 def _never_null(table: Table, name: str) -> bool:
     """Whether a value is never null, so that any index serves its order."""
-    if table.columns[name].default is not None or name == "id":
-        return True
-    return not table.kind.attached and name in _NEVER_NULL
+    has_value = table.columns[name].default is not None or name == "id"
+    return has_value or (not table.kind.attached and name in _NEVER_NULL)
 
 
 def direction(table: Table, order: Order) -> str:

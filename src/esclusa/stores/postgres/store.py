@@ -96,8 +96,9 @@ class PostgresStore:
         return [stage for by_name in self._stages.values() for stage in by_name.values()]
 
     async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        stages = self._all_stages(stages)
-        return await schema.migrate(self._connections, kinds, stages, self._tables)
+        return await schema.migrate(
+            self._connections, kinds, self._all_stages(stages), self._tables
+        )
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
         try:
@@ -111,8 +112,7 @@ class PostgresStore:
         async with self._connections.connection() as connection:
             plan = await schema.plan(connection, kinds, self._all_stages(stages))
         if plan.steps:
-            message = "the schema is not up to date; run: esclusa migrate"
-            raise SchemaBehind(message, plan.summaries)
+            raise SchemaBehind("the schema is not up to date; run: esclusa migrate", plan.summaries)
         self._tables |= plan.tables
 
     async def now(self) -> datetime:
@@ -165,8 +165,9 @@ class PostgresStore:
             yield dict(zip(table.names, zip(*rows, strict=True), strict=True))
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
-        cap = queries.TALLY_CAP if cap is None else cap
-        return await queries.tally(self._connections, self._table(kind), cap)
+        return await queries.tally(
+            self._connections, self._table(kind), queries.TALLY_CAP if cap is None else cap
+        )
 
     async def summary(self, query: Query, average: str) -> list[StateSummary]:
         return await queries.summary(self._connections, self._table(query.kind), query, average)
@@ -184,8 +185,9 @@ class PostgresStore:
         return await maintenance.remove(self._connections, self._table, refs)
 
     async def archive(self, query: Query, export: str | None = None) -> int:
-        table = self._table(query.kind)
-        return await maintenance.archive(self._connections, table, query, self._offset, export)
+        return await maintenance.archive(
+            self._connections, self._table(query.kind), query, self._offset, export
+        )
 
     async def assign(self, query: Query, export: str) -> int:
         return await maintenance.assign(self._connections, self._table(query.kind), query, export)
@@ -198,12 +200,14 @@ class PostgresStore:
     async def claim(self, request: ClaimRequest) -> list[Leased]:
         if request.limit < 1:
             return []
-        table = self._table(request.kind)
-        return await claims.claim(self._connections, table, request, self._offset)
+        return await claims.claim(
+            self._connections, self._table(request.kind), request, self._offset
+        )
 
     async def backlog(self, request: ClaimRequest, cap: int = 10_000) -> Backlog:
-        table = self._table(request.kind)
-        return await queries.backlog(self._connections, table, request, cap, self._offset)
+        return await queries.backlog(
+            self._connections, self._table(request.kind), request, cap, self._offset
+        )
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
         groups: dict[tuple[Kind, tuple[str, ...]], list[Renewal]] = defaultdict(list)
@@ -222,8 +226,9 @@ class PostgresStore:
         return await self._connections.transaction(lambda connection: run(connection.fetch))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        write = partial(settle, self._connections, self._context)
-        return await settle_isolated(settlements, write, explain)
+        return await settle_isolated(
+            settlements, partial(settle, self._connections, self._context), explain
+        )
 
     # budgets
 

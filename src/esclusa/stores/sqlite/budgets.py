@@ -72,8 +72,9 @@ def observe(
     windows[0].learn(used, limit)
     _write(connection, budget, windows, now)
     if until is not None:
-        start = encode_time(windows[0].start)
-        connection.execute(_BLOCK, (encode_time(until), budget.name, per, start))
+        connection.execute(
+            _BLOCK, (encode_time(until), budget.name, per, encode_time(windows[0].start))
+        )
 
 
 def usage(connection: apsw.Connection, budget: Budget, now: datetime) -> list[WindowUse]:

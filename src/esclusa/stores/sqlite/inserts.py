@@ -142,8 +142,7 @@ def _existing(
         existing |= {row[1]: row[1] for row in states}
     if _key_is_indexed(kind):
         keys = [[i, *(row[at[name]] for name in kind.key)] for i, row in enumerate(rows)]
-        width = len(kind.key)
-        names = ", ".join(f"k{i}" for i in range(width))
+        names = ", ".join(f"k{i}" for i in range(len(kind.key)))
         same = " AND ".join(
             f"{quote(kind.columns[name])} IS k{i}" for i, name in enumerate(kind.key)
         )
@@ -152,12 +151,10 @@ def _existing(
             f"esclusa_wanted CROSS JOIN {table_of(kind)} ON {same}",
         )
         for count, values in batches(keys):
-            statement = (
-                f"WITH esclusa_wanted(esclusa_number, {names})"
-                f" AS (VALUES {placeholders(width + 1, count)}) {found}"
-            )
-            for i, id in fetch_json(connection, statement, values):
-                existing[tuple(keys[i][1:])] = id
+            wanted = f"AS (VALUES {placeholders(len(kind.key) + 1, count)})"
+            statement = f"WITH esclusa_wanted(esclusa_number, {names}) {wanted} {found}"
+            numbered = fetch_json(connection, statement, values)
+            existing |= {tuple(keys[i][1:]): id for i, id in numbered}
     return existing
 
 
@@ -192,8 +189,6 @@ def _write(transaction: Transaction, kind: Kind, rows: Sequence[list[Any]]) -> l
 
 
 def _insert_statement(kind: Kind, count: int, *, with_id: bool = True) -> str:
-    columns = [quote(column) for column in kind.columns.values()]
-    if not with_id:
-        del columns[0]
+    columns = [quote(column) for column in kind.columns.values()][0 if with_id else 1 :]
     values = placeholders(len(columns), count)
     return f"INSERT INTO {table_of(kind)} ({', '.join(columns)}) VALUES {values}"

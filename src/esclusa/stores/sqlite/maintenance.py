@@ -86,9 +86,11 @@ def _erase(
 def _delete(
     connection: apsw.Connection, kind: Kind, locators: Sequence[Any], *, archived: bool = False
 ) -> None:
-    where = f"{locator(kind)} IN (SELECT value FROM carray(?))"
-    statement = f"DELETE FROM {table_of(kind, archived)} WHERE {where}"
-    connection.execute(statement, (locator_array(locators),))
+    connection.execute(
+        f"""DELETE FROM {table_of(kind, archived)}
+        WHERE {locator(kind)} IN (SELECT value FROM carray(?))""",
+        (locator_array(locators),),
+    )
 
 
 def archive(connection: apsw.Connection, query: Query, now: str, export: str | None) -> int:

@@ -96,8 +96,8 @@ def apply(connection: apsw.Connection, changes: Sequence[SchemaChange]) -> list[
 
 def indexes(connection: apsw.Connection) -> frozenset[str]:
     """Return the names of all indexes."""
-    names = "SELECT name FROM sqlite_schema WHERE type = 'index'"
-    return frozenset(name for (name,) in connection.execute(names))
+    names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")
+    return frozenset(name for (name,) in names)
 
 
 def _system_changes(connection: apsw.Connection) -> list[SchemaChange]:
@@ -188,13 +188,11 @@ def _added_columns(
 ) -> list[SchemaChange]:
     if kind.attached:
         wanted = [(column, type) for column, type, _ in _tracking_columns(kind)]
-        wanted += _extra_columns(kind)
     else:
-        fields = [(f.column, COLUMN_TYPES[f.type] + _default(kind, f)) for f in kind.fields]
-        wanted = _extra_columns(kind) + fields
+        wanted = [(f.column, COLUMN_TYPES[f.type] + _default(kind, f)) for f in kind.fields]
     changes = [
         _add_column(kind.table, column, type)
-        for column, type in wanted
+        for column, type in wanted + _extra_columns(kind)
         if column.lower() not in existing
     ]
     if kind.id_column.lower() in existing and not _id_is_unique(connection, kind):

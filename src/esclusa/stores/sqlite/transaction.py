@@ -45,9 +45,7 @@ class CompiledKind:
             (name, ENCODE[kind.types[name]], kind.types[name] == "text") for name in kind.columns
         ]
         self.error_columns = [
-            name
-            for name in ("last_error", "error_type", "error_message")
-            if name in kind.track
+            name for name in ("last_error", "error_type", "error_message") if name in kind.track
         ]
         # an alias, because carray has columns (value, count, …) that the table may have too
         by_id = (
