@@ -61,8 +61,7 @@ async def find(connections: ConnectionPools, table: Table, query: Query) -> Page
     if len(rows) <= query.limit:
         return Page(items, None)
     last = table.values(rows[query.limit - 1])
-    cursor = encode_cursor(query, [*(last[o.field] for o in query.order), last["id"]])
-    return Page(items, cursor)
+    return Page(items, encode_cursor(query, [*(last[o.field] for o in query.order), last["id"]]))
 
 
 async def pages(

@@ -141,8 +141,11 @@ def assign(connection: apsw.Connection, query: Query, export: str) -> int:
 def undeclared(connection: apsw.Connection, kind: Kind) -> list[str]:
     """Return the archive's columns that are neither a field of the kind nor the archive's own."""
     declared = {column.lower() for column in (*kind.columns.values(), *ARCHIVE_COLUMNS)}
-    columns = table_columns(connection, f"archive_{kind.table}")
-    return [name for lower, name in columns.items() if lower not in declared]
+    return [
+        name
+        for lower, name in table_columns(connection, f"archive_{kind.table}").items()
+        if lower not in declared
+    ]
 
 
 def table_columns(connection: apsw.Connection, table: str) -> dict[str, str]:

@@ -185,16 +185,16 @@ def order_by(query: Query | ClaimRequest) -> str:
 
     Nulls come first in ascending order and last in descending order, which is SQLite's default.
     """
-    kind = query.kind
-    terms = [_sort_expr(kind, o.field) + (" DESC" if o.descending else "") for o in query.order]
-    return ", ".join([*terms, quote(kind.id_column)])
+    terms = [
+        _sort_expr(query.kind, o.field) + (" DESC" if o.descending else "") for o in query.order
+    ]
+    return ", ".join([*terms, quote(query.kind.id_column)])
 
 
 def _after_cursor(query: Query, after: list[Any], values: list[Any]) -> str:
     """Return the test for rows behind the cursor: the first value that differs is greater."""
-    kind = query.kind
-    terms = [(_sort_expr(kind, o.field), o.descending) for o in query.order]
-    terms.append((quote(kind.id_column), False))
+    terms = [(_sort_expr(query.kind, o.field), o.descending) for o in query.order]
+    terms.append((quote(query.kind.id_column), False))
     options, equal, equal_values = [], "", list[Any]()
     for (column, descending), value in zip(terms, after, strict=True):
         if descending:
