@@ -1,4 +1,7 @@
-"""The archiver: hot table → archive → verified Parquet files → dropped, each step bounded and safe to repeat."""
+"""The archiver: table → archive → verified Parquet files → dropped.
+
+Each step is bounded and safe to repeat.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +40,16 @@ if TYPE_CHECKING:
 Progress = Callable[[int], None]
 Page = dict[str, Sequence[Any]]
 
-TOLD = 3
-"""The faults of an export's files that are told in full."""
+# The most faults of files that an error lists.
+SHOWN_FAULTS = 3
 
 
 class ExportError(EsclusaError):
-    """An export could not be written or did not verify; nothing may be dropped because of it."""
+    """An export could not be written or verified. Nothing may be dropped."""
 
 
 class Archiver:
-    """Moves old records out of the way, and keeps proof before anything is removed."""
+    """Moves old records to the archive, and removes them only after a verified export."""
 
     def __init__(
         self,
@@ -63,8 +66,8 @@ class Archiver:
         self._artifacts = artifacts
         self._worker = worker
         self._stopping = stopping
+        # The filling export of each table and month, and how many rows it still takes.
         self._room: dict[tuple[str, str], tuple[Export, int]] = {}
-        """The export that is filling, by table and month, and how many rows it still takes."""
 
     async def archive(
         self,
@@ -76,18 +79,20 @@ class Archiver:
         rows: int = 1_000_000,
         progress: Progress | None = None,
     ) -> int:
-        """Move what matches to the archive, ``batch`` rows a transaction, the oldest by ``by`` first; return how many. What
-        has no such time stays. Each row is given to the export of its month (UTC) on the way, at most ``rows`` to one: to
-        mark it later would be to write it again. An orderly stop ends it between two batches."""
+        """Move what matches to the archive, the oldest by ``by`` first; return how many.
+
+        Each transaction moves ``batch`` rows. Rows whose ``by`` is NULL stay. Each row is assigned
+        to the export of its month (UTC) as it moves, which saves a second write; an export takes at
+        most ``rows``. An orderly stop ends between two batches.
+        """
         kind = kind_of(kind)
         if not kind.archive:
             raise DeclarationError(
                 f"record {kind.name}", ["it has no archive; declare it with archive=True"]
             )
         asked, total, idle = query(kind, where, order=by), 0, 0
-        while (
-            not self._stopping() and idle < 3
-        ):  # what is found and then not moved was changed, or its export closed
+        # Rows that were found but not moved were changed meanwhile, or their export was closed.
+        while not self._stopping() and idle < 3:
             month = await self._oldest_month(_also(asked, {by: not_null}).but(limit=1), by)
             if month is None:
                 break
@@ -115,12 +120,14 @@ class Archiver:
         progress: Progress | None = None,
         proved: Callable[[Export], None] | None = None,
     ) -> list[Export]:
-        """Write every archived row that is in no file yet to Parquet, one file per month of ``by`` (UTC) and part, its columns named
-        as the table's; verify each by reading it back, and tell ``proved``. What an interrupted export began is finished first.
-        Rows that came to the archive without an export are given to one, at most ``rows`` to each.
+        """Write archived rows that are in no file yet to Parquet, and verify each file.
 
-        Raises ExportError when files could not be made or do not verify, once the others are done; their rows stay with them
-        and are written again next time. A target that fails ends it at once.
+        There is one file per month of ``by`` (UTC) and part, with the table's column names. Each is
+        read back, and then ``proved`` is called with it. Interrupted exports are finished first.
+        Rows that were archived without an export are assigned to one, at most ``rows`` to each.
+
+        Raises ExportError after the other files are done if a file could not be written or
+        verified; its rows are written again next time. A failing target ends the export at once.
         """
         kind = kind_of(kind)
         done: list[Export] = []
@@ -136,14 +143,15 @@ class Archiver:
                 if proved:
                     proved(file)
         if faults:
-            more = f"; and {len(faults) - TOLD} more files" if len(faults) > TOLD else ""
-            raise ExportError("; ".join(faults[:TOLD]) + more)
+            more = f"; and {len(faults) - SHOWN_FAULTS} more files"
+            shown = "; ".join(faults[:SHOWN_FAULTS])
+            raise ExportError(shown + (more if len(faults) > SHOWN_FAULTS else ""))
         return done
 
     async def drop(
         self, kind: Kind | type[Record], *, batch: int = 1000, progress: Progress | None = None
     ) -> int:
-        """Remove archived rows whose export is verified and past its ``drop_eligible_at``; return how many."""
+        """Remove archived rows of verified exports past ``drop_eligible_at``; return how many."""
         kind = kind_of(kind)
         total, now = 0, await self._clock.sync()
         where: dict[str, Any] = {
@@ -154,17 +162,17 @@ class Archiver:
         async for export in self._records.each(Export, where):
             if others := await self._store.undeclared(kind):
                 raise ExportError(
-                    f"{kind.table}: its archive has what the record does not declare, and so the files do not hold"
-                    f" ({', '.join(others)}): declare it and export again, or remove it from the archive; nothing is dropped"
+                    f"{kind.table}: the archive has columns that the record does not declare, so"
+                    f" the files lack them ({', '.join(others)}): declare them and export again, or"
+                    " remove them from the archive; nothing is dropped"
                 )
             held, _ = await self._store.count(
                 query(kind, {"export_id": export.id}, archived=True), export.row_count + 1
             )
-            if (
-                held > export.row_count
-            ):  # a drop that was interrupted leaves fewer, and that is fine
+            if held > export.row_count:  # an interrupted drop leaves fewer, which is fine
                 raise ExportError(
-                    f"{export.path}: the archive has more rows for it than it holds; nothing is dropped"
+                    f"{export.path}: the archive has more rows of this export than the file;"
+                    " nothing is dropped"
                 )
             while removed := await self._store.purge(
                 query(kind, {"export_id": export.id}, limit=batch, archived=True)
@@ -175,7 +183,7 @@ class Archiver:
             await self._settle(export, "dropped", dropped_at=now)
         return total
 
-    # how
+    # steps
 
     async def _oldest_month(self, oldest: Query, by: str) -> datetime | None:
         page = await self._store.find(oldest)
@@ -185,7 +193,7 @@ class Archiver:
         return moment.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
     async def _filling(self, kind: Kind, month: datetime, rows: int) -> tuple[Export, int]:
-        """The export that rows of the month are given to, and how many more it takes: at least one."""
+        """The export that takes rows of the month, and how many more it takes: at least one."""
         name = _named(month)
         found = self._room.get((kind.table, name))
         if found is None:
@@ -200,12 +208,11 @@ class Archiver:
         return await self._open(kind, month, "filling"), rows
 
     async def _given(self, kind: Kind, export: Export, cap: int) -> int:
-        return (await self._store.count(query(kind, {"export_id": export.id}, archived=True), cap))[
-            0
-        ]
+        rows = query(kind, {"export_id": export.id}, archived=True)
+        return (await self._store.count(rows, cap))[0]
 
     async def _open(self, kind: Kind, month: datetime, status: str) -> Export:
-        """The next part of the month; its number is taken by its key."""
+        """Create the next part of the month; its key makes the number unique."""
         for part in itertools.count(1):
             path = (
                 f"{kind.table}/year={month.year:04}/month={month.month:02}/part-{part:05d}.parquet"
@@ -226,14 +233,17 @@ class Archiver:
         return export
 
     async def _unproved(self, kind: Kind, by: str, rows: int) -> AsyncIterator[Export]:
-        """The exports that want a file, each with its rows: those begun, those that were filling, new ones for what is in none."""
+        """Yield the exports without a verified file, with rows assigned.
+
+        Begun ones come first, then filling ones, then new ones for unassigned rows.
+        """
         for state in ("written", "filling"):
             async for export in self._records.each(
                 Export, {"table_name": kind.table, "status": state}
             ):
                 if self._stopping():
                     return
-                if state == "filling":  # from here on no row comes to it
+                if state == "filling":  # close it: no more rows are added
                     await self._settle(export, "written")
                 await self._fill(kind, by, export, rows)
                 yield export
@@ -244,7 +254,7 @@ class Archiver:
             yield export
 
     async def _fill(self, kind: Kind, by: str, export: Export, rows: int) -> None:
-        """Give it rows of its month that belong to no export, until it has ``rows``."""
+        """Assign unassigned rows of its month to the export, until it has ``rows``."""
         month = datetime.fromisoformat(f"{export.month}-01T00:00:00+00:00")
         where = {"export_id": null, by: _during(month)}
         if not (await self._store.find(query(kind, where, limit=1, archived=True))).items:
@@ -265,7 +275,7 @@ class Archiver:
         keep: timedelta,
         progress: Progress | None,
     ) -> Export | None:
-        """Write its file and prove it. One without rows is forgotten: None."""
+        """Write and verify the file. An export without rows is deleted: None."""
         if not await self._given(kind, export, 1):
             await self._records.purge(Export, {"id": export.id})
             return None
@@ -306,7 +316,7 @@ class Archiver:
     async def _verify(
         self, target: Artifacts, export: Export, file: Path, checksum: str, rows: int
     ) -> None:
-        """Read the uploaded object back: the same bytes, a readable file, the same number of rows."""
+        """Read the file back: the same bytes, readable, the same number of rows."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - an extra, needed only here
 
         digest = hashlib.sha256()
@@ -316,14 +326,12 @@ class Archiver:
                 out.write(chunk)
         if digest.hexdigest() != checksum:
             raise ExportError(
-                f"{export.path}: what was read back has another checksum than what was written; nothing is dropped"
+                f"{export.path}: the checksum differs after reading it back; nothing is dropped"
             )
         try:
             found = await asyncio.to_thread(lambda: pq.ParquetFile(file).metadata.num_rows)
         except Exception as error:
-            raise ExportError(
-                f"{export.path}: what was read back is no Parquet file: {error}"
-            ) from error
+            raise ExportError(f"{export.path}: not a readable Parquet file: {error}") from error
         if found != rows:
             raise ExportError(
                 f"{export.path}: it holds {found} rows instead of {rows}; nothing is dropped"
@@ -339,7 +347,7 @@ class Archiver:
 
 
 def _also(asked: Query, where: Where) -> Query:
-    """The same, with further conditions."""
+    """The query with further conditions."""
     return asked.but(where=(*asked.where, *conditions(asked.kind, where)))
 
 
@@ -348,7 +356,7 @@ def _named(month: datetime) -> str:
 
 
 def _during(month: datetime) -> tuple[Any, Any]:
-    """The conditions of a time that lies in the month."""
+    """The conditions that a time lies in the month."""
     return at_least(month), below((month + timedelta(days=32)).replace(day=1))
 
 
@@ -356,9 +364,16 @@ def _schema(kind: Kind) -> pa.Schema:
     import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
 
     types = {
-        "text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us", tz="UTC"),
-        "date": pa.date32(), "decimal": pa.decimal128(38, 10), "json": pa.string(), "bytes": pa.binary(),
-    }  # fmt: skip
+        "text": pa.string(),
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "bool": pa.bool_(),
+        "time": pa.timestamp("us", tz="UTC"),
+        "date": pa.date32(),
+        "decimal": pa.decimal128(38, 10),
+        "json": pa.string(),
+        "bytes": pa.binary(),
+    }
     return pa.schema(
         [
             pa.field(kind.columns[name], types[type], metadata={"esclusa": type})
@@ -368,7 +383,7 @@ def _schema(kind: Kind) -> pa.Schema:
 
 
 async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
-    """The same pages, each asked for while the one before is worked on."""
+    """Yield the same pages; the next is read while one is processed."""
     coming = asyncio.ensure_future(anext(pages, None))
     try:
         while (page := await coming) is not None:
@@ -377,7 +392,8 @@ async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
     finally:
         coming.cancel()
         await asyncio.gather(coming, return_exceptions=True)
-        await pages.aclose()  # type: ignore[attr-defined]  # a store's scan is a generator, and holds its snapshot
+        # A store's scan is a generator that holds a snapshot.
+        await pages.aclose()  # type: ignore[attr-defined]
 
 
 def _write_page(writer: Any, kind: Kind, schema: pa.Schema, page: Page) -> int:
@@ -393,7 +409,7 @@ def _write_page(writer: Any, kind: Kind, schema: pa.Schema, page: Page) -> int:
 
 
 def _array(kind: Kind, field: pa.Field, ids: Sequence[Any], values: Sequence[Any]) -> pa.Array:
-    """The column of a page. Raises ExportError that names the row whose value would change by being kept."""
+    """One column of a page. Raises ExportError that names the row whose value does not fit."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
 
     try:
@@ -403,7 +419,8 @@ def _array(kind: Kind, field: pa.Field, ids: Sequence[Any], values: Sequence[Any
             for id, value in zip(ids, values, strict=True):
                 _array(kind, field, [id], [value])
         raise ExportError(
-            f"{kind.table} {ids[0]}: {field.name} does not fit a Parquet {field.type}: {error}; nothing is dropped"
+            f"{kind.table} {ids[0]}: {field.name} does not fit a Parquet {field.type}: {error};"
+            " nothing is dropped"
         ) from error
 
 

@@ -46,8 +46,8 @@ class StageTools:
 class Attempt:
     """One attempt at one record, or at a batch.
 
-    ``number`` is 1 for the first; ``tries`` is how many there may be (None: no limit); ``run`` is the
-    run that it is part of; ``lost`` becomes true when the lease is lost.
+    ``number`` is 1 for the first; ``tries`` is the most there may be (None: no limit); ``run`` is
+    the run that it is part of; ``lost`` becomes true when the lease is lost.
     """
 
     __slots__ = (
@@ -122,7 +122,7 @@ class Attempt:
         )
 
     def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
-        """Call an async method from a handler that is a plain function: ``at.wait(at.save(seen=3))``.
+        """Call an async method from a plain function: ``at.wait(at.save(seen=3))``.
 
         An async handler awaits the method instead.
         """
@@ -159,9 +159,9 @@ class Attempt:
         """Write a file that belongs to the outcome, and return its public URL.
 
         The file is on disk before the record is settled: the settlement waits for it, together with
-        other files, and the handler goes on. If it cannot be written, that is the record's error. Use
-        ``at.artifacts.put`` for a file that others learn of before the settlement, or that replaces a
-        file which is then deleted.
+        other files, and the handler goes on. If it cannot be written, that is the record's error.
+        Use ``at.artifacts.put`` for a file that others learn of before the settlement, or that
+        replaces a file which is then deleted.
         """
         file = await self.artifacts.keep(path, body, content_type=content_type)
         self.kept += (file,)

@@ -17,7 +17,7 @@ from esclusa.ports.telemetry import Telemetry
 
 @value
 class Claimed:
-    """Records under lease, and the reservation that was made for them: for ``granted``, at ``at``."""
+    """Leased records, and their reservation: for ``granted`` records, made at ``at``."""
 
     leases: list[Leased]
     granted: int

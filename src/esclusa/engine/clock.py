@@ -9,7 +9,7 @@ from esclusa.ports.store import Store
 
 
 class StoreClock:
-    """``now()`` without a round trip. ``sync()`` reads the store again; the engine does so with every heartbeat."""
+    """``now()`` without a round trip; ``sync()`` reads the store again, with every renewal."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -19,8 +19,11 @@ class StoreClock:
         self._now: datetime | None = None
 
     async def sync(self) -> datetime:
-        """Read the store's clock and return the reading, which nothing that the store writes from here on is before. ``now`` goes
-        on from it; the reading is placed in the middle of the round trip."""
+        """Read the store's clock and return the reading.
+
+        The store writes nothing earlier than it from now on. ``now`` continues from the reading,
+        which is placed in the middle of the round trip.
+        """
         start = time.monotonic()
         read = await self._store.now()
         end = time.monotonic()

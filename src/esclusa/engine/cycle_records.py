@@ -18,8 +18,8 @@ from esclusa.model.system_records import CycleRecord
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
 
+# How far ahead a cycle is due that has no next slot.
 NEVER = timedelta(days=36500)
-"""How far ahead a cycle is due that has no next slot."""
 
 
 class CycleRecords:

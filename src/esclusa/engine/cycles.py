@@ -23,8 +23,8 @@ from esclusa.model.stage import Cycle, Stage
 from esclusa.model.texts import text
 from esclusa.ports.telemetry import Telemetry
 
+# Records after which the error share of an always-on cycle is judged again.
 JUDGED = 100
-"""Records after which the error share of an always-on cycle is judged again."""
 
 
 class NewStageWorker(Protocol):
@@ -156,7 +156,7 @@ class CycleRunner:
         before: datetime | None = None,
         eager: bool | None = None,
     ) -> None:
-        """Handle what is due now for the stage, as part of a run. After a stop, nothing is claimed."""
+        """Handle what is due now for the stage, as part of a run; after a stop, claim nothing."""
         moment = before or await self._clock.sync()
         if self.stopping:
             return

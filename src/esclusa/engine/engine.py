@@ -48,8 +48,8 @@ from esclusa.ports.publisher import Publisher
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Silent, Telemetry
 
+# Seconds that the store has to write what is given back when the handlers are stopped.
 ABORT = 2.0
-"""Seconds that the store has to write what is given back when the handlers are stopped."""
 
 
 class Engine:

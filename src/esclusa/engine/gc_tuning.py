@@ -1,23 +1,25 @@
-"""The memory of a process that works through records for a long time."""
+"""Garbage collection and memory settings of a process that handles many records."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 
+# Options of the C library's `mallopt`.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Options of the C library's ``mallopt``."""
 
 _SPARE = 32 << 20
 _LARGE = 2 << 20
 
 
 def tune_gc() -> None:
-    """Look for cycles less often, and give freed memory back less eagerly. Call it once, when everything is imported and declared.
+    """Collect garbage less often, and keep freed memory in the process.
 
-    Records come and go by the thousand and are freed by their counts; the default looks for cycles among them after every
-    700 new objects, which is a good part of a worker's time when its handlers are short. Bodies of files come and go as often; by
-    default the memory of each goes back to the system, which clears it page by page for the next.
+    Call it once, after everything is imported and declared. Records are freed by reference
+    counting, by the thousand; the default runs the collector after every 700 new objects, which
+    takes a good part of a worker's time if its handlers are short. Bodies of files come and go as
+    often; by default glibc returns the memory of each to the system, which clears it for the next
+    one.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The leases that this process holds: renewed at a third, and work whose lease is lost is stopped."""
+"""The leases of this process: renewed in time, and lost work is stopped."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 # The share of a lease after which it is renewed: two renewals may fail before it expires.
 RENEW_AFTER = 1 / 3
+# The most leases that one call renews.
 BATCH = 1000
-"""The most leases that one call renews."""
 
 
 class HeldLease:
     """A lease that this process holds, and the task that works on it (None while it waits).
 
-    ``renewed`` is when it was last claimed or renewed, by the loop's clock. ``spent_at`` is when its
-    part of the stage's budget was granted (None: the stage has no budget).
+    ``renewed`` is when it was last claimed or renewed, by the loop's clock. ``spent_at`` is when
+    its part of the stage's budget was granted (None: the stage has no budget).
     """
 
     __slots__ = (

@@ -1,4 +1,7 @@
-"""The operator's verbs: what the command line, the API and the console can do. Every act leaves an audit row."""
+"""What an operator can do, through the command line, the API and the console.
+
+Every operation leaves an audit row.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,16 @@ from esclusa.model.texts import text
 from esclusa.ports.store import Store
 
 CHUNK = 500
+# The system records that an operator may move.
 MOVABLE = ("dead_letters", "esclusa_outbox", "esclusa_alerts")
-"""The books of the house that an operator may move."""
 
 
 @dataclass
 class Acted:
-    """What a bulk act did, or would do (``dry_run``): how many match, how many were moved, which were passed over and why."""
+    """What an operation did, or would do (``dry_run``).
+
+    ``passed`` lists the records that were skipped, and why.
+    """
 
     verb: str
     table: str
@@ -40,17 +46,16 @@ class Acted:
     passed: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self) -> dict[str, Any]:
-        return {
-            "verb": self.verb, "table": self.table, "matched": self.matched, "exact": self.exact, "moved": self.moved,
-            "dry_run": self.dry_run, "passed": self.passed,
-        }  # fmt: skip
+        """The result as the API and ``--json`` answer it."""
+        return dict(vars(self))
 
 
 class Operations:
-    """One person (or token) at work. ``who`` goes into the history and the audit.
+    """The operations of one person or token; ``who`` is stored in the history and the audit.
 
-    Acts on many take ``seen``, how many matched when somebody decided: if more match now, nothing is done, and the answer is that of
-    a dry run."""
+    ``seen`` is how many records matched when the operator decided. If more match now, nothing is
+    changed and the result is that of a dry run.
+    """
 
     def __init__(
         self,
@@ -80,10 +85,12 @@ class Operations:
         seen: int | None = None,
         dry_run: bool = False,
     ) -> Acted:
-        """Move records to a state, by their ids or by a filter. If one of them cannot make that move, none is moved:
-        UndeclaredMove. Attempts start again at 0; leases end."""
+        """Move records to a state, by id or by a filter. Attempts restart at 0 and leases end.
+
+        Raises UndeclaredMove, and moves none, if one of them cannot make that move.
+        """
         kind = self._registry.kind(table)
-        if kind in [book.kind for book in SYSTEM_RECORDS] and kind.table not in MOVABLE:
+        if kind in [record.kind for record in SYSTEM_RECORDS] and kind.table not in MOVABLE:
             raise BadQuery(text("system_table", table=table))
         if to not in kind.lifecycle.states:
             raise UndeclaredMove(table, "any state", to, kind.lifecycle.states)
@@ -103,7 +110,7 @@ class Operations:
         seen: int | None = None,
         dry_run: bool = False,
     ) -> Acted:
-        """Give records in an exhausted state a new try: back to where their stage takes them."""
+        """Retry exhausted records: move them back to where their stage takes them."""
         kind = self._registry.kind(table)
         ways = ways_back(kind, self._registry.all_stages)
         if not ways:
@@ -122,8 +129,11 @@ class Operations:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> Acted:
-        """A verb of a pipeline's own: each record that matches (``limit``: up to so many that are moved) gets what ``choose``
-        answers, with its fields and effects, in one transaction each; a text says why it is passed over."""
+        """Apply an operation of a pipeline to each record that matches, in one transaction each.
+
+        ``choose`` returns the move with its fields and effects, or a text that says why the record
+        is skipped. ``limit``: the most records that are moved.
+        """
         kind = self._registry.kind(table)
         acted = await self._start(verb, kind, where, dry_run=dry_run)
         async for records in self._chunks(kind, where, acted):
@@ -164,8 +174,10 @@ class Operations:
         seen: int | None = None,
         dry_run: bool = False,
     ) -> Acted:
-        """Send dead letters back: the record to where its stage took it (its fields edited if ``fields`` are given), the
-        letter to ``redriven``, in one transaction each. A letter whose record has left its exhausted state is passed over."""
+        """Retry the records of dead letters, in one transaction each; ``fields`` are set first.
+
+        A dead letter whose record has left its exhausted state is skipped.
+        """
         chosen = _narrowed(_chosen(DeadLetter.kind, ids, where), ["open"])
         acted = await self._start("redrive", DeadLetter.kind, chosen, seen=seen, dry_run=dry_run)
         async for letters in self._chunks(DeadLetter.kind, chosen, acted):
@@ -195,10 +207,11 @@ class Operations:
         )
 
     async def pause(self, cycle: str, reason: str = "") -> None:
-        """No worker starts the cycle, or claims for it, until it is resumed. What is under way goes on."""
+        """Pause a cycle: no worker starts it or claims for it. Running handlers finish."""
         await self._switch(cycle, ("idle", "running"), "paused", reason)
 
     async def resume(self, cycle: str, reason: str = "") -> None:
+        """Resume a paused cycle."""
         await self._switch(cycle, ("paused",), "idle", reason)
 
     async def run(
@@ -210,7 +223,7 @@ class Operations:
         return run
 
     async def limit(self, budget: str, per: str, limit: int, reason: str = "") -> None:
-        """Set the limit of a budget's open window, until it resets; what is declared holds again after that."""
+        """Set the limit of a budget's current window, until the window resets."""
         found = next(
             (b for plan in self._registry.plans for b in plan.budgets if b.name == budget), None
         )
@@ -227,29 +240,34 @@ class Operations:
         filter: Mapping[str, Any] | None = None,
         reason: str = "",
     ) -> None:
-        """Leave an audit row, for an act that a door does without one of the verbs above: it added, replaced or removed records."""
+        """Write an audit row, for an operation that is not one of the methods above."""
         row = Audit(
-            who=self.who, verb=verb, subject=subject, filter=dict(filter or {}), affected=affected, reason=reason,
+            who=self.who,
+            verb=verb,
+            subject=subject,
+            filter=dict(filter or {}),
+            affected=affected,
+            reason=reason,
             done_at=self._clock.now(),
-        )  # fmt: skip
+        )
         await self._store.insert([row])
 
-    # how
+    # steps
 
     async def _switch(self, cycle: str, frm: tuple[str, ...], to: str, reason: str) -> None:
         found = self._registry.cycle(cycle)
-        card = await self._cycle_records.get(found.name)
-        if card is None:
+        record = await self._cycle_records.get(found.name)
+        if record is None:
             raise NotFound(text("cycle_never_started", cycle=cycle))
-        if card.status == to or card.status not in frm:  # paused already, or not paused at all
+        if record.status == to or record.status not in frm:  # already paused, or not paused
             return
         until = found.schedule.next_after(self._clock.now()) if to == "idle" else None
         verdict = await self._store.settle(
-            [Settlement(card.ref, to, frm, None, until=until, who=self.who, reason=reason)]
+            [Settlement(record.ref, to, frm, None, until=until, who=self.who, reason=reason)]
         )
         if not isinstance(verdict[0], Settled):
             raise UndeclaredMove(
-                f"cycle {cycle}", card.status, to, CycleRecord.lifecycle.targets(card.status)
+                f"cycle {cycle}", record.status, to, CycleRecord.lifecycle.targets(record.status)
             )
         await self.note("pause" if to == "paused" else "resume", cycle, 1, reason=reason)
         await self._cycle_records.refresh()
@@ -306,7 +324,7 @@ class Operations:
         )
 
     async def _chunks(self, kind: Kind, chosen: Where, acted: Acted) -> Any:
-        """Pages of what matches, by id, so that moved records do not disturb the paging."""
+        """Yield pages of what matches, ordered by id, so that moves do not disturb the paging."""
         after: str | None = None
         while not acted.dry_run:
             page = await self._store.find(query(kind, chosen, limit=CHUNK, after=after))
@@ -338,14 +356,17 @@ class Operations:
                 acted.verb,
                 acted.table,
                 acted.moved,
-                {name: _told(said) for name, said in chosen.items()},
+                {name: _condition_text(given) for name, given in chosen.items()},
                 reason,
             )
             acted.passed = acted.passed[:100]
         return acted
 
     async def _back(self, record: Record, ways: Ways) -> str:
-        """Where the stage would take it again that gave it up; where several could have, the history says which one."""
+        """Where the stage that exhausted the record would take it again.
+
+        If several stages could have exhausted it, the history decides.
+        """
         found = ways[record.status]
         if len({state for _, state in found}) > 1:
             steps = await self._store.history(record.ref, 10, newest=True)
@@ -389,16 +410,17 @@ class Operations:
         )
 
 
+# For each exhausted state: the stages that exhaust records there, and where each takes them again.
 Ways: TypeAlias = Mapping[str, Sequence[tuple[Stage, str]]]
-"""For each exhausted state, the stages that give records up there, and where each would take one again."""
 
 
 def retry_targets(kind: Kind, stages: Sequence[Stage]) -> dict[str, str]:
-    """For each exhausted state of the kind, where a record would be taken again; of several places the first."""
+    """For each exhausted state of the kind, the first state from which a stage takes it again."""
     return {state: ways[0][1] for state, ways in ways_back(kind, stages).items()}
 
 
 def ways_back(kind: Kind, stages: Sequence[Stage]) -> Ways:
+    """The ways out of each exhausted state of the kind."""
     found: dict[str, list[tuple[Stage, str]]] = {}
     for stage in stages:
         if stage.kind == kind and stage.exhausted is not None:
@@ -413,22 +435,11 @@ def ways_back(kind: Kind, stages: Sequence[Stage]) -> Ways:
 
 
 def _narrowed(chosen: Where, states: Iterable[str]) -> dict[str, Any]:
-    """The same choice, among records in these states only."""
-    said = chosen.get("status")
-    among = one_of(*states)
-    both = (
-        among
-        if said is None
-        else (
-            *(
-                said
-                if isinstance(said, tuple)
-                else (said if isinstance(said, Cond) else Cond("eq", said),)
-            ),
-            among,
-        )
-    )
-    return {**chosen, "status": both}
+    """The same filter, for records in these states only."""
+    given = chosen.get("status")
+    conditions = () if given is None else given if isinstance(given, tuple) else (given,)
+    equal = (each if isinstance(each, Cond) else Cond("eq", each) for each in conditions)
+    return {**chosen, "status": (*equal, one_of(*states))}
 
 
 def _chosen(kind: Kind, ids: Sequence[str] | None, where: Where | None) -> dict[str, Any]:
@@ -442,14 +453,14 @@ def _chosen(kind: Kind, ids: Sequence[str] | None, where: Where | None) -> dict[
     return dict(where or {})
 
 
-def _told(said: Any) -> str:
-    """A condition in the audit."""
-    if isinstance(said, tuple):
-        return " and ".join(dict.fromkeys(_told(part) for part in said))
-    if isinstance(said, Cond):
-        values = said.value if isinstance(said.value, tuple) else (said.value,)
-        sign = {"lt": "< ", "le": "<= ", "gt": "> ", "ge": ">= "}.get(said.op, "")
+def _condition_text(given: Any) -> str:
+    """A condition as the audit shows it."""
+    if isinstance(given, tuple):
+        return " and ".join(dict.fromkeys(_condition_text(part) for part in given))
+    if isinstance(given, Cond):
+        values = given.value if isinstance(given.value, tuple) else (given.value,)
+        sign = {"lt": "< ", "le": "<= ", "gt": "> ", "ge": ">= "}.get(given.op, "")
         return {"null": "is empty", "not_null": "is not empty"}.get(
-            said.op, f"{sign}{' or '.join(map(str, values))}"[:500]
+            given.op, f"{sign}{' or '.join(map(str, values))}"[:500]
         )
-    return str(said)
+    return str(given)

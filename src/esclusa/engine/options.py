@@ -12,8 +12,9 @@ class Options:
     """Seconds and sizes that apply to every stage.
 
     ``lease``: how long a claim holds a record unless the stage sets its own. ``poll``: between two
-    claims of an idle stage. ``grace``: what handlers have to end after a stop. ``prefetch``: the most
-    records that one stage claims ahead. ``settle_batch``: the most settlements in one transaction.
+    claims of an idle stage. ``grace``: what handlers have to end after a stop. ``prefetch``: the
+    most records that one stage claims ahead. ``settle_batch``: the most settlements in one
+    transaction.
     """
 
     lease: float = 60.0

@@ -12,11 +12,11 @@ from esclusa.model.results import RATED, ResultName
 from esclusa.model.system_records import Rate
 from esclusa.ports.store import Store
 
+# Upper bounds of the histogram of handler times, in seconds; the last bucket is open.
 BOUNDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
     1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0,
 )  # fmt: skip
-"""Upper bounds of the histogram of handler times, in seconds; the last bucket is open."""
 
 
 class _Count:

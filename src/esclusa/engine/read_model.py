@@ -44,14 +44,14 @@ from esclusa.model.system_records import (
 from esclusa.model.texts import load, text
 from esclusa.ports.store import Store
 
+# The most related records of one relation.
 RELATED = 20
-"""The most related records of one relation."""
+# The most leases of one stage.
 LEASES = 100
-"""The most leases of one stage."""
+# The records of a view are counted up to here.
 COUNTED = 10_000
-"""The records of a view are counted up to here."""
+# The rows of an archive are counted up to here.
 ARCHIVED = 100_000
-"""The rows of an archive are counted up to here."""
 
 
 class ReadModel:
@@ -231,7 +231,7 @@ class ReadModel:
     # views
 
     async def views(self, pipeline: str | None = None) -> list[dict[str, Any]]:
-        """Every view (of one pipeline) with its number of records; None if it is not about records."""
+        """Every view (of one pipeline) with its number of records, if it is about records."""
         return [
             await self._view_shape(view)
             for plan in self.registry.plans

@@ -19,15 +19,15 @@ from esclusa.model.texts import load
 
 R = TypeVar("R", bound=Record)
 
+# The time over which the rates of a stage are taken.
 STAGE_RATES = timedelta(minutes=5)
-"""The time over which the rates of a stage are taken."""
 
+# The field of a system record that holds a sentence as a code with values.
 _TEXT_FIELDS = {
     Run.kind.table: "message",
     DeadLetter.kind.table: "reason",
     Alert.kind.table: "message",
 }
-"""The field of a system record that holds a sentence as a code with values."""
 
 
 def readable(record: R) -> R:
@@ -38,6 +38,7 @@ def readable(record: R) -> R:
 
 
 def readable_page(page: Page[R]) -> Page[R]:
+    """The page with its stored texts loaded."""
     return Page([readable(record) for record in page.items], page.next)
 
 
@@ -180,6 +181,7 @@ def lease_shape(stage: Stage, record: Record, now: datetime) -> dict[str, Any]:
 
 
 def window_shape(window: WindowUse, now: datetime) -> dict[str, Any]:
+    """A budget's window with what is left and its forecast."""
     return asdict(window) | {
         "left": window.left,
         "projected": window.projected(now),

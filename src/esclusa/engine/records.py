@@ -25,12 +25,12 @@ from esclusa.ports.store import Store
 
 R = TypeVar("R", bound=Record)
 
+# Parts of a load that are written at a time: one waits for the disk while the other is prepared.
 _WRITING = 2
-"""Parts of a load that are written at a time: while one waits for the disk, the other is worked on."""
 
 
 class Records:
-    """The store as pipelines see it: they read, add, replace and clear away; only settlements move records."""
+    """The store as pipelines see it: read, add, replace, delete. Only settlements move records."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -93,7 +93,7 @@ class Records:
     async def summary(
         self, kind: type[Record], average: str, where: Where | None = None
     ) -> list[StateSummary]:
-        """What matches, by state: how many, and the mean of a number field. States without any are left out."""
+        """Counts by state of what matches, with the mean of a number field. Omits empty states."""
         if kind.kind.types.get(average) not in ("int", "float"):
             raise BadQuery(text("no_number", table=kind.kind.table, field=average))
         return await self._store.summary(query(kind, where), average)
@@ -105,8 +105,11 @@ class Records:
     async def load(
         self, records: Iterable[Record], *, size: int = 5000
     ) -> AsyncIterator[list[Inserted | Duplicate]]:
-        """Add very many records, ``size`` to a transaction; the answers of each part, in order. While parts are written the
-        next is made, so ``records`` may well be a generator: memory is bounded. A fault ends it; what was answered is kept."""
+        """Add very many records, ``size`` to a transaction; yield each part's answers in order.
+
+        The next part is produced while others are written, so ``records`` may be a generator and
+        memory stays bounded. An error ends the load; parts that were answered are stored.
+        """
         writing: deque[asyncio.Task[list[Inserted | Duplicate]]] = deque()
         source = iter(records)
         try:
@@ -120,14 +123,20 @@ class Records:
             await asyncio.gather(*writing, return_exceptions=True)
 
     async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
-        """Add records, each with all that belongs to it in one transaction, or nothing of that if its key is known: then None, else
-        how many of the rest are new. BadRecord if one of them cannot be held: to add the others, call it for each alone."""
+        """Add records, each with its children in one transaction.
+
+        Returns None for a duplicate, of which nothing is written, else the number of new children.
+        Raises BadRecord if the store cannot hold one; add them one by one to find it.
+        """
         return await self._store.insert_if_new(families)
 
     async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Duplicate]:
-        """Add records; one whose key is there already gets this one's fields instead, and moves to its state (the initial
-        one, if it names none) if it is in another. UndeclaredMove if it cannot. If one is removed meanwhile, all are put again:
-        what belongs together is there together."""
+        """Add records. A record whose key exists gets these fields and moves to this state.
+
+        A record without a state moves to the initial one. Raises UndeclaredMove if it cannot. If
+        one is removed meanwhile, all are put again, so that what belongs together is stored
+        together.
+        """
         while True:
             answers = await self._store.insert(records)
             known = [
@@ -164,8 +173,11 @@ class Records:
         reason: str,
         **fields: Any,
     ) -> bool:
-        """Change fields of a record that stays in its state, if that is one of ``among``; whether it was. A lease on it ends,
-        and it is due at once: what was being done stood on the old fields. BadRecord if the table cannot hold them."""
+        """Change fields of a record in one of the states ``among``; return whether it was.
+
+        A lease on it ends and it is due at once, because its handler read the old fields. Raises
+        BadRecord if the table cannot hold the values.
+        """
         ref, checked = Ref(kind.kind, id), kind.kind.check_fields(fields)
         settlements = [
             Settlement(ref, state, (state,), None, checked, who=who, reason=reason)
@@ -178,11 +190,11 @@ class Records:
         return any(isinstance(verdict, Settled) for verdict in verdicts)
 
     async def remove(self, id: str, *kinds: type[Record]) -> list[bool]:
-        """Delete the records of these kinds that have this id, with their history, in one transaction; whether each was there."""
+        """Delete the records with this id and their history, in one transaction; say which were."""
         return await self._store.remove([Ref(kind.kind, id) for kind in kinds])
 
     async def purge(self, kind: type[Record], where: Where) -> int:
-        """Delete every record that matches, page by page, with its history; how many. For results that are made again."""
+        """Delete what matches, with its history, page by page; return how many."""
         removed = 0
         while count := await self._store.purge(query(kind, where, limit=1000)):
             removed += count

@@ -11,8 +11,8 @@ from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.model.texts import text
 
+# The prefix of the cycles and stages of the system pipeline.
 SYSTEM = "esclusa."
-"""The prefix of the cycles and stages of the system pipeline."""
 
 
 class Registry:

@@ -122,7 +122,7 @@ class RunContext:
 
     @property
     def named_counters(self) -> dict[str, int]:
-        """The counters under the cycle's own names; a name that the cycle declares is always there."""
+        """The counters under the cycle's own names; declared names are always present."""
         names = self.cycle.counters
         named = dict.fromkeys(names.values(), 0)
         for name, count in self.counters.items():
@@ -172,7 +172,7 @@ class RunContext:
         await self.tools.drain(self, stage, limit=limit, where=where, before=before, eager=eager)
 
     async def spend(self, budget: Budget, units: int = 1) -> None:
-        """Reserve units before a metered call. Raises BudgetEmpty, which has the time of the reset."""
+        """Reserve units before a metered call. Raises BudgetEmpty with the time of the reset."""
         answer = await self.tools.store.spend(budget, units, self.cycle.name, least=units)
         if isinstance(answer, Denied):
             raise BudgetEmpty(budget.name, answer.until)

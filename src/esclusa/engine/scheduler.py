@@ -29,8 +29,8 @@ from esclusa.ports.telemetry import Telemetry
 class Scheduler:
     """Serves cycles until it is stopped.
 
-    A cycle never overlaps itself; missed slots are not made up for; a clock that steps back does not
-    run a slot again.
+    A cycle never overlaps itself; missed slots are not made up for; a clock that steps back does
+    not run a slot again.
     """
 
     def __init__(

@@ -36,24 +36,23 @@ class _SingleReceiver:
 
 _Entry: TypeAlias = tuple[Settlement, "Receiver | None", Any, Sequence[KeptArtifact]]
 
+# A batch of at least this size makes the next one wait for more.
 _CROWD = 8
-"""A batch of at least this size makes the next one wait for more."""
 
+# Seconds from one gathered batch to the next.
+#
+# A store's fixed cost for each batch equals that of about twenty settlements.
 _GATHER = 0.02
-"""Seconds from one gathered batch to the next.
 
-A store's fixed cost for each batch equals that of about twenty settlements.
-"""
-
+# The same for batches with files: the fixed cost of a disk sync equals that of about 100 files.
 _GATHER_FILES = 0.1
-"""The same for batches with files: the fixed cost of a disk sync equals that of about 100 files."""
 
 
 class Settler:
     """Writes one batch at a time; what arrives meanwhile makes the next.
 
-    So a single settlement is written at once, and under load the batches grow by themselves. After a
-    large batch the next one waits a moment for more, unless a caller waits for it (``hurry``). A
+    So a single settlement is written at once, and under load the batches grow by themselves. After
+    a large batch the next one waits a moment for more, unless a caller waits for it (``hurry``). A
     settlement that refers to files is written after the files are on disk.
     """
 
@@ -88,8 +87,8 @@ class Settler:
     ) -> None:
         """Queue a settlement; ``receiver`` gets the verdict with the token. Never blocks.
 
-        The verdict is Lost after the settler has given up, and Rejected if one of the ``kept`` files
-        is not on disk.
+        The verdict is Lost after the settler has given up, and Rejected if one of the ``kept``
+        files is not on disk.
         """
         entry = settlement, receiver, token, kept
         self._added += 1
@@ -123,8 +122,8 @@ class Settler:
     def give_up_in(self, seconds: float) -> None:
         """Wait at most this long for a store that does not answer: the process ends.
 
-        What is not written by then, and what comes later, is Lost. Its lease expires, and the record
-        is handled again.
+        What is not written by then, and what comes later, is Lost. Its lease expires, and the
+        record is handled again.
         """
         if self._end is not None:
             self._end.cancel()
@@ -194,7 +193,7 @@ class Settler:
         failed: Exception | None = None
         try:
             await self._artifacts.sync([kept for entry in batch for kept in entry[3]])
-        except Exception as error:  # noqa: BLE001 - against its contract; then no file is known to be safe
+        except Exception as error:  # noqa: BLE001 - a broken store of artifacts: no file is safe
             failed = error
         faults = [
             next((kept.error or failed for kept in entry[3] if kept.error or failed), None)
@@ -222,7 +221,7 @@ class Settler:
                 )
                 await asyncio.sleep(pause)
                 pause = min(5.0, pause * 2)
-            except Exception as error:  # noqa: BLE001 - against its contract; others must still settle
+            except Exception as error:  # noqa: BLE001 - a broken store: others must still settle
                 why = f"{type(error).__name__}: {error}"
                 return [Rejected(settlement.ref, why) for settlement in settlements]
 

@@ -15,6 +15,7 @@ from esclusa.model.system_records import Alert, IdempotentCall, Message, Rate, R
 from esclusa.model.texts import text
 from esclusa.ports.publisher import Publisher
 
+# How long system records are kept, by the age of a field.
 KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
     (Rate, "minute", timedelta(days=14)),
     (Alert, "raised_at", timedelta(days=90)),
@@ -23,11 +24,10 @@ KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
     (IdempotentCall, "called_at", timedelta(days=2)),
     (Message, "created_at", timedelta(days=30)),
 )
-"""How long system records are kept, by the age of a field."""
 
 
 def system_pipeline(publisher: Publisher | None) -> App:
-    """The pipeline ``esclusa``: ends dead runs and workers, publishes the outbox, prunes old records."""
+    """The pipeline ``esclusa``: ends dead runs and workers, publishes messages, prunes records."""
     app = App("esclusa")
     forever = Backoff(tries=None, base=1, cap=300)
 

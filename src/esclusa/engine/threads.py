@@ -1,4 +1,4 @@
-"""Work in threads: handlers that are plain functions, and whatever knows nothing of an event loop."""
+"""Run plain functions in threads: handlers, and libraries that block."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Call: TypeAlias = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.
 
 
 class Threads:
-    """Runs calls, each in a thread; threads that are free are used again.
+    """Runs each call in a thread; free threads are reused.
 
-    A thread cannot be stopped. A call that is given up (a timeout, a stop) leaves its thread to come to its end alone, and the
-    next call gets another one; the process does not wait for it when it exits.
+    A thread cannot be stopped. A call that is abandoned (a timeout, a stop) leaves its thread
+    running, the next call gets another one, and the process does not wait for it at exit.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,16 +56,16 @@ class Threads:
                 result = function()
             except StopIteration as stop:  # no future can hold one
                 error = RuntimeError(f"it raised {stop!r}")
-            except BaseException as raised:  # noqa: BLE001 - told to the caller, whatever it is
+            except BaseException as raised:  # noqa: BLE001 - the caller gets it
                 error = raised
             self._free.append(inbox)
             try:
-                loop.call_soon_threadsafe(_tell, answer, result, error)
+                loop.call_soon_threadsafe(_deliver, answer, result, error)
             except RuntimeError:  # the loop is closed: nobody waits for the answer
                 return
 
 
-def _tell(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _deliver(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if answer.done():  # the call was given up
         return
     if error is None:
@@ -75,13 +75,15 @@ def _tell(answer: asyncio.Future[Any], result: Any, error: BaseException | None)
 
 
 async def finished(threads: Executor | None, work: Callable[[], T]) -> T:
-    """Run it in a thread (None: one of the loop's own). A cancelled caller waits for its end: it cannot be called back, and what
-    follows it (closing a file, another request) must not run beside it."""
+    """Run it in a thread (None: one of the loop's own). A cancelled caller waits until it ends.
+
+    It cannot be stopped, and what follows (closing a file, another request) must not run beside it.
+    """
     return await seen_through(asyncio.get_running_loop().run_in_executor(threads, work))
 
 
 async def seen_through(work: asyncio.Future[T]) -> T:
-    """Wait for it without calling it off: others may wait for it too. A cancelled caller waits for its end."""
+    """Wait for it without cancelling it. A cancelled caller waits until it ends."""
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -90,7 +92,7 @@ async def seen_through(work: asyncio.Future[T]) -> T:
 
 
 async def _ended(work: asyncio.Future[T]) -> None:
-    """Wait for its end however often that is cancelled: some cancel again and again until they are heard."""
+    """Wait until it ends, however often the caller is cancelled."""
     while not work.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([work])

@@ -25,19 +25,19 @@ from esclusa.model.value import value
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
 
+# The last part of the time (ten seconds at most), in which nothing is claimed: handlers end.
 MARGIN = 0.2
-"""The last part of the time (ten seconds at most), in which nothing is claimed: handlers end."""
 
+# Seconds that handlers have to end after they were cancelled.
 LAST = 2.0
-"""Seconds that handlers have to end after they were cancelled."""
 
 
 @value
 class Ticked:
     """What a tick did.
 
-    ``complete``: it ended because nothing more was due. Otherwise the time was up, and the next tick
-    goes on.
+    ``complete``: it ended because nothing more was due. Otherwise the time was up, and the next
+    tick goes on.
     """
 
     runs: tuple[RunContext, ...]
@@ -143,7 +143,7 @@ class Tick:
     # what is due
 
     async def _slot(self, cycle: Cycle) -> str | None:
-        """The slot in which the cycle is to run now: "" if it has none, None if it is not to run."""
+        """The slot in which the cycle runs now: "" if it has none, None if it does not run."""
         if isinstance(cycle.schedule, Manual) or self._cycle_records.paused(cycle.name):
             return None
         if isinstance(cycle.schedule, Always):

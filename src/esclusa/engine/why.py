@@ -59,7 +59,8 @@ def why(
 ) -> Why:
     """Name what keeps the record where it is.
 
-    ``stages`` are those of its kind, ``cycles`` their cycles; ``last_reason`` is that of its last move.
+    ``stages`` are those of its kind, ``cycles`` their cycles; ``last_reason`` is that of its last
+    move.
     """
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
