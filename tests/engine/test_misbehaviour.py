@@ -104,7 +104,7 @@ class Load:
     """Something large that a handler had at hand when it failed."""
 
 
-async def test_what_a_failed_handler_had_at_hand_goes_with_it(new_engine: Any) -> None:
+async def test_a_failed_handlers_locals_are_freed_at_once(new_engine: Any) -> None:
     """By its count, not when the collector comes: that could be long, and much of it."""
     loads: list[weakref.ref[Load]] = []
 
@@ -249,7 +249,7 @@ async def test_a_plain_function_around_a_coroutine_is_a_handler(new_engine: Any)
     assert (await engine.records.get(Piece, "a")).status == "done"
 
 
-async def test_a_plain_handler_uses_the_tools_of_the_house(new_engine: Any) -> None:
+async def test_a_plain_handler_can_call_async_methods(new_engine: Any) -> None:
     def work(piece: Note, at: Attempt) -> Outcome:
         at.wait(at.save(seen=3))
         return To("done", url=at.wait(at.artifacts.put(f"{piece.name}.txt", b"x")))
@@ -272,7 +272,7 @@ async def test_a_plain_handler_uses_the_tools_of_the_house(new_engine: Any) -> N
     )
 
 
-async def test_what_a_batch_saves_would_be_lost_and_so_is_refused(new_engine: Any) -> None:
+async def test_a_batch_handler_cannot_save(new_engine: Any) -> None:
     async def work(batch: list[Note], at: Attempt) -> list[Outcome]:
         await at.save(seen=1)
         return [To("done") for _ in batch]
@@ -290,7 +290,7 @@ async def test_what_a_batch_saves_would_be_lost_and_so_is_refused(new_engine: An
     )
 
 
-async def test_a_thread_that_hangs_takes_nobodys_place(new_engine: Any) -> None:
+async def test_a_hanging_thread_does_not_block_other_calls(new_engine: Any) -> None:
     free = threading.Event()
 
     def work(piece: Piece, at: Attempt) -> Outcome:
@@ -308,7 +308,7 @@ async def test_a_thread_that_hangs_takes_nobodys_place(new_engine: Any) -> None:
     assert found == {"hangs": ("new", 1), "next": ("done", 1), "third": ("done", 1)}
 
 
-async def test_a_lease_of_a_stage_that_is_shorter_than_the_house_is_renewed_in_time(
+async def test_a_stage_with_a_shorter_lease_is_renewed_in_time(
     new_engine: Any,
 ) -> None:
     async def work(piece: Piece, at: Attempt) -> Outcome:
@@ -337,9 +337,7 @@ ENDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.promise(1, 4)
 @pytest.mark.parametrize("ends", list(ENDS))
-async def test_what_cannot_end_waits_and_its_handler_is_not_called_again(
-    new_engine: Any, ends: str
-) -> None:
+async def test_failed_exhaustion_is_retried_without_the_handler(new_engine: Any, ends: str) -> None:
     calls: list[str] = []
 
     async def work(piece: Piece, at: Attempt) -> Outcome:
@@ -361,11 +359,11 @@ async def test_what_cannot_end_waits_and_its_handler_is_not_called_again(
     step = (await engine.store.history(Ref(Piece.kind, "a")))[-1]
     assert load(step.reason).startswith("exhaustion failed, will retry: ")
 
-    mended = await new_engine(pipeline(work, every="1h", retry=policy), offset=601)
-    await mended.run_cycle("try.work")
-    piece = await mended.records.get(Piece, "a")
+    repaired = await new_engine(pipeline(work, every="1h", retry=policy), offset=601)
+    await repaired.run_cycle("try.work")
+    piece = await repaired.records.get(Piece, "a")
     assert (piece.status, piece.last_error["type"], calls) == ("bad", "refused", ["a"])
-    letter = await mended.records.first(DeadLetter, {"record_id": "a"})
+    letter = await repaired.records.first(DeadLetter, {"record_id": "a"})
     assert (letter.error_type, letter.error_message) == ("refused", "refused")
 
 
@@ -392,11 +390,11 @@ async def test_a_paused_cycle_claims_nothing_more_however_much_is_due(new_engine
         assert (await engine.records.count(Piece, {"status": "new"}))[0] >= 300 + before[
             0
         ] - 50  # what it had claimed ahead
-        told = len(handled)
+        before = len(handled)
         await asyncio.sleep(0.5)
-        assert len(handled) == told
+        assert len(handled) == before
         await engine.operations("ana").resume("try.work")
-        while len(handled) == told:
+        while len(handled) == before:
             await asyncio.sleep(0.01)
 
 

@@ -195,7 +195,7 @@ async def test_errors_are_typed_counted_and_end_in_the_exhausted_state_with_a_de
     assert load(steps[-1].reason) == "reached the maximum of attempts (3)"
 
 
-async def test_words_that_no_store_can_hold_are_told_without_what_is_wrong_with_them(
+async def test_error_texts_are_stored_without_characters_no_store_can_hold(
     new_engine: Any,
 ) -> None:
     """An error, a reason and a run's message may quote the outside: a null character or half a surrogate pair ends nothing."""
@@ -213,13 +213,13 @@ async def test_words_that_no_store_can_hold_are_told_without_what_is_wrong_with_
     await engine.records.insert(items(4))
     run = await engine.run_cycle("try.work")
     assert (run.counters["retried"], run.counters["waited"], run.counters["done"]) == (2, 1, 1)
-    told = "half \ufffd and null \ufffd done"
+    given = "half \ufffd and null \ufffd done"
     assert [
         (await engine.records.get(Item, f"i000{n}")).last_error["message"] for n in range(2)
-    ] == [told, told]
+    ] == [given, given]
     reasons = [(await engine.store.history(Ref(Item.kind, f"i000{n}")))[-1].reason for n in (2, 3)]
     row = await engine.records.get(Run, run.id)
-    assert (reasons, row.status, row.message) == ([told, told], "partial", told)
+    assert (reasons, row.status, row.message) == ([given, given], "partial", given)
 
 
 @pytest.mark.promise(7)
@@ -306,10 +306,10 @@ async def test_a_store_that_is_away_while_a_budget_is_asked_ends_no_run(
     await engine.records.insert([Item(name="a"), Item(name="b")])
     spend, calls = engine.store.spend, iter([True, False, True])
 
-    async def away_at_times(*said: Any, **how: Any) -> Any:
+    async def away_at_times(*args: Any, **how: Any) -> Any:
         if next(calls, False):
             raise StoreUnavailable("the store is away")
-        return await spend(*said, **how)
+        return await spend(*args, **how)
 
     monkeypatch.setattr(engine.store, "spend", away_at_times)
     run = await engine.run_cycle("try.work")
@@ -386,7 +386,7 @@ async def test_halting_a_run_gives_back_what_was_not_begun(new_engine: Any) -> N
     assert len(touched) == 1
 
 
-async def test_settlements_of_a_crowd_are_gathered_and_nobody_waits_for_more_who_need_not(
+async def test_settlements_are_gathered_under_load_and_flushed_when_awaited(
     new_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -412,7 +412,8 @@ async def test_settlements_of_a_crowd_are_gathered_and_nobody_waits_for_more_who
     run = await engine.run_cycle("try.work")
     assert run.counters["done"] == 400
     gathered = [size for size in batches if size >= 8]
-    # the first crowd, what had gathered when one asked, and then once the handlers are done; the store may part the last
+    # the first crowd, what had gathered when one asked, and then once the handlers are done; the
+    # store may part the last
     assert len(gathered) <= 6, batches
 
 
@@ -432,10 +433,10 @@ async def test_where_limit_and_eager(new_engine: Any) -> None:
 
 
 @pytest.mark.parametrize("eager", [False, True])
-async def test_a_run_takes_no_record_twice_however_slowly_the_store_tells_the_time(
+async def test_a_run_takes_no_record_twice_with_a_slow_clock(
     new_engine: Any, monkeypatch: pytest.MonkeyPatch, eager: bool
 ) -> None:
-    """When a run began is what the store said, not what is made of it here: the reading may have been late on its way."""
+    """A run begins at the time that the store read, even if the reading arrived late."""
 
     async def work(item: Item, at: Any) -> Wait:
         return Wait(0 if not eager else 60, "not yet")
@@ -461,7 +462,7 @@ async def test_a_run_takes_no_record_twice_however_slowly_the_store_tells_the_ti
     assert run.counters["taken"] == 1
 
 
-async def test_a_cycle_never_overlaps_itself_and_an_alone_one_not_even_in_the_cluster(
+async def test_a_cycle_never_overlaps_itself_and_a_singleton_not_in_the_cluster(
     new_engine: Any,
 ) -> None:
     gate = asyncio.Event()
@@ -486,10 +487,10 @@ async def test_a_cycle_never_overlaps_itself_and_an_alone_one_not_even_in_the_cl
 
 async def test_a_cycle_that_breaks_is_an_error_and_an_alert(new_engine: Any) -> None:
     app = App("try")
-    told: list[Any] = []
+    given: list[Any] = []
 
     async def sink(alert: Any) -> None:
-        told.append(alert)
+        given.append(alert)
 
     @app.cycle(every="1h")
     async def ingest(run: Any) -> None:
@@ -498,7 +499,7 @@ async def test_a_cycle_that_breaks_is_an_error_and_an_alert(new_engine: Any) -> 
     engine = await new_engine(app, alert_sink=sink)
     run = await engine.run_cycle("try.ingest")
     assert (run.outcome, run.message) == ("error", "RuntimeError: no site")
-    assert [a.name for a in told] == ["cycle_failed"]
+    assert [a.name for a in given] == ["cycle_failed"]
     assert [a.subject async for a in engine.records.each(Alert)] == ["try.ingest"]
     with pytest.raises(NotFound, match=r"there are: try\.ingest"):
         await engine.run_cycle("try.nothing")
@@ -564,7 +565,7 @@ async def test_operator_retry_move_pause_and_redrive(new_engine: Any) -> None:
 
 
 @pytest.mark.promise(2)
-async def test_an_operator_does_not_move_the_house_s_own_books(new_engine: Any) -> None:
+async def test_an_operator_cannot_move_system_records(new_engine: Any) -> None:
     async def work(item: Item, at: Any) -> To:
         return To("done")
 
@@ -575,8 +576,8 @@ async def test_an_operator_does_not_move_the_house_s_own_books(new_engine: Any) 
         )
 
 
-async def test_a_cycle_calls_counters_by_its_own_names(new_engine: Any) -> None:
-    """Those that it names are told even when they are 0; the engine goes on by its own."""
+async def test_a_cycle_names_its_counters(new_engine: Any) -> None:
+    """Declared names are present even at 0; the engine keeps its own names."""
     app = App("own")
 
     @app.cycle(counters={"retried": "retryable", "failed": "failed"})

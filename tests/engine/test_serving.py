@@ -182,7 +182,7 @@ async def _several_runs(engine: Any) -> bool:
     return (await engine.records.count(Run, {"cycle": "try.work", "status": "ok"}))[0] >= 3
 
 
-async def test_an_alone_cycle_runs_once_per_slot_in_the_cluster(new_engine: Any) -> None:
+async def test_a_singleton_cycle_runs_once_per_slot_in_the_cluster(new_engine: Any) -> None:
     running, most, total = 0, 0, 0
     app = App("try")
 
@@ -220,10 +220,10 @@ async def test_runs_and_workers_that_died_are_ended(new_engine: Any) -> None:
 
     engine = await new_engine(pipeline(work))
     now = await engine.store.now()
-    gone = {"leased_by": "gone", "due_at": now}
+    expired = {"leased_by": "gone", "due_at": now}
     await engine.store.insert([
-        Run(cycle="try.work", slot="1", worker="gone", started_at=now, **gone),
-        WorkerRecord(id="gone", host="h", pid=1, version="0", started_at=now, **gone),
+        Run(cycle="try.work", slot="1", worker="gone", started_at=now, **expired),
+        WorkerRecord(id="gone", host="h", pid=1, version="0", started_at=now, **expired),
     ])  # fmt: skip
     await engine.run_cycle("esclusa.end-dead-runs")
     await engine.run_cycle("esclusa.end-dead-workers")
@@ -250,7 +250,7 @@ async def test_rates_are_kept_by_minute(new_engine: Any) -> None:
 
 @pytest.mark.promise(9)
 async def test_a_handler_that_is_slow_to_stop_does_not_hold_up_the_end(new_engine: Any) -> None:
-    """Whoever waited for the run may be gone before the handler: the task ends all the same, so that the process can."""
+    """The run may be cancelled before its handler ends; the task still ends."""
     begun = asyncio.Event()
 
     async def work(item: Item, at: Any) -> To:
@@ -303,16 +303,16 @@ async def test_a_store_that_is_away_does_not_hold_up_the_end(
             end.set()
             for _ in range(stops):
                 scheduler.stop()
-            await until(lambda: _gone("try.work"))
+            await until(lambda: _ended("try.work"))
     item = await engine.records.get(Item, "a")
     assert (item.status, item.leased_by) == ("busy", engine.worker)
 
 
-async def _gone(task: str) -> bool:
+async def _ended(task: str) -> bool:
     return all(other.get_name() != task for other in asyncio.all_tasks())
 
 
-async def test_an_end_that_cannot_be_decided_is_told_and_tried_again(new_engine: Any) -> None:
+async def test_a_failed_exhaustion_is_logged_and_retried(new_engine: Any) -> None:
     """A fault in what the stage says of the end of its tries stops nobody: the record waits with it, the others go on."""
 
     async def work(item: Item, at: Any) -> To:

@@ -76,7 +76,7 @@ async def _finish(part: Part, at: Any) -> To:
     return To("done")
 
 
-async def test_slots_that_have_come_run_once_and_missed_ones_are_not_made_up_for(
+async def test_due_slots_run_once_and_missed_slots_are_not_replayed(
     new_engine: Any,
 ) -> None:
     app, ran = App("try"), []
@@ -119,7 +119,7 @@ async def test_a_paused_cycle_does_not_run(new_engine: Any) -> None:
     assert (names(ticked), await states(engine, Item)) == ([], {"new": 1})
 
 
-async def test_time_is_kept_and_nothing_stays_held(new_engine: Any) -> None:
+async def test_a_tick_keeps_its_time_limit_and_holds_nothing_afterwards(new_engine: Any) -> None:
     app, begun = App("try"), []
 
     async def slow(item: Item, at: Any) -> To:

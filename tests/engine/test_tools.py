@@ -92,12 +92,12 @@ async def test_why_says_what_it_waits_for(new_engine: Any) -> None:
     await engine.records.insert([Child(name="waits", parent="p"), Child(name="spends", parent="p")])
     await engine.run_cycle("try.work")
     read_model = engine.read_model()
-    said = {
+    seen_texts = {
         name: (await read_model.why("offspring", name)).reasons[0].text
         for name in ("waits", "spends")
     }
-    assert said["waits"].endswith(": it is published on Thursday")
-    assert ": budget calls is empty until " in said["spends"]
+    assert seen_texts["waits"].endswith(": it is published on Thursday")
+    assert ": budget calls is empty until " in seen_texts["spends"]
     await engine.store.observe(BUDGET, "day", until=engine.clock.now() + timedelta(minutes=5))
     assert any(
         "grants nothing before" in r.text
@@ -116,7 +116,7 @@ async def test_a_pipeline_that_lacks_a_setting_does_not_run(new_engine: Any) -> 
         await engine.run_cycle("try.work")
 
 
-async def test_a_run_that_drains_what_is_no_stage_is_told_which_there_are(new_engine: Any) -> None:
+async def test_draining_an_unknown_stage_names_the_known_ones(new_engine: Any) -> None:
     async def work(child: Child, at: Attempt) -> Outcome:
         return To("done")
 
@@ -134,10 +134,10 @@ async def test_a_run_that_drains_what_is_no_stage_is_told_which_there_are(new_en
 
 
 async def test_a_lifespan_may_be_a_function_that_yields(new_engine: Any) -> None:
-    said: list[Any] = []
+    contexts: list[Any] = []
 
     async def work(child: Child, at: Attempt) -> Outcome:
-        said.append(at.context)
+        contexts.append(at.context)
         return To("done")
 
     app = pipeline(work, every="1h")
@@ -149,7 +149,7 @@ async def test_a_lifespan_may_be_a_function_that_yields(new_engine: Any) -> None
     engine = await new_engine(app)
     await engine.records.insert([Child(name="a", parent="-")])
     await engine.run_cycle("try.work")
-    assert said == ["a session"]
+    assert contexts == ["a session"]
 
 
 async def test_a_cycle_does_not_overlap_itself_even_if_called_at_the_same_moment(
@@ -172,7 +172,7 @@ async def test_a_cycle_does_not_overlap_itself_even_if_called_at_the_same_moment
     assert isinstance(await running.pop(), RunContext)
 
 
-async def test_an_operator_acts_record_by_record(new_engine: Any) -> None:
+async def test_an_operation_is_applied_record_by_record(new_engine: Any) -> None:
     async def work(child: Child, at: Attempt) -> Outcome:
         return To("done")
 
@@ -206,7 +206,7 @@ async def test_an_operator_acts_record_by_record(new_engine: Any) -> None:
     assert (await engine.records.get(Parent, "p")).lost == 4
 
 
-async def test_a_run_learns_and_drains_from_a_moment_of_its_own(new_engine: Any) -> None:
+async def test_a_run_observes_budgets_and_drains_before_a_given_time(new_engine: Any) -> None:
     seen: list[str] = []
 
     async def work(child: Child, at: Attempt) -> Outcome:
@@ -214,12 +214,12 @@ async def test_a_run_learns_and_drains_from_a_moment_of_its_own(new_engine: Any)
         return Wait(0, "not yet")
 
     app = pipeline(work, cycle=False)
-    told: list[Any] = []
+    windows: list[Any] = []
 
     @app.cycle(eager=True)
     async def look(run: RunContext) -> None:
         window = await run.observe(BUDGET, used=4, limit=6)
-        told.append((window.used, window.limit, window.left))
+        windows.append((window.used, window.limit, window.left))
         moment = run.now
         for _ in range(3):
             await run.drain("work", before=moment, eager=False)
@@ -231,10 +231,10 @@ async def test_a_run_learns_and_drains_from_a_moment_of_its_own(new_engine: Any)
         [Child(name="due", parent="p"), Child(name="later", parent="p", due_at=later)]
     )
     await engine.run_cycle("try.look")
-    assert (told, seen) == ([(4, 6, 2)], ["due", "later"])
+    assert (windows, seen) == ([(4, 6, 2)], ["due", "later"])
 
 
-async def test_an_engine_knows_how_many_it_holds(new_engine: Any) -> None:
+async def test_the_engine_counts_held_records(new_engine: Any) -> None:
     held: list[int] = []
 
     async def work(child: Child, at: Attempt) -> Outcome:
@@ -247,7 +247,7 @@ async def test_an_engine_knows_how_many_it_holds(new_engine: Any) -> None:
     assert (held, engine.inflight("try.work")) == ([1], 0)
 
 
-async def test_what_was_claimed_and_not_begun_costs_nothing(new_engine: Any) -> None:
+async def test_records_that_were_not_begun_cost_no_budget(new_engine: Any) -> None:
     async def work(child: Child, at: Attempt) -> Outcome:
         at.run.halt("blocked", "enough")
         return To("done")
@@ -297,10 +297,10 @@ async def test_a_load_that_breaks_keeps_what_was_written(new_engine: Any) -> Non
     assert (await engine.records.count(Child))[0] == 200
 
 
-async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(
+async def test_kept_files_are_on_disk_before_the_settlement(
     new_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
+    events: list[str] = []
 
     async def work(child: Child, at: Attempt) -> Outcome:
         if child.name == "bare":
@@ -308,7 +308,7 @@ async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(
         address = await at.keep(f"files/{child.name}", child.name.encode())
         if child.name == "early":
             await at.save(note=address)
-            said.append("saved")
+            events.append("saved")
         return To("done", note=address)
 
     engine = await new_engine(pipeline(work, every="1h"))
@@ -316,10 +316,10 @@ async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(
 
     async def synced(kept: Any) -> None:
         await sync(kept)
-        said.append("safe")
+        events.append("safe")
 
     async def settled(settlements: Any) -> Any:
-        said.extend(
+        events.extend(
             f"settled {settlement.ref.id}"
             for settlement in settlements
             if settlement.ref.kind.table == "offspring"
@@ -327,7 +327,7 @@ async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(
         return await settle(settlements)
 
     async def renewed(renewals: Any) -> Any:
-        said.extend("renewed" for renewal in renewals if renewal.fields)
+        events.extend("renewed" for renewal in renewals if renewal.fields)
         return await renew(renewals)
 
     monkeypatch.setattr(engine.artifacts, "sync", synced)
@@ -338,10 +338,10 @@ async def test_what_a_handler_keeps_is_safe_before_its_record_says_so(
         "late": ["safe", "settled late"],
         "early": ["safe", "renewed", "saved", "safe", "settled early"],
     }.items():
-        said.clear()
+        events.clear()
         await engine.records.insert([Child(name=name, parent="-")])
         await engine.run_cycle("try.work")
-        assert said == expected
+        assert events == expected
         child = await engine.records.get(Child, name)
         assert (child.status, child.note) == (
             "done",
@@ -432,7 +432,7 @@ async def test_whatever_the_answer_its_fields_name_only_files_that_are_safe(
 async def test_a_settler_that_gives_up_beside_a_lost_file_ends(
     new_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was told already is not waited for again."""
+    """A verdict that was already given is not awaited again."""
     away, both = asyncio.Event(), asyncio.Barrier(2)
 
     async def keep(child: Child, at: Attempt) -> Outcome:
@@ -459,7 +459,7 @@ async def test_a_settler_that_gives_up_beside_a_lost_file_ends(
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_store_of_files_that_breaks_its_word_does_not_stop_the_settler(
+async def test_a_broken_artifact_store_does_not_stop_the_settler(
     new_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def keep(child: Child, at: Attempt) -> Outcome:

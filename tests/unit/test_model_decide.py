@@ -184,7 +184,7 @@ def test_waits_never_exhaust() -> None:
         assert made.effects == ()
 
 
-def test_throttling_and_an_empty_budget_wait_as_told() -> None:
+def test_throttling_and_an_empty_budget_wait_as_long_as_given() -> None:
     made = decided(Raised(Throttled("429", after=17.5)))
     assert (made.delay, made.reason, made.attempts) == (17.5, "429", 0)
     until = NOW + timedelta(hours=4)
@@ -415,7 +415,7 @@ def test_backoff_is_the_same_for_the_same_randomness() -> None:
     ]
 
 
-def test_all_faults_of_a_backoff_are_told() -> None:
+def test_all_faults_of_a_backoff_are_reported() -> None:
     with pytest.raises(DeclarationError) as caught:
         Backoff(tries=0, base="soon", cap=-1, factor=0.5, jitter=2)
     assert len(caught.value.faults) == 5

@@ -1,4 +1,4 @@
-"""The settler gives up: whoever waits for a verdict is told one, once, and nobody waits for ever."""
+"""When the settler gives up, every receiver gets one verdict and nothing waits for ever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from esclusa.ports.artifacts import KeptArtifact
 
 
 class Slow:
-    """A store whose settle ends when it is told to. ``stubborn``: a write that has begun is not called off."""
+    """A store whose ``settle`` ends when ``go`` is set; a ``stubborn`` one ignores cancellation."""
 
     def __init__(self, *, stubborn: bool) -> None:
         self.stubborn = stubborn
@@ -42,12 +42,12 @@ class Silence:
     def event(self, *_: Any, **__: Any) -> None: ...
 
 
-class Ears:
+class Verdicts:
     def __init__(self) -> None:
-        self.told: list[tuple[Any, type[Verdict]]] = []
+        self.received: list[tuple[Any, type[Verdict]]] = []
 
-    def written(self, told: list[tuple[Any, Settlement, Verdict]]) -> None:
-        self.told += [(token, type(verdict)) for token, _, verdict in told]
+    def written(self, verdicts: list[tuple[Any, Settlement, Verdict]]) -> None:
+        self.received += [(token, type(verdict)) for token, _, verdict in verdicts]
 
 
 def settlement(id: str) -> Settlement:
@@ -62,7 +62,7 @@ async def _at_once(settler: Settler, store: Slow) -> None:
 
 
 async def _as_the_write_ends(settler: Settler, store: Slow) -> None:
-    """The write has ended, and the settler has not been told so."""
+    """The write has ended, but the settler does not know it yet."""
     asyncio.get_running_loop().call_soon(store.go.set)
     asyncio.get_running_loop().call_soon(settler._give_up)
 
@@ -74,36 +74,36 @@ async def _as_the_write_ends_afterwards(settler: Settler, store: Slow) -> None:
 
 @pytest.mark.parametrize("stubborn", [False, True])
 @pytest.mark.parametrize("give_up", [_at_once, _as_the_write_ends, _as_the_write_ends_afterwards])
-async def test_every_outcome_is_told_once_when_the_settler_gives_up(
+async def test_every_settlement_gets_one_verdict_when_the_settler_gives_up(
     give_up: Steps, stubborn: bool
 ) -> None:
-    store, ears = Slow(stubborn=stubborn), Ears()
+    store, verdicts = Slow(stubborn=stubborn), Verdicts()
     settler = Settler(store, Files(), Silence(), batch=2)  # type: ignore[arg-type]
     settler.start()
     for token in range(5):
-        settler.add(settlement(f"j{token}"), ears, token)
+        settler.add(settlement(f"j{token}"), verdicts, token)
     await store.begun.wait()
     async with asyncio.timeout(10):
         await give_up(settler, store)  # type: ignore[misc]
         await settler.flush()
         await settler.stop()
-    settler.add(settlement("late"), ears, 5)
-    assert sorted(token for token, _ in ears.told) == list(range(6))
-    assert {kind for token, kind in ears.told if token >= 2} == {Lost}
+    settler.add(settlement("late"), verdicts, 5)
+    assert sorted(token for token, _ in verdicts.received) == list(range(6))
+    assert {kind for token, kind in verdicts.received if token >= 2} == {Lost}
 
 
-async def test_nobody_waits_for_what_was_told_before_the_settler_gave_up() -> None:
-    """One of a batch had no file: it was told, the others are with the store as the settler gives up."""
-    store, ears = Slow(stubborn=False), Ears()
+async def test_flush_does_not_wait_for_earlier_verdicts_after_giving_up() -> None:
+    """One settlement lost its file; the others are being written as the settler gives up."""
+    store, verdicts = Slow(stubborn=False), Verdicts()
     settler = Settler(store, Files(), Silence(), batch=10)  # type: ignore[arg-type]
     settler.start()
     missing = KeptArtifact("memory:a")
     missing.error = ArtifactError("the disk lost it")
-    settler.add(settlement("j0"), ears, 0, [missing])
-    settler.add(settlement("j1"), ears, 1)
+    settler.add(settlement("j0"), verdicts, 0, [missing])
+    settler.add(settlement("j1"), verdicts, 1)
     await store.begun.wait()
     async with asyncio.timeout(10):
         settler.give_up_in(0)
         await settler.flush()
         await settler.stop()
-    assert ears.told == [(0, Rejected), (1, Lost)]
+    assert verdicts.received == [(0, Rejected), (1, Lost)]

@@ -68,7 +68,7 @@ async def test_a_dead_letter_says_what_its_stage_says_and_goes_to_its_topic(
     ]
 
 
-async def test_without_words_of_its_own_a_dead_letter_holds_the_record_and_nothing_is_published(
+async def test_by_default_a_dead_letter_holds_the_record_and_nothing_is_published(
     new_engine: Any,
 ) -> None:
     engine = await new_engine(pipeline())
@@ -139,7 +139,9 @@ def two_stages(broken: set[str]) -> App:
 
 
 @pytest.mark.parametrize("verb", ["retry", "redrive"])
-async def test_a_record_goes_back_to_the_stage_that_gave_it_up(new_engine: Any, verb: str) -> None:
+async def test_a_record_goes_back_to_the_stage_that_exhausted_it(
+    new_engine: Any, verb: str
+) -> None:
     engine = await new_engine(two_stages({"fetch a", "parse b"}))
     await engine.records.insert([Page(name="a"), Page(name="b")])
     await engine.run_cycle("web.fetch")
@@ -147,9 +149,9 @@ async def test_a_record_goes_back_to_the_stage_that_gave_it_up(new_engine: Any, 
     assert {p.status async for p in engine.records.each(Page)} == {"error"}
     operator = engine.operations("ana")
     if verb == "retry":
-        acted = await operator.retry("pages", where={"status": "error"}, reason="mended")
+        acted = await operator.retry("pages", where={"status": "error"}, reason="fixed")
     else:
-        acted = await operator.redrive(where={"table_name": "pages"}, reason="mended")
+        acted = await operator.redrive(where={"table_name": "pages"}, reason="fixed")
     assert (acted.moved, acted.passed) == (2, [])
     assert {p.name: p.status async for p in engine.records.each(Page)} == {
         "a": "new",
@@ -157,7 +159,7 @@ async def test_a_record_goes_back_to_the_stage_that_gave_it_up(new_engine: Any, 
     }
 
 
-async def test_a_letter_whose_record_went_on_is_passed_over(new_engine: Any) -> None:
+async def test_a_dead_letter_whose_record_moved_on_is_skipped(new_engine: Any) -> None:
     engine = await new_engine(pipeline())
     await engine.records.insert([Letter(name="bad")])
     await engine.run_cycle("mail.work")
@@ -172,8 +174,8 @@ async def test_a_letter_whose_record_went_on_is_passed_over(new_engine: Any) -> 
     assert [x.status for x in (await engine.records.find(DeadLetter)).items] == ["open"]
 
 
-async def test_more_than_somebody_saw_is_only_counted(new_engine: Any) -> None:
-    """Whoever decided for two decided nothing about a third: it is not acted on, and neither are they."""
+async def test_more_matches_than_previewed_change_nothing(new_engine: Any) -> None:
+    """The operator previewed two records; now three match, so none is changed."""
     engine = await new_engine(pipeline())
     await engine.records.insert([Letter(name=f"l{n}", status="bad") for n in range(3)])
     operator, open_ones = engine.operations("tests"), {"status": "open"}
