@@ -20,7 +20,7 @@ NewEngine = Callable[..., Awaitable[Engine]]
 
 @pytest.fixture
 async def new_engine(empty_database: Any, tmp_path: Path) -> AsyncIterator[NewEngine]:
-    """``await new_engine(app)`` gives a running engine on its own store object; several share the same data."""
+    """``await new_engine(app)`` returns a running engine; several share the same data."""
     async with AsyncExitStack() as stack:
 
         async def new(

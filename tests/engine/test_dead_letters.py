@@ -1,4 +1,4 @@
-"""Dead letters in their stage's words and on their topic; clearing results away; a loop of drains that ends when the process stops."""
+"""Dead letters, redrives, purges, and drains in a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers and stages that do what nobody expects: every record still ends its attempt, and the worker lives."""
+"""Handlers and stages that misbehave: every attempt still ends, and the worker continues."""
 
 from __future__ import annotations
 

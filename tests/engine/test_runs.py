@@ -198,7 +198,7 @@ async def test_errors_are_typed_counted_and_end_in_the_exhausted_state_with_a_de
 async def test_error_texts_are_stored_without_characters_no_store_can_hold(
     new_engine: Any,
 ) -> None:
-    """An error, a reason and a run's message may quote the outside: a null character or half a surrogate pair ends nothing."""
+    """Errors, reasons and messages may quote text with null characters or lone surrogates."""
     odd = "half \ud800 and null \x00 done"
 
     async def work(item: Item, at: Any) -> Any:

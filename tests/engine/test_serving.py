@@ -283,7 +283,7 @@ async def test_a_handler_that_is_slow_to_stop_does_not_hold_up_the_end(new_engin
 async def test_a_store_that_is_away_does_not_hold_up_the_end(
     new_engine: Any, monkeypatch: Any, stops: int
 ) -> None:
-    """Outcomes that cannot be written within the grace period are left to their leases: the records are handled again."""
+    """Outcomes that cannot be written within the grace period are lost; the leases expire."""
     begun, end = asyncio.Event(), asyncio.Event()
 
     async def work(item: Item, at: Any) -> To:
@@ -313,7 +313,7 @@ async def _ended(task: str) -> bool:
 
 
 async def test_a_failed_exhaustion_is_logged_and_retried(new_engine: Any) -> None:
-    """A fault in what the stage says of the end of its tries stops nobody: the record waits with it, the others go on."""
+    """A failing ``on_exhausted`` delays its own record only."""
 
     async def work(item: Item, at: Any) -> To:
         if item.name == "a":

@@ -1,4 +1,4 @@
-"""What pipelines ask of the engine besides stages: effects at the end of tries, needs, operators' own verbs, budgets that learn."""
+"""What pipelines use besides stages: exhaustion effects, needs, operations, budgets, files."""
 
 from __future__ import annotations
 

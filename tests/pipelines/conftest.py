@@ -1,4 +1,4 @@
-"""What holds for every pipeline: on Firestore it asks nothing that the index file made for it does not serve."""
+"""Every pipeline: on Firestore it runs only queries that its generated index file serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""decide(): how an attempt ended becomes what is settled. Every ending by every policy, without a store."""
+"""decide(): every result of an attempt under every policy, without a store."""
 
 from __future__ import annotations
 
@@ -359,16 +359,23 @@ def _invalid() -> ValidationError:
     raise AssertionError
 
 
+_CLIENT_ERROR = type("ClientError", (Exception,), {"__module__": "aiohttp.client_exceptions"})
+
+
 @pytest.mark.parametrize(
     ("error", "name"),
     [
-        (TimeoutError(), "timeout"), (ConnectionResetError(), "connection_error"), (ValueError("x"), "value_error"),
+        (TimeoutError(), "timeout"),
+        (ConnectionResetError(), "connection_error"),
+        (ValueError("x"), "value_error"),
         (_invalid(), "invalid_data"),
-        (Failure("x", type="http_404"), "http_404"), (ArtifactError("x"), "storage_error"), (Failure("x"), "failure"),
+        (Failure("x", type="http_404"), "http_404"),
+        (ArtifactError("x"), "storage_error"),
+        (Failure("x"), "failure"),
         (type("QuotaGone", (Exception,), {})(), "quota_gone"),
-        (type("Odd", (type("ClientError", (Exception,), {"__module__": "aiohttp.client_exceptions"}),), {})(), "http_error"),
+        (type("Odd", (_CLIENT_ERROR,), {})(), "http_error"),
     ],
-)  # fmt: skip
+)
 def test_errors_have_names(error: BaseException, name: str) -> None:
     assert error_type(error) == name
     made = decided(Raised(error))

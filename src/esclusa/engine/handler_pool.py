@@ -32,7 +32,7 @@ class HandlerPool:
         stopped: Callable[[], bool],
         give_back: Callable[[], None],
     ) -> None:
-        """``stopped``: handle nothing more; ``give_back`` is then called with leases still waiting."""
+        """``stopped``: handle nothing more; ``give_back`` is called with the waiting leases."""
         self._name = f"{name} handler"
         self._size = size
         self._batch = batch

@@ -34,7 +34,7 @@ class HeldLease:
         "lost",
         "ref",
         "renewed",
-        "result",
+        "result_type",
         "seconds",
         "spent_at",
         "task",
@@ -51,7 +51,7 @@ class HeldLease:
         self.spent_at = spent_at
         self.task: asyncio.Task[None] | None = None
         self.attempt: Attempt | None = None
-        self.result: Result | None = None
+        self.result_type: type[Result] | None = None
         self.took = 0.0
         self.lost = False
 

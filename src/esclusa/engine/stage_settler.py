@@ -89,7 +89,7 @@ class StageSettler:
             return
         if settlement.error is not None and exhaustion_failed(settlement):
             self._report_exhaustion_failed(held, settlement)
-        held.result = result
+        held.result_type = type(result)
         self.settling += 1
         # Files belong to an answer: those of a failed attempt need not be on disk.
         kept = held.attempt.kept if held.attempt and isinstance(result, OUTCOMES) else ()
@@ -107,7 +107,7 @@ class StageSettler:
         self._settler.hurry()
 
     def written(self, verdicts: list[tuple[HeldLease, Settlement, Verdict]]) -> None:
-        """Count the settlements that the settler wrote; a rejected one ends with an error instead."""
+        """Count what was written; a rejected settlement ends with an error instead."""
         self.settling -= len(verdicts)
         ended: defaultdict[ResultName, _Ended] = defaultdict(list)
         for held, settlement, verdict in verdicts:
@@ -142,11 +142,11 @@ class StageSettler:
     def _result_name(self, held: HeldLease, settlement: Settlement) -> ResultName:
         if settlement.error is not None and settlement.to == self._stage.exhausted:
             return "exhausted"
-        if isinstance(held.result, To):
+        if held.result_type is To:
             return "moved"
         if settlement.error is not None:
             return "retried"
-        return "given_back" if isinstance(held.result, GivenBack) else "waited"
+        return "given_back" if held.result_type is GivenBack else "waited"
 
     def _count(self, name: ResultName, ended: _Ended) -> None:
         """Count these, which all have the same result, in the run, the rates and the telemetry."""

@@ -32,10 +32,10 @@ LEAD = 0.1
 class StageWorker:
     """Drains a stage once (a run), or serves it until it is stopped (``forever``).
 
-    At most ``concurrency`` handler calls are under way. What is claimed ahead follows the pace of the
-    handler: what its calls can handle in LEAD seconds, at most ``options.prefetch``. Claiming,
-    handling and settling overlap: records that are being settled take no room, up to the same number
-    again.
+    At most ``concurrency`` handler calls are under way. What is claimed ahead follows the pace of
+    the handler: what its calls can handle in LEAD seconds, at most ``options.prefetch``. Claiming,
+    handling and settling overlap: records that are being settled take no room, up to the same
+    number again.
 
     One record's way: ``_claim`` → ``_take`` → the pool → ``_attempt`` → ``StageSettler.settle`` →
     ``StageSettler.written``.
@@ -172,7 +172,7 @@ class StageWorker:
             )
 
     def _take(self, claimed: Claimed) -> int:
-        """Queue the records for their handlers and return how many; the others are settled at once."""
+        """Queue the records for their handlers and return how many; settle the others at once."""
         leases = claimed.leases
         self.inflight += len(leases)
         self._taken += len(leases)
@@ -241,6 +241,8 @@ class StageWorker:
         for held, result in zip(batch, results, strict=False):
             held.task, held.took = None, took
             self._settler.settle(held, result)
+        # Break a reference cycle: an error's traceback holds this frame since Python 3.13.
+        del results, result
         self._freed.set()
 
     def _caught(
