@@ -139,11 +139,12 @@ def test_no_public_class_name_twice() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-def test_no_line_is_wider_than_100_columns() -> None:
+def test_no_line_of_prose_is_wider_than_100_columns() -> None:
+    """Tables and links may be wider. Ruff checks the lines of code."""
     wide = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in [*pages(*FOLDERS), *ROOT.glob("*.md")]
-        if path.suffix in (".py", ".md")
+        if path.suffix == ".md"
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if len(line) > 100 and not line.lstrip().startswith("|") and "http" not in line
     ]
