@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
-from esclusa.engine.threads import finished
+from esclusa.engine.threads import call_in_thread
 from esclusa.model.errors import ArtifactError, EsclusaError
 from esclusa.model.value import value
 from esclusa.ssrf import AllowedHosts, is_public
@@ -390,7 +390,7 @@ class _Spool:
     async def flush(self) -> None:
         parts, self._parts, self._pending = self._parts, [], 0
         try:  # wait to the end: a file made after `clear` would stay
-            await finished(None, lambda: self._write(parts))
+            await call_in_thread(None, lambda: self._write(parts))
         except OSError as error:
             raise ArtifactError(
                 f"the body cannot be written to {tempfile.gettempdir()}: {error.strerror}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
-from esclusa.engine.threads import seen_through
+from esclusa.engine.threads import wait_until_done
 from esclusa.model.errors import ArtifactError
 
 T = TypeVar("T")
@@ -42,12 +42,12 @@ class ThreadBatches(Generic[T]):
 
     async def add(self, item: T) -> None:
         """Return once the work for this item is done. A cancelled caller waits for that too."""
-        await seen_through(self.post(item))
+        await wait_until_done(self.post(item))
 
     def post(self, item: T) -> asyncio.Future[None]:
         """Schedule the work for this item; return the future of its whole batch.
 
-        Wait with ``seen_through``, because others wait for the same future. It fails with
+        Wait with ``wait_until_done``, because others wait for the same future. It fails with
         ArtifactError if the work cannot be started.
         """
         if not self._waiting or len(self._waiting[-1].items) >= self._max_items:

@@ -18,7 +18,7 @@ from pathlib import Path
 from esclusa.artifacts.batches import ThreadBatches
 from esclusa.artifacts.bodies import open_source, regroup, wrong_body
 from esclusa.artifacts.disk import FileSystem, drop_from_cache, sync_file, sync_folder
-from esclusa.engine.threads import finished, seen_through
+from esclusa.engine.threads import call_in_thread, wait_until_done
 from esclusa.model.errors import ArtifactError, ArtifactExists
 from esclusa.ports.artifacts import Body, KeptArtifact
 
@@ -121,7 +121,7 @@ class FileWriter:
         wait = len(file.content) > _SMALL or file.handle >= 0 or self._is_crowded()
         self._unwritten[file.path] = file.written = self._keeps.post(file)
         if wait:
-            await seen_through(file.written)
+            await wait_until_done(file.written)
             if file.error is not None:
                 raise file.error
 
@@ -129,18 +129,18 @@ class FileWriter:
         """Make kept files durable. Never raises: a file that cannot be durable gets its error."""
         for written in {file.written for file in files if file.written is not None}:
             try:
-                await seen_through(written)
+                await wait_until_done(written)
             except ArtifactError as error:
                 for file in files:
                     file.error = error if file.written is written else file.error
         async with self._syncing:
-            await finished(self._threads, partial(self._sync_batch, files))
+            await call_in_thread(self._threads, partial(self._sync_batch, files))
 
     async def wait_written(self, path: str) -> None:
         """Return once a kept file of this path has its name, or failed."""
         while (written := self._unwritten.get(path)) is not None and not written.done():
             with suppress(Exception):  # ``sync`` reports the error to the caller of ``keep``
-                await seen_through(written)
+                await wait_until_done(written)
 
     async def wait_all_written(self) -> None:
         """Return once every kept file has its name, or failed."""
@@ -165,14 +165,14 @@ class FileWriter:
                 case bytes() | bytearray():
                     file.content = bytes(body)
                 case Path():
-                    await finished(self._threads, partial(self._copy, file, body))
+                    await call_in_thread(self._threads, partial(self._copy, file, body))
                 case AsyncIterable():
                     await self._copy_stream(file, body)
                 case _:
                     raise wrong_body(body)
             await self.wait_written(file.path)  # two files of one path are written in order
         except BaseException:
-            await finished(self._threads, partial(_clean_up, file))
+            await call_in_thread(self._threads, partial(_clean_up, file))
             raise
 
     async def _copy_stream(self, file: PendingFile, body: AsyncIterable[bytes]) -> None:
@@ -180,11 +180,11 @@ class FileWriter:
             file.content = await anext(blocks)
             async for block in blocks:
                 with os_errors(file.path, "write"):
-                    await finished(self._threads, partial(self._write, file, start_sync=True))
+                    await call_in_thread(self._threads, partial(self._write, file, start_sync=True))
                 file.content = block
         if file.handle >= 0:
             with os_errors(file.path, "write"):
-                await finished(self._threads, partial(self._sync_content, file))
+                await call_in_thread(self._threads, partial(self._sync_content, file))
 
     def _copy(self, file: PendingFile, source: Path) -> None:
         with open_source(file.path, source) as given, os_errors(file.path, "write"):

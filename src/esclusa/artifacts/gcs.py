@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from esclusa.artifacts.bodies import RemoteArtifacts, open_source, regroup, wrong_body
 from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
-from esclusa.engine.threads import finished
+from esclusa.engine.threads import call_in_thread
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
@@ -213,7 +213,7 @@ class GcsArtifacts(RemoteArtifacts):
     async def _call(self, function: Callable[..., T], *arguments: object) -> T:
         if self._threads is None:
             raise ArtifactError(f"{self.url} is not open")
-        return await finished(self._threads, partial(function, *arguments))
+        return await call_in_thread(self._threads, partial(function, *arguments))
 
     def _describe(self, found: GcsObject) -> ArtifactInfo:
         return ArtifactInfo(

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from esclusa.artifacts.file_writer import FileWriter, PendingFile, os_errors
 from esclusa.artifacts.paths import RESERVED, clean, clean_prefix, fault
-from esclusa.engine.threads import finished
+from esclusa.engine.threads import call_in_thread
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Artifacts, Body, KeptArtifact
 
@@ -88,11 +88,11 @@ class LocalArtifacts(Artifacts):
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
         await self._writer.wait_written(path)
-        file = await finished(self._threads, partial(self._open_file, path, place))
+        file = await call_in_thread(self._threads, partial(self._open_file, path, place))
         try:
             while True:
                 with os_errors(path, "read"):
-                    block = await finished(self._threads, partial(file.read, chunk))
+                    block = await call_in_thread(self._threads, partial(file.read, chunk))
                 if not block:
                     return
                 yield block
@@ -108,7 +108,7 @@ class LocalArtifacts(Artifacts):
         walk = self._walk(clean_prefix(prefix))
         await self._writer.wait_all_written()
         while True:
-            page = await finished(self._threads, partial(_take, walk, _PAGE))
+            page = await call_in_thread(self._threads, partial(_take, walk, _PAGE))
             for info in page:
                 yield info
             if len(page) < _PAGE:
@@ -117,7 +117,7 @@ class LocalArtifacts(Artifacts):
     async def delete(self, path: str) -> None:
         place = self._place(path)
         await self._writer.wait_written(path)
-        await finished(self._threads, partial(self._delete, path, place))
+        await call_in_thread(self._threads, partial(self._delete, path, place))
 
     def public_url(self, path: str) -> str:
         return self._address(clean(path))

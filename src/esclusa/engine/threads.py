@@ -74,15 +74,15 @@ def _deliver(answer: asyncio.Future[Any], result: Any, error: BaseException | No
         answer.set_exception(error)
 
 
-async def finished(threads: Executor | None, work: Callable[[], T]) -> T:
+async def call_in_thread(threads: Executor | None, work: Callable[[], T]) -> T:
     """Run it in a thread (None: one of the loop's own). A cancelled caller waits until it ends.
 
     It cannot be stopped, and what follows (closing a file, another request) must not run beside it.
     """
-    return await seen_through(asyncio.get_running_loop().run_in_executor(threads, work))
+    return await wait_until_done(asyncio.get_running_loop().run_in_executor(threads, work))
 
 
-async def seen_through(work: asyncio.Future[T]) -> T:
+async def wait_until_done(work: asyncio.Future[T]) -> T:
     """Wait for it without cancelling it. A cancelled caller waits until it ends."""
     try:
         return await asyncio.shield(work)
