@@ -8,6 +8,7 @@ from esclusa.cli.options import after_option, limit_option
 from esclusa.cli.output import moment, seconds_of
 from esclusa.cli.root import Command
 from esclusa.cli.session import Session
+from esclusa.model.results import RATED
 
 
 @click.command(cls=Command)
@@ -23,12 +24,12 @@ from esclusa.cli.session import Session
 def rates(session: Session, minutes: int) -> None:
     """What each stage did: outcomes and handler times."""
     answer = session.look(lambda runtime: runtime.read_model.rates(minutes))
-    counts, times = ("moved", "retried", "exhausted", "waited", "lost"), ("p50", "p90", "p99")
+    times = ("p50", "p90", "p99")
     session.show_list(
         answer,
-        ["STAGE", *(f">{name.upper()}" for name in (*counts, *times))],
+        ["STAGE", *(f">{name.upper()}" for name in (*RATED, *times))],
         (
-            (s["stage"], *(s["total"][n] for n in counts), *(seconds_of(s[p]) for p in times))
+            (s["stage"], *(s["total"][n] for n in RATED), *(seconds_of(s[p]) for p in times))
             for s in answer
         ),
         "No stages.",
