@@ -1,4 +1,4 @@
-"""The claimer: takes due records of one stage, as many as its budget allows."""
+"""The claimer: reserves the budget of one stage, then claims as many due records."""
 
 from __future__ import annotations
 
@@ -6,13 +6,54 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
-from esclusa.engine.reservations import BudgetReservation
 from esclusa.model.budget import Denied
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import ClaimRequest, Leased
+from esclusa.model.stage import Stage
 from esclusa.model.value import value
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
+
+
+class BudgetReservation:
+    """Reserves units of the stage's budget. A stage without a budget is granted everything."""
+
+    def __init__(self, stage: Stage, store: Store, telemetry: Telemetry) -> None:
+        self._stage = stage
+        self._budget = stage.budget if stage.cost else None
+        self._store = store
+        self._telemetry = telemetry
+
+    async def reserve(self, records: int) -> tuple[int, datetime | None] | Denied:
+        """Return for how many of these records there are units, and when they were granted.
+
+        Raises StoreUnavailable and StoreConflict.
+        """
+        budget, cost = self._budget, self._stage.cost
+        if budget is None:
+            return records, None
+        answer = await self._store.spend(budget, records * cost, self._stage.name, least=cost)
+        if isinstance(answer, Denied):
+            return answer
+        if answer.units % cost:
+            await self._store.refund(budget, answer.units % cost, self._stage.name, answer.at)
+        return answer.units // cost, answer.at
+
+    async def give_back(self, records: int, at: datetime | None) -> None:
+        """Refund what was granted ``at`` that time for records that were not handled.
+
+        A store that does not answer keeps it: an unused unit is better than an overspent budget.
+        """
+        if self._budget is None or records <= 0:
+            return
+        try:
+            await self._store.refund(self._budget, records * self._stage.cost, self._stage.name, at)
+        except (StoreUnavailable, StoreConflict) as error:
+            self._telemetry.event(
+                "warning",
+                f"the budget of {records} records was not given back: {error}",
+                engine_stage=self._stage.name,
+            )
 
 
 @value

@@ -16,21 +16,18 @@ from typing import Any
 from esclusa.engine.alerts import AlertLog, AlertSink
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.attempt import StageTools
-from esclusa.engine.claimer import Claimer
+from esclusa.engine.claimer import BudgetReservation, Claimer
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycle_records import CycleRecords
-from esclusa.engine.cycles import CycleRunner
+from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.idempotency import Idempotency
-from esclusa.engine.leases import LeaseRenewer
+from esclusa.engine.leases import LeaseRenewer, Periodic
 from esclusa.engine.operations import Operations
 from esclusa.engine.options import Options
-from esclusa.engine.periodic import Periodic
 from esclusa.engine.rates import Rates
 from esclusa.engine.read_model import ReadModel
 from esclusa.engine.read_shapes import Titles
 from esclusa.engine.records import Records
 from esclusa.engine.registry import Registry
-from esclusa.engine.reservations import BudgetReservation
 from esclusa.engine.runs import RunContext, RunLog, RunTools
 from esclusa.engine.scheduler import Scheduler
 from esclusa.engine.settler import Settler
@@ -38,15 +35,16 @@ from esclusa.engine.stage_settler import StageSettler
 from esclusa.engine.stage_worker import StageWorker
 from esclusa.engine.system_pipeline import system_pipeline
 from esclusa.engine.tick import Tick, Ticked
-from esclusa.engine.worker_record import WorkerRegistration
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.query import Where, conditions
-from esclusa.model.settlement import ClaimRequest
+from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Stage
+from esclusa.model.system_records import WorkerRecord
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.publisher import Publisher
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Silent, Telemetry
+from esclusa.version import __version__
 
 # Seconds that the store has to write what is given back when the handlers are stopped.
 ABORT = 2.0
@@ -77,7 +75,9 @@ class Engine:
         self.publisher = publisher
         self.telemetry = telemetry = telemetry or Silent()
         self.options = options = options or Options()
-        self.worker = worker = worker or f"{_host_and_process()}-{secrets.token_hex(2)}"
+        self.worker = worker = (
+            worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        )
         system = system_pipeline(publisher).bind(NoSettings())
         self.registry = registry = Registry((*plans, system))
         self.contexts: dict[str, Any] = {}
@@ -175,7 +175,6 @@ class Engine:
             self.runner,
             self.cycle_records,
             self.store,
-            self.records,
             self.clock,
             self.telemetry,
             grace=self.options.grace,
@@ -189,7 +188,6 @@ class Engine:
             self.runner,
             self.cycle_records,
             self.store,
-            self.records,
             self.clock,
             self.telemetry,
             seconds=seconds,
@@ -314,5 +312,42 @@ class Engine:
         )
 
 
-def _host_and_process() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}"
+class WorkerRegistration:
+    """The record of this worker process, held under its own lease: its death is seen."""
+
+    def __init__(
+        self, store: Store, settler: Settler, clock: StoreClock, options: Options, worker: str
+    ) -> None:
+        self._store = store
+        self._settler = settler
+        self._clock = clock
+        self._options = options
+        self._worker = worker
+        self._record: WorkerRecord | None = None
+
+    async def register(self, stages: list[str]) -> None:
+        now = self._clock.now()
+        record = WorkerRecord(
+            id=self._worker,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            stages=stages,
+            started_at=now,
+            leased_by=self._worker,
+            due_at=now + self._options.lease_time,
+        )
+        await self._store.insert([record])
+        self._record = record
+
+    async def leave(self) -> None:
+        if self._record is not None:
+            await self._settler.settle(
+                Settlement(self._record.ref, "stopped", ("running",), 0, who=self._worker)
+            )
+            self._record = None
+
+    def renewals(self) -> list[Renewal]:
+        if self._record is None:
+            return []
+        return [Renewal(self._record.ref, 0, self._options.lease)]

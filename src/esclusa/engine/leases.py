@@ -1,13 +1,14 @@
-"""The leases of this process: renewed in time, and lost work is stopped."""
+"""The leases of this process: renewed in time, lost work stopped; and the loop that does so."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from esclusa.model.decide import Result
+from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased, Renewal
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
@@ -104,3 +105,37 @@ class LeaseRenewer:
                     )
                     self.release([held])
                     held.lose()
+
+
+class Periodic:
+    """The loop that renews leases, syncs the clock, writes rates: all steps, every ``interval``.
+
+    A step that raises ends this round, not the loop: without it every lease would be lost.
+    """
+
+    def __init__(
+        self, interval: float, telemetry: Telemetry, *steps: Callable[[], Awaitable[object]]
+    ) -> None:
+        self._interval = interval
+        self._telemetry = telemetry
+        self._steps = steps
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._loop(), name="periodic")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _loop(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                for step in self._steps:
+                    await step()
+            except (StoreUnavailable, StoreConflict) as error:
+                self._telemetry.event("warning", f"renewing leases: {error}; will retry")
+            except Exception as error:  # noqa: BLE001 - the next round may succeed
+                self._telemetry.event("error", f"renewing leases: {type(error).__name__}: {error}")

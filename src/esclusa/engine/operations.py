@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycle_records import CycleRecords
-from esclusa.engine.cycles import CycleRunner
+from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext
 from esclusa.model.effects import Move

@@ -9,7 +9,7 @@ from typing import Any
 
 from esclusa.engine import read_shapes as shapes
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycle_records import NEVER
+from esclusa.engine.cycles import NEVER
 from esclusa.engine.operations import retry_targets
 from esclusa.engine.options import Options
 from esclusa.engine.rates import merge

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycle_records import CycleRecords
-from esclusa.engine.cycles import CycleRunner
-from esclusa.engine.records import Records
+from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.signals import on_stop_signals
 from esclusa.model.errors import (
@@ -21,7 +19,6 @@ from esclusa.model.errors import (
 )
 from esclusa.model.schedule import Always, Every, Manual
 from esclusa.model.stage import Cycle
-from esclusa.model.system_records import Run
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
 
@@ -39,7 +36,6 @@ class Scheduler:
         runner: CycleRunner,
         cycle_records: CycleRecords,
         store: Store,
-        records: Records,
         clock: StoreClock,
         telemetry: Telemetry,
         *,
@@ -51,7 +47,6 @@ class Scheduler:
         self._runner = runner
         self._cycle_records = cycle_records
         self._store = store
-        self._records = records
         self._clock = clock
         self._telemetry = telemetry
         self._grace = grace
@@ -155,7 +150,7 @@ class Scheduler:
         if not isinstance(cycle.schedule, Every):
             return now
         interval = timedelta(seconds=cycle.schedule.seconds)
-        latest = await self._records.first(Run, {"cycle": cycle.name}, order="-started_at")
+        latest = await self._cycle_records.last_run(cycle.name)
         return max(latest.started_at, now - interval) if latest else now - interval
 
     async def _serve_singleton(self, cycle: Cycle) -> None:

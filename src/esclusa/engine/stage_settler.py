@@ -28,8 +28,8 @@ from esclusa.model.stage import Stage
 from esclusa.model.texts import load, text
 from esclusa.ports.telemetry import Telemetry
 
+# Results that a run counts by name; it counts the others by the state that the record moved to.
 _COUNTED_BY_RESULT = frozenset({"retried", "waited", "lost"})
-"""Results that a run counts by name; it counts the others by the state that the record moved to."""
 
 _Ended: TypeAlias = list[tuple[HeldLease, Settlement | None]]
 

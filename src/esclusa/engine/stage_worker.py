@@ -11,8 +11,7 @@ from datetime import datetime
 from esclusa.engine.attempt import Attempt, StageTools
 from esclusa.engine.claimer import Claimed, Claimer
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.handler import HandlerCaller, raised
-from esclusa.engine.handler_pool import HandlerPool
+from esclusa.engine.handler import HandlerCaller, HandlerPool, raised
 from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.options import Options
 from esclusa.engine.runs import RunContext
@@ -25,8 +24,8 @@ from esclusa.model.stage import Stage
 from esclusa.model.texts import text
 from esclusa.ports.telemetry import Telemetry
 
+# Seconds of work that may be claimed ahead: enough to hide a claim's round trip.
 LEAD = 0.1
-"""Seconds of work that may be claimed ahead: enough to hide a claim's round trip."""
 
 
 class StageWorker:

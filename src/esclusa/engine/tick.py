@@ -11,16 +11,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycle_records import CycleRecords
-from esclusa.engine.cycles import CycleRunner
-from esclusa.engine.records import Records
+from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.runs import RunContext
 from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused
 from esclusa.model.schedule import Always, Every, Manual
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle
-from esclusa.model.system_records import Run
 from esclusa.model.value import value
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
@@ -66,7 +63,6 @@ class Tick:
         runner: CycleRunner,
         cycle_records: CycleRecords,
         store: Store,
-        records: Records,
         clock: StoreClock,
         telemetry: Telemetry,
         *,
@@ -77,7 +73,6 @@ class Tick:
         self._runner = runner
         self._cycle_records = cycle_records
         self._store = store
-        self._records = records
         self._clock = clock
         self._telemetry = telemetry
         self._poll = poll
@@ -173,7 +168,7 @@ class Tick:
         record = await self._cycle_records.get(cycle.name)
         if cycle.singleton:
             return None if record is None or record.status == "paused" else record.due_at
-        latest = await self._records.first(Run, {"cycle": cycle.name}, order="-started_at")
+        latest = await self._cycle_records.last_run(cycle.name)
         now = self._clock.now()
         if latest is not None:
             since = latest.started_at
