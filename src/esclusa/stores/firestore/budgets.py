@@ -30,9 +30,7 @@ class BudgetDocument:
 
     def put(self, values: Iterable[tuple[str, Any, Any]]) -> Any:
         """Replace the document, unless it was written since it was read."""
-        document = Document()
-        for key, type, value in values:
-            document.fields[key].CopyFrom(encode(type, value))
+        document = Document(fields={key: encode(type, value) for key, type, value in values})
         return put_document(self.name, document, update_time=self.update_time, exists=False)
 
 

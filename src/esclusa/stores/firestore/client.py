@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import grpc
@@ -81,8 +81,9 @@ class FirestoreClient:
         if self._client is None:
             if host := os.environ.get("FIRESTORE_EMULATOR_HOST"):
                 channel = grpc.aio.insecure_channel(host, options=_CHANNEL)
-                transport = FirestoreGrpcAsyncIOTransport(channel=channel)
-                self._client = FirestoreAsyncClient(transport=transport)
+                self._client = FirestoreAsyncClient(
+                    transport=FirestoreGrpcAsyncIOTransport(channel=channel)
+                )
                 self._metadata.append(("authorization", "Bearer owner"))
             else:
                 try:
@@ -94,7 +95,7 @@ class FirestoreClient:
     async def close(self) -> None:
         """Refuse new calls, wait up to 30 s for those in progress, then disconnect."""
         client, self._client = self._client, None
-        with contextlib.suppress(TimeoutError):
+        with suppress(TimeoutError):
             async with asyncio.timeout(30):
                 while self._calls:
                     self._idle.clear()
@@ -124,9 +125,9 @@ class FirestoreClient:
     async def _get(
         self, names: Sequence[str], op: str, transaction: bytes | None
     ) -> dict[str, Any]:
-        request = BatchGetRequest(database=self.database, documents=list(names))
-        if transaction is not None:
-            request.transaction = transaction
+        request = BatchGetRequest(
+            database=self.database, documents=list(names), transaction=transaction
+        )
 
         async def call() -> dict[str, Any]:
             found, began = {}, self.clock.ticks()
@@ -147,9 +148,7 @@ class FirestoreClient:
 
     async def query(self, query: Any, op: str, transaction: bytes | None = None) -> list[Any]:
         """Return the documents that a structured query finds, in its order."""
-        request = QueryRequest(parent=self.root, structured_query=query)
-        if transaction is not None:
-            request.transaction = transaction
+        request = QueryRequest(parent=self.root, structured_query=query, transaction=transaction)
 
         async def call() -> list[Any]:
             if self.on_query is not None:
@@ -166,32 +165,36 @@ class FirestoreClient:
 
     async def count(self, query: Any, up_to: int, op: str) -> int:
         """Count the documents that match, up to ``up_to``."""
-        request = AggregationRequest(parent=self.root)
-        request.structured_aggregation_query.structured_query.CopyFrom(query)
-        aggregation = request.structured_aggregation_query.aggregations.add(alias="value")
-        aggregation.count.up_to.value = up_to
-        found = sum(each.integer_value for each in await self._aggregate(request, op, None))
+        values = await self._aggregate(query, {"count": {"up_to": {"value": up_to}}}, op)
+        found = sum(each.integer_value for each in values)
         self.reads[op] += max(1, -(-found // 1000))
         return int(found)
 
     async def mean(self, query: Any, path: str, op: str) -> float | None:
         """Average a number field over the documents that match; None if none has a number."""
-        request = AggregationRequest(parent=self.root)
-        bare = request.structured_aggregation_query.structured_query
+        bare = StructuredQuery()
         bare.CopyFrom(query)
         bare.ClearField("order_by")  # otherwise the index would need the order's fields too
-        aggregation = request.structured_aggregation_query.aggregations.add(alias="value")
-        aggregation.avg.field.field_path = path
-        found = await self._aggregate(request, op, path)
+        found = await self._aggregate(bare, {"avg": {"field": {"field_path": path}}}, op, path)
         self.reads[op] += 1
         if not found or found[0].HasField("null_value"):
             return None
         return float(found[0].double_value or found[0].integer_value)
 
-    async def _aggregate(self, request: Any, op: str, average: str | None) -> list[Any]:
+    async def _aggregate(
+        self, query: Any, aggregation: dict[str, Any], op: str, average: str | None = None
+    ) -> list[Any]:
+        request = AggregationRequest(
+            parent=self.root,
+            structured_aggregation_query={
+                "structured_query": query,
+                "aggregations": [{"alias": "value", **aggregation}],
+            },
+        )
+
         async def call() -> list[Any]:
             if self.on_query is not None:
-                self.on_query(op, request.structured_aggregation_query.structured_query, average)
+                self.on_query(op, query, average)
             stream = await self.api.run_aggregation_query(
                 types.RunAggregationQueryRequest.wrap(request),
                 metadata=self._metadata,
@@ -206,7 +209,8 @@ class FirestoreClient:
     async def _read(self, call: Callable[[], Awaitable[T]], *, retry: bool, op: str = "") -> T:
         for pause in (0.05, 0.2, 0.6, None) if retry else (None,):
             try:
-                return await self._translated(call)
+                with self._mapped_errors():
+                    return await call()
             except (StoreUnavailable, StoreConflict):
                 if pause is None:
                     raise
@@ -233,22 +237,16 @@ class FirestoreClient:
 
         Raises PreconditionFailed if the precondition of a write does not hold.
         """
-        request = CommitRequest(database=self.database, writes=writes)
-        if transaction is not None:
-            request.transaction = transaction
-
-        async def call() -> list[Any]:
-            began = self.clock.ticks()
+        request = CommitRequest(database=self.database, writes=writes, transaction=transaction)
+        began = self.clock.ticks()
+        with self._mapped_errors():
             answer = await self.api.commit(
                 types.CommitRequest.wrap(request), metadata=self._metadata, timeout=60, retry=None
             )
-            done = types.CommitResponse.pb(answer)
-            self.clock.learn(began, done.commit_time)
-            return list(done.write_results)
-
-        done = await self._translated(call)
+        done = types.CommitResponse.pb(answer)
+        self.clock.learn(began, done.commit_time)
         self.writes[op] += len(writes)
-        return done
+        return list(done.write_results)
 
     async def each(self, writes: Sequence[Any], op: str) -> list[Any | None]:
         """Apply each write on its own: return its result, or None if its precondition failed.
@@ -269,17 +267,14 @@ class FirestoreClient:
         todo = list(range(len(writes)))
         for pause in (0.05, 0.2, 0.5, 1.0, 0.0):
             request = BatchWriteRequest(database=self.database, writes=[writes[i] for i in todo])
-
-            async def call(request: Any = request) -> Any:
+            with self._mapped_errors():
                 answer = await self.api.batch_write(
                     types.BatchWriteRequest.wrap(request),
                     metadata=self._metadata,
                     timeout=60,
                     retry=None,
                 )
-                return types.BatchWriteResponse.pb(answer)
-
-            done = await self._translated(call)
+            done = types.BatchWriteResponse.pb(answer)
             retryable = []
             for i, result, status in zip(todo, done.write_results, done.status, strict=True):
                 if status.code == _OK:
@@ -296,16 +291,15 @@ class FirestoreClient:
     # Transactions
 
     async def begin(self) -> bytes:
-        async def call() -> bytes:
+        with self._mapped_errors():
             answer = await self.api.begin_transaction(
                 database=self.database, metadata=self._metadata, timeout=30, retry=None
             )
-            return bytes(answer.transaction)
-
-        return await self._translated(call)
+        return bytes(answer.transaction)
 
     async def rollback(self, transaction: bytes) -> None:
-        async def call() -> None:
+        """End a transaction. Never raises: the server ends it by itself if this fails."""
+        with suppress(EsclusaError, asyncio.CancelledError), self._mapped_errors():
             await self.api.rollback(
                 database=self.database,
                 transaction=transaction,
@@ -313,11 +307,6 @@ class FirestoreClient:
                 timeout=30,
                 retry=None,
             )
-
-        try:
-            await self._translated(call)
-        except (EsclusaError, asyncio.CancelledError):
-            return  # the server ends the transaction by itself
 
     # Notifications
 
@@ -342,19 +331,19 @@ class FirestoreClient:
             await ended.wait()
 
         try:
-            stream = await self.api.listen(
+            async for answer in await self.api.listen(
                 requests=requests(), metadata=self._metadata, timeout=3600, retry=None
-            )
-            async for answer in stream:
+            ):
                 yield types.ListenResponse.pb(answer)
         finally:
             ended.set()
 
-    async def _translated(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make the call and raise Esclusa's errors in place of Google's."""
+    @contextmanager
+    def _mapped_errors(self) -> Iterator[None]:
+        """Raise Esclusa's errors in place of Google's; ``close`` waits for the call inside."""
         self._calls += 1
         try:
-            return await call()
+            yield
         except (google.FailedPrecondition, google.AlreadyExists, google.NotFound) as error:
             raise PreconditionFailed(str(error)) from error
         except google.Aborted as error:

@@ -154,15 +154,9 @@ def _native(plain: Any) -> Any:
             return Value(double_value=plain)
         case str():
             return Value(string_value=plain)
-    out = Value()
-    if isinstance(plain, dict):
-        out.map_value.SetInParent()
-        for key, item in plain.items():
-            out.map_value.fields[key].CopyFrom(_native(item))
-    else:
-        out.array_value.SetInParent()
-        out.array_value.values.extend(map(_native, plain))
-    return out
+        case dict():
+            return Value(map_value={"fields": {key: _native(v) for key, v in plain.items()}})
+    return Value(array_value={"values": [_native(v) for v in plain]})
 
 
 def _fits(plain: Any, depth: int) -> bool:
@@ -206,18 +200,12 @@ def _text(value: Any) -> Any:
     return Value(string_value=value)
 
 
-def _time(value: Any) -> Any:
-    out = Value()
-    out.timestamp_value.CopyFrom(to_timestamp(value))
-    return out
-
-
 _ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
     "text": _text,
     "int": lambda v: Value(integer_value=int(v.value if isinstance(v, Enum) else v)),
     "float": lambda v: Value(double_value=float(v)),
     "bool": lambda v: Value(boolean_value=bool(v)),
-    "time": _time,
+    "time": lambda v: Value(timestamp_value=to_timestamp(v)),
     "date": lambda v: Value(string_value=v.isoformat()),
     "decimal": lambda v: Value(string_value=str(v)),
     "json": encode_json,
@@ -293,12 +281,11 @@ class Codec:
                 out[name] = decode(type, fields[name]) if name in fields else None
         return out
 
-    def record(self, values: dict[str, Any]) -> Record:
-        """The record. Values that do not fit its declaration are kept as they are."""
-        return self.checked_record(values)[0]
-
     def checked_record(self, values: dict[str, Any]) -> tuple[Record, str | None]:
-        """The record, and how its values break its declaration; None if they do not."""
+        """The record, and how its values break its declaration; None if they do not.
+
+        Values that do not fit are kept as they are.
+        """
         for name, fn in self._typed:
             values[name] = fn(values[name])
         for name in self._absent:

@@ -157,10 +157,8 @@ class DocumentState:
                 "reason": reason,
                 "error": None if error is None else dict(error),
             }
-            step = Value()
-            for name, value in values.items():
-                step.map_value.fields[name].CopyFrom(encode(_STEP[name], value))
-            self.steps.append(step)
+            fields = {name: encode(_STEP[name], value) for name, value in values.items()}
+            self.steps.append(Value(map_value={"fields": fields}))
 
     def end_lease(self, context: CallContext, before: str, to: str) -> None:
         """Clear the lease, and set the extra columns that show leases and ends."""
@@ -187,9 +185,7 @@ class DocumentState:
             if not self._fit_inline(steps):
                 out.append(self._history(context, total - len(steps) + 1, steps))
                 steps = []
-            del self.fields[STEPS].array_value.values[:]
-            self.fields[STEPS].array_value.values.extend(steps)
-            self.fields[STEPS].array_value.SetInParent()
+            self.fields[STEPS].CopyFrom(Value(array_value={"values": steps}))
             self.changed[STEPS] = None
         if self.is_new or self.changed or self.added:
             out.insert(0, self._own_write(unconditional=unconditional))
@@ -205,11 +201,14 @@ class DocumentState:
 
     def _history(self, context: CallContext, first: int, steps: Sequence[Any]) -> Any:
         """The write of a history document with these steps, the first of which has this number."""
-        row = Document()
-        row.fields["table_name"].string_value = self.kind.table
-        row.fields["record_id"].string_value = self.id
-        row.fields["first"].integer_value = first
-        row.fields["steps"].array_value.values.extend(steps)
+        row = Document(
+            fields={
+                "table_name": Value(string_value=self.kind.table),
+                "record_id": Value(string_value=self.id),
+                "first": Value(integer_value=first),
+                "steps": Value(array_value={"values": steps}),
+            }
+        )
         return put_document(f"{context.root}/{names.history_path(self.kind, self.id, first)}", row)
 
     def _own_write(self, *, unconditional: bool) -> Any:

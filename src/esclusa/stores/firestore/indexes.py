@@ -268,7 +268,7 @@ def _overrides(kinds: Sequence[Kind], shapes: Sequence[QueryShape]) -> list[dict
                 for c in large
                 if c not in used
             ]
-            if names.nested(kind) and not archived:
+            if kind.within is not None and not archived:
                 used |= {  # a filter may use any of these
                     queries.field_path(codec, name)
                     for name, type in kind.types.items()

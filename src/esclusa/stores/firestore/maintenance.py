@@ -73,17 +73,17 @@ async def _history_documents(
     limit: int | None = None,
 ) -> list[Any]:
     """The history documents of a record, found by their names, which needs no index."""
-    query = StructuredQuery()
-    query.from_.add().collection_id = names.HISTORY
-    query.order_by.add(direction=1).field.field_path = queries.NAME
-    for end, number in (("start_at", first), ("end_at", 999_999_999)):
-        bound = getattr(query, end)
-        bound.values.append(
-            Value(reference_value=f"{client.root}/{names.history_path(kind, id, number)}")
-        )
-        bound.before = end == "start_at"
-    if limit is not None:
-        query.limit.value = limit
+    start, end = (
+        Value(reference_value=f"{client.root}/{names.history_path(kind, id, number)}")
+        for number in (first, 999_999_999)
+    )
+    query = StructuredQuery(
+        from_=[{"collection_id": names.HISTORY}],
+        order_by=[{"field": {"field_path": queries.NAME}, "direction": 1}],
+        start_at={"values": [start], "before": True},
+        end_at={"values": [end], "before": False},
+        limit=None if limit is None else {"value": limit},
+    )
     return [
         r
         for r in await client.query(query, op)
@@ -94,8 +94,7 @@ async def _history_documents(
 
 async def purge(client: FirestoreClient, context: CallContext, query: Query) -> int:
     """Delete each record with its history in one commit, unless it was written meanwhile."""
-    codec = context.codec_of(query.kind)
-    found = await queries.first(client, codec, query, query.limit, "purge")
+    found = await queries.first(client, context.codec_of(query.kind), query, query.limit, "purge")
     units: list[list[Any]] = []
     for k in range(0, len(found), _PARALLEL):
         units += await asyncio.gather(
@@ -174,16 +173,14 @@ async def archive(
 async def assign(client: FirestoreClient, context: CallContext, query: Query, export: str) -> int:
     """Give archived records that belong to no export to this export."""
     codec = context.codec_of(query.kind)
-    unassigned = query
-    if ("export_id", null) not in query.where:
-        unassigned = query.but(where=(*query.where, ("export_id", null)))
-    change = Document()
-    change.fields["export_id"].string_value = export
+    unassigned = ("export_id", null)
+    where = query.where if unassigned in query.where else (*query.where, unassigned)
+    change = Document(fields={"export_id": Value(string_value=export)})
     writes = [
         put_document(
             f.document.name, change, mask=["export_id"], update_time=f.document.update_time
         )
-        for f in await queries.first(client, codec, unassigned, query.limit, "assign")
+        for f in await queries.first(client, codec, query.but(where=where), query.limit, "assign")
     ]
     return sum(result is not None for result in await client.each(writes, "assign"))
 

@@ -51,11 +51,6 @@ def collection(kind: Kind, *, archived: bool = False) -> str:
     return f"archive_{kind.table}" if archived else kind.table
 
 
-def nested(kind: Kind) -> bool:
-    """Whether the documents of a kind are stored below those of another."""
-    return kind.within is not None
-
-
 def path(kind: Kind, id: str, *, archived: bool = False) -> str | None:
     """The path of a record's document; None if no record of this kind can have that id."""
     if not id or not fits(id):

@@ -14,7 +14,7 @@ from typing import Any
 from esclusa.model.errors import EsclusaError
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient
-from esclusa.stores.firestore.codec import Document
+from esclusa.stores.firestore.codec import Document, Value
 from esclusa.stores.firestore.writes import put_document
 
 Listener = Callable[[str], Awaitable[None] | None]
@@ -55,11 +55,9 @@ class WakeNotifier:
         await self._write(table)
 
     async def _write(self, table: str) -> None:
-        document = Document()
-        document.fields["by"].string_value = self._process_id
+        document = Document(fields={"by": Value(string_value=self._process_id)})
         write = put_document(f"{self._client.root}/{names.WAKES}/{names.segment(table)}", document)
-        transform = write.update_transforms.add(field_path="at")
-        transform.set_to_server_value = 1  # the time of the request
+        write.update_transforms.add(field_path="at", set_to_server_value=1)  # the request's time
         try:
             await self._client.commit([write], "wake")
         except EsclusaError:

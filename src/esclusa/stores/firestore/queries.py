@@ -24,6 +24,7 @@ from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
 from esclusa.stores.firestore.codec import NULL, Codec, Value, decimal_order, encode, order_column
 
 NAME = "__name__"
+_Filter: Any = type(StructuredQuery().where)
 _MAX_VALUES = 30
 _OPS = {"eq": 5, "lt": 1, "le": 2, "gt": 3, "ge": 4}
 _IN, _IS_NULL, _IS_NOT_NULL, _AND = 8, 3, 5, 1
@@ -131,27 +132,28 @@ def _part(
     name_descending: bool,
     root: str,
 ) -> Any:
-    part = StructuredQuery()
-    source = part.from_.add()
-    source.collection_id = names.collection(query.kind, archived=query.archived)
-    source.all_descendants = names.nested(query.kind) and not query.archived
     filters = [_filter(codec, query, name, cond, root) for name, cond in where]
-    if len(filters) == 1:
-        part.where.CopyFrom(filters[0])
-    elif filters:
-        part.where.composite_filter.op = _AND
-        part.where.composite_filter.filters.extend(filters)
+    if len(filters) > 1:
+        filters = [_Filter(composite_filter={"op": _AND, "filters": filters})]
     # Firestore does not sort by a field that is fixed to one value.
     fixed = {n for n, c in where if c.op in ("eq", "null") or (c.op == "in" and len(c.value) == 1)}
-    for item in (o for o in order if o.field not in fixed):
-        _sort(part, field_path(codec, item.field), item.descending)
-    _sort(part, NAME, name_descending)
-    return part
-
-
-def _sort(part: Any, path: str, descending: bool) -> None:
-    order = part.order_by.add(direction=_DESCENDING if descending else _ASCENDING)
-    order.field.field_path = path
+    terms = [(field_path(codec, o.field), o.descending) for o in order if o.field not in fixed]
+    return StructuredQuery(
+        from_=[
+            {
+                "collection_id": names.collection(query.kind, archived=query.archived),
+                "all_descendants": query.kind.within is not None and not query.archived,
+            }
+        ],
+        where=filters[0] if filters else None,
+        order_by=[
+            {
+                "field": {"field_path": path},
+                "direction": _DESCENDING if descending else _ASCENDING,
+            }
+            for path, descending in [*terms, (NAME, name_descending)]
+        ],
+    )
 
 
 def field_path(codec: Codec, name: str) -> str:
@@ -162,24 +164,17 @@ def field_path(codec: Codec, name: str) -> str:
 
 
 def _filter(codec: Codec, query: Query, name: str, cond: Cond, root: str) -> Any:
-    out = type(StructuredQuery().where)()
-    path = NAME if name == "id" else field_path(codec, name)
+    field = {"field_path": NAME if name == "id" else field_path(codec, name)}
     if cond.op in ("null", "not_null"):
-        out.unary_filter.op = _IS_NULL if cond.op == "null" else _IS_NOT_NULL
-        out.unary_filter.field.field_path = path
-        return out
-    test = out.field_filter
-    test.field.field_path = path
-    if cond.op == "in" and len(cond.value) > 1:
-        test.op = _IN
-        test.value.array_value.values.extend(
-            _comparable(codec, query, name, v, root) for v in cond.value
-        )
+        op = _IS_NULL if cond.op == "null" else _IS_NOT_NULL
+        return _Filter(unary_filter={"op": op, "field": field})
+    operands = cond.value if cond.op == "in" else (cond.value,)
+    values = [_comparable(codec, query, name, v, root) for v in operands]
+    if len(values) > 1:
+        op, value = _IN, Value(array_value={"values": values})
     else:
-        test.op = _OPS.get(cond.op, _OPS["eq"])
-        operand = cond.value[0] if cond.op == "in" else cond.value
-        test.value.CopyFrom(_comparable(codec, query, name, operand, root))
-    return out
+        op, value = _OPS.get(cond.op, _OPS["eq"]), values[0]
+    return _Filter(field_filter={"op": op, "field": field, "value": value})
 
 
 def _comparable(codec: Codec, query: Query, name: str, value: Any, root: str) -> Any:
@@ -210,14 +205,12 @@ def _start_after(
     known[NAME] = ("id", position[-1])
     out = []
     for part in prepared.parts:
-        copy = StructuredQuery()
-        copy.CopyFrom(part)
-        copy.start_at.values.extend(
+        values = [
             _comparable(codec, prepared.query, *known[o.field.field_path], root)
             for o in part.order_by
-        )
-        copy.start_at.before = False
-        out.append(copy)
+        ]
+        out.append(StructuredQuery(start_at={"values": values, "before": False}))
+        out[-1].MergeFrom(part)
     return out
 
 
@@ -260,9 +253,8 @@ async def page(
     )
     found: list[FoundDocument] = []
     for part in parts:
-        limited = StructuredQuery()
-        limited.CopyFrom(part)
-        limited.limit.value = limit
+        limited = StructuredQuery(limit={"value": limit})
+        limited.MergeFrom(part)
         found += [
             _decoded(client, codec, d, archived=prepared.query.archived)
             for d in await client.query(limited, op, transaction)

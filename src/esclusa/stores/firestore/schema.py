@@ -19,7 +19,7 @@ from esclusa.model.query import Query
 from esclusa.model.record import Kind
 from esclusa.stores.firestore import names, queries
 from esclusa.stores.firestore.client import FirestoreClient
-from esclusa.stores.firestore.codec import Codec, Document, decode, encode
+from esclusa.stores.firestore.codec import Codec, Document, Value, decode, encode
 from esclusa.stores.firestore.writes import put_document
 
 # How this program lays out its documents. It changes only with a migration.
@@ -88,17 +88,19 @@ async def migrate(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
     fresh, lacking = await _missing(client, kinds)
     done = []
     if fresh:
-        document = Document()
-        document.fields["version"].integer_value = _VERSION
-        document.fields["checksum"].string_value = _CHECKSUM
+        document = Document(
+            fields={
+                "version": Value(integer_value=_VERSION),
+                "checksum": Value(string_value=_CHECKSUM),
+            }
+        )
         await client.commit(
             [put_document(f"{client.root}/{names.SCHEMA}/{_STORE}", document)], "schema"
         )
         done.append(f"layout {_VERSION} recorded")
     for kind, (known, lacks) in lacking.items():
         filled = await _fill(client, kind, lacks) if known else 0
-        document = Document()
-        document.fields["fields"].CopyFrom(encode("json", {**known, **_fields(kind)}))
+        document = Document(fields={"fields": encode("json", {**known, **_fields(kind)})})
         await client.commit(
             [put_document(f"{client.root}/{names.SCHEMA}/{names.segment(kind.table)}", document)],
             "schema",

@@ -36,7 +36,7 @@ from esclusa.stores.firestore.documents import (
 )
 from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.queries import FoundDocument
-from esclusa.stores.firestore.writes import in_commits, verify_unchanged
+from esclusa.stores.firestore.writes import in_commits, merged, verify_unchanged
 from esclusa.stores.isolate import settle_isolated
 
 # Settlements that are read and committed together.
@@ -125,7 +125,7 @@ class DocumentSettler:
             start += len(chunk)
         for k in range(0, len(chunks), _PARALLEL):
             batch = chunks[k : k + _PARALLEL]
-            results = await asyncio.gather(*(self._commit(_merged(chunk)) for _, chunk in batch))
+            results = await asyncio.gather(*(self._commit(merged(chunk)) for _, chunk in batch))
             for (indices, _), committed in zip(batch, results, strict=True):
                 if committed:
                     settled |= {i: Settled(settlements[i].ref) for i in indices}
@@ -279,7 +279,7 @@ class SettlementCommit:
                 try:
                     for effect in s.effects:
                         await self._apply(s, effect)
-                except (_EffectRefused, BadRecord) as error:
+                except (_EffectRefused, UndeclaredMove, BadRecord) as error:
                     refused[i] = str(error)
         return verdicts, refused
 
@@ -333,12 +333,9 @@ class SettlementCommit:
         if target is None or not exists:
             raise _EffectRefused(f"effect Move: there is no {move.kind.table} {move.id}")
         if not move.frm:
-            try:
-                move.kind.lifecycle.check(
-                    target.status, move.to, f"effect Move on {move.kind.table} {move.id}"
-                )
-            except UndeclaredMove as error:
-                raise _EffectRefused(str(error)) from None
+            move.kind.lifecycle.check(
+                target.status, move.to, f"effect Move on {move.kind.table} {move.id}"
+            )
         if move.unless is not None and self.transaction is None:
             raise _TransactionRequired
         before = target.status
@@ -380,8 +377,7 @@ class SettlementCommit:
 def _woken_tables(context: CallContext, s: Settlement) -> set[str]:
     """The tables in which a settlement made a record due."""
     due = s.until <= context.now if s.until is not None else not s.delay
-    out = {s.ref.kind.table} if due else set()
-    return out | {
+    return ({s.ref.kind.table} if due else set()) | {
         e.record.kind.table if isinstance(e, Create) else e.kind.table
         for e in s.effects
         if not isinstance(e, Add)
@@ -424,24 +420,3 @@ def _apply_own_move(context: CallContext, s: Settlement, doc: DocumentState) -> 
                 doc.set(extra, (s.error or {}).get(key))
     doc.end_lease(context, before, s.to)
     doc.set("updated_at", doc.change_time(context.now))
-
-
-def _merged(units: list[list[Any]]) -> list[Any] | None:
-    """The writes of one commit, with additions to the same document as one write.
-
-    None if a document has two writes that cannot be combined.
-    """
-    out: dict[str, Any] = {}
-    for write in (w for unit in units for w in unit):
-        first = out.setdefault(write.update.name, write)
-        if first is write:
-            continue
-        if not (first.update_transforms and write.update_transforms):
-            return None
-        sums = {t.field_path: t for t in first.update_transforms}
-        for more in write.update_transforms:
-            if more.field_path in sums:
-                sums[more.field_path].increment.integer_value += more.increment.integer_value
-            else:
-                first.update_transforms.add().CopyFrom(more)
-    return list(out.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
@@ -71,6 +70,7 @@ class FirestoreStore:
         self.clock_offset = clock_offset
         self._new_id = new_id
         self._client = FirestoreClient(project, database, client)
+        self.reads, self.writes = self._client.reads, self._client.writes
         rng = rng or Random()
         self._codecs: dict[str, Codec] = {}
         self._staged_states: dict[str, frozenset[str]] = {}
@@ -79,16 +79,6 @@ class FirestoreStore:
         self._budgets = BudgetDocuments(self._client, rng)
         self._notifier = WakeNotifier(self._client, uuid.uuid4().hex)
         self._settler = DocumentSettler(self._client, leases, rng, self._notifier.notify)
-
-    @property
-    def reads(self) -> Counter[str]:
-        """Documents read, by operation."""
-        return self._client.reads
-
-    @property
-    def writes(self) -> Counter[str]:
-        """Documents written and deleted, by operation."""
-        return self._client.writes
 
     def watch_queries(self, observer: Callable[[str, indexes.QueryShape], None] | None) -> None:
         """Call ``observer`` with the operation and shape of every query; None ends it.
@@ -147,7 +137,7 @@ class FirestoreStore:
         root, paths = self._client.root, [names.path(kind, id) for id in ids]
         found = await self._client.get([f"{root}/{p}" for p in paths if p is not None], "get")
         return [
-            codec.record(codec.values(document.fields, id))
+            codec.checked_record(codec.values(document.fields, id))[0]
             if (document := found.get(f"{root}/{path}")) is not None
             else None
             for id, path in zip(ids, paths, strict=True)
@@ -159,7 +149,7 @@ class FirestoreStore:
         found = await queries.page(self._client, codec, prepared, query.limit + 1, "find", after)
         shown = found[: query.limit]
         more = queries.write_cursor(prepared, shown[-1]) if len(found) > query.limit else None
-        return Page([codec.record(f.values) for f in shown], more)
+        return Page([codec.checked_record(f.values)[0] for f in shown], more)
 
     async def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
         codec, prepared = self._prepare(query.but(after=None))

@@ -27,8 +27,7 @@ def put_document(
     The write fails unless the document was last written at ``update_time``, or, without one, unless
     its existence equals ``exists``.
     """
-    write = Write()
-    write.update.CopyFrom(document)
+    write = Write(update=document)
     write.update.name = name
     if mask is not None:
         write.update_mask.field_paths.extend(_field_path(column) for column in mask)
@@ -42,19 +41,13 @@ def put_document(
 
 def delete_document(name: str, *, update_time: Any = None) -> Any:
     """Delete a document. With ``update_time``, fail if it was written since."""
-    write = Write(delete=name)
-    if update_time is not None:
-        write.current_document.update_time.CopyFrom(update_time)
-    return write
+    unchanged = None if update_time is None else {"update_time": update_time}
+    return Write(delete=name, current_document=unchanged)
 
 
 def verify_unchanged(name: str, update_time: Any) -> Any:
     """Change nothing, and fail if the document was written since: an update of no field."""
-    write = Write()
-    write.update.name = name
-    write.update_mask.SetInParent()
-    write.current_document.update_time.CopyFrom(update_time)
-    return write
+    return put_document(name, Write().update, mask=(), update_time=update_time)
 
 
 def in_commits(units: Iterable[list[Any]], max_writes: int = MAX_WRITES) -> list[list[list[Any]]]:
@@ -69,6 +62,27 @@ def in_commits(units: Iterable[list[Any]], max_writes: int = MAX_WRITES) -> list
         chunks[-1].append(unit)
         count, size = count + len(unit), size + weight
     return chunks
+
+
+def merged(units: list[list[Any]]) -> list[Any] | None:
+    """The writes of one commit, with additions to the same document as one write.
+
+    None if a document has two writes that cannot be combined.
+    """
+    out: dict[str, Any] = {}
+    for write in (w for unit in units for w in unit):
+        first = out.setdefault(write.update.name, write)
+        if first is write:
+            continue
+        if not (first.update_transforms and write.update_transforms):
+            return None
+        sums = {t.field_path: t for t in first.update_transforms}
+        for more in write.update_transforms:
+            if more.field_path in sums:
+                sums[more.field_path].increment.integer_value += more.increment.integer_value
+            else:
+                first.update_transforms.add().CopyFrom(more)
+    return list(out.values())
 
 
 def _field_path(column: str) -> str:

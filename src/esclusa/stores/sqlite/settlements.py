@@ -137,7 +137,7 @@ def _apply_effects(
         try:
             for effect in settlement.effects:
                 _apply(transaction, settlement, effect)
-        except EffectRefused as error:
+        except (EffectRefused, UndeclaredMove) as error:
             faults[number] = str(error)
             transaction.connection.execute("ROLLBACK TO effects")
         transaction.connection.execute("RELEASE effects")
@@ -190,12 +190,9 @@ def _row_to_move(transaction: Transaction, move: Move) -> RowState | None:
     if row is None:
         raise EffectRefused(f"effect Move: there is no {move.kind.table} {move.id}")
     if not move.frm:
-        try:
-            move.kind.lifecycle.check(
-                row.status, move.to, f"effect Move on {move.kind.table} {move.id}"
-            )
-        except UndeclaredMove as error:
-            raise EffectRefused(str(error)) from None
+        move.kind.lifecycle.check(
+            row.status, move.to, f"effect Move on {move.kind.table} {move.id}"
+        )
     return row
 
 
