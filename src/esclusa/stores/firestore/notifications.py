@@ -7,39 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from esclusa.model.errors import EsclusaError
+from esclusa.stores.callbacks import Callback, WakeCallbacks
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Document, Value
 from esclusa.stores.firestore.writes import put_document
 
-Listener = Callable[[str], Awaitable[None] | None]
 # Announces that records of these tables may be due: `WakeNotifier.notify`.
 Notify = Callable[[Iterable[str]], None]
 _INTERVAL = 1.0
 
 
-class WakeNotifier:
+class WakeNotifier(WakeCallbacks):
     """Sends and receives wake-ups by table. ``process_id`` marks those of this process."""
 
     def __init__(self, client: FirestoreClient, process_id: str) -> None:
+        super().__init__()
         self._client, self._process_id = client, process_id
-        self._listeners: dict[object, Listener] = {}
         self._written: dict[str, float] = {}
         # Writes that wait for the end of their interval, by table.
         self._scheduled: dict[str, asyncio.Task[None]] = {}
-        self._follower: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def notify(self, tables: Iterable[str]) -> None:
         """Announce that records of these tables may be due. Never blocks and never fails."""
         now = asyncio.get_running_loop().time()
         for table in tables:
-            self._call_listeners(table)
+            self._call(table)
             if table not in self._scheduled:
                 pause = self._written.get(table, -_INTERVAL) + _INTERVAL - now
                 task = asyncio.create_task(
@@ -63,37 +60,26 @@ class WakeNotifier:
         except EsclusaError:
             return  # best effort: listeners poll as well
 
-    async def listen(self, listener: Listener) -> Callable[[], Awaitable[None]]:
-        """Call ``listener`` with the table of each wake-up; return the function that ends this."""
-        key = object()
-        self._listeners[key] = listener
+    async def add(self, callback: Callback) -> Callable[[], Awaitable[None]]:
+        """Add a callback; return a function that removes it."""
+        remove = self._add(callback)
         if self._follower is None:
             ready = asyncio.Event()
             self._follower = asyncio.create_task(self._follow(ready), name="wakes")
             with contextlib.suppress(TimeoutError):  # it keeps trying; polling covers the gap
                 await asyncio.wait_for(ready.wait(), 5)
-
-        async def end() -> None:
-            self._listeners.pop(key, None)
-            if not self._listeners:
-                await self._stop_following()
-
-        return end
+        return remove
 
     async def close(self) -> None:
         """Write the wake-ups that are still scheduled, then end."""
-        self._listeners.clear()
+        self._callbacks.clear()
         scheduled, self._scheduled = self._scheduled, {}
         for task in scheduled.values():
-            await _cancel(task)
+            task.cancel()
+        await asyncio.gather(*scheduled.values(), return_exceptions=True)
         await asyncio.gather(*map(self._write, scheduled))
-        await self._stop_following()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _stop_following(self) -> None:
-        follower, self._follower = self._follower, None
-        if follower is not None:
-            await _cancel(follower)
+        await super().close()
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
     async def _follow(self, ready: asyncio.Event) -> None:
         pause = 0.1
@@ -115,20 +101,4 @@ class WakeNotifier:
 
     def _receive(self, document: Any) -> None:
         if document.fields["by"].string_value != self._process_id:
-            self._call_listeners(names.unsegment(document.name.rpartition("/")[2]))
-
-    def _call_listeners(self, table: str) -> None:
-        for listener in list(self._listeners.values()):
-            answer = listener(table)
-            if inspect.isawaitable(answer):
-                self._track(asyncio.ensure_future(answer))
-
-    def _track(self, task: asyncio.Task[None]) -> None:
-        """Keep a reference until the task ends: the event loop holds only a weak one."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+            self._call(names.unsegment(document.name.rpartition("/")[2]))

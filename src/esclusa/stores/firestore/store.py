@@ -30,6 +30,7 @@ from esclusa.model.settlement import (
     Verdict,
 )
 from esclusa.model.stage import Stage
+from esclusa.stores.callbacks import Callback
 from esclusa.stores.firestore import indexes, inserts, maintenance, names, queries, schema
 from esclusa.stores.firestore.budgets import BudgetDocuments
 from esclusa.stores.firestore.claims import DocumentClaimer, LeaseCache
@@ -265,10 +266,8 @@ class FirestoreStore:
     async def wake(self, kind: Kind) -> None:
         self._notifier.notify([kind.table])
 
-    async def listen(
-        self, listener: Callable[[str], Awaitable[None] | None]
-    ) -> Callable[[], Awaitable[None]]:
-        return await self._notifier.listen(listener)
+    async def listen(self, callback: Callback) -> Callable[[], Awaitable[None]]:
+        return await self._notifier.add(callback)
 
     async def _context(self) -> CallContext:
         return CallContext(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from esclusa.model.errors import StoreUnavailable
+from esclusa.stores.callbacks import Callback, WakeCallbacks
 from esclusa.stores.postgres.client import UNAVAILABLE, ConnectionPools, Fetch
 from esclusa.stores.postgres.statements import CHANNEL
-
-Callback = Callable[[str], Awaitable[None] | None]
 
 # Passed to callbacks after the connection was cut: anything may have become due.
 ANY_TABLE = "*"
@@ -26,40 +24,26 @@ async def notify(fetch: Fetch, tables: Sequence[str]) -> None:
     await fetch("SELECT pg_notify($1, name) FROM unnest($2::text[]) AS name", CHANNEL, list(tables))
 
 
-class NotificationListener:
+class NotificationListener(WakeCallbacks):
     """Passes notifications to callbacks. The connection lives while there is a callback."""
 
     def __init__(self, connections: ConnectionPools) -> None:
+        super().__init__()
         self._connections = connections
-        self._callbacks: dict[object, Callback] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._calls: set[asyncio.Future[None]] = set()
         self._connected = asyncio.Event()
 
     async def add(self, callback: Callback) -> Callable[[], Awaitable[None]]:
         """Add a callback; return a function that removes it."""
-        key = object()
-        self._callbacks[key] = callback
-        if self._task is None:
+        remove = self._add(callback)
+        if self._follower is None:
             self._connected = asyncio.Event()
-            self._task = asyncio.create_task(self._run(self._connected), name="esclusa-listen")
+            self._follower = asyncio.create_task(self._run(self._connected), name="esclusa-listen")
         with suppress(TimeoutError):  # best effort: the task goes on trying to connect
             await asyncio.wait_for(self._connected.wait(), 10)
+        return remove
 
-        async def stop() -> None:
-            self._callbacks.pop(key, None)
-            if not self._callbacks:
-                await self.close()
-
-        return stop
-
-    async def close(self) -> None:
-        task, self._task = self._task, None
-        self._callbacks.clear()
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    async def _stop_following(self) -> None:
+        await super()._stop_following()
         for call in list(self._calls):
             call.cancel()
 
@@ -71,9 +55,9 @@ class NotificationListener:
                 connection = await self._connections.dedicated()
                 cut = asyncio.Event()
                 connection.add_termination_listener(lambda _, cut=cut: cut.set())
-                await connection.add_listener(CHANNEL, lambda *event: self._notify(event[-1]))
+                await connection.add_listener(CHANNEL, lambda *event: self._call(event[-1]))
                 if connected.is_set():
-                    self._notify(ANY_TABLE)
+                    self._call(ANY_TABLE)
                 connected.set()
                 delay = 0.05
                 await self._wait_until_cut(connection, cut)
@@ -91,11 +75,3 @@ class NotificationListener:
                 await asyncio.wait_for(cut.wait(), _PROBE_SECONDS)
             except TimeoutError:
                 await connection.execute("SELECT 1", timeout=10)
-
-    def _notify(self, table: str) -> None:
-        for callback in list(self._callbacks.values()):
-            answer = callback(table)
-            if inspect.isawaitable(answer):
-                call = asyncio.ensure_future(answer)
-                self._calls.add(call)
-                call.add_done_callback(self._calls.discard)

@@ -29,11 +29,12 @@ from esclusa.model.settlement import (
     drafts_of,
 )
 from esclusa.model.stage import Stage
+from esclusa.stores.callbacks import Callback
 from esclusa.stores.isolate import settle_isolated
 from esclusa.stores.postgres import budgets, claims, inserts, maintenance, queries, schema
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table
-from esclusa.stores.postgres.notifications import Callback, NotificationListener, notify
+from esclusa.stores.postgres.notifications import NotificationListener, notify
 from esclusa.stores.postgres.settlements import explain, settle
 from esclusa.stores.postgres.statements import WriteContext
 

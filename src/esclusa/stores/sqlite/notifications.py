@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterable
 
 import apsw
 
+from esclusa.stores.callbacks import Callback, WakeCallbacks
 from esclusa.stores.sqlite.client import ConnectionThread, fetch_json, fetch_value
-
-Callback = Callable[[str], Awaitable[None] | None]
 
 _POLL_SECONDS = 0.05
 _COUNT_WAKE = """INSERT INTO esclusa_wakes (table_name, count) VALUES (?, 1)
@@ -24,49 +22,25 @@ def count_wakes(connection: apsw.Connection, tables: Iterable[str]) -> None:
         connection.execute(_COUNT_WAKE, (table,))
 
 
-class WakeListener:
-    """Calls callbacks with the name of a table that may have due records.
+class WakeListener(WakeCallbacks):
+    """Passes wakes to callbacks.
 
     Wakes of this process arrive by ``notify``. Those of other processes are found by polling: the
     data version changes when another connection wrote, and the counters say which tables.
     """
 
-    def __init__(self) -> None:
-        self._callbacks: list[Callback] = []
-        self._calls: set[asyncio.Future[None]] = set()
-        self._polling: asyncio.Task[None] | None = None
-
     async def add(
         self, thread: ConnectionThread, callback: Callback
     ) -> Callable[[], Awaitable[None]]:
         """Add a callback; return a function that removes it."""
-        self._callbacks.append(callback)
-        if self._polling is None:
-            self._polling = asyncio.create_task(self._poll(thread, *await thread.call(_version)))
-
-        async def stop() -> None:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
-            if not self._callbacks:
-                await self.close()
-
-        return stop
-
-    async def close(self) -> None:
-        self._callbacks.clear()
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.gather(self._polling, return_exceptions=True)
-            self._polling = None
+        remove = self._add(callback)
+        if self._follower is None:
+            self._follower = asyncio.create_task(self._poll(thread, *await thread.call(_version)))
+        return remove
 
     def notify(self, tables: Iterable[str]) -> None:
         for table in tables:
-            for callback in list(self._callbacks):
-                answer = callback(table)
-                if inspect.isawaitable(answer):
-                    call = asyncio.ensure_future(answer)
-                    self._calls.add(call)
-                    call.add_done_callback(self._calls.discard)
+            self._call(table)
 
     async def _poll(self, thread: ConnectionThread, version: int, counts: dict[str, int]) -> None:
         while True:

@@ -32,6 +32,7 @@ from esclusa.model.settlement import (
     Verdict,
 )
 from esclusa.model.stage import Stage
+from esclusa.stores.callbacks import Callback
 from esclusa.stores.isolate import settle_isolated
 from esclusa.stores.sqlite import (
     budgets,
@@ -43,7 +44,7 @@ from esclusa.stores.sqlite import (
 )
 from esclusa.stores.sqlite.client import ConnectionThread
 from esclusa.stores.sqlite.codec import encode_time
-from esclusa.stores.sqlite.notifications import Callback, WakeListener, count_wakes
+from esclusa.stores.sqlite.notifications import WakeListener, count_wakes
 from esclusa.stores.sqlite.settlements import settle
 from esclusa.stores.sqlite.transaction import CompiledKinds, Transaction
 
