@@ -1,4 +1,4 @@
-"""What the stores share: bodies in blocks, never held whole, and the base of remote stores."""
+"""What the stores share: bodies in blocks, never held whole, and the bases of remote stores."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Corout
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
+from urllib.parse import quote
 
+from esclusa.artifacts.paths import MAX_PATH, clean
 from esclusa.model.errors import ArtifactError
 from esclusa.ports.artifacts import Artifacts, Body, KeptArtifact
 
 T = TypeVar("T")
+
+# Bytes in a key of an object store.
+_MAX_KEY = 1024
 
 
 class RemoteArtifacts(Artifacts):
@@ -23,6 +28,31 @@ class RemoteArtifacts(Artifacts):
 
     async def sync(self, kept: Sequence[KeptArtifact]) -> None:
         """Do nothing: ``keep`` has waited for the store."""
+
+
+class BucketArtifacts(RemoteArtifacts):
+    """A bucket, or a prefix in one. ``address``: where readers find it without a public URL."""
+
+    def __init__(
+        self, scheme: str, bucket: str, prefix: str, public_url: str | None, address: str
+    ) -> None:
+        self._prefix = f"{clean(prefix.strip('/'))}/" if prefix.strip("/") else ""
+        if len(self._prefix.encode()) > _MAX_KEY - MAX_PATH:
+            raise ArtifactError(
+                f"the prefix {prefix!r} is longer than {_MAX_KEY - MAX_PATH - 1} bytes;"
+                " keys would not fit"
+            )
+        self.url = f"{scheme}://{bucket}/{self._prefix}".rstrip("/")
+        self._public = (public_url or f"{address}/{quote(self._prefix)}").rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def public_url(self, path: str) -> str:
+        return f"{self._public}/{quote(clean(path), safe='/')}"
+
+    def _key(self, path: str) -> str:
+        return self._prefix + clean(path)
 
 
 async def regroup(body: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes, None]:

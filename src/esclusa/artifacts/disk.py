@@ -6,7 +6,8 @@ import ctypes
 import errno
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 # Errors of a folder that cannot be synced, or no longer exists. Any other error is a loss.
@@ -108,14 +109,19 @@ def _linux() -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found and os.uname().sysname == "Linux" else (0,)
 
 
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def sync_file(path: str) -> None:
     """Wait until the file's content is on the disk. A file that no longer exists is skipped."""
-    with suppress(FileNotFoundError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with suppress(FileNotFoundError), _opened(path) as handle:
+        os.fsync(handle)
 
 
 def drop_from_cache(path: str) -> None:
@@ -125,22 +131,15 @@ def drop_from_cache(path: str) -> None:
     """
     if not hasattr(os, "posix_fadvise"):
         return
-    with suppress(OSError):  # it is only advice
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(handle)
+    with suppress(OSError), _opened(path) as handle:  # it is only advice
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def sync_folder(path: str) -> OSError | None:
     """Wait until the names in a folder are on the disk; return the error if they may be lost."""
     try:
-        handle = os.open(path, os.O_RDONLY)
-        try:
+        with _opened(path) as handle:
             os.fsync(handle)
-        finally:
-            os.close(handle)
     except OSError as error:
         return None if error.errno in _CANNOT_SYNC else error
     return None

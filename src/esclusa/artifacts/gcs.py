@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from esclusa.artifacts.bodies import RemoteArtifacts, open_source, regroup, wrong_body
-from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
+from esclusa.artifacts.bodies import BucketArtifacts, open_source, regroup, wrong_body
+from esclusa.artifacts.paths import clean_prefix
 from esclusa.engine.threads import call_in_thread
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
 if TYPE_CHECKING:
-    from esclusa.artifacts.gcs_bucket import GcsBucket, GcsObject, GcsUpload
+    from esclusa.artifacts.gcs_bucket import GcsBucket, GcsObject
 
 T = TypeVar("T")
 
@@ -28,10 +28,8 @@ T = TypeVar("T")
 # Cloud Storage requires a multiple of 256 KiB.
 PART = 4 << 20
 
-_MAX_KEY = 1024
 
-
-class GcsArtifacts(RemoteArtifacts):
+class GcsArtifacts(BucketArtifacts):
     """A bucket, or a prefix in one. ``info().version`` is the object's generation.
 
     A body larger than a part is sent part by part in an upload session, is never held whole, and
@@ -51,27 +49,13 @@ class GcsArtifacts(RemoteArtifacts):
         public_url: str | None = None,
         threads: int = 16,
     ) -> None:
-        self._prefix = f"{clean(prefix.strip('/'))}/" if prefix.strip("/") else ""
-        if len(self._prefix.encode()) > _MAX_KEY - MAX_PATH:
-            raise ArtifactError(
-                f"the prefix {prefix!r} is longer than {_MAX_KEY - MAX_PATH - 1} bytes;"
-                " keys would not fit"
-            )
-        self.url = f"gs://{bucket}/{self._prefix}".rstrip("/")
+        address = (endpoint or "https://storage.googleapis.com").rstrip("/")
+        super().__init__("gs", bucket, prefix, public_url, f"{address}/{quote(bucket)}")
         self._name = bucket
         self._endpoint = endpoint
-        self._public = (
-            public_url
-            or f"{(endpoint or 'https://storage.googleapis.com').rstrip('/')}/{quote(bucket)}"
-        ).rstrip("/")
-        if public_url is None and self._prefix:
-            self._public += "/" + quote(self._prefix.rstrip("/"))
         self._thread_count = threads
         self._threads: ThreadPoolExecutor | None = None
         self._opened: GcsBucket | None = None
-
-    def __repr__(self) -> str:
-        return f"GcsArtifacts({self.url!r})"
 
     async def open(self) -> None:
         if self._opened is not None:
@@ -162,17 +146,11 @@ class GcsArtifacts(RemoteArtifacts):
     async def delete(self, path: str) -> None:
         await self._call(self._bucket.delete, path, self._key(path))
 
-    def public_url(self, path: str) -> str:
-        return f"{self._public}/{quote(clean(path), safe='/')}"
-
     @property
     def _bucket(self) -> GcsBucket:
         if self._opened is None:
             raise ArtifactError(f"{self.url} is not open")
         return self._opened
-
-    def _key(self, path: str) -> str:
-        return self._prefix + clean(path)
 
     async def _put_blocks(
         self,
@@ -186,8 +164,9 @@ class GcsArtifacts(RemoteArtifacts):
             first = await anext(blocks)
             second = await anext(blocks, None)
             if second is None:
-                send = partial(self._bucket.send, path, key, first, content_type, create=create)
-                await self._call(send)
+                await self._call(
+                    partial(self._bucket.send, path, key, first, content_type, create=create)
+                )
                 return
             upload = self._bucket.upload(path, key, content_type, create=create)
             try:
@@ -199,12 +178,9 @@ class GcsArtifacts(RemoteArtifacts):
                     await self._call(upload.write, block)
                     del block
             except BaseException:
-                await asyncio.shield(self._abandon(upload))
+                await asyncio.shield(self._call(upload.abandon))
                 raise
             await self._call(upload.close)
-
-    async def _abandon(self, upload: GcsUpload) -> None:
-        await self._call(upload.abandon)
 
     async def _blocks(self, file: IO[bytes]) -> AsyncIterator[bytes]:
         while block := await self._call(file.read, PART):

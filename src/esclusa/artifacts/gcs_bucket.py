@@ -98,10 +98,10 @@ class GcsBucket:
     def probe(self, prefix: str) -> None:
         """Raise ArtifactError if the bucket cannot be listed, the minimum for all other calls."""
         try:
-            found = self._client.list_blobs(
+            for _ in self._client.list_blobs(
                 self._bucket, prefix=prefix or None, max_results=1, timeout=_TIMEOUT, retry=_RETRY
-            )
-            next(iter(found), None)
+            ):
+                break
         except api.NotFound:
             raise ArtifactError(
                 f"ESCLUSA_ARTIFACTS: there is no bucket {self.name}, or this account may not see it"

@@ -17,14 +17,14 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
 from esclusa.artifacts.bodies import (
-    RemoteArtifacts,
+    BucketArtifacts,
     UploadStream,
     open_source,
     regroup,
     spool,
     wrong_body,
 )
-from esclusa.artifacts.paths import MAX_PATH, clean, clean_prefix
+from esclusa.artifacts.paths import clean_prefix
 from esclusa.model.errors import ArtifactError, ArtifactExists, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Body
 
@@ -38,12 +38,11 @@ Blocks: TypeAlias = list[bytes]
 PART = 5 << 20
 
 _PARALLEL_PARTS = 2
-_MAX_KEY = 1024
 _CODE = re.compile(r"<Code>([^<]{1,80})</Code>(?:\s*<Message>([^<]{1,300}))?")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]{0,40})")
 
 
-class S3Artifacts(RemoteArtifacts):
+class S3Artifacts(BucketArtifacts):
     """A bucket, or a prefix in one. A large body is sent part by part and never held whole.
 
     A create-only put is one conditional request, which S3 takes up to 5 GB; a stream is first
@@ -65,18 +64,9 @@ class S3Artifacts(RemoteArtifacts):
         public_url: str | None = None,
         ordered: bool | None = None,
     ) -> None:
-        self._prefix = f"{clean(prefix.strip('/'))}/" if prefix.strip("/") else ""
-        if len(self._prefix.encode()) > _MAX_KEY - MAX_PATH:
-            raise ArtifactError(
-                f"the prefix {prefix!r} is longer than {_MAX_KEY - MAX_PATH - 1} bytes;"
-                " keys would not fit"
-            )
-        self.url = f"s3://{bucket}/{self._prefix}".rstrip("/")
+        super().__init__("s3", bucket, prefix, public_url, _address(bucket, endpoint, region))
         self._bucket = bucket
         self._ordered = endpoint is None if ordered is None else ordered
-        self._public = (public_url or _address(bucket, endpoint, region)).rstrip("/")
-        if public_url is None and self._prefix:
-            self._public += "/" + quote(self._prefix.rstrip("/"))
         self._config: dict[str, Any] = {
             name: value
             for name, value in {
@@ -91,9 +81,6 @@ class S3Artifacts(RemoteArtifacts):
         self._insecure = (endpoint or "").startswith("http://")
         self._store = self._connect(300.0)
 
-    def __repr__(self) -> str:
-        return f"S3Artifacts({self.url!r})"
-
     async def open(self) -> None:
         try:
             async for _ in self._store.list(self._prefix or None, chunk_size=1):
@@ -101,9 +88,8 @@ class S3Artifacts(RemoteArtifacts):
         except (BaseError, OSError, ValueError) as error:
             # Missing keys are the most frequent cause, and then the error does not come from S3 but
             # from the instance's credential service.
-            hint = ""
-            if "access_key_id" not in self._config:
-                hint = "; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
+            unset = "; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
+            hint = "" if "access_key_id" in self._config else unset
             raise ArtifactError(
                 f"ESCLUSA_ARTIFACTS: the bucket {self._bucket} cannot be used:"
                 f" {_reason(error)}{hint}"
@@ -129,8 +115,11 @@ class S3Artifacts(RemoteArtifacts):
         return self.public_url(path)
 
     async def get(self, path: str) -> bytes:
+        return await self._read(path, self._key(path))
+
+    async def _read(self, path: str, key: str, options: Any = None) -> bytes:
         async def read() -> bytes:
-            found = await self._store.get_async(self._key(path))
+            found = await self._store.get_async(key, options=options)
             return bytes(await found.bytes_async())
 
         return await self._request(path, "read", read())
@@ -140,19 +129,13 @@ class S3Artifacts(RemoteArtifacts):
             raise ValueError(f"chunk must be at least 1, not {chunk}")
         key = self._key(path)
         head = await self._request(path, "read", self._store.head_async(key))
-        size = head["size"]
         # Read ranges of one version: a slow reader blocks no connection and never mixes two
         # versions.
-        for start in range(0, size, PART):
-
-            async def read(start: int = start) -> bytes:
-                options: Any = {"range": (start, min(start + PART, size))}
-                if head["e_tag"]:
-                    options["if_match"] = head["e_tag"]
-                found = await self._store.get_async(key, options=options)
-                return bytes(await found.bytes_async())
-
-            block = await self._request(path, "read", read())
+        for start in range(0, head["size"], PART):
+            options: Any = {"range": (start, min(start + PART, head["size"]))}
+            if head["e_tag"]:
+                options["if_match"] = head["e_tag"]
+            block = await self._read(path, key, options)
             for offset in range(0, len(block), chunk):
                 yield block[offset : offset + chunk]
 
@@ -196,12 +179,6 @@ class S3Artifacts(RemoteArtifacts):
             await self._request(path, "delete", self._store.delete_async(self._key(path)))
         except ArtifactMissing:
             return
-
-    def public_url(self, path: str) -> str:
-        return f"{self._public}/{quote(clean(path), safe='/')}"
-
-    def _key(self, path: str) -> str:
-        return self._prefix + clean(path)
 
     def _connect(self, timeout: float) -> S3Store:
         """A client whose requests may take ``timeout`` seconds each, answer included."""

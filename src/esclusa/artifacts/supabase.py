@@ -254,9 +254,8 @@ class SupabaseArtifacts(RemoteArtifacts):
                     raise _refused(path, verb, answer.status, await answer.content.read(4096))
                 yield answer
         except (aiohttp.ClientError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-            if isinstance(error, TimeoutError):
-                why = "it took too long"
+            slow = isinstance(error, TimeoutError)
+            why = "it took too long" if slow else str(error) or type(error).__name__
             raise ArtifactError(f"{path}: cannot {verb}: {self._base}: {why[:200]}") from None
 
     async def _json(
