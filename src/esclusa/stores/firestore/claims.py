@@ -46,10 +46,8 @@ class LeaseCache:
 
     def remember(self, doc: DocumentState, fence: int, update_time: Any) -> None:
         """Store the document as it was written under this fence."""
-        tracking = Document()
-        for column in [*(doc.codec.column(n) for n in _TRACKING), SEQ, STEPS]:
-            if column in doc.fields:
-                tracking.fields[column].CopyFrom(doc.fields[column])
+        columns = [*(doc.codec.column(n) for n in _TRACKING), SEQ, STEPS]
+        tracking = Document(fields={c: doc.fields[c] for c in columns if c in doc.fields})
         self._entries[doc.kind.table, doc.id, fence] = (update_time, tracking, doc.size)
         while len(self._entries) > self._max_entries:
             self._entries.popitem(last=False)

@@ -119,16 +119,14 @@ class DocumentSettler:
                 units.append(unit)
                 members.append(i)
         settled: dict[int, Verdict] = {}
-        chunks, start = [], 0
-        for chunk in in_commits(units):
-            chunks.append((members[start : start + len(chunk)], chunk))
-            start += len(chunk)
+        indices = iter(members)
+        chunks = [([next(indices) for _ in chunk], chunk) for chunk in in_commits(units)]
         for k in range(0, len(chunks), _PARALLEL):
             batch = chunks[k : k + _PARALLEL]
             results = await asyncio.gather(*(self._commit(merged(chunk)) for _, chunk in batch))
-            for (indices, _), committed in zip(batch, results, strict=True):
+            for (numbers, _), committed in zip(batch, results, strict=True):
                 if committed:
-                    settled |= {i: Settled(settlements[i].ref) for i in indices}
+                    settled |= {i: Settled(settlements[i].ref) for i in numbers}
         return settled
 
     def _unread_writes(self, context: CallContext, s: Settlement, doc: DocumentState) -> list[Any]:

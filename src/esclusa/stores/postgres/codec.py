@@ -240,11 +240,6 @@ class Table:
         """The columns of a record, as it is read, from the table aliased ``t``."""
         return ", ".join(column.read() for column in self.columns.values())
 
-    @property
-    def finished_states(self) -> tuple[str, ...]:
-        """The states that no stage takes or holds."""
-        return tuple(s for s in self.kind.lifecycle.states if s not in self.stage_states)
-
     def wakes(self, state: str) -> bool:
         """Whether listeners are notified of a record that is due in this state."""
         waiting = state not in self.kind.lifecycle.terminal

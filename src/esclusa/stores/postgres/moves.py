@@ -223,7 +223,8 @@ def _sets(
     if "leased_at" in x:
         sets[x["leased_at"].ident] = "NULL"
     if "finished_at" in x:
-        states = table.finished_states
+        # the states that no stage takes or holds
+        states = [s for s in table.kind.lifecycle.states if s not in table.stage_states]
         finished = f"{target} IN ({literals(states)})" if states else "false"
         time = x["finished_at"].write_time(stamp)
         sets[x["finished_at"].ident] = f"CASE WHEN {finished} THEN {time} END"

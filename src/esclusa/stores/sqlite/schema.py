@@ -46,10 +46,9 @@ class SchemaChange:
 
 def migrations() -> list[tuple[int, str, str]]:
     """Return the migrations of the system tables, in order: number, name, text."""
-    folder = files("esclusa.stores.sqlite").joinpath("migrations")
     return sorted(
         (int(f.name[:4]), f.name, f.read_text("utf-8").replace("\r\n", "\n"))
-        for f in folder.iterdir()
+        for f in files("esclusa.stores.sqlite").joinpath("migrations").iterdir()
         if re.match(r"\d{4}_\w+\.sql\Z", f.name)
     )
 
