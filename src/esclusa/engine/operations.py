@@ -6,8 +6,8 @@ Every operation leaves an audit row.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
@@ -18,8 +18,8 @@ from esclusa.model.errors import BadQuery, NotFound, UndeclaredMove
 from esclusa.model.outcome import To
 from esclusa.model.query import Cond, Where, one_of, query
 from esclusa.model.record import Kind, Record
-from esclusa.model.settlement import Settled, Settlement
-from esclusa.model.stage import Stage
+from esclusa.model.settlement import Rejected, Settled, Settlement
+from esclusa.model.stage import Ways, ways_back
 from esclusa.model.system_records import SYSTEM_RECORDS, Audit, CycleRecord, DeadLetter
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
@@ -144,19 +144,19 @@ class Operations:
                 if isinstance(answer, str):
                     acted.passed.append({"id": record.id, "why": answer})
                     continue
-                fields, why = kind.check_fields(answer.fields), answer.reason or reason or verb
-                move = Settlement(
-                    record.ref,
-                    answer.state,
-                    (record.status,),
-                    None,
-                    fields,
-                    delay=answer.after,
-                    who=self.who,
-                    reason=why,
-                )
                 settlements.append(
-                    replace(move, attempts=answer.attempts or 0, effects=answer.also)
+                    Settlement(
+                        record.ref,
+                        answer.state,
+                        (record.status,),
+                        None,
+                        kind.check_fields(answer.fields),
+                        answer.attempts or 0,
+                        answer.after,
+                        effects=answer.also,
+                        who=self.who,
+                        reason=answer.reason or reason or verb,
+                    )
                 )
             await self._settle(settlements, acted)
             if limit is not None and acted.moved >= limit:
@@ -240,16 +240,19 @@ class Operations:
         reason: str = "",
     ) -> None:
         """Write an audit row, for an operation that is not one of the methods above."""
-        row = Audit(
-            who=self.who,
-            verb=verb,
-            subject=subject,
-            filter=dict(filter or {}),
-            affected=affected,
-            reason=reason,
-            done_at=self._clock.now(),
+        await self._store.insert(
+            [
+                Audit(
+                    who=self.who,
+                    verb=verb,
+                    subject=subject,
+                    filter=dict(filter or {}),
+                    affected=affected,
+                    reason=reason,
+                    done_at=self._clock.now(),
+                )
+            ]
         )
-        await self._store.insert([row])
 
     # steps
 
@@ -334,20 +337,13 @@ class Operations:
                 return
 
     async def _settle(self, settlements: list[Settlement], acted: Acted) -> None:
-        if not settlements:
-            return
-        for settlement, verdict in zip(
-            settlements, await self._store.settle(settlements), strict=True
-        ):
+        verdicts = await self._store.settle(settlements) if settlements else []
+        for verdict in verdicts:
             if isinstance(verdict, Settled):
                 acted.moved += 1
             else:
-                acted.passed.append(
-                    {
-                        "id": settlement.ref.id,
-                        "why": getattr(verdict, "why", text("changed_meanwhile")),
-                    }
-                )
+                why = verdict.why if isinstance(verdict, Rejected) else text("changed_meanwhile")
+                acted.passed.append({"id": verdict.ref.id, "why": why})
 
     async def _finish(self, acted: Acted, chosen: Where, reason: str) -> Acted:
         if not acted.dry_run:
@@ -369,14 +365,7 @@ class Operations:
         found = ways[record.status]
         if len({state for _, state in found}) > 1:
             steps = await self._store.history(record.ref, 10, newest=True)
-            came = next(
-                (
-                    s.frm
-                    for s in reversed(steps)
-                    if s.to == record.status and s.frm != record.status
-                ),
-                None,
-            )
+            came = next((s.frm for s in reversed(steps) if s.to == record.status != s.frm), None)
             found = [way for way in found if came in way[0].states] or found
         return found[0][1]
 
@@ -395,42 +384,11 @@ class Operations:
             letter.state_before in s.take for s, _ in ways[record.status]
         ) and kind.lifecycle.allows(record.status, letter.state_before)
         back = letter.state_before if taken else await self._back(record, ways)
-        effect = Move(
-            kind, letter.record_id, back, frm=record.status, reason=reason or "redrive", **fields
-        )
+        reason = reason or "redrive"
+        effect = Move(kind, record.id, back, frm=record.status, reason=reason, **fields)
         return Settlement(
-            letter.ref,
-            "redriven",
-            ("open",),
-            None,
-            effects=(effect,),
-            who=self.who,
-            reason=reason or "redrive",
+            letter.ref, "redriven", ("open",), None, effects=(effect,), who=self.who, reason=reason
         )
-
-
-# For each exhausted state: the stages that exhaust records there, and where each takes them again.
-Ways: TypeAlias = Mapping[str, Sequence[tuple[Stage, str]]]
-
-
-def retry_targets(kind: Kind, stages: Sequence[Stage]) -> dict[str, str]:
-    """For each exhausted state of the kind, the first state from which a stage takes it again."""
-    return {state: ways[0][1] for state, ways in ways_back(kind, stages).items()}
-
-
-def ways_back(kind: Kind, stages: Sequence[Stage]) -> Ways:
-    """The ways out of each exhausted state of the kind."""
-    found: dict[str, list[tuple[Stage, str]]] = {}
-    for stage in stages:
-        if stage.kind == kind and stage.exhausted is not None:
-            back = [
-                t
-                for t in (stage.retry_to, *stage.take)
-                if kind.lifecycle.allows(stage.exhausted, t)
-            ]
-            if back:
-                found.setdefault(stage.exhausted, []).append((stage, back[0]))
-    return found
 
 
 def _narrowed(chosen: Where, states: Iterable[str]) -> dict[str, Any]:
@@ -442,14 +400,11 @@ def _narrowed(chosen: Where, states: Iterable[str]) -> dict[str, Any]:
 
 
 def _chosen(kind: Kind, ids: Sequence[str] | None, where: Where | None) -> dict[str, Any]:
-    if (ids is None) == (not where):
-        if ids is None:
-            raise BadQuery(text("choose_records", table=kind.table))
-        if where:
-            raise BadQuery(text("choose_once"))
-    if ids is not None:
-        return {"id": one_of(*ids)}
-    return dict(where or {})
+    if ids is None and not where:
+        raise BadQuery(text("choose_records", table=kind.table))
+    if ids is not None and where:
+        raise BadQuery(text("choose_once"))
+    return dict(where or {}) if ids is None else {"id": one_of(*ids)}
 
 
 def _condition_text(given: Any) -> str:

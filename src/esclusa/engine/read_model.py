@@ -9,8 +9,6 @@ from typing import Any
 
 from esclusa.engine import read_shapes as shapes
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycles import NEVER
-from esclusa.engine.operations import retry_targets
 from esclusa.engine.options import Options
 from esclusa.engine.rates import merge
 from esclusa.engine.records import Records
@@ -29,9 +27,8 @@ from esclusa.model.query import (
     query,
 )
 from esclusa.model.record import Kind, Record, Ref
-from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, Step
-from esclusa.model.stage import Cycle, Role, Stage, roles
+from esclusa.model.stage import Role, Stage, roles, ways_back
 from esclusa.model.system_records import (
     Alert,
     CycleRecord,
@@ -106,7 +103,8 @@ class ReadModel:
 
     def retry_targets(self, kind: Kind) -> dict[str, str]:
         """For each exhausted state of the kind, the state to which a retry moves a record."""
-        return retry_targets(kind, self.registry.all_stages)
+        ways = ways_back(kind, self.registry.all_stages)
+        return {state: found[0][1] for state, found in ways.items()}
 
     # kinds and records
 
@@ -149,11 +147,12 @@ class ReadModel:
         archived: bool = False,
     ) -> Page[Record]:
         """One page of the records that match; ``next`` continues it."""
-        kind = self.registry.kind(table)
         page = await self._store.find(
-            query(kind, where, order=order, limit=limit, after=after, archived=archived)
+            query(
+                self.lookup(table), where, order=order, limit=limit, after=after, archived=archived
+            )
         )
-        return shapes.readable_page(page)
+        return Page([shapes.readable(record) for record in page.items], page.next)
 
     async def record(self, table: str, id: str) -> Record:
         kind = self.registry.kind(table)
@@ -207,7 +206,7 @@ class ReadModel:
         ``more``: there are others; the filter ``field=id`` in that table finds them.
         """
         record = await self.record(table, id)
-        known = {kind.table: kind for kind in self.registry.all_kinds}
+        known = self.registry.kinds
         out = []
         for field, target in record.kind.refs:
             value = getattr(record, field)
@@ -222,8 +221,7 @@ class ReadModel:
                     asked = query(other, {field: id}, order=served[1:2], limit=RELATED)
                     page = await self._store.find(asked)
                     out.append(self._titles.relation("from", field, other.table, page))
-        where = {"table_name": table, "record_id": id}
-        letters = await self.dead_letters(where, limit=RELATED)
+        letters = await self.dead_letters({"table_name": table, "record_id": id}, limit=RELATED)
         if letters.items:
             out.append(self._titles.relation("from", "record_id", DeadLetter.kind.table, letters))
         return out
@@ -253,17 +251,11 @@ class ReadModel:
         }
 
     async def _view_shape(self, view: View) -> dict[str, Any]:
-        count: int | None = None
-        exact = True
-        if view.kind is not None:
-            count, exact = await self._store.count(query(view.kind, view.where), COUNTED)
-        return {
-            "view": view.name,
-            "title": dict(view.title),
-            "table": view.kind.table if view.kind is not None else None,
-            "count": count,
-            "exact": exact,
-        }
+        if view.kind is None:
+            return shapes.view_shape(view)
+        return shapes.view_shape(
+            view, *await self._store.count(query(view.kind, view.where), COUNTED)
+        )
 
     # stages, leases and rates
 
@@ -273,9 +265,10 @@ class ReadModel:
     async def stages(self, *, system: bool = False) -> list[dict[str, Any]]:
         """Every stage: what is due, since when, and its rates of the last five minutes."""
         rates = merge(await self._rates(self._minute() - shapes.STAGE_RATES))
-        now = self.now()
         return [
-            shapes.stage_shape(stage, await self.backlog(stage), rates.get(stage.name, {}), now)
+            shapes.stage_shape(
+                stage, await self.backlog(stage), rates.get(stage.name, {}), self.now()
+            )
             for stage in self._stages(system=system)
         ]
 
@@ -325,32 +318,15 @@ class ReadModel:
         """Every cycle: its schedule, whether it is paused or running, its last run and the next."""
         records = {c.cycle: c async for c in self._records.each(CycleRecord)}
         return [
-            await self._cycle_shape(cycle, records.get(cycle.name))
+            shapes.cycle_shape(
+                cycle,
+                records.get(cycle.name),
+                await self._records.first(Run, {"cycle": cycle.name}, order="-started_at"),
+                self.now(),
+            )
             for cycle in self.registry.cycles.values()
             if system or not cycle.name.startswith(SYSTEM)
         ]
-
-    async def _cycle_shape(self, cycle: Cycle, record: CycleRecord | None) -> dict[str, Any]:
-        last = await self._records.first(Run, {"cycle": cycle.name}, order="-started_at")
-        paused = record is not None and record.status == "paused"
-        running = last is not None and last.status == "running"
-        return {
-            "cycle": cycle.name,
-            "schedule": str(cycle.schedule),
-            "singleton": cycle.singleton,
-            "state": "paused" if paused else "running" if running else "idle",
-            "next": self._next(cycle, record),
-            "last": last.kind.as_json(shapes.readable(last)) if last else None,
-        }
-
-    def _next(self, cycle: Cycle, record: CycleRecord | None) -> datetime | None:
-        now = self.now()
-        if isinstance(cycle.schedule, Always):
-            return now
-        due = record.due_at if record is not None and cycle.singleton else None
-        if due is not None and due > now:
-            return due if due < now + NEVER / 2 else None
-        return cycle.schedule.next_after(now)
 
     async def runs(
         self, where: Mapping[str, Any], *, limit: int = 50, after: str | None = None
@@ -363,12 +339,14 @@ class ReadModel:
 
     async def budgets(self) -> list[dict[str, Any]]:
         """Every budget with the use of its windows."""
-        now = self.now()
         return [
             {
                 "budget": budget.name,
                 "pipeline": plan.name,
-                "windows": [shapes.window_shape(w, now) for w in await self._store.usage(budget)],
+                "windows": [
+                    shapes.window_shape(window, self.now())
+                    for window in await self._store.usage(budget)
+                ],
             }
             for plan in self.registry.plans
             for budget in plan.budgets
@@ -388,19 +366,14 @@ class ReadModel:
 
         Only the newest ``cap`` are counted; the flag is whether that is all.
         """
-        letters: list[Record] = []
-        after: str | None = None
-        while len(letters) < cap:
-            page = await self.dead_letters(
-                {"status": "open", **(where or {})},
-                limit=min(1000, cap - len(letters)),
-                after=after,
-            )
-            letters += page.items
-            after = page.next
-            if after is None:
-                break
-        return shapes.dead_letter_groups(letters), after is None
+        letters: list[DeadLetter] = []
+        async for letter in self._records.each(
+            DeadLetter, {"status": "open", **(where or {})}, order="-created_at", size=1000
+        ):
+            if len(letters) == cap:
+                return shapes.dead_letter_groups(letters), False
+            letters.append(letter)
+        return shapes.dead_letter_groups(letters), True
 
     async def alerts(
         self, where: Where | None = None, *, limit: int = 100, after: str | None = None
@@ -411,17 +384,8 @@ class ReadModel:
 
     async def workers(self) -> list[dict[str, Any]]:
         """Worker processes, the newest first; alive while their own lease lasts."""
-        now = self.now()
         page = await self._records.find(WorkerRecord, order="-started_at", limit=100)
-        return [
-            worker.kind.as_json(worker)
-            | {
-                "alive": worker.status == "running"
-                and worker.due_at is not None
-                and worker.due_at > now
-            }
-            for worker in page.items
-        ]
+        return [shapes.worker_shape(worker, self.now()) for worker in page.items]
 
     async def archives(self) -> list[dict[str, Any]]:
         """Each kind with an archive: its rows, and what was exported, verified and dropped."""
@@ -446,7 +410,6 @@ class ReadModel:
     async def status(self) -> dict[str, Any]:
         """The whole system in one answer."""
         await self._clock.sync()
-        open_letters = query(DeadLetter, {"status": "open"})
         return {
             "now": self.now(),
             "store": self.store_url,
@@ -455,5 +418,5 @@ class ReadModel:
             "cycles": await self.cycles(),
             "budgets": await self.budgets(),
             "workers": [worker for worker in await self.workers() if worker["alive"]],
-            "dead_letters": (await self._store.count(open_letters))[0],
+            "dead_letters": (await self._store.count(query(DeadLetter, {"status": "open"})))[0],
         }

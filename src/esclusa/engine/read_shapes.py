@@ -7,14 +7,25 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from esclusa.engine.cycles import NEVER
 from esclusa.engine.rates import merge
 from esclusa.model.budget import WindowUse
+from esclusa.model.pipeline import View
 from esclusa.model.query import Page
 from esclusa.model.record import Kind, Record
 from esclusa.model.results import FAILED, PROCESSED, RATED
+from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, StateCount
-from esclusa.model.stage import Stage
-from esclusa.model.system_records import Alert, DeadLetter, Export, Rate, Run
+from esclusa.model.stage import Cycle, Stage
+from esclusa.model.system_records import (
+    Alert,
+    CycleRecord,
+    DeadLetter,
+    Export,
+    Rate,
+    Run,
+    WorkerRecord,
+)
 from esclusa.model.texts import load
 
 R = TypeVar("R", bound=Record)
@@ -35,11 +46,6 @@ def readable(record: R) -> R:
     field = _TEXT_FIELDS.get(record.kind.table)
     stored = getattr(record, field) if field else None
     return record.but(**{field: load(stored)}) if field and stored else record
-
-
-def readable_page(page: Page[R]) -> Page[R]:
-    """The page with its stored texts loaded."""
-    return Page([readable(record) for record in page.items], page.next)
 
 
 class Titles:
@@ -107,6 +113,17 @@ def kind_shape(
             ],
         },
         "counts": [asdict(count) for count in counts],
+    }
+
+
+def view_shape(view: View, count: int | None = None, exact: bool = True) -> dict[str, Any]:
+    """A view, with its number of records if it is about records."""
+    return {
+        "view": view.name,
+        "title": dict(view.title),
+        "table": view.kind.table if view.kind is not None else None,
+        "count": count,
+        "exact": exact,
     }
 
 
@@ -180,6 +197,37 @@ def lease_shape(stage: Stage, record: Record, now: datetime) -> dict[str, Any]:
     }
 
 
+def cycle_shape(
+    cycle: Cycle, record: CycleRecord | None, last: Run | None, now: datetime
+) -> dict[str, Any]:
+    """A cycle: its state, its last run, and when it runs next."""
+    paused = record is not None and record.status == "paused"
+    running = last is not None and last.status == "running"
+    return {
+        "cycle": cycle.name,
+        "schedule": str(cycle.schedule),
+        "singleton": cycle.singleton,
+        "state": "paused" if paused else "running" if running else "idle",
+        "next": _next_slot(cycle, record, now),
+        "last": last.kind.as_json(readable(last)) if last else None,
+    }
+
+
+def _next_slot(cycle: Cycle, record: CycleRecord | None, now: datetime) -> datetime | None:
+    if isinstance(cycle.schedule, Always):
+        return now
+    due = record.due_at if record is not None and cycle.singleton else None
+    if due is not None and due > now:
+        return due if due < now + NEVER / 2 else None
+    return cycle.schedule.next_after(now)
+
+
+def worker_shape(worker: WorkerRecord, now: datetime) -> dict[str, Any]:
+    """A worker process; alive while its own lease lasts."""
+    leased = worker.due_at is not None and worker.due_at > now
+    return worker.kind.as_json(worker) | {"alive": leased and worker.status == "running"}
+
+
 def window_shape(window: WindowUse, now: datetime) -> dict[str, Any]:
     """A budget's window with what is left and its forecast."""
     return asdict(window) | {
@@ -189,11 +237,10 @@ def window_shape(window: WindowUse, now: datetime) -> dict[str, Any]:
     }
 
 
-def dead_letter_groups(letters: Sequence[Record]) -> list[dict[str, Any]]:
+def dead_letter_groups(letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
     """Dead letters, newest first, by table and error; the largest group first."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for letter in letters:
-        assert isinstance(letter, DeadLetter)
         newest = {
             "table": letter.table_name,
             "error_type": letter.error_type,

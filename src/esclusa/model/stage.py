@@ -10,7 +10,17 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Required, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    Required,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
 
 from esclusa.model import duration
 from esclusa.model import schedule as schedules
@@ -364,3 +374,22 @@ def roles(kind: Kind, stages: Iterable[Stage]) -> dict[str, Role]:
         ("failed", [stage.exhausted for stage in own]),
     )
     return {state: role for role, states in rising for state in states if state is not None}
+
+
+# For each exhausted state: the stages that exhaust records there, and where each takes them again.
+Ways: TypeAlias = Mapping[str, Sequence[tuple[Stage, str]]]
+
+
+def ways_back(kind: Kind, stages: Sequence[Stage]) -> Ways:
+    """The ways out of each exhausted state of the kind."""
+    found: dict[str, list[tuple[Stage, str]]] = {}
+    for stage in stages:
+        if stage.kind == kind and stage.exhausted is not None:
+            back = [
+                t
+                for t in (stage.retry_to, *stage.take)
+                if kind.lifecycle.allows(stage.exhausted, t)
+            ]
+            if back:
+                found.setdefault(stage.exhausted, []).append((stage, back[0]))
+    return found
