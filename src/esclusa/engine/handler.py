@@ -12,7 +12,7 @@ from typing import Any
 
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.leases import HeldLease
-from esclusa.engine.threads import Threads
+from esclusa.engine.threads import Threads, end_tasks
 from esclusa.model.decide import Raised, Result
 from esclusa.model.outcome import OUTCOMES
 from esclusa.model.settlement import Leased
@@ -27,7 +27,8 @@ class HandlerPool:
     """Calls ``handle`` with up to ``batch`` waiting leases at a time, in at most ``size`` tasks.
 
     A task ends when nothing waits. Only one task is started at a time, and it starts the next once
-    it has work: handlers that never wait are then run by one task, without waking the others.
+    it has work: handlers that never wait are then run by one task, without waking the others. Once
+    ``stopped``, none handles anything more; ``give_back`` is called with the waiting leases.
     """
 
     def __init__(
@@ -40,7 +41,6 @@ class HandlerPool:
         stopped: Callable[[], bool],
         give_back: Callable[[], None],
     ) -> None:
-        """``stopped``: handle nothing more; ``give_back`` is called with the waiting leases."""
         self._name = f"{name} handler"
         self._size = size
         self._batch = batch
@@ -73,10 +73,7 @@ class HandlerPool:
 
     async def close(self) -> None:
         """End the tasks, once all their leases are settled."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     def _start(self) -> None:
         if self._starting or not self._waiting or self._stopped():
@@ -134,10 +131,9 @@ class HandlerCaller:
         """The outcome of each record. Raises TypeError if the handler answered something else."""
         if self._single:
             return (answer if isinstance(answer, OUTCOMES) else self._outcome(answer),)
-        if not isinstance(answer, list | tuple) or len(answer) != count:
-            got = (
-                f"{len(answer)} answers" if isinstance(answer, list | tuple) else _type_name(answer)
-            )
+        many = isinstance(answer, list | tuple)
+        if not many or len(answer) != count:
+            got = f"{len(answer)} answers" if many else type(answer).__name__
             raise TypeError(
                 f"stage {self._stage.name}: a batch of {count} needs a list of {count} outcomes,"
                 f" not {got}"
@@ -159,7 +155,7 @@ class HandlerCaller:
             return answer
         raise TypeError(
             f"stage {self._stage.name}: the handler must answer To, Retry or Wait,"
-            f" not {_type_name(answer)}"
+            f" not {type(answer).__name__}"
         )
 
     async def _bounded(self, argument: Any, attempt: Attempt) -> Any:
@@ -187,7 +183,3 @@ def raised(error: BaseException) -> Raised:
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next
     return Raised(error)
-
-
-def _type_name(answer: Any) -> str:
-    return type(answer).__name__

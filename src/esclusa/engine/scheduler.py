@@ -10,6 +10,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.signals import on_stop_signals
+from esclusa.engine.threads import end_tasks, wait_at_most
 from esclusa.model.errors import (
     AlreadyRunning,
     EsclusaError,
@@ -27,7 +28,7 @@ class Scheduler:
     """Serves cycles until it is stopped.
 
     A cycle never overlaps itself; missed slots are not made up for; a clock that steps back does
-    not run a slot again.
+    not run a slot again. After a stop, handlers have ``grace`` seconds; ``abort`` then stops them.
     """
 
     def __init__(
@@ -42,7 +43,6 @@ class Scheduler:
         grace: float,
         abort: Callable[[], None],
     ) -> None:
-        """``grace``: seconds that handlers have after a stop; ``abort`` then stops them."""
         self._registry = registry
         self._runner = runner
         self._cycle_records = cycle_records
@@ -83,11 +83,8 @@ class Scheduler:
             await asyncio.wait(tasks)  # a task that had to be cancelled is not an error
         finally:
             self._stopping.set()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            end.cancel()
-            await asyncio.gather(end, return_exceptions=True)
+            await end_tasks(*tasks)
+            await end_tasks(end)
             await unlisten()
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -97,11 +94,7 @@ class Scheduler:
             "info", "stopping: no new claims; handlers have the grace period", grace=self._grace
         )
         self._runner.stop()
-        try:
-            async with asyncio.timeout(self._grace):
-                await self._aborting.wait()
-        except TimeoutError:
-            pass
+        await wait_at_most(self._grace, self._aborting)
         self._telemetry.event("warning", "stopping now: records under work are given back")
         self._abort()
         await asyncio.sleep(2.0)
@@ -125,7 +118,7 @@ class Scheduler:
                 self._telemetry.event(
                     "error", f"{cycle.name}: {type(error).__name__}: {error}", exc_info=error
                 )
-            await self._sleep(pause)
+            await wait_at_most(pause, self._stopping)
             pause = min(10.0, pause * 2)
 
     async def _serve_shared(self, cycle: Cycle) -> None:
@@ -163,7 +156,8 @@ class Scheduler:
             if record.status != "paused" and record.due_at <= now:
                 await self._run(cycle, f"{record.due_at:%Y%m%dT%H%M%S.%fZ}")
             else:
-                await self._sleep(min(5.0, max(0.05, (record.due_at - now).total_seconds())))
+                left = (record.due_at - now).total_seconds()
+                await wait_at_most(min(5.0, max(0.05, left)), self._stopping)
 
     async def _run(self, cycle: Cycle, slot: str | None = None) -> None:
         try:
@@ -176,15 +170,5 @@ class Scheduler:
             self._telemetry.event("error", f"{cycle.name}: {error}", cycle=cycle.name)
 
     async def _until(self, slot: datetime) -> None:
-        while not self._stopping.is_set():
-            left = (slot - self._clock.now()).total_seconds()
-            if left <= 0:
-                return
-            await self._sleep(min(left, 5.0))
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            pass
+        while (left := (slot - self._clock.now()).total_seconds()) > 0 and not self.stopping:
+            await wait_at_most(min(left, 5.0), self._stopping)

@@ -16,6 +16,7 @@ from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.options import Options
 from esclusa.engine.runs import RunContext
 from esclusa.engine.stage_settler import StageSettler
+from esclusa.engine.threads import wait_at_most
 from esclusa.model.budget import Denied
 from esclusa.model.decide import GivenBack, OverLimit, Raised, Result
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
@@ -37,7 +38,7 @@ class StageWorker:
     number again.
 
     One record's way: ``_claim`` → ``_take`` → the pool → ``_attempt`` → ``StageSettler.settle`` →
-    ``StageSettler.written``.
+    ``StageSettler.written``. ``stage_settler`` makes the settler; it is called with ``released``.
     """
 
     def __init__(
@@ -55,7 +56,6 @@ class StageWorker:
         paused: Callable[[], bool],
         forever: bool = False,
     ) -> None:
-        """``stage_settler`` makes the settler; it is called with ``released``."""
         self.stage = stage
         self.run = run
         self.inflight = 0
@@ -105,7 +105,7 @@ class StageWorker:
             while not self._over(limit):
                 if self._forever and self._paused():
                     self._woken.clear()  # what is due now waits until the cycle is resumed
-                    await self._sleep(self._options.poll)
+                    await wait_at_most(self._options.poll, self._woken)
                 elif await self._claim(limit) == 0 and not await self._idle():
                     break
         finally:
@@ -150,7 +150,7 @@ class StageWorker:
             self._telemetry.event(
                 "warning", f"claim: {error}; will retry", engine_stage=self.stage.name
             )
-            await self._sleep(self._options.poll)
+            await wait_at_most(self._options.poll, self._woken)
             return -1
         if isinstance(claimed, Denied):
             await self._denied(claimed)
@@ -163,7 +163,7 @@ class StageWorker:
         """The budget is empty: a run ends, a server waits for the reset."""
         if self._forever:
             left = (denied.until - self._clock.now()).total_seconds()
-            await self._sleep(min(30.0, max(0.05, left)))
+            await wait_at_most(min(30.0, max(0.05, left)), self._woken)
         else:
             assert self.stage.budget is not None
             self.run.halt(
@@ -191,7 +191,7 @@ class StageWorker:
     async def _idle(self) -> bool:
         """Nothing is due: return False once a run's handlers are done; a server waits and polls."""
         if self._forever:
-            await self._sleep(self._options.poll)
+            await wait_at_most(self._options.poll, self._woken)
             return True
         while self.inflight and not self._stopping:
             await self._progress()
@@ -203,13 +203,6 @@ class StageWorker:
         if self._settler.settling == self.inflight:
             self._settler.hurry()  # flush now: no more work is coming
         await self._freed.wait()
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
 
     # handle
 

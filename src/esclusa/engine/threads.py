@@ -1,4 +1,4 @@
-"""Run plain functions in threads: handlers, and libraries that block."""
+"""Threads for plain functions (handlers, libraries that block), and waits for tasks and events."""
 
 from __future__ import annotations
 
@@ -98,3 +98,17 @@ async def _ended(work: asyncio.Future[T]) -> None:
             await asyncio.wait([work])
     if not work.cancelled():
         work.exception()  # seen: the cancellation is what the caller hears of
+
+
+async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
+    """Wait for the event, at most this long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+async def end_tasks(*tasks: asyncio.Task[None]) -> None:
+    """Cancel the tasks and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -14,6 +14,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.runs import RunContext
+from esclusa.engine.threads import end_tasks
 from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused
 from esclusa.model.schedule import Always, Every, Manual
 from esclusa.model.settlement import ClaimRequest
@@ -184,15 +185,12 @@ class Tick:
         """No new claims for the rest of the time; then the records are given back."""
         await self._wait(abort=False, seconds=max(0.0, self._end - time.monotonic()))
         await self._wait(abort=True, seconds=LAST)
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await end_tasks(*self._tasks.values())
 
     async def _wait(self, *, abort: bool, seconds: float) -> None:
         running = {name: task for name, task in self._tasks.items() if not task.done()}
         for name in running:
-            run = self._runner.active(name)
-            if run is not None:
+            if (run := self._runner.active(name)) is not None:
                 self._runner.stop_run(run, abort=abort)
         if running:
             await asyncio.wait(running.values(), timeout=seconds)
