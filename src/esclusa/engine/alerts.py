@@ -53,12 +53,18 @@ class AlertLog:
         rate = cycle.alert_rate
         if rate is None or taken < cycle.alert_min or failed <= rate * taken:
             return
-        message = text(
+        await self.alert(
             "error_rate",
-            cycle=cycle.name,
-            failed=failed,
+            cycle.name,
+            text(
+                "error_rate",
+                cycle=cycle.name,
+                failed=failed,
+                taken=taken,
+                share=f"{failed / taken:.0%}",
+                limit=f"{rate:.0%}",
+            ),
+            run=run.id,
             taken=taken,
-            share=f"{failed / taken:.0%}",
-            limit=f"{rate:.0%}",
+            failed=failed,
         )
-        await self.alert("error_rate", cycle.name, message, run=run.id, taken=taken, failed=failed)

@@ -154,22 +154,18 @@ class Archiver:
         """Remove archived rows of verified exports past ``drop_eligible_at``; return how many."""
         kind = kind_of(kind)
         total, now = 0, await self._clock.sync()
-        where: dict[str, Any] = {
-            "table_name": kind.table,
-            "status": "verified",
-            "drop_eligible_at": at_most(now),
-        }
-        async for export in self._records.each(Export, where):
+        async for export in self._records.each(
+            Export,
+            {"table_name": kind.table, "status": "verified", "drop_eligible_at": at_most(now)},
+        ):
             if others := await self._store.undeclared(kind):
                 raise ExportError(
                     f"{kind.table}: the archive has columns that the record does not declare, so"
                     f" the files lack them ({', '.join(others)}): declare them and export again, or"
                     " remove them from the archive; nothing is dropped"
                 )
-            held, _ = await self._store.count(
-                query(kind, {"export_id": export.id}, archived=True), export.row_count + 1
-            )
-            if held > export.row_count:  # an interrupted drop leaves fewer, which is fine
+            # An interrupted drop leaves fewer, which is fine.
+            if await self._given(kind, export, export.row_count + 1) > export.row_count:
                 raise ExportError(
                     f"{export.path}: the archive has more rows of this export than the file;"
                     " nothing is dropped"
@@ -226,11 +222,10 @@ class Archiver:
                 checksum="",
                 status=status,
             )
-            answer = await self._store.insert([export])
-            if isinstance(answer[0], Inserted):
-                export.id = answer[0].id
+            [answer] = await self._store.insert([export])
+            if isinstance(answer, Inserted):
                 break
-        return export
+        return export.but(id=answer.id)
 
     async def _unproved(self, kind: Kind, by: str, rows: int) -> AsyncIterator[Export]:
         """Yield the exports without a verified file, with rows assigned.
@@ -339,10 +334,10 @@ class Archiver:
 
     async def _settle(self, export: Export, to: str, **fields: Any) -> None:
         frm = Export.lifecycle.sources(to)
-        verdict = await self._store.settle(
+        [verdict] = await self._store.settle(
             [Settlement(export.ref, to, frm, None, fields, who=self._worker)]
         )
-        if not isinstance(verdict[0], Settled):
+        if not isinstance(verdict, Settled):
             raise ExportError(f"{export.path}: another process changed this export meanwhile")
 
 
@@ -399,11 +394,13 @@ async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
 def _write_page(writer: Any, kind: Kind, schema: pa.Schema, page: Page) -> int:
     import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
 
-    arrays = [
-        _array(kind, field, page["id"], page[name])
-        for name, field in zip(kind.types, schema, strict=True)
-    ]
-    table = pa.Table.from_arrays(arrays, schema=schema)
+    table = pa.Table.from_arrays(
+        [
+            _array(kind, field, page["id"], page[name])
+            for name, field in zip(kind.types, schema, strict=True)
+        ],
+        schema=schema,
+    )
     writer.write_table(table)
     return int(table.num_rows)
 

@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any, TypeVar
 
-from esclusa.engine.clock import StoreClock
 from esclusa.engine.records import Records
 from esclusa.engine.runs import RunContext
 from esclusa.engine.settler import Settler
@@ -17,8 +16,6 @@ from esclusa.model.settlement import Leased, Renewal
 from esclusa.model.stage import Stage
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts, Body, KeptArtifact
-from esclusa.ports.store import Store
-from esclusa.ports.telemetry import Telemetry
 
 T = TypeVar("T")
 
@@ -33,10 +30,7 @@ class StageTools:
 
     stage: Stage
     run: RunContext
-    store: Store
     settler: Settler
-    clock: StoreClock
-    telemetry: Telemetry
     settings: Any
     context: Any
     lease: float
@@ -83,7 +77,7 @@ class Attempt:
     @property
     def now(self) -> datetime:
         """The store's time."""
-        return self._tools.clock.now()
+        return self.run.now
 
     @property
     def records(self) -> Records:
@@ -110,7 +104,7 @@ class Attempt:
             if len(self._leases) == 1
             else {"records": len(self._leases)}
         )
-        self._tools.telemetry.event(
+        self.run.tools.telemetry.event(
             level,
             message,
             engine_stage=self.stage.name,
@@ -146,7 +140,7 @@ class Attempt:
             for file in self.kept:
                 if file.error is not None:
                     raise file.error
-        held = await self._tools.store.renew(
+        held = await self.run.tools.store.renew(
             [Renewal(lease.ref, lease.fence, self._tools.lease, checked)]
         )
         if lease.ref not in held:
@@ -177,7 +171,7 @@ class Attempt:
 
     async def spend(self, budget: Budget, units: int = 1) -> None:
         """Reserve units before a metered call. Raises BudgetEmpty; the record then waits."""
-        answer = await self._tools.store.spend(budget, units, self.stage.name, least=units)
+        answer = await self.run.tools.store.spend(budget, units, self.stage.name, least=units)
         if isinstance(answer, Denied):
             raise BudgetEmpty(budget.name, answer.until)
         # Refund to the window of the first grant: unused units are better than overspent ones.
@@ -196,6 +190,6 @@ class Attempt:
             units = min(units, self._spent)
             self._spent -= units
         if units > 0:
-            await self._tools.store.refund(
+            await self.run.tools.store.refund(
                 source, units, self.stage.name, self._spent_at.get(source.name)
             )

@@ -26,8 +26,7 @@ class StoreClock:
         """
         start = time.monotonic()
         read = await self._store.now()
-        end = time.monotonic()
-        self._read, self._at = read, (start + end) / 2
+        self._read, self._at = read, (start + time.monotonic()) / 2
         self._now = None
         return read
 

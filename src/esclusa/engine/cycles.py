@@ -65,16 +65,15 @@ class CycleRecords:
         )
         ids = [CycleRecord.kind.id_of(name) for name in by_name]
         changed = [
-            record
+            (record.ref, by_name[record.cycle])
             for record in await self._records.get_many(CycleRecord, ids)
             if record is not None
             and record.status == "idle"
             and record.schedule != str(by_name[record.cycle].schedule)
         ]
-        for record in changed:
-            cycle = by_name[record.cycle]
+        for ref, cycle in changed:
             move = Settlement(
-                record.ref,
+                ref,
                 "idle",
                 ("idle",),
                 None,
@@ -110,18 +109,19 @@ class CycleRecords:
 
         ``early``: also before its slot.
         """
-        request = ClaimRequest(
-            CycleRecord.kind,
-            cycle.name,
-            ("idle",),
-            "running",
-            ids=(CycleRecord.kind.id_of(cycle.name),),
-            lease=self._options.lease,
-            worker=self._worker,
-            before=now,
-            eager=early,
+        taken = await self._store.claim(
+            ClaimRequest(
+                CycleRecord.kind,
+                cycle.name,
+                ("idle",),
+                "running",
+                ids=(CycleRecord.kind.id_of(cycle.name),),
+                lease=self._options.lease,
+                worker=self._worker,
+                before=now,
+                eager=early,
+            )
         )
-        taken = await self._store.claim(request)
         if taken:
             return taken[0].ref, taken[0].fence
         await self.refuse_paused(cycle.name)
@@ -210,7 +210,9 @@ class CycleRunner:
         if name in self._active:  # nothing is awaited between this and the entry below
             self._telemetry.event("warning", "worker_already_running", cycle=name)
             raise AlreadyRunning(text("running_here", cycle=name))
-        self._refuse_missing_settings(name)
+        plan = self._registry.plan_of(name)
+        if plan.app.needs_ is not None and (missing := list(plan.app.needs_(plan.settings))):
+            raise SettingsError(f"{name} cannot run:", missing)
         run = self.new_run(cycle, now, slot=slot)
         run.eager, run.limit, run.params = person and cycle.eager, limit, params or {}
         self._active[name] = run
@@ -231,13 +233,7 @@ class CycleRunner:
     def new_run(self, cycle: Cycle, now: datetime, *, slot: str | None = None) -> RunContext:
         """A run that is not written yet; without a slot it gets one of its own."""
         tools = self._run_tools(self._registry.plan_of(cycle.name))
-        own = f"{now:%Y%m%dT%H%M%S.%fZ}-{self._worker}"
-        return RunContext(tools, cycle, "", slot or own, now)
-
-    def _refuse_missing_settings(self, name: str) -> None:
-        plan = self._registry.plan_of(name)
-        if plan.app.needs_ is not None and (missing := list(plan.app.needs_(plan.settings))):
-            raise SettingsError(f"{name} cannot run:", missing)
+        return RunContext(tools, cycle, "", slot or f"{now:%Y%m%dT%H%M%S.%fZ}-{self._worker}", now)
 
     async def _run(self, run: RunContext) -> None:
         try:
@@ -276,9 +272,8 @@ class CycleRunner:
         moment = before or await self._clock.sync()
         if self.stopping:
             return
-        found = self._registry.stage(stage, pipeline=run.cycle.name.split(".")[0])
         worker = self._stage_worker(
-            found,
+            self._registry.stage(stage, pipeline=run.cycle.name.split(".")[0]),
             run,
             where=where,
             before=moment,

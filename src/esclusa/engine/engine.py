@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Any
@@ -183,7 +183,7 @@ class Engine:
 
     async def tick(self, seconds: float) -> Ticked:
         """Run what is due within this time; see ``esclusa.engine.tick``."""
-        tick = Tick(
+        return await Tick(
             self.registry,
             self.runner,
             self.cycle_records,
@@ -192,8 +192,7 @@ class Engine:
             self.telemetry,
             seconds=seconds,
             poll=self.options.poll,
-        )
-        return await tick.run()
+        ).run()
 
     def operations(self, who: str) -> Operations:
         """The operator's verbs, on behalf of ``who``."""
@@ -262,15 +261,11 @@ class Engine:
             eager=eager,
             tries=stage.retry.tries,
         )
-        reservation = BudgetReservation(stage, self.store, self.telemetry)
         plan = self.registry.plan_of(stage.name)
         tools = StageTools(
             stage,
             run,
-            self.store,
             self.settler,
-            self.clock,
-            self.telemetry,
             plan.settings,
             self.contexts[plan.name],
             self._lease_of(stage),
@@ -292,7 +287,12 @@ class Engine:
             stage,
             run,
             tools=tools,
-            claimer=Claimer(request, self.store, reservation, self.telemetry),
+            claimer=Claimer(
+                request,
+                self.store,
+                BudgetReservation(stage, self.store, self.telemetry),
+                self.telemetry,
+            ),
             leases=self.leases,
             stage_settler=stage_settler,
             clock=self.clock,
@@ -335,7 +335,7 @@ class WorkerRegistration:
             stages=stages,
             started_at=now,
             leased_by=self._worker,
-            due_at=now + self._options.lease_time,
+            due_at=now + timedelta(seconds=self._options.lease),
         )
         await self._store.insert([record])
         self._record = record
@@ -348,6 +348,4 @@ class WorkerRegistration:
             self._record = None
 
     def renewals(self) -> list[Renewal]:
-        if self._record is None:
-            return []
-        return [Renewal(self._record.ref, 0, self._options.lease)]
+        return [Renewal(self._record.ref, 0, self._options.lease)] if self._record else []

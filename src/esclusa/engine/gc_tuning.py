@@ -8,9 +8,6 @@ import gc
 # Options of the C library's `mallopt`.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
-_SPARE = 32 << 20
-_LARGE = 2 << 20
-
 
 def tune_gc() -> None:
     """Collect garbage less often, and keep freed memory in the process.
@@ -28,5 +25,5 @@ def tune_gc() -> None:
         choose = ctypes.CDLL(None).mallopt
     except (OSError, TypeError, AttributeError):  # another C library than GNU's
         return
-    choose(_TRIM_THRESHOLD, _SPARE)
-    choose(_MMAP_THRESHOLD, _LARGE)
+    choose(_TRIM_THRESHOLD, 32 << 20)
+    choose(_MMAP_THRESHOLD, 2 << 20)

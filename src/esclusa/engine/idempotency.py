@@ -97,17 +97,18 @@ class Idempotency:
             await self._settle(held, kept, who)
 
     async def _hold(self, ref: Ref) -> HeldLease:
-        request = ClaimRequest(
-            ref.kind,
-            "esclusa.calls",
-            ("kept",),
-            None,
-            (("code", null),),
-            ids=(ref.id,),
-            lease=self._lease,
-            worker=self._worker,
+        taken = await self._store.claim(
+            ClaimRequest(
+                ref.kind,
+                "esclusa.calls",
+                ("kept",),
+                None,
+                (("code", null),),
+                ids=(ref.id,),
+                lease=self._lease,
+                worker=self._worker,
+            )
         )
-        taken = await self._store.claim(request)
         if not taken:
             raise CallUnderWay(
                 "the first call with this Idempotency-Key is still under way; try again in a moment"

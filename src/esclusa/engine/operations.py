@@ -182,7 +182,6 @@ class Operations:
         async for letters in self._chunks(DeadLetter.kind, chosen, acted):
             settlements = []
             for letter in letters:
-                assert isinstance(letter, DeadLetter)
                 try:
                     settlements.append(await self._redriven(letter, reason, fields or {}))
                 except NotFound as error:

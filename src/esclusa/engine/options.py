@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from esclusa.model.value import value
 
 
@@ -22,7 +20,3 @@ class Options:
     grace: float = 20.0
     prefetch: int = 4000
     settle_batch: int = 2000
-
-    @property
-    def lease_time(self) -> timedelta:
-        return timedelta(seconds=self.lease)

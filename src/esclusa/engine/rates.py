@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from esclusa.engine.clock import StoreClock
@@ -19,16 +20,14 @@ BOUNDS = (
 )  # fmt: skip
 
 
+@dataclass(slots=True)
 class _Count:
     """The counts of one stage in the current minute."""
 
-    __slots__ = ("histogram", "minute", "results", "seconds")
-
-    def __init__(self, minute: datetime) -> None:
-        self.minute = minute
-        self.results = dict.fromkeys(RATED, 0)
-        self.seconds = 0.0
-        self.histogram = [0] * (len(BOUNDS) + 1)
+    minute: datetime
+    results: dict[ResultName, int] = field(default_factory=lambda: dict.fromkeys(RATED, 0))
+    seconds: float = 0.0
+    histogram: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
 
 
 class Rates:
@@ -60,15 +59,16 @@ class Rates:
         minute = self._minute()
         for stage in [s for s, count in self._counts.items() if all or count.minute < minute]:
             count = self._counts.pop(stage)
-            row = Rate(
-                stage=stage,
-                minute=count.minute,
-                worker=self._worker,
-                seconds=count.seconds,
-                histogram=count.histogram,
-                **count.results,
+            self._done.append(
+                Rate(
+                    stage=stage,
+                    minute=count.minute,
+                    worker=self._worker,
+                    seconds=count.seconds,
+                    histogram=count.histogram,
+                    **count.results,
+                )
             )
-            self._done.append(row)
         if self._done:
             await self._store.insert(self._done)
             self._done = []

@@ -123,8 +123,7 @@ class ReadModel:
 
     def described(self, kind: Kind, counts: Sequence[StateCount]) -> dict[str, Any]:
         """A kind, its lifecycle, and these counts."""
-        pipeline = self.registry.pipeline_of(kind)
-        return shapes.kind_shape(kind, pipeline, self.roles(kind), counts)
+        return shapes.kind_shape(kind, self.registry.pipeline_of(kind), self.roles(kind), counts)
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
         """How many records are in each state; with ``cap`` no state is counted further."""
@@ -170,14 +169,13 @@ class ReadModel:
         """Why the record is not moving, and when it can."""
         record = await self.record(table, id)
         stages = [stage for stage in self.registry.all_stages if stage.kind == record.kind]
-        budgets = [stage.budget for stage in stages if stage.budget is not None]
         steps = await self.history(table, id, 1)
         return why(
             record,
             stages,
             {stage.name: self.registry.cycle_of(stage) for stage in stages},
             {c.cycle: c async for c in self._records.each(CycleRecord)},
-            {budget.name: await self._store.usage(budget) for budget in budgets},
+            {s.budget.name: await self._store.usage(s.budget) for s in stages if s.budget},
             now=await self._clock.sync(),
             workers_alive=any(worker["alive"] for worker in await self.workers()),
             last_reason=steps[-1].reason if steps and steps[-1].to == record.status else None,
@@ -211,15 +209,17 @@ class ReadModel:
         for field, target in record.kind.refs:
             value = getattr(record, field)
             if value and target in known:
-                found = await self._store.get(known[target], [str(value)])
-                present = [r for r in found if r is not None]
-                out.append(self._titles.relation("to", field, target, Page(present, None)))
+                found = [
+                    r for r in await self._store.get(known[target], [str(value)]) if r is not None
+                ]
+                out.append(self._titles.relation("to", field, target, Page(found, None)))
         for other in self.registry.all_kinds:
             for field, target in other.refs:
                 served = next((i for i in other.indexes if i[0].removeprefix("-") == field), None)
                 if target == table and served is not None:  # without an index: a full table scan
-                    asked = query(other, {field: id}, order=served[1:2], limit=RELATED)
-                    page = await self._store.find(asked)
+                    page = await self._store.find(
+                        query(other, {field: id}, order=served[1:2], limit=RELATED)
+                    )
                     out.append(self._titles.relation("from", field, other.table, page))
         letters = await self.dead_letters({"table_name": table, "record_id": id}, limit=RELATED)
         if letters.items:

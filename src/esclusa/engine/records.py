@@ -38,8 +38,7 @@ class Records:
     async def get(self, kind: type[R], *key: Any) -> R | None:
         """The record with this id, or with this key when several parts are given."""
         id = str(key[0]) if len(key) == 1 else kind.kind.id_of(*key)
-        found = await self._store.get(kind.kind, [id])
-        return cast("R | None", found[0])
+        return (await self.get_many(kind, [id]))[0]
 
     async def get_many(self, kind: type[R], ids: Sequence[str]) -> list[R | None]:
         return cast("list[R | None]", await self._store.get(kind.kind, ids))
@@ -55,10 +54,8 @@ class Records:
         archived: bool = False,
     ) -> Page[R]:
         """One page; ``next`` continues it."""
-        page = await self._store.find(
-            query(kind, where, order=order, limit=limit, after=after, archived=archived)
-        )
-        return cast("Page[R]", page)
+        asked = query(kind, where, order=order, limit=limit, after=after, archived=archived)
+        return cast("Page[R]", await self._store.find(asked))
 
     async def first(
         self, kind: type[R], where: Where | None = None, *, order: str | tuple[str, ...] = ()
@@ -139,12 +136,11 @@ class Records:
         """
         while True:
             answers = await self._store.insert(records)
-            known = [
-                (record, answer.id)
+            settlements = [
+                _put(record, answer.id, who)
                 for record, answer in zip(records, answers, strict=True)
                 if isinstance(answer, Duplicate)
             ]
-            settlements = [_put(record, id, who) for record, id in known]
             verdicts = await self._store.settle(settlements) if settlements else []
             for verdict in verdicts:
                 if isinstance(verdict, Rejected):
@@ -179,11 +175,12 @@ class Records:
         BadRecord if the table cannot hold the values.
         """
         ref, checked = Ref(kind.kind, id), kind.kind.check_fields(fields)
-        settlements = [
-            Settlement(ref, state, (state,), None, checked, who=who, reason=reason)
-            for state in among
-        ]
-        verdicts = await self._store.settle(settlements)
+        verdicts = await self._store.settle(
+            [
+                Settlement(ref, state, (state,), None, checked, who=who, reason=reason)
+                for state in among
+            ]
+        )
         for verdict in verdicts:
             if isinstance(verdict, Rejected):
                 raise BadRecord(f"{kind.kind.table}: it holds what the table cannot: {verdict.why}")
@@ -202,7 +199,6 @@ class Records:
 
 
 def _put(record: Record, id: str, who: str) -> Settlement:
-    """What makes the record with this id such a one."""
     kind, to = record.kind, record.status or record.kind.initial
     fields = {f.name: getattr(record, f.name) for f in kind.fields if f.name not in kind.key}
     return Settlement(

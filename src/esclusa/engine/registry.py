@@ -24,6 +24,8 @@ class Registry:
         self.stages: dict[str, Stage] = {s.name: s for plan in plans for s in plan.stages}
         self.kinds: dict[str, Kind] = {k.table: k for plan in plans for k in plan.kinds}
         self.kinds |= {record.kind.table: record.kind for record in SYSTEM_RECORDS}
+        self.all_stages = tuple(self.stages.values())
+        self.all_kinds = tuple(self.kinds.values())
         self._plans = {plan.name: plan for plan in plans}
 
     def plan_of(self, name: str) -> Plan:
@@ -58,11 +60,3 @@ class Registry:
     def pipeline_of(self, kind: Kind) -> str:
         """The name of the pipeline that declares the kind; ``esclusa`` for system records."""
         return next((plan.name for plan in self.plans if kind in plan.kinds), "esclusa")
-
-    @property
-    def all_stages(self) -> tuple[Stage, ...]:
-        return tuple(self.stages.values())
-
-    @property
-    def all_kinds(self) -> tuple[Kind, ...]:
-        return tuple(self.kinds.values())

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from esclusa.engine.archiver import Archiver
@@ -239,7 +239,7 @@ class RunLog:
             worker=self._worker,
             started_at=run.started,
             leased_by=self._worker,
-            due_at=self._clock.now() + self._options.lease_time,
+            due_at=self._clock.now() + timedelta(seconds=self._options.lease),
         )
         [answer] = await self._store.insert([row])
         if not isinstance(answer, Inserted):
@@ -250,28 +250,24 @@ class RunLog:
 
     def renewals(self) -> list[Renewal]:
         """The leases of the runs under way, with their counters so far."""
-        lease = self._options.lease
         return [
-            Renewal(Ref(Run.kind, r.id), 0, lease, {"counters": r.named_counters})
+            Renewal(Ref(Run.kind, r.id), 0, self._options.lease, {"counters": r.named_counters})
             for r in self._open.values()
         ]
 
     async def finish(self, run: RunContext) -> None:
         """Write its outcome."""
         counters, seconds = run.named_counters, run.seconds
-        settlement = Settlement(
-            Ref(Run.kind, run.id),
-            to=run.outcome,
-            frm=("running",),
-            fence=0,
-            who=self._worker,
-            fields={
-                "counters": counters,
-                "message": run.message and dump(run.message),
-                "finished_at": self._clock.now(),
-                "duration_ms": round(seconds * 1000),
-            },
-        )
+        fields = {
+            "counters": counters,
+            "message": run.message and dump(run.message),
+            "finished_at": self._clock.now(),
+            "duration_ms": round(seconds * 1000),
+        }
         self._open.pop(run.id, None)
-        await self._settler.settle(settlement)
+        await self._settler.settle(
+            Settlement(
+                Ref(Run.kind, run.id), run.outcome, ("running",), 0, fields, who=self._worker
+            )
+        )
         self._telemetry.run_finished(run.cycle.name, run.outcome, seconds, counters)

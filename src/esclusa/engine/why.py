@@ -84,8 +84,7 @@ def why(
     if not workers_alive:
         reasons.append(Reason("no_worker", text("why_no_worker")))
     if not reasons:
-        due = text("why_due", due=record.due_at or now, stage=stage.name)
-        reasons.append(Reason("due", due, now))
+        reasons = [Reason("due", text("why_due", due=record.due_at or now, stage=stage.name), now)]
     ends = [reason.until for reason in reasons if reason.until is not None]
     return Why(state, tuple(reasons), max(ends) if len(ends) == len(reasons) else None)
 
@@ -103,12 +102,11 @@ def _not_taken(record: Record, stages: Sequence[Stage]) -> Reason:
 
 
 def _filtered(record: Record, stage: Stage) -> Reason:
-    faults = [
+    conditions = " and whose ".join(
         f"{name} {_describe(cond)}, and it is {getattr(record, name)!r:.60}"
         for name, cond in stage.where
         if not matches({name: getattr(record, name)}, ((name, cond),))
-    ]
-    conditions = " and whose ".join(faults)
+    )
     return Reason("filtered", text("why_filtered", stage=stage.name, conditions=conditions))
 
 
@@ -178,15 +176,18 @@ def _cycle_reasons(cycle: Cycle, record: CycleRecord | None, now: datetime) -> l
     return [Reason("schedule", scheduled, slot)]
 
 
+_CONDITIONS = {
+    "null": "is null",
+    "not_null": "is not null",
+    "in": "is one of {}",
+    "eq": "is {}",
+    "lt": "is below {}",
+    "le": "is at most {}",
+    "gt": "is above {}",
+    "ge": "is at least {}",
+}
+
+
 def _describe(cond: Cond) -> str:
-    match cond.op:
-        case "null":
-            return "is null"
-        case "not_null":
-            return "is not null"
-        case "in":
-            return f"is one of {', '.join(map(str, cond.value))}"
-        case "eq":
-            return f"is {cond.value}"
-    order = {"lt": "is below", "le": "is at most", "gt": "is above", "ge": "is at least"}
-    return f"{order[cond.op]} {cond.value}"
+    given = ", ".join(map(str, cond.value)) if cond.op == "in" else cond.value
+    return _CONDITIONS[cond.op].format(given)

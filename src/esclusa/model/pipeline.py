@@ -241,9 +241,14 @@ class App:
             if any(view.name == f"{self.name}.{slug}" for view in self.views):
                 raise DeclarationError(f"pipeline {self.name}", [f"two views are called {slug}"])
             kind = None if of is None else _kind(of, f"view {self.name}.{slug}")
-            titles = {"en": title, **languages}
             self.views.append(
-                View(f"{self.name}.{slug}", titles, load_page, kind, dict(where or {}))
+                View(
+                    f"{self.name}.{slug}",
+                    {"en": title, **languages},
+                    load_page,
+                    kind,
+                    dict(where or {}),
+                )
             )
             return load_page
 

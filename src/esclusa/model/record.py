@@ -87,13 +87,9 @@ class Kind:
 
     def identify(self, record: Record, new_id: typing.Callable[[], str]) -> str:
         """The id of a new record: made of its key if it has one, otherwise a new id."""
-        if record.id:
-            return record.id
-        return (
-            key_id([getattr(record, name) for name in self.key])
-            if self.key and not self.database_id
-            else new_id()
-        )
+        if record.id or not self.key or self.database_id:
+            return record.id or new_id()
+        return key_id([getattr(record, name) for name in self.key])
 
     def id_of(self, *parts: object, **named: object) -> str:
         """The id that a record with this key has: ``Post.kind.id_of("twitter", "123")``."""
@@ -110,9 +106,7 @@ class Kind:
         """Validate business fields before they are written. Raises BadRecord with every fault."""
         if not fields:
             return {}
-        faults = [
-            f"{self.table} has no field {name}" for name in fields if name not in self.by_name
-        ]
+        faults = [f"{self.table} has no field {n}" for n in fields if n not in self.by_name]
         faults += [
             f"{self.table}.{name} is part of the key and cannot change"
             for name in fields
@@ -132,7 +126,7 @@ class Kind:
         """
         if not self.attached:
             return self.construct(values)
-        return self._validated(values, f"{self.table} {values.get('id')}: ")
+        return self.draft(values, f"{self.table} {values.get('id')}: ")
 
     @cached_property
     def construct(self) -> typing.Callable[[dict[str, Any]], Record]:
@@ -160,11 +154,8 @@ class Kind:
 
         return construct
 
-    def draft(self, values: Mapping[str, Any]) -> Record:
-        """A new record from untrusted input. Raises BadRecord with every fault."""
-        return self._validated(values)
-
-    def _validated(self, values: Mapping[str, Any], where: str = "") -> Record:
+    def draft(self, values: Mapping[str, Any], where: str = "") -> Record:
+        """A record from untrusted input. Raises BadRecord with every fault, after ``where``."""
         try:
             return self.model.model_validate(values)
         except ValidationError as error:
@@ -173,13 +164,12 @@ class Kind:
     def as_json(self, record: Record) -> dict[str, Any]:
         """The record as the API shows it; mapped tracking columns also under their own names."""
         shown = record.model_dump(mode="json")
-        columns = {
+        shown |= {
             column: shown[name]
             for name, column in self.columns.items()
             if column not in shown and name != "id"
         }
-        hidden = ("fence", "leased_by")
-        return {name: each for name, each in {**shown, **columns}.items() if name not in hidden}
+        return {n: each for n, each in shown.items() if n not in ("fence", "leased_by")}
 
 
 @value
@@ -362,9 +352,6 @@ def _blank(model: type[Record]) -> Record:
     return model.model_construct()
 
 
-_OWN = ("kind", "lifecycle", "ref", "but", "checked")
-
-
 def kind_of(record: Kind | type[Record]) -> Kind:
     """The kind of a record class, or the given kind."""
     return record if isinstance(record, Kind) else record.kind
@@ -426,7 +413,7 @@ def _faults_of(
     faults += [
         f"field {name} belongs to every record; "
         f"rename it, and name its column with columns={{…: {name!r}}}"
-        for name in _OWN
+        for name in ("kind", "lifecycle", "ref", "but", "checked")
         if name in known
     ]
     return faults + [

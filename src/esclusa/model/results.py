@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 # What became of one attempt.
 #
@@ -10,8 +10,6 @@ from typing import Final, Literal, TypeAlias, get_args
 # `waited`: it waits, the attempt not counted. `exhausted`: it failed for good. `lost`: the lease
 # was lost, nothing was settled. `given_back`: a stop came before the handler ended.
 ResultName: TypeAlias = Literal["moved", "retried", "waited", "exhausted", "lost", "given_back"]
-
-RESULT_NAMES: Final[tuple[ResultName, ...]] = get_args(ResultName)
 
 # The results that rates count: all but `given_back`.
 RATED: Final[tuple[ResultName, ...]] = ("moved", "retried", "waited", "exhausted", "lost")
