@@ -22,7 +22,9 @@ function duration(seconds) {
 
 // On a phone the menu scrolls sideways: bring the current page into view.
 const menu = $(".menu"), current = $(".menu [aria-current]");
-if (current && menu.scrollWidth > menu.clientWidth) menu.scrollLeft = current.offsetLeft - (menu.clientWidth - current.offsetWidth) / 2;
+if (current && menu.scrollWidth > menu.clientWidth) {
+  menu.scrollLeft = current.offsetLeft - (menu.clientWidth - current.offsetWidth) / 2;
+}
 
 // Likewise the current state of a record, where its lifecycle is wider than the page.
 const currentNode = $(".graph .node.current"), currentGraph = currentNode?.closest(".graph");
@@ -37,7 +39,10 @@ function updateTimes() {
   for (const time of $$("time:not(.clock)")) {
     const seconds = (new Date(time.dateTime).getTime() - Date.now() - clockOffset) / 1000;
     if (Math.abs(seconds) < 1.5) time.textContent = html.dataset.now;
-    else time.textContent = (seconds > 0 ? html.dataset.in : html.dataset.ago).replace("{time}", duration(seconds));
+    else {
+      const phrase = seconds > 0 ? html.dataset.in : html.dataset.ago;
+      time.textContent = phrase.replace("{time}", duration(seconds));
+    }
   }
 }
 setInterval(updateTimes, 5000);
@@ -62,7 +67,11 @@ function animateMove(svg, from, to, amount) {
     motion.setAttribute("begin", "indefinite");
     motion.setAttribute("fill", "freeze");
     dot.append(motion);
-    setTimeout(() => { svg.append(dot); motion.beginElement(); setTimeout(() => dot.remove(), 900); }, i * 130);
+    setTimeout(() => {
+      svg.append(dot);
+      motion.beginElement();
+      setTimeout(() => dot.remove(), 900);
+    }, i * 130);
   }
 }
 
@@ -70,7 +79,10 @@ function animateMove(svg, from, to, amount) {
 function fitLine(line) {
   const room = $(".box", line.closest(".node")).width.baseVal.value - 22;
   line.removeAttribute("textLength");
-  if (line.getComputedTextLength() > room) { line.setAttribute("textLength", room); line.setAttribute("lengthAdjust", "spacingAndGlyphs"); }
+  if (line.getComputedTextLength() > room) {
+    line.setAttribute("textLength", room);
+    line.setAttribute("lengthAdjust", "spacingAndGlyphs");
+  }
 }
 for (const line of $$(".node .sub")) fitLine(line);
 
@@ -86,7 +98,9 @@ function updateNode(node, [count, exact], stage, dueText) {
   node.dataset.role ??= stage && stage.due ? "" : line.textContent;
   if (stage && stage.due) {
     const age = stage.oldest_due_seconds;
-    line.textContent = dueText.replace("{n}", formatCount(stage.due, stage.due_exact)).replace("{age}", duration(age ?? 0));
+    line.textContent = dueText
+      .replace("{n}", formatCount(stage.due, stage.due_exact))
+      .replace("{age}", duration(age ?? 0));
     node.classList.toggle("stuck", age > Number(node.dataset.stuckAfter ?? 300));
   } else if (stage) {
     node.classList.remove("stuck");
@@ -103,24 +117,33 @@ function startLive() {
   source.onerror = () => { sign.classList.remove("on"); status.textContent = sign.dataset.off; };
   source.onmessage = (event) => {
     const data = JSON.parse(event.data);
-    if (data.unavailable) { sign.classList.remove("on"); status.textContent = sign.dataset.unavailable; return; }
+    if (data.unavailable) {
+      sign.classList.remove("on");
+      status.textContent = sign.dataset.unavailable;
+      return;
+    }
     sign.classList.add("on");
     status.textContent = sign.dataset.on;
     for (const svg of $$("[data-graph]")) {
       const table = svg.dataset.graph, counts = data.kinds[table] ?? {};
       for (const node of $$(".node", svg)) {
-        const stage = data.stages.find((s) => s.table === table && s.take[0] === node.dataset.state);
+        const takes = (s) => s.table === table && s.take[0] === node.dataset.state;
+        const stage = data.stages.find(takes);
         updateNode(node, counts[node.dataset.state] ?? [0, true], stage, sign.dataset.due);
       }
       for (const [from, to, amount] of data.moves[table] ?? []) animateMove(svg, from, to, amount);
     }
     for (const total of $$("[data-total]")) {
       const counts = Object.values(data.kinds[total.dataset.total] ?? {});
-      total.textContent = formatCount(counts.reduce((sum, c) => sum + c[0], 0), counts.every((c) => c[1]));
+      const all = counts.reduce((sum, c) => sum + c[0], 0);
+      total.textContent = formatCount(all, counts.every((c) => c[1]));
     }
     const sum = (name) => data.stages.reduce((total, s) => total + (s[name] ?? 0), 0);
     const oldest = Math.max(-1, ...data.stages.map((s) => s.oldest_due_seconds ?? -1));
-    const figure = (name, text) => { const dd = $(`[data-figure="${name}"]`); if (dd) dd.textContent = text; };
+    const figure = (name, text) => {
+      const dd = $(`[data-figure="${name}"]`);
+      if (dd) dd.textContent = text;
+    };
     figure("due", formatCount(sum("due"), data.stages.every((s) => s.due_exact)));
     figure("oldest", oldest < 0 ? "—" : duration(oldest));
     figure("rate", numbers.format(Math.round(sum("per_minute") * 10) / 10));
@@ -128,7 +151,9 @@ function startLive() {
   addEventListener("pagehide", () => source.close(), { once: true });
 }
 startLive();
-addEventListener("pageshow", (event) => { if (event.persisted) startLive(); }); // restored from the back-forward cache
+addEventListener("pageshow", (event) => {
+  if (event.persisted) startLive(); // restored from the back-forward cache
+});
 
 // Repeat a task; the next one starts when the last has ended, because an answer may take long.
 function repeat(seconds, task) {
@@ -141,7 +166,8 @@ const main = $("main[data-refresh]");
 if (main) {
   const focused = () => document.activeElement !== main && main.contains(document.activeElement);
   repeat(Number(main.dataset.refresh), async () => {
-    if (document.hidden || focused() || $("details[open]", main) || String(getSelection()).length) return;
+    const reading = focused() || $("details[open]", main) || String(getSelection()).length;
+    if (document.hidden || reading) return;
     const answer = await fetchPage();
     if (answer.redirected) return; // to the sign-in page; an error page is shown like any other
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -152,7 +178,9 @@ if (main) {
 // An error page is loaded again as soon as the server can answer.
 const failed = $("main[data-retry]");
 if (failed) {
-  repeat(Number(failed.dataset.retry), async () => { if (!document.hidden && (await fetchPage()).ok) location.reload(); });
+  repeat(Number(failed.dataset.retry), async () => {
+    if (!document.hidden && (await fetchPage()).ok) location.reload();
+  });
 }
 
 // Send a form only once: a second click would repeat the action.
@@ -178,14 +206,18 @@ for (const form of $$("[data-bulk]")) {
   if (!label) continue;
   const update = () => {
     const n = $$("input[name=ids]:checked", form).length;
-    label.textContent = n ? label.dataset.some.replace("{n}", numbers.format(n)) : label.dataset.all;
+    const some = label.dataset.some.replace("{n}", numbers.format(n));
+    label.textContent = n ? some : label.dataset.all;
   };
   const head = $("thead .box", form);
   if (head) {
     const selectAll = document.createElement("input");
     selectAll.type = "checkbox";
     selectAll.setAttribute("aria-label", head.textContent.trim());
-    selectAll.addEventListener("change", () => { for (const box of $$("input[name=ids]", form)) box.checked = selectAll.checked; update(); });
+    selectAll.addEventListener("change", () => {
+      for (const box of $$("input[name=ids]", form)) box.checked = selectAll.checked;
+      update();
+    });
     head.replaceChildren(selectAll);
   }
   form.addEventListener("change", update);

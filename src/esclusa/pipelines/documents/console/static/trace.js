@@ -22,8 +22,12 @@ if (trace) {
     }
     if (boxes.length && source !== "box") {
       const box = boxes[0].getBoundingClientRect(), frame = view.getBoundingClientRect();
-      if (box.top < frame.top || box.bottom > frame.bottom) view.scrollTop += box.top - frame.top - frame.height / 3;
-      if (box.left < frame.left || box.right > frame.right) view.scrollLeft += box.left - frame.left - frame.width / 3;
+      if (box.top < frame.top || box.bottom > frame.bottom) {
+        view.scrollTop += box.top - frame.top - frame.height / 3;
+      }
+      if (box.left < frame.left || box.right > frame.right) {
+        view.scrollLeft += box.left - frame.left - frame.width / 3;
+      }
     }
   };
 
@@ -36,7 +40,11 @@ if (trace) {
     view.scrollLeft = x * view.scrollWidth - view.clientWidth / 2;
     view.scrollTop = y * view.scrollHeight - view.clientHeight / 2;
   };
-  const zooms = { in: () => setZoom(zoom * 1.25), out: () => setZoom(zoom / 1.25), fit: () => setZoom(1) };
+  const zooms = {
+    in: () => setZoom(zoom * 1.25),
+    out: () => setZoom(zoom / 1.25),
+    fit: () => setZoom(1),
+  };
 
   // A file that is not a readable PDF has no picture.
   const image = one("img");
@@ -59,7 +67,9 @@ if (trace) {
 
   one("[data-find]")?.addEventListener("input", (event) => {
     const wanted = event.target.value.trim().toLowerCase();
-    for (const li of all(".values li")) li.hidden = wanted && !li.textContent.toLowerCase().includes(wanted);
+    for (const li of all(".values li")) {
+      li.hidden = wanted && !li.textContent.toLowerCase().includes(wanted);
+    }
   });
 
   addEventListener("keydown", (event) => {
@@ -75,7 +85,8 @@ if (trace) {
     else if (event.key === "-") zooms.out();
     else if (event.key === "0") zooms.fit();
     else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
-      const pages = all(".sheet-pages a"), current = pages.findIndex((a) => a.getAttribute("aria-current"));
+      const pages = all(".sheet-pages a");
+      const current = pages.findIndex((a) => a.getAttribute("aria-current"));
       pages[current + (event.key === "ArrowRight" ? 1 : -1)]?.click();
     }
   });
