@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.clock import StoreClock
@@ -17,6 +17,7 @@ from esclusa.engine.settler import Settler
 from esclusa.model.budget import Budget, BudgetEmpty, Denied, Per, WindowUse
 from esclusa.model.query import at_least, below
 from esclusa.model.record import Ref
+from esclusa.model.results import RUN_OUTCOMES, RunOutcome
 from esclusa.model.settlement import Inserted, Renewal, Settlement
 from esclusa.model.stage import Cycle
 from esclusa.model.storable import storable_text
@@ -26,9 +27,6 @@ from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
-
-RunOutcome = Literal["ok", "blocked", "partial", "error"]
-_WORSE: tuple[RunOutcome, ...] = ("ok", "partial", "blocked", "error")
 
 
 @value
@@ -145,7 +143,7 @@ class RunContext:
 
     def end(self, outcome: RunOutcome, message: str | None = None) -> None:
         """Set the outcome and the message, unless a worse outcome is set already."""
-        if _WORSE.index(outcome) >= _WORSE.index(self.outcome):
+        if RUN_OUTCOMES.index(outcome) >= RUN_OUTCOMES.index(self.outcome):
             self.outcome = outcome
             if message:
                 self.message = message if isinstance(message, Text) else storable_text(message)

@@ -1,8 +1,11 @@
-"""The names of the results of an attempt: the same in counters, rates, metrics, logs and pages."""
+"""The names of results, the same in counters, metrics, logs, commands and pages.
+
+An attempt ends with a `ResultName`, a run with a `RunOutcome`.
+"""
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 # What became of one attempt.
 #
@@ -19,3 +22,28 @@ PROCESSED: Final[tuple[ResultName, ...]] = ("moved", "retried", "exhausted")
 
 # The results of attempts that ended with an error.
 FAILED: Final[tuple[ResultName, ...]] = ("retried", "exhausted")
+
+# How a run ended, from the best outcome to the worst.
+RunOutcome: TypeAlias = Literal["ok", "partial", "blocked", "error"]
+
+RUN_OUTCOMES: Final[tuple[RunOutcome, ...]] = get_args(RunOutcome)
+
+# The level of the log line about a result or an outcome; info for all others.
+LOG_LEVELS: Final[dict[str, str]] = {
+    "exhausted": "warning",
+    "lost": "warning",
+    "rejected": "error",
+    "partial": "warning",
+    "blocked": "warning",
+    "error": "error",
+}
+
+# The roles of runs on pages. They differ from those that the lifecycle gives: the system's stage
+# takes running runs, and a blocked run is terminal but not finished.
+RUN_ROLES: Final[dict[str, str]] = {
+    "running": "working",
+    "ok": "finished",
+    "partial": "failed",
+    "error": "failed",
+    "blocked": "resting",
+}

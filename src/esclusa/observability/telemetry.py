@@ -6,12 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from esclusa.model.results import LOG_LEVELS
 from esclusa.observability import log, redact, traces
 from esclusa.observability.metrics import Metrics
 from esclusa.ports.telemetry import Fields
-
-_LEVEL = {"exhausted": "warning", "lost": "warning", "rejected": "error"}
-_RUN_LEVEL = {"blocked": "warning", "partial": "warning", "error": "error"}
 
 
 class Observer:
@@ -30,7 +28,7 @@ class Observer:
 
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None:
         self.metrics.settled(stage, result, times)
-        level = _LEVEL.get(result, "info")
+        level = LOG_LEVELS.get(result, "info")
         if not log.enabled(level) and self._tracer is None:
             return
         for n, seconds in enumerate(times):
@@ -66,9 +64,8 @@ class Observer:
         self, cycle: str, outcome: str, seconds: float, counters: dict[str, int]
     ) -> None:
         self.metrics.run_finished(cycle, outcome, seconds)
-        level = _RUN_LEVEL.get(outcome, "info")
         self._log.write(
-            level,
+            LOG_LEVELS.get(outcome, "info"),
             f"{cycle}: {outcome}",
             {
                 "cycle": cycle,
@@ -78,8 +75,13 @@ class Observer:
             },
         )
         if self._tracer is not None:
-            attributes = {"esclusa.cycle": cycle, "esclusa.outcome": outcome}
-            self._span(f"run {cycle}", seconds, attributes, counters, failed=outcome == "error")
+            self._span(
+                f"run {cycle}",
+                seconds,
+                {"esclusa.cycle": cycle, "esclusa.outcome": outcome},
+                counters,
+                failed=outcome == "error",
+            )
 
     def event(self, level: str, message: str, **fields: Any) -> None:
         self._log.write(level, message, fields)

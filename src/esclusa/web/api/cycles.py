@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from esclusa.model.results import RunOutcome
 from esclusa.model.system_records import Run
 from esclusa.runtime import Runtime
 from esclusa.web.api.common import (
@@ -61,7 +62,7 @@ class RunOut(BaseModel):
 
     run: str
     cycle: str
-    outcome: Literal["ok", "blocked", "partial", "error"]
+    outcome: RunOutcome
     counters: dict[str, int]
     message: str | None
 

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from esclusa.model.results import FAILED
 from esclusa.observability import redact
 from esclusa.web.console import catalog
 from esclusa.web.console.catalog import gettext
@@ -196,17 +197,17 @@ def sparkline(good: Sequence[float], bad: Sequence[float], width: int, height: i
                     f' y="{height - tall - base * scale:.1f}"'
                     f' width="{max(0.8, step - 0.7):.1f}" height="{tall:.1f}"/>'
                 )
-    floor = f'<line x1="0" y1="{height - 0.5}" x2="{width}" y2="{height - 0.5}"/>'
     return Markup(  # noqa: S704 - numbers only
         f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-        f' preserveAspectRatio="none" aria-hidden="true">{floor}{"".join(bars)}</svg>'
+        ' preserveAspectRatio="none" aria-hidden="true">'
+        f'<line x1="0" y1="{height - 0.5}" x2="{width}" y2="{height - 0.5}"/>{"".join(bars)}</svg>'
     )
 
 
 def spark(series: dict[str, Any]) -> Markup:
     """The trend of a stage: attempts, with the failed ones hatched."""
     step = max(1, series["minutes"] // BARS)
-    failed = [a + b for a, b in zip(series["retried"], series["exhausted"], strict=True)]
+    failed = [sum(each) for each in zip(*(series[name] for name in FAILED), strict=True)]
     good, bad = (
         [sum(values[i : i + step]) for i in range(0, series["minutes"], step)]
         for values in (series["moved"], failed)
