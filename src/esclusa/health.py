@@ -17,7 +17,8 @@ from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.publishers import publisher_for
 from esclusa.runtime import Runtime, StoreOpener
-from esclusa.settings import Settings, without_password
+from esclusa.settings import Settings, is_loopback
+from esclusa.stores import without_password
 
 Verdict = Literal["ok", "warn", "fail"]
 SKEW = timedelta(seconds=2)
@@ -51,8 +52,7 @@ async def examine(settings: Settings, opened: StoreOpener) -> list[Check]:
 def check_settings(settings: Settings) -> Iterator[Check]:
     """Unknown names, short tokens, a server that is open to all, messages without a publisher."""
     where = f"from {settings.config}, " if settings.config else ""
-    given = f"{where}{len(settings.sources)} given, the rest by default"
-    yield Check("settings", "ok", given)
+    yield Check("settings", "ok", f"{where}{len(settings.sources)} given, the rest by default")
     for unknown in settings.unknown:
         yield Check(
             "settings", "warn", unknown, "rename or unset it; docs/reference.md lists all settings"
@@ -65,7 +65,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
                 f"API token {token.name} is shorter than {SHORT_TOKEN} characters",
                 "use a long random one",
             )
-    if not settings.api_tokens and not settings.loopback:
+    if not settings.api_tokens and not is_loopback(settings.host):
         yield Check(
             "settings",
             "fail",
@@ -102,8 +102,7 @@ def check_pipelines(settings: Settings) -> Iterator[Check]:
         faults += (checks(plan.settings) if checks else None) or ()
         parts = {"kinds": len(plan.kinds), "stages": len(plan.stages), "cycles": len(plan.cycles)}
         for fault in faults or [("ok", text("pipeline_parts", **parts))]:
-            found: tuple[Verdict, str] = ("fail", fault) if isinstance(fault, str) else fault
-            yield Check(plan.name, *found)
+            yield Check(plan.name, *(("fail", fault) if isinstance(fault, str) else fault))
 
 
 async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list[Check]:

@@ -6,12 +6,9 @@ together, each with the name that was used.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +19,6 @@ from pydantic import (
     ConfigDict,
     GetPydanticSchema,
     SecretStr,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
@@ -35,10 +31,9 @@ from esclusa.model.options import Option, option, options_of
 from esclusa.model.pipeline import App, Plan
 from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.model.value import value
+from esclusa.settings_reader import SettingsReader, unknown_setting
+from esclusa.stores import check_url
 
-FILE = "esclusa.toml"
-CONFIG = "ESCLUSA_CONFIG"
-_MASK = "(secret)"
 _AsIs = GetPydanticSchema(lambda _source, _handler: core_schema.any_schema())
 
 
@@ -216,33 +211,7 @@ class Settings(BaseModel):
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
 
-    @field_validator("store")
-    @classmethod
-    def _check_store(cls, url: str) -> str:
-        if url.startswith("sqlite:"):
-            path = url.removeprefix("sqlite:///")
-            if path == url or not path or path == "/" or path.startswith(":memory:"):
-                raise ValueError(
-                    "a SQLite store is sqlite:///relative.db "
-                    "or, with four slashes, sqlite:////absolute/path.db"
-                )
-        elif url.startswith("firestore:"):
-            if not re.fullmatch(
-                r"firestore://[a-z][a-z0-9:.-]*[a-z0-9](/(\(default\)|[a-z][a-z0-9-]*)?)?", url
-            ):
-                raise ValueError(
-                    "a Firestore store is firestore://project or firestore://project/database"
-                )
-        elif not url.startswith(("postgresql://", "postgres://")):
-            raise ValueError(
-                "a store is sqlite:///path, postgresql://user:password@host/database "
-                "or firestore://project/database"
-            )
-        elif not urlsplit(url).path.strip("/"):
-            raise ValueError(
-                "a PostgreSQL store needs a database: postgresql://user:password@host/database"
-            )
-        return url
+    _check_store = field_validator("store")(check_url)
 
     @field_validator("publish")
     @classmethod
@@ -285,11 +254,6 @@ class Settings(BaseModel):
         stages = [stage for plan in self.plans for stage in plan.stages]
         return tuple(sorted({s.dead_letter_topic for s in stages if s.dead_letter_topic}))
 
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach the server."""
-        return is_loopback(self.host)
-
 
 def _token(text: str, number: int) -> ApiToken:
     name, _, rest = text.partition("=")
@@ -299,9 +263,7 @@ def _token(text: str, number: int) -> ApiToken:
         raise ValueError(
             f"token {number}: its name, before the =, may have letters, digits, . _ @ and -"
         )
-    token, colon, role = rest.rpartition(":")
-    if not colon:
-        token, role = rest, "operate"
+    token, _, role = rest.rpartition(":") if ":" in rest else (rest, "", "operate")
     if role not in ("read", "operate"):
         raise ValueError(f"token {number}: its role, after the :, is read or operate")
     if not token:
@@ -321,11 +283,6 @@ def is_loopback(host: str) -> bool:
     return bool((getattr(address, "ipv4_mapped", None) or address).is_loopback)
 
 
-def without_password(url: str) -> str:
-    """A URL without its password, for messages."""
-    return re.sub(r"(?<=://)([^:/@]*):[^@]*@", r"\1:***@", url)
-
-
 SYSTEM_OPTIONS: tuple[Option, ...] = tuple(options_of(Settings))
 
 
@@ -343,12 +300,12 @@ def load(
     given). An empty text in the environment counts as not set. ``NAME_FILE`` names a file with the
     value of ``NAME``.
     """
-    reader = _Reader(environ, {k: v for k, v in (overrides or {}).items() if v is not None})
+    reader = SettingsReader(environ, {k: v for k, v in (overrides or {}).items() if v is not None})
     reader.read_file(path)
     settings: Settings = reader.fill(Settings, SYSTEM_OPTIONS, reader.file, "")
-    reader.check_artifacts(settings)
-    plans = reader.plans(settings.pipelines, apps)
-    reader.refuse_unknown_keys(plans)
+    _check_artifacts(reader, settings)
+    plans = _plans(reader, settings.pipelines, apps)
+    _refuse_unknown_keys(reader, plans)
     if reader.faults:
         raise SettingsError("the settings are wrong:", reader.faults)
     return settings.model_copy(
@@ -361,204 +318,74 @@ def load(
     )
 
 
-@dataclass(slots=True)
-class _Given:
-    """A value and the place where it was given."""
-
-    source: str
-    value: Any
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Reads the layers and collects the faults."""
-
-    environ: Mapping[str, str]
-    overrides: Mapping[str, Any]
-    file: dict[str, Any] = field(default_factory=dict)
-    path: Path | None = None
-    faults: list[str] = field(default_factory=list)
-    sources: dict[str, str] = field(default_factory=dict)
-    names: set[str] = field(default_factory=lambda: {CONFIG})
-
-    def read_file(self, path: str | Path | None) -> None:
-        source = "--config" if path else CONFIG
-        chosen = Path(path or self.environ.get(CONFIG) or FILE)
-        if not path and not self.environ.get(CONFIG) and not chosen.exists():
-            return
-        try:
-            self.file = tomllib.loads(chosen.read_text(encoding="utf-8"))
-            self.path = chosen
-        except (OSError, UnicodeDecodeError) as error:
-            self.faults.append(
-                f"{source}: {str(chosen)!r} cannot be read: "
-                f"{getattr(error, 'strerror', None) or error}"
-            )
-        except tomllib.TOMLDecodeError as error:
-            self.faults.append(f"{chosen}: it is not TOML: {error}")
-
-    def fill(
-        self,
-        model: type[BaseModel],
-        options: Iterable[Option],
-        table: Mapping[str, Any],
-        prefix: str,
-    ) -> Any:
-        """The model with the valid values; the others become faults.
-
-        None if a required setting is missing.
-        """
-        known, given = {o.field: o for o in options}, {}
-        for name, opt in known.items():
-            found = self._given(opt, table, prefix)
-            if found is not None:
-                given[name] = found
-                self.sources[prefix + name] = found.source
-        values = {
-            name: _split(found.value) if known[name].many else found.value
-            for name, found in given.items()
-        }
-        try:
-            return model.model_validate(values)
-        except ValidationError as error:
-            for each in error.errors(include_url=False):
-                name = str(each["loc"][0]) if each["loc"] else ""
-                self.faults.append(_fault(each, known.get(name), given.get(name), prefix))
-                values.pop(name, None)
-        try:  # go on without them, to find the faults of what depends on these settings
-            return model.model_validate(values)
-        except ValidationError:
-            return None
-
-    def _given(self, opt: Option, table: Mapping[str, Any], prefix: str) -> _Given | None:
-        """The value of the highest layer that has one."""
-        found = None
-        if opt.field in table:
-            found = _Given(f"{self.path}: {prefix}{opt.field}", table[opt.field])
-        for name in opt.env:
-            self.names |= {name, f"{name}_FILE"}
-            text, file = self.environ.get(name), self.environ.get(f"{name}_FILE")
-            if text and opt.secret:
-                text = text.strip()  # as from a file: people paste blanks along
-            if text and file:
-                self.faults.append(f"{name} and {name}_FILE are both set; keep one of them")
-            elif file:
-                found = self._from_file(f"{name}_FILE", file) or found
-            elif text:
-                found = _Given(name, text)
-        if not prefix and opt.field in self.overrides:
-            found = _Given(f"--{opt.field.replace('_', '-')}", self.overrides[opt.field])
-        return found
-
-    def _from_file(self, source: str, file: str) -> _Given | None:
-        try:
-            text = Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            self.faults.append(
-                f"{source}: {file!r} cannot be read: "
-                f"{getattr(error, 'strerror', None) or 'it is not text'}"
-            )
-            return None
-        if not text:
-            self.faults.append(f"{source}: {file!r} is empty")
-            return None
-        return _Given(source, text)
-
-    def check_artifacts(self, settings: Settings) -> None:
-        try:
-            open_artifacts(
-                settings.artifacts, public_url=settings.artifacts_public_url, environ=self.environ
-            )
-        except SettingsError as error:
-            for fault in error.faults:
-                name, _, text = fault.partition(": ")
-                setting = name.removeprefix("ESCLUSA_").lower()
-                self.faults.append(f"{self.sources.get(setting, name)}: {text}")
-
-    def plans(self, names: tuple[str, ...], apps: Callable[[str], App]) -> tuple[Plan, ...]:
-        source = self.sources.get("pipelines", "ESCLUSA_PIPELINES")
-        plans: dict[str, Plan] = {}
-        owners = {record.kind.table.lower(): "Esclusa" for record in SYSTEM_RECORDS}
-        for written in names:
-            try:
-                app = apps(written)
-            except NoPipeline as error:
-                self.faults.append(f"{source}: {error}")
-                continue
-            if app.name in plans or app.name == "esclusa" or app.name in Settings.model_fields:
-                self.faults.append(f"{source}: {written!r}: the name {app.name} is taken")
-                continue
-            table = self.file.get(app.name, {})
-            if not isinstance(table, dict):
-                self.faults.append(f"{self.path}: {app.name}: it must be a table, [{app.name}]")
-                table = {}
-            options = options_of(app.settings, app.name)
-            settings = self.fill(app.settings, options, table, f"{app.name}.")
-            if settings is not None:
-                try:
-                    plan = plans[app.name] = app.bind(settings)
-                except DeclarationError as error:
-                    self.faults += [f"{source}: {written!r}: {fault}" for fault in error.faults]
-                    continue
-                for kind in plan.kinds:
-                    name = kind.table.lower()
-                    new_owner = "Esclusa" if name.startswith("esclusa_") else app.name
-                    owner = owners.setdefault(name, new_owner)
-                    if owner != app.name:
-                        self.faults.append(
-                            f"{source}: {written!r}: record {kind.name}: "
-                            f"the table {kind.table} is used by {owner} already"
-                        )
-        return tuple(plans.values())
-
-    def refuse_unknown_keys(self, plans: Iterable[Plan]) -> None:
-        own = {o.field for o in SYSTEM_OPTIONS}
-        pipelines = {plan.name: set(type(plan.settings).model_fields) for plan in plans}
-        for key, found in self.file.items():
-            if key in own:
-                continue
-            if key in pipelines and isinstance(found, dict):
-                self.faults += [
-                    _unknown(f"{self.path}: {key}.{k}", k, pipelines[key])
-                    for k in found
-                    if k not in pipelines[key]
-                ]
-            elif isinstance(found, dict) and (key in BUILT_IN or self.faults):
-                continue  # a pipeline that is not loaded: its keys are unknown
-            else:
-                self.faults.append(_unknown(f"{self.path}: {key}", key, own | set(pipelines)))
-
-    def unknown_names(self) -> tuple[str, ...]:
-        return tuple(
-            _unknown(name, name, self.names)
-            for name in sorted(self.environ)
-            if name.startswith("ESCLUSA_") and name not in self.names
+def _check_artifacts(reader: SettingsReader, settings: Settings) -> None:
+    try:
+        open_artifacts(
+            settings.artifacts, public_url=settings.artifacts_public_url, environ=reader.environ
         )
+    except SettingsError as error:
+        for fault in error.faults:
+            name, _, text = fault.partition(": ")
+            setting = name.removeprefix("ESCLUSA_").lower()
+            reader.faults.append(f"{reader.sources.get(setting, name)}: {text}")
 
 
-def _split(value: Any) -> Any:
-    return (
-        [part.strip() for part in value.split(",") if part.strip()]
-        if isinstance(value, str)
-        else value
-    )
+def _plans(
+    reader: SettingsReader, names: tuple[str, ...], apps: Callable[[str], App]
+) -> tuple[Plan, ...]:
+    source = reader.sources.get("pipelines", "ESCLUSA_PIPELINES")
+    plans: dict[str, Plan] = {}
+    owners = {record.kind.table.lower(): "Esclusa" for record in SYSTEM_RECORDS}
+    for written in names:
+        try:
+            app = apps(written)
+        except NoPipeline as error:
+            reader.faults.append(f"{source}: {error}")
+            continue
+        if app.name in plans or app.name == "esclusa" or app.name in Settings.model_fields:
+            reader.faults.append(f"{source}: {written!r}: the name {app.name} is taken")
+            continue
+        table = reader.file.get(app.name, {})
+        if not isinstance(table, dict):
+            reader.faults.append(f"{reader.path}: {app.name}: it must be a table, [{app.name}]")
+            table = {}
+        settings = reader.fill(
+            app.settings, options_of(app.settings, app.name), table, f"{app.name}."
+        )
+        if settings is not None:
+            try:
+                plan = plans[app.name] = app.bind(settings)
+            except DeclarationError as error:
+                reader.faults += [f"{source}: {written!r}: {fault}" for fault in error.faults]
+                continue
+            for kind in plan.kinds:
+                name = kind.table.lower()
+                owner = owners.setdefault(
+                    name, "Esclusa" if name.startswith("esclusa_") else app.name
+                )
+                if owner != app.name:
+                    reader.faults.append(
+                        f"{source}: {written!r}: record {kind.name}: "
+                        f"the table {kind.table} is used by {owner} already"
+                    )
+    return tuple(plans.values())
 
 
-def _unknown(where: str, name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(names), n=1)
-    return f"{where} is not a setting" + (f"; did you mean {near[0]}?" if near else "")
-
-
-def _fault(error: Any, opt: Option | None, given: _Given | None, prefix: str) -> str:
-    if given is None or opt is None:
-        name = opt.env[-1] if opt else prefix.rstrip(".")
-        if error["type"] == "missing" and opt:
-            return (
-                f"{name} is not set (in the file: {prefix}{opt.field}): {opt.help or opt.allowed}"
+def _refuse_unknown_keys(reader: SettingsReader, plans: Iterable[Plan]) -> None:
+    own = {o.field for o in SYSTEM_OPTIONS}
+    pipelines = {plan.name: set(type(plan.settings).model_fields) for plan in plans}
+    for key, found in reader.file.items():
+        if key in own:
+            continue
+        if key in pipelines and isinstance(found, dict):
+            reader.faults += [
+                unknown_setting(f"{reader.path}: {key}.{k}", k, pipelines[key])
+                for k in found
+                if k not in pipelines[key]
+            ]
+        elif isinstance(found, dict) and (key in BUILT_IN or reader.faults):
+            continue  # a pipeline that is not loaded: its keys are unknown
+        else:
+            reader.faults.append(
+                unknown_setting(f"{reader.path}: {key}", key, own | set(pipelines))
             )
-        return f"{name}: {error['msg'].removeprefix('Value error, ')}"
-    shown = without_password(given.value) if isinstance(given.value, str) else given.value
-    value = _MASK if opt.secret else repr(shown)[:120]
-    if error["type"] in ("value_error", "assertion_error"):
-        return f"{given.source}: {value}: {error['msg'].split(', ', 1)[1]}"
-    return f"{given.source}: {value} is not {opt.allowed}"

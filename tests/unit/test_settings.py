@@ -15,7 +15,8 @@ from esclusa.loading import NoPipeline
 from esclusa.model.errors import SettingsError
 from esclusa.model.options import options_of
 from esclusa.pipelines.media.settings import MediaSettings
-from esclusa.settings import SYSTEM_OPTIONS, Settings, is_loopback, load, without_password
+from esclusa.settings import SYSTEM_OPTIONS, Settings, is_loopback, load
+from esclusa.stores import without_password
 
 
 class Parcel(Record, table="parcels"):

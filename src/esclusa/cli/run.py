@@ -14,13 +14,13 @@ from esclusa.cli.options import Seconds
 from esclusa.cli.output import STYLES, Screen
 from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
-from esclusa.model.errors import SettingsError
+from esclusa.model.results import RunOutcome
 
 if TYPE_CHECKING:
     from esclusa.engine.engine import Engine
     from esclusa.runtime import Runtime
 
-_CODES = {"ok": OK, "blocked": FAILED, "error": FAILED, "partial": PARTIAL}
+_CODES: dict[RunOutcome, int] = {"ok": OK, "blocked": FAILED, "error": FAILED, "partial": PARTIAL}
 
 
 @click.command(cls=Command)
@@ -49,22 +49,21 @@ def demo(session: Session, leave: bool, port: int | None) -> int:
 @click.pass_obj
 def serve(session: Session, host: str | None, port: int | None, worker: bool) -> int:
     """Serve the API and the console; with --worker, run the cycles, too."""
+    from esclusa.web.auth.tokens import require_tokens
+
     session.overrides |= {"host": host, "port": port}
     settings = session.settings
-    if not settings.api_tokens and not settings.loopback:
-        fault = (
-            "without ESCLUSA_API_TOKENS the server listens on loopback only, not on"
-            f" {settings.host}: set a token, or use --host 127.0.0.1"
-        )
-        raise SettingsError("settings", [fault])
+    require_tokens(settings.host, settings.api_tokens)
 
     async def served(runtime: Runtime) -> None:
         from esclusa.web.server import serve as listen
 
         def started(port: int) -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            cycles = " and runs the cycles" if worker else ""
-            session.note(f"esclusa listens on http://{host}:{port}{cycles}. Press Ctrl-C to stop.")
+            session.note(
+                f"esclusa listens on http://{host}:{port}"
+                f"{' and runs the cycles' if worker else ''}. Press Ctrl-C to stop."
+            )
 
         await listen(
             runtime,

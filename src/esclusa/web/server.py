@@ -265,7 +265,7 @@ async def serve(
     SettingsError if it cannot listen on the address, or if the address is not loopback and no token
     is set.
     """
-    require_tokens(host, hash_tokens(runtime.settings.api_tokens))
+    require_tokens(host, runtime.settings.api_tokens)
     sockets = listen(host, port)
     service = Service(runtime, worker=worker)
     forget_signals = on_stop_signals(service.stop)

@@ -59,18 +59,14 @@ def find_token(tokens: Sequence[Token], secret: str) -> Token | None:
     return found[-1] if found else None
 
 
-def require_tokens(host: str, tokens: Sequence[Token]) -> None:
+def require_tokens(host: str, tokens: Sequence[object]) -> None:
     """Raise SettingsError if the server would listen beyond loopback without any token."""
     if not tokens and not is_loopback(host):
-        raise SettingsError(
-            "settings",
-            [
-                (
-                    "ESCLUSA_API_TOKENS: not set, so the server listens on loopback only, not on"
-                    f" {host}; set a token, or use --host 127.0.0.1"
-                )
-            ],
+        fault = (
+            "ESCLUSA_API_TOKENS: not set, so the server listens on loopback only, not on"
+            f" {host}; set a token, or use --host 127.0.0.1"
         )
+        raise SettingsError("settings", [fault])
 
 
 class FailedAttempts:

@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
@@ -19,11 +19,12 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
+from esclusa.engine.operations import Operations
 from esclusa.model.errors import EsclusaError, StoreUnavailable
 from esclusa.model.system_records import Alert, DeadLetter
 from esclusa.model.texts import text
 from esclusa.runtime import Runtime
-from esclusa.settings import without_password
+from esclusa.stores import without_password
 from esclusa.web import problems
 from esclusa.web.api.health import Readiness, within
 from esclusa.web.auth.tokens import FailedAttempts, Token, read_only
@@ -96,8 +97,12 @@ class ConsoleContext:
         if visitor.role == "read" and not reading and path not in READER_POSTS:
             request = Request(scope)
             self.prepare(request)
-            detail = _("This token is read-only. Sign in with a token that may operate.")
-            return self._error_page(request, 403, _("Read-only access"), detail)
+            return self._error_page(
+                request,
+                403,
+                _("Read-only access"),
+                _("This token is read-only. Sign in with a token that may operate."),
+            )
         return True
 
     def _signed_out(self, scope: Scope, path: str) -> Response | bool:
@@ -106,16 +111,16 @@ class ConsoleContext:
             return True
         if path == "/console/live":
             return Response("signed out", 401)
-        target = ""
-        if scope.get("method") in _READING:
-            query = scope.get("query_string", b"").decode("ascii", "replace")
-            target = quote(requested_path(scope) + (f"?{query}" if query else ""), safe="")
-        prefix = scope.get("root_path", "")
-        return RedirectResponse(f"{prefix}/console/sign-in?next={target}", 303)
+        reading = scope.get("method") in _READING
+        target = quote(requested_address(scope), safe="") if reading else ""
+        return RedirectResponse(f"{scope.get('root_path', '')}/console/sign-in?next={target}", 303)
 
     def visitor(self, request: Request) -> Visitor | None:
-        found = getattr(request.state, "visitor", None)
-        return found if isinstance(found, Visitor) else None
+        return cast("Visitor | None", getattr(request.state, "visitor", None))
+
+    def operations(self, request: Request) -> Operations:
+        """The operations, in the name of the visitor who makes this request."""
+        return self.runtime.operations(str(request.state.who))
 
     # pages
 
@@ -158,8 +163,9 @@ class ConsoleContext:
             "here": "",
             **values,
         }
-        page = self.templates.get_template(template).render(**values)
-        response = HTMLResponse(page, http_status, HEADERS)
+        response = HTMLResponse(
+            self.templates.get_template(template).render(**values), http_status, HEADERS
+        )
         if new_nonce:
             self.set_cookie(request, response, VISIT, new_nonce)
         if flash:
@@ -272,11 +278,10 @@ class ConsoleContext:
         try:
             return await within(PAGE_TIMEOUT, page)
         except TimeoutError:
-            store = without_password(self.read_model.store_url)
             raise StoreUnavailable(
                 text(
                     "store_unavailable",
-                    store=store,
+                    store=without_password(self.read_model.store_url),
                     why=text("check_timeout", seconds=PAGE_TIMEOUT),
                 )
             ) from None
@@ -288,10 +293,8 @@ class ConsoleContext:
         refusal = getattr(error, "text", None)
         detail = _(body["detail"]) if refusal is None else translate.sentence(refusal)
         retry_after = problem.headers.get("retry-after", "")
-        filtered = request.method in _READING and request.url.query
-        unfiltered = None
-        if filtered and problem.status_code in (400, 422):
-            unfiltered = render.prefix.get() + requested_path(request.scope).removesuffix("/act")
+        path = render.prefix.get() + requested_path(request.scope).removesuffix("/act")
+        filtered = request.method in _READING and bool(request.url.query)
         return self._error_page(
             request,
             problem.status_code,
@@ -299,7 +302,7 @@ class ConsoleContext:
             detail,
             store_away=isinstance(error, StoreUnavailable),
             retry_after=int(retry_after) if retry_after.isdigit() else None,
-            unfiltered=unfiltered,
+            unfiltered=path if filtered and problem.status_code in (400, 422) else None,
         )
 
     def _error_page(
@@ -375,12 +378,17 @@ def requested_path(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", "")) or "/"
 
 
+def requested_address(scope: Scope) -> str:
+    """The requested path with its query."""
+    query = scope.get("query_string", b"").decode("ascii", "replace")
+    return requested_path(scope) + (f"?{query}" if query else "")
+
+
 def return_path(request: Request) -> str:
     """The page to return to after a switch of language or theme.
 
     For a sent form it is the page that holds the form, because its target takes only POST.
     """
     if request.method in _READING:
-        query = request.url.query
-        return requested_path(request.scope) + (f"?{query}" if query else "")
+        return requested_address(request.scope)
     return getattr(request.state, "page", "/")
