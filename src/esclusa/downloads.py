@@ -245,8 +245,9 @@ def _parse(url: str) -> Any:
 
     text = url.strip()
     if text.partition(":")[0].lower() not in ("http", "https"):
-        beginning = _BEGINNING.findall(text)[0]
-        raise ForbiddenAddress(f"the URL must begin with http:// or https://, not {beginning!r}")
+        raise ForbiddenAddress(
+            f"the URL must begin with http:// or https://, not {_BEGINNING.findall(text)[0]!r}"
+        )
     plain = _PLAIN.match(text)
     if not plain and _CONTROL.search(text):
         raise ForbiddenAddress("the URL contains a control character")

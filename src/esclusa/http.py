@@ -36,10 +36,11 @@ async def session(
     """An aiohttp session with time limits that ignores proxies in the environment."""
     import aiohttp  # noqa: PLC0415 - slow to import, needed only for calls
 
-    timeout = aiohttp.ClientTimeout(total=total, connect=connect)
-    connector = aiohttp.TCPConnector(limit=connections)
     async with aiohttp.ClientSession(
-        timeout=timeout, connector=connector, trust_env=False, **options
+        timeout=aiohttp.ClientTimeout(total=total, connect=connect),
+        connector=aiohttp.TCPConnector(limit=connections),
+        trust_env=False,
+        **options,
     ) as opened:
         yield opened
 

@@ -36,14 +36,13 @@ def is_public(address: str) -> bool:
         return False
     if any(found in network for network in _EMBEDDING if network.version == found.version):
         return False
-    special = (
+    return found.is_global and not (
         found.is_multicast
         or found.is_reserved
         or found.is_unspecified
         or found.is_loopback
         or found.is_link_local
     )
-    return found.is_global and not special
 
 
 @value

@@ -46,13 +46,16 @@ def stream() -> Iterator[Lines]:
 
 def test_a_line_is_json_with_cloud_loggings_names(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
-    log.get("esclusa.worker").warning(
+    log.get("esclusa.worker").write(
+        "warning",
         "two words\nñ",
-        count=3,
-        stage="the pipeline's own",
-        ratio=0.5,
-        when=datetime(2026, 11, 16),
-        none=None,
+        {
+            "count": 3,
+            "stage": "the pipeline's own",
+            "ratio": 0.5,
+            "when": datetime(2026, 11, 16),
+            "none": None,
+        },
     )
     [line] = stream.lines
     assert line.pop("time").endswith("Z")
@@ -77,8 +80,8 @@ def test_a_line_is_json_with_cloud_loggings_names(stream: Lines) -> None:
 def test_levels(stream: Lines, level: str, severities: int) -> None:
     log.configure("json", level, stream=stream)
     logger = log.get("x")
-    for method in (logger.debug, logger.info, logger.warning, logger.error):
-        method("a message")
+    for each in ("debug", "info", "warning", "error"):
+        logger.write(each, "a message", {})
     assert [line["severity"] for line in stream.lines] == ["DEBUG", "INFO", "WARNING", "ERROR"][
         4 - severities :
     ]
@@ -90,11 +93,11 @@ def test_auto_is_text_on_a_terminal_and_json_elsewhere(
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     log.configure("auto", "info", stream=stream)
-    log.get("x").info("plain")
+    log.get("x").write("info", "plain", {})
     assert stream.lines[0]["message"] == "plain"
     stream.terminal = True
     log.configure("auto", "info", stream=stream)
-    log.get("x").info("readable", count=3, api_token="abc")
+    log.get("x").write("info", "readable", {"count": 3, "api_token": "abc"})
     line = stream.getvalue().splitlines()[-1]
     assert "readable" in line
     assert "count=3" in line
@@ -157,13 +160,16 @@ def test_values_that_json_cannot_hold(stream: Lines) -> None:
             raise RuntimeError("no text")
 
     log.configure("json", "info", stream=stream)
-    log.get("x").info(
+    log.get("x").write(
+        "info",
         "odd \ud800",
-        nan=float("nan"),
-        inf=float("inf"),
-        broken=Broken(),
-        deep={"a": {1: {(1, 2): b"\xff"}}},
-        many={3},
+        {
+            "nan": float("nan"),
+            "inf": float("inf"),
+            "broken": Broken(),
+            "deep": {"a": {1: {(1, 2): b"\xff"}}},
+            "many": {3},
+        },
     )
     [line] = stream.lines
     assert (line["nan"], line["inf"], line["broken"], line["many"]) == (
@@ -177,7 +183,7 @@ def test_values_that_json_cannot_hold(stream: Lines) -> None:
 def test_a_closed_stream_is_ignored(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
     stream.close()
-    log.get("x").info("not written")
+    log.get("x").write("info", "not written", {})
 
 
 @pytest.mark.parametrize(("format", "level"), [("xml", "info"), ("json", "loud")])
@@ -189,8 +195,8 @@ def test_an_unknown_format_or_level_is_refused(format: Any, level: str) -> None:
 def test_bound_fields_are_on_every_line(stream: Lines) -> None:
     log.configure("json", "info", stream=stream)
     logger = log.get("x").bind(worker="w1", run="r1")
-    logger.info("a", run="r2")
-    logger.info("b")
+    logger.write("info", "a", {"run": "r2"})
+    logger.write("info", "b", {})
     assert [(line["worker"], line["run"]) for line in stream.lines] == [("w1", "r2"), ("w1", "r1")]
 
 

@@ -65,8 +65,7 @@ def doctor(session: Session) -> int:
     try:
         settings = session.settings
     except SettingsError as error:
-        faults = [Check("settings", "fail", fault) for fault in error.faults]
-        _show(session, faults)
+        _show(session, [Check("settings", "fail", fault) for fault in error.faults])
         return CONFIGURATION
     checks = asyncio.run(examine(settings, session.open_store))
     _show(session, checks)

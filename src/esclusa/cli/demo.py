@@ -36,15 +36,10 @@ def demonstrate(session: Session, *, stay: bool, port: int | None) -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     demos = {name: importlib.import_module(f"esclusa.pipelines.{name}.demo") for name in BUILT_IN}
+    simulators = sorted({s for demo in demos.values() for s in demo.SIMULATORS})
     with ExitStack() as stack:
-        session.note(
-            "Starting simulators: "
-            + ", ".join(sorted({s for demo in demos.values() for s in demo.SIMULATORS}))
-        )
-        urls = {
-            name: stack.enter_context(SimulatorProcess(name)).url
-            for name in sorted({s for demo in demos.values() for s in demo.SIMULATORS})
-        }
+        session.note(f"Starting simulators: {', '.join(simulators)}")
+        urls = {name: stack.enter_context(SimulatorProcess(name)).url for name in simulators}
         settings = _settings(demos, urls, session.settings.port if port is None else port)
         return run_fast(_run(session, settings, demos, urls, stay=stay))
 

@@ -66,10 +66,8 @@ def stage_notes(kind: Kind, stages: Sequence[Stage]) -> dict[str, str]:
     """What the stages do in each state."""
     notes: dict[str, list[str]] = {}
     for stage in (s for s in stages if s.kind == kind):
-        for state in stage.take:
-            notes.setdefault(state, []).append(f"taken by {stage.name}")
-        if stage.hold:
-            notes.setdefault(stage.hold, []).append(f"held by {stage.name}")
-        if stage.exhausted:
-            notes.setdefault(stage.exhausted, []).append(f"exhausted by {stage.name}")
+        ends = ((stage.hold, "held"), (stage.exhausted, "exhausted"))
+        for state, done in (*((state, "taken") for state in stage.take), *ends):
+            if state:
+                notes.setdefault(state, []).append(f"{done} by {stage.name}")
     return {state: ", ".join(texts) for state, texts in notes.items()}

@@ -15,10 +15,11 @@ from esclusa.cli.options import (
     system_option,
     where_option,
 )
-from esclusa.cli.output import Screen, ago, moment, seconds_of, text_of
+from esclusa.cli.output import Screen, ago, approximate, moment, seconds_of, text_of
 from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
 from esclusa.model.query import parse_filter
+from esclusa.model.system_records import Alert, Run
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -72,14 +73,8 @@ def kinds(session: Session, system: bool) -> None:
 
 
 def _counts(kind: dict[str, Any]) -> str:
-    return (
-        ", ".join(
-            f"{c['state']} {'' if c['exact'] else '~'}{c['count']:,}"
-            for c in kind["counts"]
-            if c["count"]
-        )
-        or "-"
-    )
+    counts = (f"{c['state']} {approximate(c)}" for c in kind["counts"] if c["count"])
+    return ", ".join(counts) or "-"
 
 
 @click.command(cls=Command)
@@ -175,13 +170,8 @@ def show(session: Session, table: str, id: str) -> None:
 
 
 def _cause(step: Any) -> str:
-    error = step.error or {}
-    return (
-        "; ".join(
-            x for x in (step.reason, f"{error['type']}: {error['message']}" if error else None) if x
-        )
-        or "-"
-    )
+    error = f"{step.error['type']}: {step.error['message']}" if step.error else None
+    return "; ".join(filter(None, (step.reason, error))) or "-"
 
 
 @click.command(cls=Command)
@@ -274,7 +264,7 @@ def cycles(session: Session, system: bool) -> None:
     "--cycle", metavar="CYCLE", shell_complete=cycle_names, help="Only runs of this cycle."
 )
 @click.option(
-    "--outcome", metavar="OUTCOME", help="Only these: running, ok, blocked, partial, error."
+    "--outcome", metavar="OUTCOME", help=f"Only these: {', '.join(Run.lifecycle.states)}."
 )
 @limit_option(20)
 @after_option
@@ -283,8 +273,6 @@ def runs(
     session: Session, cycle: str | None, outcome: str | None, limit: int, after: str | None
 ) -> None:
     """Runs of cycles, newest first."""
-    from esclusa.model.system_records import Run
-
     given = {"cycle": cycle, "status": outcome}
     where = parse_filter(Run.kind, [f"{name}={value}" for name, value in given.items() if value])
     page = session.look(lambda runtime: runtime.read_model.runs(where, limit=limit, after=after))
@@ -317,8 +305,6 @@ def _named(counters: dict[str, int]) -> str:
 @click.pass_obj
 def alerts(session: Session, limit: int, after: str | None) -> None:
     """Alerts, newest first."""
-    from esclusa.model.system_records import Alert
-
     page = session.look(lambda runtime: runtime.read_model.alerts(limit=limit, after=after))
     session.show_page(
         page,
@@ -424,7 +410,10 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
         session.show_list(
             found,
             ["VIEW", ">RECORDS", "TITLE"],
-            ((v["view"], _number(v["count"], v["exact"]), v["title"]["en"]) for v in found),
+            (
+                (v["view"], None if v["count"] is None else approximate(v), v["title"]["en"])
+                for v in found
+            ),
             "No pipeline declares a view.",
         )
         return
@@ -435,7 +424,3 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
         ([item.get(c) for c in page["columns"]] for item in page["items"]),
         "Empty.",
     )
-
-
-def _number(count: int | None, exact: bool) -> str | None:
-    return None if count is None else f"{count:,}" if exact else f"~{count:,}"

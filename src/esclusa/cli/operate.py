@@ -27,13 +27,11 @@ from esclusa.cli.session import Session
 from esclusa.model.errors import BadQuery
 from esclusa.model.query import parse_filter
 from esclusa.model.record import Kind
+from esclusa.model.system_records import DeadLetter
 
 if TYPE_CHECKING:
     from esclusa.engine.operations import Acted, Operations
     from esclusa.runtime import Runtime
-
-
-Operation = Callable[..., Awaitable["Acted"]]
 
 
 @click.command(cls=Command)
@@ -172,8 +170,6 @@ def list_dead_letters(
     after: str | None,
 ) -> None:
     """Dead letters, newest first."""
-    from esclusa.model.system_records import DeadLetter
-
     filter = parse_filter(
         DeadLetter.kind, [*_filters(tables, errors, where), *([] if closed else ["status=open"])]
     )
@@ -222,8 +218,6 @@ def redrive(
     yes: bool,
 ) -> int:
     """Retry the records of dead letters. --set changes a field first."""
-    from esclusa.model.system_records import DeadLetter
-
     chosen = _chosen(DeadLetter.kind, ids, _filters(tables, errors, where)) | {
         "fields": _fields(fields)
     }
@@ -258,8 +252,6 @@ def discard(
     yes: bool,
 ) -> int:
     """Close dead letters without retrying their records."""
-    from esclusa.model.system_records import DeadLetter
-
     chosen = _chosen(DeadLetter.kind, ids, _filters(tables, errors, where))
     return _apply(
         session,
@@ -327,9 +319,9 @@ def _filters(table: str | None, error: str | None, where: tuple[str, ...]) -> tu
 
 def _chosen(kind: Kind, ids: tuple[str, ...], where: tuple[str, ...]) -> dict[str, Any]:
     if bool(ids) == bool(where):
-        example = f"--where status={kind.lifecycle.states[-1]}"
         raise BadQuery(
-            f"name the records of {kind.table} by id or by a filter ({example}), not both"
+            f"name the records of {kind.table} by id or by a filter "
+            f"(--where status={kind.lifecycle.states[-1]}), not both"
         )
     return {"ids": ids, "where": None} if ids else {"ids": None, "where": parse_filter(kind, where)}
 
@@ -347,7 +339,7 @@ def _fields(given: tuple[str, ...]) -> dict[str, Any]:
 
 def _apply(
     session: Session,
-    verb: Callable[[Operations], Operation],
+    verb: Callable[[Operations], Callable[..., Awaitable[Acted]]],
     question: str,
     reason: str,
     dry_run: bool,
@@ -356,15 +348,12 @@ def _apply(
 ) -> int:
     """Count the records, ask, apply the operation, print the result; return the exit code."""
 
-    async def count(runtime: Runtime) -> Acted:
-        return await verb(runtime.operations(session.who))(reason=reason, dry_run=True)
-
-    async def apply(runtime: Runtime) -> Acted:
-        return await verb(runtime.operations(session.who))(
-            reason=reason, seen=None if yes or not would.exact else would.matched, dry_run=False
+    def act(**how: Any) -> Acted:
+        return session.look(
+            lambda runtime: verb(runtime.operations(session.who))(reason=reason, **how)
         )
 
-    would = session.look(count)
+    would = act(dry_run=True)
     number = f"{'' if would.exact else 'more than '}{would.matched:,}"
     many = f"{number} {thing}{'' if would.matched == 1 else 's'}"
     if dry_run or would.matched == 0:
@@ -374,7 +363,7 @@ def _apply(
         )
         return 0 if dry_run else 1
     session.confirm(question.format(many), yes=yes)
-    done = session.look(apply)
+    done = act(seen=None if yes or not would.exact else would.matched, dry_run=False)
     if done.dry_run:
         raise BadQuery(
             f"{done.matched:,} match now, {would.matched:,} matched when you were asked;"

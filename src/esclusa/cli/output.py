@@ -71,22 +71,22 @@ def text_of(value: Any) -> str:
 
 def moment(value: datetime | str | None) -> str:
     """Date and time, to the second."""
-    if value is None:
-        return "-"
-    when = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return when.strftime("%Y-%m-%d %H:%M:%S")
+    return "-" if value is None else f"{_time(value):%Y-%m-%d %H:%M:%S}"
 
 
 def ago(value: datetime | str | None, now: datetime) -> str:
     """A time relative to ``now``: ``5m ago``, ``in 2h``."""
     if value is None:
         return "-"
-    when = datetime.fromisoformat(value) if isinstance(value, str) else value
-    seconds = (now - when).total_seconds()
+    seconds = (now - _time(value)).total_seconds()
     if abs(seconds) < 1:
         return "now"
     words = duration.words(round(abs(seconds)))
     return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def _time(value: datetime | str) -> datetime:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
 def seconds_of(value: float | None) -> str:
@@ -97,6 +97,11 @@ def seconds_of(value: float | None) -> str:
 def share(value: float | None) -> str:
     """A share in percent."""
     return "-" if value is None else f"{value:.1%}"
+
+
+def approximate(counted: dict[str, Any]) -> str:
+    """The ``count`` of an answer; ``~`` before it if it is not ``exact``."""
+    return f"{'' if counted['exact'] else '~'}{counted['count']:,}"
 
 
 class Screen:

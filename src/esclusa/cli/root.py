@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -55,18 +55,10 @@ def _session(ctx: click.Context) -> Session:
     return session
 
 
-def _keep_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        _session(ctx).json = True
-
-
-def _keep_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        _session(ctx).config = value
-
-
-def _keep_override(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None and param.name is not None:
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value and param.name in ("json", "config"):
+        setattr(_session(ctx), param.name, value)
+    elif isinstance(value, str) and param.name:
         _session(ctx).overrides[param.name] = value
 
 
@@ -75,32 +67,19 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
 
     They are eager, so that ``--help`` honours them.
     """
-
-    def text(flag: str, keep: Callable[..., None], metavar: str, help: str) -> click.Option:
-        return click.Option(
-            [flag],
-            metavar=metavar,
-            help=help,
-            expose_value=False,
-            callback=keep,
-            is_eager=True,
-            hidden=hidden,
-        )
-
+    always: dict[str, Any] = {"expose_value": False, "callback": _keep, "is_eager": True}
     return [
-        click.Option(
-            ["--json"],
-            is_flag=True,
-            help="Print JSON.",
-            expose_value=False,
-            callback=_keep_json,
-            is_eager=True,
+        click.Option(["--json"], is_flag=True, help="Print JSON.", **always),
+        *(
+            click.Option([flag], metavar=metavar, help=help, hidden=hidden, **always)
+            for flag, metavar, help in (
+                ("--config", "FILE", "The settings file (esclusa.toml)."),
+                ("--store", "URL", "The store."),
+                ("--artifacts", "URL", "Where artifacts are kept."),
+                ("--pipelines", "LIST", "The pipelines to load, separated by commas."),
+                ("--log-level", "LEVEL", "debug, info, warning or error."),
+            )
         ),
-        text("--config", _keep_config, "FILE", "The settings file (esclusa.toml)."),
-        text("--store", _keep_override, "URL", "The store."),
-        text("--artifacts", _keep_override, "URL", "Where artifacts are kept."),
-        text("--pipelines", _keep_override, "LIST", "The pipelines to load, separated by commas."),
-        text("--log-level", _keep_override, "LEVEL", "debug, info, warning or error."),
     ]
 
 
@@ -112,14 +91,10 @@ class Command(click.Command):
         self.params += shared_options(hidden=True)
 
 
-class Group(click.Group):
+class Group(Command, click.Group):
     """A group whose commands understand the shared options."""
 
     command_class = Command
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params += shared_options(hidden=True)
 
 
 class Root(click.Group):
@@ -131,9 +106,7 @@ class Root(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
             module = importlib.import_module(f"esclusa.cli.{COMMANDS[cmd_name]}")
-            found = getattr(module, cmd_name.replace("-", "_"))
-            assert isinstance(found, click.Command)
-            return found
+            return cast("click.Command", getattr(module, cmd_name.replace("-", "_")))
         build = self._pipelines(ctx).get(cmd_name)
         return build() if build is not None else None
 

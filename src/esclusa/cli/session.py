@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from esclusa.cli.output import Screen, as_json
+from esclusa.model.errors import NotFound
+from esclusa.model.system_records import SYSTEM_RECORDS
+from esclusa.model.texts import text
 
 if TYPE_CHECKING:
     from esclusa.model.query import Page
@@ -50,9 +53,6 @@ class Session:
 
     def kind(self, table: str) -> Kind:
         """The kind of this table, without opening anything. Raises NotFound."""
-        from esclusa.model.errors import NotFound
-        from esclusa.model.texts import text
-
         kinds = self.kinds()
         if table not in kinds:
             raise NotFound(text("kind_not_found", table=table, known=", ".join(sorted(kinds))))
@@ -60,8 +60,6 @@ class Session:
 
     def kinds(self) -> dict[str, Kind]:
         """Every declared kind and every system kind, by table."""
-        from esclusa.model.system_records import SYSTEM_RECORDS
-
         return {k.table: k for plan in self.settings.plans for k in plan.kinds} | {
             record.kind.table: record.kind for record in SYSTEM_RECORDS
         }
@@ -70,12 +68,7 @@ class Session:
 
     def look(self, ask: Callable[[Runtime], Awaitable[T]]) -> T:
         """Open the runtime to read or to operate. Handles no record; leaves the schema."""
-
-        async def asked() -> T:
-            async with self.open_runtime(self.settings, work=False) as runtime:
-                return await ask(runtime)
-
-        return asyncio.run(asked())
+        return asyncio.run(self._opened(ask, work=False))
 
     def look_now(self, ask: Callable[[Runtime], Awaitable[T]]) -> tuple[T, datetime]:
         """As ``look``, with the store's time, from which relative times are computed."""
@@ -87,12 +80,11 @@ class Session:
 
     def work(self, do: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
         """Open the runtime to handle records."""
+        return run_fast(self._opened(do, work=True))
 
-        async def done() -> T:
-            async with self.open_runtime(self.settings) as runtime:
-                return await do(runtime)
-
-        return run_fast(done())
+    async def _opened(self, do: Callable[[Runtime], Awaitable[T]], *, work: bool) -> T:
+        async with self.open_runtime(self.settings, work=work) as runtime:
+            return await do(runtime)
 
     # answers
 

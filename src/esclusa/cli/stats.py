@@ -9,6 +9,7 @@ from esclusa.cli.output import moment, seconds_of
 from esclusa.cli.root import Command
 from esclusa.cli.session import Session
 from esclusa.model.results import RATED
+from esclusa.model.system_records import Audit
 
 
 @click.command(cls=Command)
@@ -64,8 +65,6 @@ def archives(session: Session) -> None:
 @click.pass_obj
 def audit(session: Session, limit: int, after: str | None) -> None:
     """What operators did: who, what, how many records, why. Newest first."""
-    from esclusa.model.system_records import Audit
-
     page = session.look(
         lambda runtime: runtime.read_model.records(
             Audit.kind.table, {}, order="-done_at", limit=limit, after=after

@@ -9,7 +9,17 @@ from typing import Any
 
 import click
 
-from esclusa.cli.output import Screen, ago, as_json, moment, rich_table, seconds_of, share, text_of
+from esclusa.cli.output import (
+    Screen,
+    ago,
+    approximate,
+    as_json,
+    moment,
+    rich_table,
+    seconds_of,
+    share,
+    text_of,
+)
 
 KINDS = ["KIND", "STATES"]
 STAGES = ["STAGE", ">DUE", "OLDEST", ">PER MIN", ">ERRORS", ">P50", ">P99", "TIME TO DRAIN"]
@@ -93,9 +103,7 @@ def _tables(answer: dict[str, Any]) -> Iterator[tuple[list[str], list[Any]]]:
 
 
 def _states(kind: dict[str, Any]) -> str:
-    return "  ".join(
-        f"{c['state']} {'' if c['exact'] else '~'}{c['count']:,}" for c in kind["counts"]
-    )
+    return "  ".join(f"{c['state']} {approximate(c)}" for c in kind["counts"])
 
 
 def _stage(stage: dict[str, Any]) -> list[Any]:
@@ -113,17 +121,14 @@ def _stage(stage: dict[str, Any]) -> list[Any]:
 
 def cycle_rows(cycles: list[dict[str, Any]], now: datetime) -> list[list[Any]]:
     """One row per cycle, with the columns of ``CYCLES``."""
-    rows = []
-    for c in cycles:
-        last = c["last"] or {}
-        rows.append(
-            [
-                c["cycle"],
-                c["state"],
-                c["schedule"],
-                "-" if c["state"] == "paused" else ago(c["next"], now),
-                ago(last.get("started_at"), now),
-                last.get("status"),
-            ]
-        )
-    return rows
+    return [
+        [
+            c["cycle"],
+            c["state"],
+            c["schedule"],
+            "-" if c["state"] == "paused" else ago(c["next"], now),
+            ago((c["last"] or {}).get("started_at"), now),
+            (c["last"] or {}).get("status"),
+        ]
+        for c in cycles
+    ]

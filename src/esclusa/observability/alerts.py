@@ -70,8 +70,13 @@ class AlertWebhook:
                 subject=lost["subject"],
                 webhook=self._host,
             )
-        text = f"[{alert['name']}] {alert['subject']}: {alert['message']}"
-        self._queue.append({"id": uuid.uuid4().hex, "text": text, **alert})
+        self._queue.append(
+            {
+                "id": uuid.uuid4().hex,
+                "text": f"[{alert['name']}] {alert['subject']}: {alert['message']}",
+                **alert,
+            }
+        )
         self._start()
 
     async def close(self, grace: float = 5.0) -> None:
@@ -155,9 +160,7 @@ class AlertNotifier:
         quiet: float = 900.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._webhook = webhook
-        self._quiet = quiet
-        self._clock = clock
+        self._webhook, self._quiet, self._clock = webhook, quiet, clock
         self._sent: dict[tuple[str, str], tuple[float, int]] = {}
 
     def notify(self, name: str, subject: str, message: str, /, **details: Any) -> bool:

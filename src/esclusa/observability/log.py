@@ -98,37 +98,22 @@ class Log:
         """The same logger with these fields on every line."""
         return Log(self.name, self._bound | fields)
 
-    def debug(self, message: str, /, **fields: Any) -> None:
-        if _state.level <= 10:
-            self._write("debug", message, fields)
-
-    def info(self, message: str, /, **fields: Any) -> None:
-        if _state.level <= 20:
-            self._write("info", message, fields)
-
-    def warning(self, message: str, /, **fields: Any) -> None:
-        if _state.level <= 30:
-            self._write("warning", message, fields)
-
     def error(self, message: str, /, **fields: Any) -> None:
-        if _state.level <= 40:
-            self._write("error", message, fields)
+        self.write("error", message, fields)
 
     def write(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
         """Write a line with a level given by name (unknown: info) and fields of any name."""
-        if level not in LEVELS:
-            level = "info"
-        if _state.level <= LEVELS[level]:
-            self._write(level, message, fields)
-
-    def _write(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
+        level = level if level in LEVELS else "info"
+        if not enabled(level):
+            return
         renamed = {
             f"{name}_" if name in _RESERVED or name.startswith(_GOOGLE) else name: value
             for name, value in fields.items()
         }
         try:
-            write = getattr(_state.logger(), level)
-            write(message, **{**self._bound, **renamed, "logger": self.name})
+            getattr(_state.logger(), level)(
+                message, **{**self._bound, **renamed, "logger": self.name}
+            )
         except Exception:  # noqa: BLE001  # a log line must not break the work
             _report_failure()
 
@@ -182,8 +167,11 @@ class _Handler(logging.Handler):
                 key=LEVELS.__getitem__,
                 default="debug",
             )
-            fields = {"exc_info": record.exc_info} if record.exc_info else {}
-            Log(record.name).write(level, record.getMessage(), fields)
+            Log(record.name).write(
+                level,
+                record.getMessage(),
+                {"exc_info": record.exc_info} if record.exc_info else {},
+            )
         except Exception:  # noqa: BLE001  # such as a wrong format string in a library
             _report_failure()
 
@@ -216,21 +204,25 @@ def _build(state: _State) -> Any:
     terminal = stream is not None and stream.isatty()
     renderers: list[Callable[..., Any]]
     if state.format == "text" or (state.format == "auto" and terminal):
-        console = structlog.dev.ConsoleRenderer(
-            colors=terminal and not os.environ.get("NO_COLOR"),
-            exception_formatter=structlog.dev.plain_traceback,
-            pad_event_to=0,
-        )
         renderers = [
             structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
             structlog.processors.add_log_level,
             _traced,
             _masked,
-            console,
+            structlog.dev.ConsoleRenderer(
+                colors=terminal and not os.environ.get("NO_COLOR"),
+                exception_formatter=structlog.dev.plain_traceback,
+                pad_event_to=0,
+            ),
         ]
     else:
-        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
-        renderers = [_severity, _traced, _masked, stamp, _json]
+        renderers = [
+            _severity,
+            _traced,
+            _masked,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            _json,
+        ]
     lines = _Lines(state.stream)
     structlog.configure(
         processors=[

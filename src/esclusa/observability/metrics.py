@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -27,8 +27,7 @@ class _Times:
         self.sum += seconds
 
     def cumulative(self) -> list[tuple[str, float]]:
-        bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
-        return list(zip(bounds, accumulate(self.counts), strict=True))
+        return list(zip([*map(str, BUCKETS), "+Inf"], accumulate(self.counts), strict=True))
 
 
 class Metrics:
@@ -92,7 +91,7 @@ class Metrics:
             if self._registry is None:
                 self._registry = CollectorRegistry()
                 ProcessCollector(registry=self._registry)
-                self._registry.register(_Collector(self))
+                self._registry.register(self)
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
@@ -100,67 +99,70 @@ class Metrics:
         """All metrics as the client library expects them, from one moment."""
         from prometheus_client import core  # noqa: PLC0415
 
-        def counter(name: str, about: str, labels: list[str], values: dict[Any, int]) -> Any:
-            return _filled(core.CounterMetricFamily(name, about, labels=labels), values)
-
-        def gauge(name: str, about: str, labels: list[str], values: dict[Any, float]) -> Any:
-            return _filled(core.GaugeMetricFamily(name, about, labels=labels), values)
-
-        def times(
-            name: str, about: str, labels: list[str], values: Iterable[tuple[list[str], _Times]]
-        ) -> Any:
-            metric = core.HistogramMetricFamily(name, about, labels=labels)
-            for names, each in values:
-                metric.add_metric(names, buckets=each.cumulative(), sum_value=each.sum)
-            return metric
-
+        counter, gauge = core.CounterMetricFamily, core.GaugeMetricFamily
+        times = core.HistogramMetricFamily
         with self._lock:
-            handle = [([stage], each) for stage, each in self._handle.items()]
-            run = [([cycle], each) for cycle, each in self._run.items()]
             return [
-                counter(
+                _filled(
+                    counter,
                     "esclusa_settled",
                     "Attempts that ended, by result.",
                     ["stage", "result"],
                     self._settled,
                 ),
-                times(
+                _filled(
+                    times,
                     "esclusa_handle_seconds",
                     "Time of one call of the handler.",
                     ["stage"],
-                    handle,
+                    self._handle,
                 ),
-                counter("esclusa_claimed", "Records claimed.", ["stage"], self._claimed),
-                times(
+                _filled(counter, "esclusa_claimed", "Records claimed.", ["stage"], self._claimed),
+                _filled(
+                    times,
                     "esclusa_claim_seconds",
                     "Time of one claim in the store.",
                     [],
-                    [([], self._claim)],
+                    {(): self._claim},
                 ),
-                counter(
-                    "esclusa_runs", "Runs of cycles, by outcome.", ["cycle", "outcome"], self._runs
+                _filled(
+                    counter,
+                    "esclusa_runs",
+                    "Runs of cycles, by outcome.",
+                    ["cycle", "outcome"],
+                    self._runs,
                 ),
-                times("esclusa_run_seconds", "Time of one run.", ["cycle"], run),
-                gauge("esclusa_due", "Records that a stage can claim now.", ["stage"], self._due),
-                gauge(
+                _filled(times, "esclusa_run_seconds", "Time of one run.", ["cycle"], self._run),
+                _filled(
+                    gauge,
+                    "esclusa_due",
+                    "Records that a stage can claim now.",
+                    ["stage"],
+                    self._due,
+                ),
+                _filled(
+                    gauge,
                     "esclusa_oldest_due_seconds",
                     "For how long the oldest due record has been due.",
                     ["stage"],
                     self._oldest,
                 ),
-                gauge(
+                _filled(
+                    gauge,
                     "esclusa_budget_used",
                     "Units spent in the current window.",
                     ["budget", "window"],
                     self._used,
                 ),
-                gauge(
+                _filled(
+                    gauge,
                     "esclusa_budget_limit",
                     "Units that may be spent in the current window.",
                     ["budget", "window"],
                     self._limit,
                 ),
-                gauge(
+                _filled(
+                    gauge,
                     "esclusa_worker_inflight",
                     "Records that this worker holds.",
                     ["stage"],
@@ -169,15 +171,14 @@ class Metrics:
             ]
 
 
-class _Collector:
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Any]:
-        return iter(self._metrics.collect())
-
-
-def _filled(metric: Any, values: dict[Any, Any]) -> Any:
+def _filled(
+    form: Any, name: str, about: str, labels: list[str], values: Mapping[Any, float | _Times]
+) -> Any:
+    metric = form(name, about, labels=labels)
     for key, value in values.items():
-        metric.add_metric([key] if isinstance(key, str) else list(key), value)
+        names = [key] if isinstance(key, str) else list(key)
+        if isinstance(value, _Times):
+            metric.add_metric(names, buckets=value.cumulative(), sum_value=value.sum)
+        else:
+            metric.add_metric(names, value)
     return metric

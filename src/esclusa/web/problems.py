@@ -94,6 +94,14 @@ _RETRY_AFTER: Final[dict[str, str]] = {
     "call-in-progress": "1",
     "artifacts-unavailable": "5",
 }
+# Details of the framework that Esclusa words itself.
+_DETAILS: Final[dict[tuple[int, str], str]] = {
+    (400, "There was an error parsing the body"): (
+        "the body is not JSON: it is not UTF-8 text, or nested too deeply"
+    ),
+    (404, "Not Found"): "there is no route at this path; /openapi.json lists all routes",
+    (405, "Method Not Allowed"): ("this path does not accept that method; it accepts {allowed}"),
+}
 _INTERNAL: Final = (
     "The server failed on this request. Its log has the cause under this path and time."
 )
@@ -118,12 +126,14 @@ def problem(
         "title": title or http.HTTPStatus(status).phrase,
         "status": status,
         "detail": redact.text(detail),
+        "instance": None if instance is None else restore_slashes(instance),
+        **more,
     }
-    if instance is not None:
-        body["instance"] = restore_slashes(instance)
-    body |= {name: value for name, value in more.items() if value is not None}
     return JSONResponse(
-        body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {})
+        {name: value for name, value in body.items() if value is not None},
+        status_code=status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
     )
 
 
@@ -207,14 +217,9 @@ def _validation_response(error: RequestValidationError, instance: str | None) ->
 
 def _http_response(error: HTTPException, instance: str | None) -> JSONResponse:
     headers = dict(error.headers or {})
-    detail = str(error.detail)
-    if error.status_code == 404 and detail == "Not Found":
-        detail = "there is no route at this path; /openapi.json lists all routes"
-    elif error.status_code == 400 and detail == "There was an error parsing the body":
-        detail = "the body is not JSON: it is not UTF-8 text, or nested too deeply"
-    elif error.status_code == 405 and detail == "Method Not Allowed":
-        allowed = headers.get("Allow") or headers.get("allow") or "other methods"
-        detail = f"this path does not accept that method; it accepts {allowed}"
+    allowed = headers.get("Allow") or headers.get("allow") or "other methods"
+    known = _DETAILS.get((error.status_code, str(error.detail)))
+    detail = str(error.detail) if known is None else known.format(allowed=allowed)
     return problem(error.status_code, detail, instance=instance, headers=headers)
 
 

@@ -78,17 +78,14 @@ class RequestLogMiddleware:
 
 def _request_fields(scope: Scope, status: int, size: int, seconds: float) -> dict[str, Any]:
     """The fields that Cloud Logging knows. The query is left out: it may contain secrets."""
-    fields: dict[str, Any] = {
+    agent, client = Headers(scope=scope).get("user-agent"), scope.get("client")
+    return {
         "requestMethod": scope["method"],
         "requestUrl": restore_slashes(scope["path"]),
         "status": status,
         "responseSize": str(size),
         "latency": f"{seconds:.6f}s",
         "protocol": f"HTTP/{scope.get('http_version', '1.1')}",
+        **({"userAgent": agent[:300]} if agent else {}),
+        **({"remoteIp": client[0]} if client else {}),
     }
-    agent = Headers(scope=scope).get("user-agent")
-    if agent:
-        fields["userAgent"] = agent[:300]
-    if scope.get("client"):
-        fields["remoteIp"] = scope["client"][0]
-    return fields

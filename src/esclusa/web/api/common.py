@@ -5,7 +5,7 @@ For a caller with the role read, secrets in an answer are masked.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.routing import APIRoute
@@ -35,8 +35,7 @@ def api_router(tag: str) -> APIRouter:
 
 
 async def _runtime(request: Request) -> Runtime:
-    runtime: Runtime = request.app.state.runtime
-    return runtime
+    return cast("Runtime", request.app.state.runtime)
 
 
 async def _who(request: Request) -> str:

@@ -20,15 +20,14 @@ from esclusa.web.console.forms import MAX_REASON, FormRefused, local
 RUN_WAIT = 1.5
 
 
-def router(console: ConsoleContext) -> APIRouter:
-    """The routes of this module."""
-    api = console.router()
+def add_routes(api: APIRouter, console: ConsoleContext) -> None:
+    """Add the routes of this module."""
     running: set[asyncio.Task[str]] = set()  # asyncio itself keeps only a weak reference
 
     @api.post("/console/cycles/{name}/{verb}")
     async def cycle(request: Request, name: str, verb: str) -> Response:
         form = await console.form(request)
-        operations = _operations(console, request)
+        operations = console.operations(request)
         if verb == "run":
             task = asyncio.create_task(_run(console, operations, name))
             running.add(task)
@@ -52,7 +51,7 @@ def router(console: ConsoleContext) -> APIRouter:
         given = form.get("limit").strip().replace(" ", "")
         if not given.isdecimal() or len(given) > 12:
             raise FormRefused(422, _("The limit must be a whole number, 0 or more."))
-        await _operations(console, request).limit(name, form.get("per"), int(given), form.reason)
+        await console.operations(request).limit(name, form.get("per"), int(given), form.reason)
         return console.redirect(
             request,
             render.url("console", "budgets"),
@@ -66,20 +65,13 @@ def router(console: ConsoleContext) -> APIRouter:
     @api.post("/console/alerts/seen")
     async def seen(request: Request) -> Response:
         form = await console.form(request)
-        chosen: dict[str, Any] = {"where": {"status": "raised"}}
-        if form.get("id"):
-            chosen = {"ids": form.all("id")}
-        moved = await _operations(console, request).move(
+        ids = form.all("id")
+        chosen: dict[str, Any] = {"ids": ids} if ids else {"where": {"status": "raised"}}
+        moved = await console.operations(request).move(
             Alert.kind.table, "seen", reason="seen", **chosen
         )
         message = ngettext("{n} alert marked as read.", "{n} alerts marked as read.", moved.moved)
         return console.redirect(request, render.url("console", "alerts"), message)
-
-    return api
-
-
-def _operations(console: ConsoleContext, request: Request) -> Operations:
-    return console.runtime.operations(str(request.state.who))
 
 
 async def _run(console: ConsoleContext, operations: Operations, name: str) -> str:

@@ -58,15 +58,12 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
         entry.clear()
 
     for line in map(str.strip, text.splitlines()):
-        if line.startswith("#"):
-            continue
-        if line.startswith('"'):
-            entry[keyword] += ast.literal_eval(line)
-            continue
         first, _, rest = line.partition(" ")
         if first in ("", "msgid"):
             add()
-        if first:
+        if line.startswith('"'):
+            entry[keyword] += ast.literal_eval(line)
+        elif line.startswith("msg"):
             keyword = first
             entry[keyword] = ast.literal_eval(rest)
     add()

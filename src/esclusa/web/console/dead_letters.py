@@ -23,12 +23,10 @@ PAGE = 50
 SAMPLE = 10
 
 
-def router(console: ConsoleContext) -> APIRouter:
-    """The routes of this module."""
-    api = console.router()
+def add_routes(api: APIRouter, console: ConsoleContext) -> None:
+    """Add the routes of this module."""
     _pages(api, console)
     _actions(api, console)
-    return api
 
 
 def _shown(console: ConsoleContext, letter: Record) -> dict[str, Any]:
@@ -55,9 +53,12 @@ def _pages(api: APIRouter, console: ConsoleContext) -> None:
     @api.get("/console/dead-letters")
     async def groups(request: Request) -> Response:
         found, exact = await console.cache.get("dead letters", 1.0, read_model.dead_letter_groups)
-        groups = [g | {"message": translate.stored(g["message"])} for g in found]
         return await console.page(
-            request, "dead-letters.html", here="dead-letters", groups=groups, exact=exact
+            request,
+            "dead-letters.html",
+            here="dead-letters",
+            groups=[g | {"message": translate.stored(g["message"])} for g in found],
+            exact=exact,
         )
 
     @api.get("/console/dead-letters/list")
@@ -129,13 +130,11 @@ def _where(group: dict[str, str]) -> dict[str, Any]:
 async def _act(
     console: ConsoleContext, request: Request, verb: str, group: dict[str, str], **options: Any
 ) -> Acted:
-    operations = console.runtime.operations(str(request.state.who))
-    match verb:
-        case "redrive":
-            return await operations.redrive(where=_where(group), **options)
-        case "discard":
-            return await operations.discard(where=_where(group), **options)
-    raise FormRefused(404, _("There is no such action."))
+    operations = console.operations(request)
+    verbs = {"redrive": operations.redrive, "discard": operations.discard}
+    if verb not in verbs:
+        raise FormRefused(404, _("There is no such action."))
+    return await verbs[verb](where=_where(group), **options)
 
 
 async def _preview(
@@ -184,14 +183,17 @@ def _actions(api: APIRouter, console: ConsoleContext) -> None:
         form = await console.form(request)
         letter = await console.read_model.record(DeadLetter.kind.table, id)
         assert isinstance(letter, DeadLetter)
-        operations = console.runtime.operations(str(request.state.who))
+        operations = console.operations(request)
         address = render.url("console", "dead-letters")
         if form.get("verb") == "discard":
             acted = await operations.discard(reason=form.reason, ids=[letter.id])
         else:
             record = await _record(console, letter)
-            fields = edited(form, record) if record is not None else {}
-            acted = await operations.redrive(reason=form.reason, ids=[letter.id], fields=fields)
+            acted = await operations.redrive(
+                reason=form.reason,
+                ids=[letter.id],
+                fields=edited(form, record) if record is not None else {},
+            )
             address = render.url("console", "dead-letters", letter.id)
             if acted.moved:
                 address = render.url("console", "records", letter.table_name, letter.record_id)

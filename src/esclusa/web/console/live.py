@@ -90,14 +90,13 @@ class LiveCounts:
             before = self._before.get(kind.table, counts)
             kinds[kind.table] = self._before[kind.table] = counts
             moves[kind.table] = net_moves(kind.lifecycle, before, counts)
-        stages = [
-            {name: stage[name] for name in STAGE_FIELDS} for stage in await read_model.stages()
-        ]
         return {
             "at": read_model.now().isoformat(),
             "kinds": kinds,
             "moves": moves,
-            "stages": stages,
+            "stages": [
+                {name: stage[name] for name in STAGE_FIELDS} for stage in await read_model.stages()
+            ],
         }
 
 

@@ -28,15 +28,6 @@ STUCK_AFTER = 300.0
 COLUMNS = 4
 # Characters from which a form edits a text in several lines.
 LONG_TEXT = 60
-# The roles of runs on the pages of runs. They differ from those that the lifecycle gives: the
-# system's stage takes running runs, and a blocked run is terminal but not finished.
-RUN_ROLES = {
-    "running": "working",
-    "ok": "finished",
-    "partial": "failed",
-    "error": "failed",
-    "blocked": "resting",
-}
 
 
 # states and lifecycles
@@ -287,8 +278,10 @@ def fields(console: ConsoleContext, record: Record) -> list[dict[str, Any]]:
         value = masked[field.name]
         link = _link(console, value)
         if field.name in references and value:
-            address = render.url("console", "records", references[field.name], str(value))
-            link = {"href": address, "external": False}
+            link = {
+                "href": render.url("console", "records", references[field.name], str(value)),
+                "external": False,
+            }
         out.append(
             {
                 "name": field.name,
@@ -306,8 +299,7 @@ def fields(console: ConsoleContext, record: Record) -> list[dict[str, Any]]:
 def _link(console: ConsoleContext, value: Any) -> dict[str, Any] | None:
     if not isinstance(value, str):
         return None
-    folder = console.runtime.artifacts.public_url("x").removesuffix("x")
-    path = value.removeprefix(folder)
+    path = value.removeprefix(console.runtime.artifacts.public_url("x").removesuffix("x"))
     if path and path != value:
         return {"href": render.url("api", "artifacts", *path.split("/")), "external": False}
     if value.startswith(("https://", "http://")) and " " not in value:
@@ -331,9 +323,8 @@ def editable(record: Record) -> list[dict[str, Any]]:
             or masked.get(field.name) != value
         ):
             continue
-        text = "" if value is None else str(value)
-        if value is not None and field.type in ("json", "bool"):
-            text = render.pretty(value)
+        written = render.pretty if field.type in ("json", "bool") else str
+        text = "" if value is None else written(value)
         out.append(
             {
                 "name": field.name,
@@ -394,6 +385,11 @@ def chips(
         condition = f"{SIGNS.get(operator, operator)} {value}"
         if operator == "null":
             condition = _("is empty") if value == "true" else _("is not empty")
-        address = f"{render.url('console', 'records', kind.table)}?{urlencode(others)}"
-        out.append({"field": field, "condition": condition, "without": address})
+        out.append(
+            {
+                "field": field,
+                "condition": condition,
+                "without": f"{render.url('console', 'records', kind.table)}?{urlencode(others)}",
+            }
+        )
     return out

@@ -13,6 +13,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from esclusa.model.errors import EsclusaError
+from esclusa.model.results import RUN_ROLES
 from esclusa.model.system_records import Alert, Audit, Run
 from esclusa.web.api import filters
 from esclusa.web.console import (
@@ -41,13 +42,10 @@ def routers(console: ConsoleContext) -> list[APIRouter]:
     pages, last = console.router(), console.router()
     for add in (_files, _map, _views, _cycles, _system):
         add(pages, console)
+    for module in (sign_in, actions, records, dead_letters):
+        module.add_routes(pages, console)
     _not_found(last)
-    return [
-        pages,
-        *(module.router(console) for module in (sign_in, actions, records, dead_letters)),
-        *(extension.router for extension in console.extensions),
-        last,
-    ]
+    return [pages, *(extension.router for extension in console.extensions), last]
 
 
 def _files(api: APIRouter, console: ConsoleContext) -> None:
@@ -153,8 +151,7 @@ def _cycles(api: APIRouter, console: ConsoleContext) -> None:
     async def runs(
         request: Request, cycle: str = "", status: str = "", after: str | None = None
     ) -> Response:
-        given = [(name, value) for name, value in (("cycle", cycle), ("status", status)) if value]
-        where = filters.filter_from_query(Run.kind, given)
+        where = filters.filter_from_query(Run.kind, [("cycle", cycle), ("status", status)])
         page = await console.read_model.runs(where, limit=PAGE, after=after)
         return await console.page(
             request,
@@ -181,7 +178,7 @@ def _run(run: Any) -> dict[str, Any]:
         "cycle": run.cycle,
         "slot": run.slot,
         "status": run.status,
-        "role": page_data.RUN_ROLES.get(run.status, "resting"),
+        "role": RUN_ROLES.get(run.status, "resting"),
         "worker": run.worker,
         "started_at": run.started_at,
         "seconds": run.duration_ms / 1000 if run.duration_ms is not None else None,
@@ -236,8 +233,7 @@ def _system(api: APIRouter, console: ConsoleContext) -> None:
     async def audit(
         request: Request, after: str | None = None, who: str = "", verb: str = ""
     ) -> Response:
-        given = [(name, value) for name, value in (("who", who), ("verb", verb)) if value]
-        where = filters.filter_from_query(Audit.kind, given)
+        where = filters.filter_from_query(Audit.kind, [("who", who), ("verb", verb)])
         page = await read_model.records(
             Audit.kind.table, where, order="-done_at", limit=PAGE, after=after
         )

@@ -43,19 +43,15 @@ OPERATORS = {"=": "", ">=": "__gte", "<=": "__lte", ">": "__gt", "<": "__lt"}
 Params = Sequence[tuple[str, str]]
 
 
-def router(console: ConsoleContext) -> APIRouter:
-    """The routes of this module."""
-    api = console.router()
-    _lists(api, console)
-    _bulk(api, console)
-    _record(api, console)
-    return api
+def add_routes(api: APIRouter, console: ConsoleContext) -> None:
+    """Add the routes of this module."""
+    for add in (_lists, _bulk, _record):
+        add(api, console)
 
 
 def _given(request: Request) -> list[tuple[str, str]]:
     """The filter in the address, without the parameters of the page."""
-    items = request.query_params.multi_items()
-    return [(n, v) for n, v in items if n not in PAGE_PARAMETERS and v]
+    return [(n, v) for n, v in request.query_params.multi_items() if n not in PAGE_PARAMETERS and v]
 
 
 def _lists(api: APIRouter, console: ConsoleContext) -> None:
@@ -80,13 +76,12 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
 
     @api.get("/console/records")
     async def kinds(request: Request, system: bool = False) -> Response:
-        declared = read_model.declared(system=system)
         return await console.page(
             request,
             "kinds.html",
             here="records",
             kinds=await page_data.kinds(console, system=system),
-            roles={kind.table: console.read_model.roles(kind) for kind in declared},
+            roles={k.table: read_model.roles(k) for k in read_model.declared(system=system)},
             system=system,
         )
 
@@ -242,8 +237,7 @@ def _bulk(api: APIRouter, console: ConsoleContext) -> None:
         """Perform the action that the form names, or only count (``dry_run=True``)."""
         form = dict(items)
         ids = [v for n, v in items if n == "ids"]
-        skipped = PAGE_PARAMETERS | {"after", "order"}
-        given = [(n, v) for n, v in items if n not in skipped and v]
+        given = [(n, v) for n, v in items if v and n not in PAGE_PARAMETERS | {"after", "order"}]
         where = filters.filter_from_query(kind, given)
         if q := form.get("q", "").strip():
             where["id"] = beginning(q)
@@ -251,7 +245,7 @@ def _bulk(api: APIRouter, console: ConsoleContext) -> None:
             where = {"status": one_of(*kind.lifecycle.states)}
         chosen: dict[str, Any] = {"ids": ids} if ids else {"where": where}
         verb, to = form.get("verb", ""), form.get("to", "")
-        operations = console.runtime.operations(str(request.state.who))
+        operations = console.operations(request)
         if verb == "retry":
             acted = await operations.retry(kind.table, **chosen, **options)
         elif verb == "move" and to:
@@ -369,13 +363,16 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
     @api.post("/console/records/{table}/{id}")
     async def act(request: Request, table: str, id: str) -> Response:
         form = await console.form(request)
-        operations = console.runtime.operations(str(request.state.who))
+        operations = console.operations(request)
         if form.get("verb") == "retry":
             acted = await operations.retry(table, reason=form.reason, ids=[id])
         else:
-            fields = edited(form, await read_model.record(table, id))
             acted = await operations.move(
-                table, form.get("to"), reason=form.reason, ids=[id], fields=fields
+                table,
+                form.get("to"),
+                reason=form.reason,
+                ids=[id],
+                fields=edited(form, await read_model.record(table, id)),
             )
         return console.redirect(
             request,

@@ -17,9 +17,8 @@ from esclusa.web.console.session import COOKIE, LIFETIME
 YEAR = 365 * 86400
 
 
-def router(console: ConsoleContext) -> APIRouter:
-    """The routes of this module."""
-    api = console.router()
+def add_routes(api: APIRouter, console: ConsoleContext) -> None:
+    """Add the routes of this module."""
 
     def asked_again(request: Request, status: int, target: str, fault: str | None) -> Response:
         return console.render(request, "sign-in.html", status, next=local(target), fault=fault)
@@ -68,5 +67,3 @@ def router(console: ConsoleContext) -> APIRouter:
             if form.get(name) in allowed:
                 console.set_cookie(request, response, f"esclusa_{name}", form.get(name), YEAR)
         return response
-
-    return api

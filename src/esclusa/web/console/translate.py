@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +16,10 @@ def sentence(text: Text | str) -> str:
 
     Words of a person, a handler or an outside service stay as they are.
     """
-    return filled(TEXTS[text.code], text.values) if isinstance(text, Text) else redact.text(text)
+    if isinstance(text, Text):
+        words = {name: _word(name, value) for name, value in text.values.items()}
+        text = gettext(TEXTS[text.code]).format(**words)
+    return redact.text(text)
 
 
 def stored(text: str | None) -> str:
@@ -25,13 +27,8 @@ def stored(text: str | None) -> str:
     return sentence(load(text or ""))
 
 
-def filled(template: str, values: Mapping[str, Any]) -> str:
-    """The translated template with its values: texts translated, times and schedules in words."""
-    words = {name: _word(name, value) for name, value in values.items()}
-    return redact.text(gettext(template).format(**words))
-
-
 def _word(name: str, value: Any) -> Any:
+    """A value of a text: texts are translated, times and schedules are put into words."""
     if isinstance(value, Text):
         return sentence(value)
     if name == "schedule":
