@@ -27,7 +27,7 @@ from esclusa.pipelines.documents.local.numbers import (
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.reader_pool import ReaderPool
 from esclusa.pipelines.documents.local.statement import read_document
-from esclusa.pipelines.documents.processor import Source
+from esclusa.pipelines.documents.processors import Source
 from esclusa.pipelines.documents.sample_statements import pdf, statement
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from esclusa import Failure, Permanent
 from esclusa.pipelines.documents.entities import AnswerPart, finite_confidence, items_of
-from esclusa.pipelines.documents.processor import Classified, Extracted, Source
+from esclusa.pipelines.documents.processors import Classified, Extracted, Source
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
 MEGABYTE = 1 << 20

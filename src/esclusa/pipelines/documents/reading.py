@@ -21,7 +21,7 @@ from esclusa import (
     one_of,
 )
 from esclusa.pipelines.documents.buckets import object_name
-from esclusa.pipelines.documents.processor import Extracted, Source
+from esclusa.pipelines.documents.processors import Extracted, Source
 from esclusa.pipelines.documents.progress_log import error_type, log_document
 from esclusa.pipelines.documents.records import UNFINISHED, Documento, Extraccion, Folio
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from esclusa import App, cron
+from esclusa.http import session
 from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
-from esclusa.pipelines.tenders.services import open_services
 from esclusa.pipelines.tenders.settings import TendersSettings
+from esclusa.pipelines.tenders.sources import TenderSource, open_sources
 
 app = App(
     "tenders", settings=TendersSettings, records=list(RECORDS), budgets=[lambda s: s.api_budget]
 )
-app.lifespan(open_services)
-
 app.cycle(
     every=lambda s: s.worker_interval_minutes * 60, singleton=True, counters=ingestion.COUNTERS
 )(ingestion.ingest)
@@ -50,6 +51,26 @@ app.cycle(
     singleton=True,
     counters=archive.EXPORT_COUNTERS,
 )(archive.archive_export)
+
+
+@dataclass(frozen=True, slots=True)
+class TenderServices:
+    """The sources of tenders, and Expo; handlers get them as ``at.context``."""
+
+    sources: list[TenderSource]
+    expo: expo.ExpoClient
+
+
+@app.lifespan
+@asynccontextmanager
+async def open_services(settings: TendersSettings) -> AsyncIterator[TenderServices]:
+    """Open the external services for the duration of the block."""
+    timeout, connections = settings.expo_timeout_seconds, settings.expo_concurrency
+    async with (
+        open_sources(settings) as sources,
+        session(total=timeout, connections=connections) as http,
+    ):
+        yield TenderServices(sources, expo.ExpoClient(http, settings))
 
 
 @app.routes

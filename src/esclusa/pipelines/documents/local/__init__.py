@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import Any
 
 from esclusa import Failure
-from esclusa.pipelines.documents.processor import Classified, Extracted, Source
+from esclusa.pipelines.documents.processors import Classified, Extracted, Source
 
 VERSION = "local-1"
 # Answers kept between `classify`, which reads the whole document, and `extract`.
