@@ -12,6 +12,10 @@ import click
 
 from esclusa import one_of
 from esclusa.cli import Group, Session, as_json, stop_on_signals
+from esclusa.pipelines.documents.buckets import BadUri
+from esclusa.pipelines.documents.folder_signals import from_command, from_flags
+from esclusa.pipelines.documents.progress import Progress
+from esclusa.pipelines.documents.records import FOLDER_ENDED, FolderSignal, Folio
 
 if TYPE_CHECKING:
     from esclusa import Runtime
@@ -39,9 +43,6 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
 
     URI is gs://bucket/folder or file:///parent/folder. Exit code 5 if documents ended in error.
     """
-    from esclusa.pipelines.documents.buckets import BadUri  # noqa: PLC0415
-    from esclusa.pipelines.documents.folder_signals import from_command  # noqa: PLC0415
-
     try:
         folder_signal = from_command(uri, reprocess=reprocess, force=force)
     except BadUri as error:
@@ -80,12 +81,6 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
 @click.pass_obj
 def watch(session: Session, folder: Path, every: float, once: bool) -> int:
     """Process every folder below DIR with an empty file is_ready, until Ctrl-C."""
-    from esclusa.pipelines.documents.folder_signals import from_flags  # noqa: PLC0415
-    from esclusa.pipelines.documents.records import (  # noqa: PLC0415
-        FOLDER_ENDED,
-        FolderSignal,
-        Folio,
-    )
 
     async def unfinished(runtime: Runtime) -> bool:
         records = runtime.engine.records
@@ -121,7 +116,6 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
 @click.pass_obj
 def progress(session: Session, log: Any, follow: bool) -> int:
     """Show the progress of each folder from log lines alone (stdin, or the file LOG)."""
-    from esclusa.pipelines.documents.progress import Progress  # noqa: PLC0415
 
     def show(folder: dict[str, Any]) -> None:
         total = "?" if folder["total_docs"] is None else folder["total_docs"]

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from esclusa.cli import FAILED, OK, Group, print_report
+from esclusa import To
+from esclusa.cli import FAILED, OK, Group, Session, print_report, run_cycle
+from esclusa.imports import ImportReport, read_file
+from esclusa.pipelines.media import views
+from esclusa.pipelines.media.publications import COLUMNS, Publications
+from esclusa.pipelines.media.records import Publication
 
 if TYPE_CHECKING:
-    from esclusa import Runtime, To
-    from esclusa.cli import Session
-    from esclusa.imports import ImportReport
+    from esclusa import Runtime
 
 # The types in `media_last_error`: those of the pipeline, then those of the engine.
 TYPES = (
@@ -36,8 +39,6 @@ def media() -> None:
 @click.pass_obj
 def run(session: Session, limit: int | None) -> int:
     """Download all due media once. Exit code 5 if some ended in error."""
-    from esclusa.cli import run_cycle  # noqa: PLC0415 - the command starts fast
-
     return run_cycle(session, "media.download", limit=limit)
 
 
@@ -50,9 +51,6 @@ def import_(session: Session, file: Path) -> int:
     Columns: post_id, tipo_item, imagen_url, imagen_local, media_id. Invalid rows are reported by
     number and skipped. A post with the same link or media_id again is a duplicate.
     """
-    from esclusa.imports import read_file  # noqa: PLC0415 - the command starts fast
-    from esclusa.pipelines.media.publications import COLUMNS, Publications  # noqa: PLC0415
-    from esclusa.pipelines.media.records import Publication  # noqa: PLC0415
 
     async def import_file(runtime: Runtime) -> ImportReport:
         publications = Publications(runtime.engine.records, session.who)
@@ -77,14 +75,10 @@ def import_(session: Session, file: Path) -> int:
 @click.pass_obj
 def retry(session: Session, error_type: str | None, reason: str, dry_run: bool) -> int:
     """Retry publications in error: back to pending, attempts at 0."""
-    from esclusa.pipelines.media.records import Publication  # noqa: PLC0415 - starts fast
-
     table, where = Publication.kind.table, {"status": "error"}
     matched = 0
 
     async def choose(publication: Publication) -> To | str:
-        from esclusa import To  # noqa: PLC0415 - the command starts fast
-
         nonlocal matched
         if error_type is not None and (publication.last_error or {}).get("type") != error_type:
             return f"its last error is not of type {error_type}"
@@ -129,7 +123,6 @@ def _retry_text(answer: dict[str, Any], of_type: str) -> str:
 @click.pass_obj
 def summary(session: Session) -> int:
     """Show publications with media by state, with their average attempts."""
-    from esclusa.pipelines.media import views  # noqa: PLC0415 - the command starts fast
 
     async def read_summary(runtime: Runtime) -> dict[str, Any]:
         return await views.summary(runtime.engine.records)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from pydantic import ValidationError
 
-from esclusa.cli import FAILED, OK, Group, print_report
+from esclusa.cli import FAILED, OK, Group, Session, print_report, run_cycle, run_worker
+from esclusa.imports import ImportedRow, ImportReport, read_file
+from esclusa.pipelines.tenders.archive import ARCHIVED
+from esclusa.pipelines.tenders.devices import DeviceBody
 
 if TYPE_CHECKING:
     from esclusa import Runtime
-    from esclusa.cli import Session
-    from esclusa.pipelines.tenders.devices import DeviceBody
 
 BATCH = 500
 
@@ -38,8 +39,6 @@ def _add_cycle(name: str, cycle: str, summary: str) -> None:
     @click.option("--once", is_flag=True, help="Run once, to its end, and show the result.")
     @click.pass_obj
     def run(session: Session, once: bool) -> int:
-        from esclusa.cli import run_cycle, run_worker  # noqa: PLC0415 - the command starts fast
-
         full = f"tenders.{cycle}"
         return run_cycle(session, full) if once else run_worker(session, [full])
 
@@ -61,15 +60,14 @@ def import_(session: Session, file: Path) -> int:
 
     Invalid rows are reported by line number and skipped.
     """
-    from esclusa.imports import ImportReport  # noqa: PLC0415 - the command starts fast
 
     async def register(runtime: Runtime) -> ImportReport:
-        report, batch = ImportReport(), list[Any]()
-        for number, body, fault in _read_bodies(file):
-            if fault is not None:
-                report.refuse(number, fault)
-                continue
-            batch.append(body)
+        report, batch = ImportReport(), list[DeviceBody]()
+        for row in read_file(file):
+            try:
+                batch.append(_read_body(row))
+            except ValueError as error:
+                report.refuse(row.number, str(error))
             if len(batch) >= BATCH:
                 await _put(runtime, batch, report, session.who)
                 batch.clear()
@@ -83,30 +81,22 @@ def import_(session: Session, file: Path) -> int:
     return FAILED if answer["errors"] else OK
 
 
-def _read_bodies(file: Path) -> Iterator[tuple[int, DeviceBody | None, str | None]]:
-    """Yield the number of each row with its body, or with its fault."""
-    from pydantic import ValidationError  # noqa: PLC0415 - the command starts fast
-
-    from esclusa.imports import read_file  # noqa: PLC0415
-    from esclusa.pipelines.tenders.devices import DeviceBody  # noqa: PLC0415
-
-    for row in read_file(file):
-        try:
-            body = None if row.values is None else DeviceBody.model_validate(row.values)
-        except ValidationError as error:
-            yield (
-                row.number,
-                None,
-                "; ".join(
-                    f"{'.'.join(map(str, e['loc'])) or 'row'}: {e['msg']}"
-                    for e in error.errors(include_url=False)
-                ),
+def _read_body(row: ImportedRow) -> DeviceBody:
+    """Return the body in a row; ValueError lists all of its faults."""
+    if row.values is None:
+        raise ValueError(row.fault)
+    try:
+        return DeviceBody.model_validate(row.values)
+    except ValidationError as error:
+        raise ValueError(
+            "; ".join(
+                f"{'.'.join(map(str, e['loc'])) or 'row'}: {e['msg']}"
+                for e in error.errors(include_url=False)
             )
-        else:
-            yield row.number, body, row.fault
+        ) from None
 
 
-async def _put(runtime: Runtime, bodies: list[DeviceBody], report: Any, who: str) -> None:
+async def _put(runtime: Runtime, bodies: list[DeviceBody], report: ImportReport, who: str) -> None:
     """Register a batch. If a device is in it twice, the last body counts."""
     now = await runtime.engine.clock.sync()
     last = {body.installation_id: body for body in bodies}
@@ -123,8 +113,6 @@ def drop_exported(session: Session) -> int:
     """Delete archived rows whose export is verified and past its drop_eligible_at."""
 
     async def drop(runtime: Runtime) -> dict[str, int]:
-        from esclusa.pipelines.tenders.archive import ARCHIVED  # noqa: PLC0415
-
         return {
             record.kind.table: await runtime.archiver.drop(record.kind) for record, _ in ARCHIVED
         }
