@@ -136,7 +136,7 @@ def download(
     *,
     limit: int,
     total: float,
-    inspect: Callable[[bytes], None] | None = None,
+    inspect: Callable[[bytes], object] | None = None,
     redirects: int = 5,
     in_memory: int = IN_MEMORY,
 ) -> AbstractAsyncContextManager[Download]:
@@ -355,7 +355,7 @@ class _Spool:
 
     in_memory: int
     limit: int
-    inspect: Callable[[bytes], None] | None
+    inspect: Callable[[bytes], object] | None
     download: Download = field(default_factory=Download)
     _parts: list[bytes] = field(default_factory=list)
     _pending: int = 0

@@ -18,21 +18,15 @@ FOLDER = "media"
 MAX_NAME = 240
 
 
-class _MediaTypeCheck:
-    """Sees the first bytes of a body; raises unless they begin an image or a video."""
-
-    def __init__(self) -> None:
-        self.found = MediaType("", "")
-
-    def __call__(self, head: bytes) -> None:
-        if not head:
-            raise invalid_media("the body is empty")
-        found = media_type(head)
-        if found is None:
-            raise invalid_media(
-                f"the body is neither an image nor a video; it begins with {head[:16]!r}"
-            )
-        self.found = found
+def checked_type(head: bytes) -> MediaType:
+    """Return the type of a body by its first bytes; raise unless it is an image or a video."""
+    if not head:
+        raise invalid_media("the body is empty")
+    if (found := media_type(head)) is None:
+        raise invalid_media(
+            f"the body is neither an image nor a video; it begins with {head[:16]!r}"
+        )
+    return found
 
 
 def invalid_media(message: str) -> Permanent:
@@ -60,18 +54,18 @@ async def download(publication: Publication, at: Attempt) -> To:
         f"downloading {publication.tipo_item or 'media'} of post {publication.post_id}"
         f" (attempt {at.number}/{at.tries})"
     )
-    check = _MediaTypeCheck()
     limits: dict[str, Any] = {
         "limit": settings.max_bytes,
         "total": settings.timeout_seconds,
         "redirects": settings.max_redirects,
     }
     try:
-        async with fetch(at.context, publication.imagen_url, inspect=check, **limits) as fetched:
-            path = object_path(publication, check.found.extension)
+        async with fetch(at.context, publication.imagen_url, inspect=checked_type, **limits) as got:
+            kind = checked_type(got.head)
             # `put` is durable at once: a previous file is deleted before this settlement is.
             store = at.keep if publication.imagen_local is None else at.artifacts.put
-            address = await store(path, fetched.body, content_type=check.found.mime)
+            path = object_path(publication, kind.extension)
+            address = await store(path, got.body, content_type=kind.mime)
     except (ForbiddenAddress, TooLarge) as error:
         raise invalid_media(str(error)) from None
     await _delete_previous(publication, at, address)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, SecretStr, field_validator
+from pydantic import BaseModel, SecretStr, ValidationInfo, field_validator
 
 from esclusa import Backoff, Budget, EsclusaError, Window, cron, option
 
@@ -157,15 +156,15 @@ class TendersSettings(BaseModel):
     def _blank(cls, value: object) -> object:
         return (value.strip() or None) if isinstance(value, str) else value
 
-    @field_validator("cleanup_cron", "archive_export_cron")
+    @field_validator("cleanup_cron", "archive_export_cron", "timezone")
     @classmethod
-    def _line(cls, line: str) -> str:
-        return _declared(line, lambda: cron(line))
-
-    @field_validator("timezone")
-    @classmethod
-    def _zone(cls, name: str) -> str:
-        return _declared(name, lambda: cron("0 0 * * *", name))
+    def _schedule(cls, text: str, info: ValidationInfo) -> str:
+        line, zone = ("0 0 * * *", text) if info.field_name == "timezone" else (text, "UTC")
+        try:
+            cron(line, zone)
+        except EsclusaError as error:
+            raise ValueError("; ".join(getattr(error, "faults", (str(error),)))) from None
+        return text
 
     @property
     def api_budget(self) -> Budget:
@@ -195,12 +194,3 @@ class TendersSettings(BaseModel):
     def receipt_life(self) -> float:
         """Seconds that Expo keeps a receipt."""
         return 24 * 60 * self.minute_seconds
-
-
-def _declared(value: str, declare: Callable[[], object]) -> str:
-    """Return the value if it can be declared; otherwise raise its fault as a ValueError."""
-    try:
-        declare()
-    except EsclusaError as error:
-        raise ValueError("; ".join(getattr(error, "faults", (str(error),)))) from None
-    return value

@@ -15,11 +15,13 @@ from decimal import Decimal
 from functools import lru_cache, reduce
 from itertools import compress
 from operator import or_
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from esclusa.pipelines.tenders.records import PUBLISHED, Licitacion, NotificationPreferences
 from esclusa.pipelines.tenders.settings import CHILE
+
+V = TypeVar("V", str, Decimal)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -137,15 +139,7 @@ class _ValueIndex:
     """The devices that want each value, and those that want any."""
 
     def __init__(self, wanted: Sequence[Sequence[str]]) -> None:
-        positions: dict[str, list[int]] = defaultdict(list)
-        unlimited = []
-        for position, values in enumerate(wanted):
-            if not values:
-                unlimited.append(position)
-            for value in values:
-                positions[value].append(position)
-        self._unlimited = _bit_set(unlimited, len(wanted))
-        self.values = {value: _bit_set(at, len(wanted)) for value, at in positions.items()}
+        self.values, self._unlimited = _sets_by_value(wanted)
 
     def any_of(self, values: Iterable[str]) -> int:
         return reduce(or_, (self.values.get(value, 0) for value in values), self._unlimited)
@@ -155,22 +149,25 @@ class _AmountIndex:
     """The devices with each amount as their limit, and those without a limit."""
 
     def __init__(self, limits: Sequence[Decimal | None]) -> None:
-        positions: dict[Decimal, list[int]] = defaultdict(list)
-        unlimited = []
-        for position, limit in enumerate(limits):
-            if limit is None:
-                unlimited.append(position)
-            else:
-                positions[limit].append(position)
-        self._unlimited = _bit_set(unlimited, len(limits))
-        self._amounts = sorted(positions)
-        self._sets = [_bit_set(positions[amount], len(limits)) for amount in self._amounts]
+        sets, self._unlimited = _sets_by_value([() if x is None else (x,) for x in limits])
+        self._amounts = sorted(sets)
+        self._sets = [sets[amount] for amount in self._amounts]
 
     def up_to(self, amount: Decimal) -> int:
         return reduce(or_, self._sets[: bisect_right(self._amounts, amount)], self._unlimited)
 
     def from_(self, amount: Decimal) -> int:
         return reduce(or_, self._sets[bisect_left(self._amounts, amount) :], self._unlimited)
+
+
+def _sets_by_value(wanted: Sequence[Sequence[V]]) -> tuple[dict[V, int], int]:
+    """Return the set of devices that want each value, and the set of those that name none."""
+    positions: dict[V, list[int]] = defaultdict(list)
+    for position, values in enumerate(wanted):
+        for value in values:
+            positions[value].append(position)
+    unlimited = _bit_set((at for at, values in enumerate(wanted) if not values), len(wanted))
+    return {value: _bit_set(at, len(wanted)) for value, at in positions.items()}, unlimited
 
 
 def _bit_set(positions: Iterable[int], size: int) -> int:
