@@ -81,14 +81,10 @@ class ExpoSimulator(Simulator):
             return _error(
                 400, "PUSH_TOO_MANY_NOTIFICATIONS", "At most 100 notifications in one request."
             )
-        wrong = [
-            m
+        if not all(
+            isinstance(m, dict) and isinstance(m.get("to"), str) and _TOKEN.match(m["to"])
             for m in messages
-            if not isinstance(m, dict)
-            or not isinstance(m.get("to"), str)
-            or not _TOKEN.match(m["to"])
-        ]
-        if wrong:
+        ):
             return _error(400, "VALIDATION_ERROR", '"to" must be a push token.')
         projects: dict[str, list[str]] = {}
         for message in messages:

@@ -52,8 +52,7 @@ class DocumentAiProcessor:
 
     async def classify(self, source: Source) -> Classified:
         """Classify by the first pages, as many as one call may have."""
-        parts = await self._parts(source)
-        answer = await self._process(source, *parts[0])
+        answer = await self._process(source, *(await self._parts(source))[0])
         classes = [
             {"class": e.type_.split("/")[-1], "confidence": finite_confidence(e.confidence)}
             for e in answer.entities

@@ -94,13 +94,10 @@ def _item(part: AnswerPart, entity: Any) -> dict[str, Any]:
         fields["_normal"] = entity.normalized_value
     elif not fields:  # a type of the processor's own: keep its name and text
         fields = {"LINE_ITEM_NAME": entity.type_, "LINE_ITEM_VALUE": _text(document, entity)}
-    kind = (
-        "LINE_ITEM_VALUE"
-        if fields.get("LINE_ITEM_VALUE") and (entity.properties or own == "LINE_ITEM_VALUE")
-        else own
-    )
     return fields | {
-        "type": kind,
+        "type": "LINE_ITEM_VALUE"
+        if fields.get("LINE_ITEM_VALUE") and (entity.properties or own == "LINE_ITEM_VALUE")
+        else own,
         "confidence": finite_confidence(source.confidence) or finite_confidence(entity.confidence),
         "page_refs": _page_refs(document, source, part.numbers),
         "text_spans": [

@@ -141,12 +141,9 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
         )
     extracted: Extracted = await at.context.extractor(name).extract(source, doc.doc_type)
     if unread := extracted.summary.get("unread_pages"):
-        message = (
-            f"{doc.gcs_uri}: {len(unread)} pages have pictures and no text, and were not read: "
-            f"{unread[:20]}"
-        )
         at.log(
-            message,
+            f"{doc.gcs_uri}: {len(unread)} pages have pictures and no text, and were not read: "
+            f"{unread[:20]}",
             level="warning",
             folio_id=doc.folio_id,
             gcs_uri=doc.gcs_uri,

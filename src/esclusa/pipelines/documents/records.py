@@ -193,10 +193,9 @@ def _digest(*parts: str) -> str:
 
 def dead_letter(record: Folio | Documento) -> dict[str, Any]:
     """Return the fields of the dead letter of a folder or a document."""
-    uri = record.gcs_uri if isinstance(record, Documento) else None
     return {
         "bucket": record.bucket,
         "folder_prefix": record.folder_prefix,
         "folio_id": record.folio_id,
-        "gcs_uri": uri,
+        "gcs_uri": record.gcs_uri if isinstance(record, Documento) else None,
     }

@@ -99,11 +99,10 @@ def right_aligned(edge: float, text: str, size: float) -> float:
 
 def pdf(texts: list[tuple[float, float, float, str]]) -> bytes:
     """Return a PDF with one page of texts, each (x, y, size, text), in points from the bottom."""
-    drawn = "\n".join(
+    stream = "\n".join(
         f"BT /F1 {size:g} Tf {x:.2f} {y:.2f} Td ({_escaped(text)}) Tj ET"
         for x, y, size, text in texts
-    )
-    stream = drawn.encode("cp1252", "replace")
+    ).encode("cp1252", "replace")
     parts = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",

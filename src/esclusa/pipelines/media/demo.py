@@ -40,17 +40,16 @@ async def prepare(runtime: Any, urls: dict[str, str], folder: Path) -> None:
         for n in range(PHOTOS)
         for path in [f"/m/jpg/{40_000 + n}/photo{n}"]
     ]
-    other = {
-        "film": "/m/mp4/3000000/film",
-        "expired": sign("/m/jpg/9000/old", lifetime=-60),
-        "page": "/html",
-        "metadata": "/to?url=http://169.254.169.254/latest/meta-data",
-        "slow": "/drip/30",
-        "large": "/bomb/40000000",
-    }
     changes += [
         _change("video", f"102_{name}", video_id=name, link=cdn + path)
-        for name, path in other.items()
+        for name, path in (
+            ("film", "/m/mp4/3000000/film"),
+            ("expired", sign("/m/jpg/9000/old", lifetime=-60)),
+            ("page", "/html"),
+            ("metadata", "/to?url=http://169.254.169.254/latest/meta-data"),
+            ("slow", "/drip/30"),
+            ("large", "/bomb/40000000"),
+        )
     ]
     changes += [
         _change("status", "103_1", photos=[f"{cdn}/m/png/5000/album{n}" for n in range(3)]),

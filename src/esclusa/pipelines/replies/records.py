@@ -105,14 +105,13 @@ def reopen_post(job: Any) -> list[Move]:
     """Move the post of a failed job back to ``noreplies``, unless another of its jobs is active."""
     if not job.post_doc_id:
         return []
-    other = Exists(Job, post_doc_id=job.post_doc_id, status=one_of(*ACTIVE))
     return [
         Move(
             Post,
             job.post_doc_id,
             "noreplies",
             frm="processing",
-            unless=other,
+            unless=Exists(Job, post_doc_id=job.post_doc_id, status=one_of(*ACTIVE)),
             reason=f"its job {job.id} failed",
         )
     ]

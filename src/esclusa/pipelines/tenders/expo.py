@@ -217,8 +217,7 @@ def _group_by_project(
     }
     groups: dict[str, list[int]] = {}
     for position, message in enumerate(messages):
-        project = project_by_token.get(message["to"], f"?{position}")
-        groups.setdefault(project, []).append(position)
+        groups.setdefault(project_by_token.get(message["to"], f"?{position}"), []).append(position)
     if len(groups) > 1:
         return list(groups.values())
     return [[position] for position in range(len(messages))]

@@ -168,10 +168,10 @@ def title_of(line: TextLine, following: TextLine | None) -> str | None:
     pair = f"{text} {following.text}" if following is not None else text
     if title_class(text) is not None and is_title_shaped(_without_date(text)):
         return _without_date(pair if _INCOMPLETE.search(plain(text)) else text)
-    alone = following is None or title_class(following.text) is not None
     return (
         _without_date(pair)
-        if not alone
+        if following is not None
+        and title_class(following.text) is None
         and len(pair) < 120
         and title_class(pair) is not None
         and is_title_shaped(_without_date(pair))

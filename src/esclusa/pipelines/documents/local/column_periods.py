@@ -94,13 +94,13 @@ def _columns_below(
 
 def _is_title_of_all(line: TextLine, columns: list[NumberColumn]) -> bool:
     """Return whether a dated line over a column is much wider than it: a title of all columns."""
-    alone = (
+    return (
         len(line.runs) == 1
         and len(columns) > 1
         and len(line.words) > 4
         and line.x1 - line.x0 > 2 * max((col.x1 - col.x0 for col in columns), default=0.0)
+        and any(period.ends and period.start for period in closing_periods(line.text))
     )
-    return alone and any(period.ends and period.start for period in closing_periods(line.text))
 
 
 def _is_date_of_all(line: TextLine, headings: list[TextLine]) -> bool:
@@ -290,9 +290,8 @@ def _end_with_last_part(values: list[NumberColumn]) -> None:
     bare = [col for col in values if col.ends is not None and not col.is_dated]
     for col in bare:
         same = [other for other in values if other.ends is not None and other.year == col.year]
-        over = max(years) != col.year == max(other.year or 0 for other in bare)
         if (
-            over
+            max(years) != col.year == max(other.year or 0 for other in bare)
             and any(other.is_dated for other in same)
             and not _TO_DATE.search(plain(col.heading or ""))
         ):

@@ -267,12 +267,12 @@ def _is_adjacent(a: Word, b: Word) -> bool:
 
 def _closes_parenthesis(run: list[Word], word: Word) -> bool:
     """Return whether it is a parenthesis in its own column that closes the number to its left."""
-    near = (
+    return (
         word.text == ")"
         and word.x0 - run[-1].x1 < MAX_CLOSING_GAP * word.height
         and run[-1].text[-1].isdigit()
+        and not _balanced("".join(part.text for part in run))
     )
-    return near and not _balanced("".join(part.text for part in run))
 
 
 def _belongs_to_number(before: Word, words: list[Word]) -> bool:

@@ -164,8 +164,7 @@ def document_currency(lines: list[str], *, spanish: bool, thousands: str = ".") 
             votes["NIO" if spanish else "CAD"] += weight
         elif "$" in lowered:
             dollar_votes += 1
-    usual = "MXN" if thousands == "," else "CLP"
-    named = max((usual, *_PESOS), key=lambda code: votes[code])
+    named = max(("MXN" if thousands == "," else "CLP", *_PESOS), key=lambda code: votes[code])
     if peso_votes:
         votes[named] += peso_votes
     if dollar_votes:

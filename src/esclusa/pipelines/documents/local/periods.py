@@ -42,7 +42,7 @@ _ORDINALS = {
 
 
 def _form(text: str, n: int) -> str:
-    parts = {
+    for part, pattern in {
         "{q}": _QUARTER,
         "{h}": _HALF,
         "{of}": r"\s*(?:,|del?|of|FY|[-’'/])?\s*",
@@ -50,8 +50,7 @@ def _form(text: str, n: int) -> str:
         "{y}": _YEAR,
         "{d}": _DAY,
         "{s}": r"(?P<short{n}>\d\d)",
-    }
-    for part, pattern in parts.items():
+    }.items():
         text = text.replace(part, pattern)
     return text.replace("{n}", str(n))
 

@@ -141,12 +141,12 @@ def _is_sign_of_next(cell: Cell, following: Cell | None) -> bool:
 def _reference_words(line: TextLine, edge: float) -> list[Word]:
     """Return the words between a label and its numbers that only name notes or a code."""
     for label, run in pairwise(line.runs[line.codes :]):
-        apart = (
+        if (
             run.x1 < edge
             and run.x0 - label.x1 > 1.5 * line.height
             and any(ch.isalpha() for ch in label.text)
-        )
-        if apart and (is_note_list(run.text) or is_code(run.text)):
+            and (is_note_list(run.text) or is_code(run.text))
+        ):
             return run.words
     return []
 

@@ -183,12 +183,11 @@ class _StatementReader:
                 if known is not None and not any(col.year for col in columns):
                     columns = _with_known_headings(columns, known[1])
             years = [col.year for col in columns if not col.is_reference]
-            continues = (
+            if not (
                 known is not None
                 and known[0] == self._context.title
                 and years == [c.year for c in known[1] if not c.is_reference]
-            )
-            if not continues:
+            ):
                 self._table_count += 1
                 self._sections[lane] = None
             self._known_columns[lane] = (self._context.title, columns)

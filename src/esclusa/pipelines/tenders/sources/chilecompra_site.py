@@ -66,8 +66,7 @@ def parse_page(html: str, count: int = NEWEST) -> list[dict[str, Any]]:
     cards = LexborHTMLParser(html).css(CARD)
     if not cards and "licitacion" not in html.lower():
         raise SourceFailed("its page has another shape than expected")
-    rows = (_parse_card(card) for card in cards)
-    return [row for row in rows if row is not None][:count]
+    return [row for row in (_parse_card(card) for card in cards) if row is not None][:count]
 
 
 def _parse_card(card: LexborNode) -> dict[str, Any] | None:
