@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.engine import Engine
 from esclusa.engine.operations import Operations
 from esclusa.engine.read_model import ReadModel
+from esclusa.engine.records import Records
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
@@ -31,6 +32,14 @@ class Runtime:
 
     def operations(self, who: str) -> Operations:
         return self.engine.operations(who)
+
+    def settings_of(self, pipeline: str) -> Any:
+        """The settings of a loaded pipeline."""
+        return self.engine.plan_of(pipeline).settings
+
+    @property
+    def records(self) -> Records:
+        return self.engine.records
 
     @property
     def archiver(self) -> Archiver:

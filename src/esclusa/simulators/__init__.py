@@ -8,15 +8,10 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
-
-from esclusa.simulators.media_cdn import sign
 
 if TYPE_CHECKING:
     from esclusa.simulators.base import Simulator
-
-__all__ = ["SIMULATORS", "SimulatorProcess", "make_simulator", "sign"]
 
 # Every simulator: its name and its `module:Class` in this package.
 SIMULATORS: dict[str, str] = {
@@ -55,12 +50,7 @@ class SimulatorProcess:
             raise RuntimeError(f"the simulator {self.name} did not start")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(10)

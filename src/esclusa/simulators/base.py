@@ -41,7 +41,7 @@ class InjectedFault:
 
 
 class Simulator:
-    """A simulated provider. Subclasses add routes to ``self.app`` and hold the provider's state."""
+    """A simulated provider. Subclasses define its routes and hold its state."""
 
     def __init__(self) -> None:
         self.app = web.Application(middlewares=[self._middleware], client_max_size=64 << 20)
@@ -50,10 +50,15 @@ class Simulator:
                 web.post("/_faults", self._add_faults),
                 web.get("/_calls", self._list_calls),
                 web.post("/_reset", self._reset),
+                *self.routes(),
             ]
         )
         self._runner: web.AppRunner | None = None
         self.reset()
+
+    def routes(self) -> list[web.RouteDef]:
+        """The provider's routes, and control routes of its own."""
+        return []
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
         """Start to serve; return the address."""
@@ -135,7 +140,7 @@ class Simulator:
             case "bad_json":
                 return web.Response(text='{"half": ', content_type="application/json")
             case _:
-                return await _cut(await handler(request), request)
+                return await cut_off(await handler(request), request)
 
     async def _add_faults(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -155,7 +160,7 @@ class Simulator:
         return web.json_response({})
 
 
-async def _cut(whole: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+async def cut_off(whole: web.StreamResponse, request: web.Request) -> web.StreamResponse:
     """Send half of the right answer, then close the connection."""
     body = (
         whole.body

@@ -89,16 +89,13 @@ def sample_tender(number: int, day: str) -> dict[str, Any]:
 class ChileCompraSimulator(Simulator):
     """The API and the site of ChileCompra."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.app.add_routes(
-            [
-                web.get("/servicios/v1/publico/licitaciones.json", self._api),
-                web.get("/BuscarLicitacion", self._site),
-                web.post("/_tenders", self._add),
-                web.route("*", "/_state", self._state),
-            ]
-        )
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/servicios/v1/publico/licitaciones.json", self._api),
+            web.get("/BuscarLicitacion", self._site),
+            web.post("/_tenders", self._add),
+            web.route("*", "/_state", self._state),
+        ]
 
     def reset(self) -> None:
         super().reset()

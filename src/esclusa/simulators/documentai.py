@@ -16,9 +16,11 @@ import re
 from typing import Any
 
 from aiohttp import web
+from google.cloud import documentai
 
 from esclusa.simulators.base import Simulator
 
+PROCESS = "/v1/{name:projects/[^/]+/locations/[^/]+/processors/[^:]+}:process"
 PAGES = 15
 BYTES = 20 << 20
 _CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
@@ -27,17 +29,14 @@ _CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
 class DocumentAiSimulator(Simulator):
     """Document AI's ``process`` call."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._running = 0
-        process = r"/v1/{name:projects/[^/]+/locations/[^/]+/processors/[^:]+}:process"
-        self.app.add_routes(
-            [
-                web.post("/_delay", self._set_delay),
-                web.get("/_most", self._most_calls),
-                web.post(process, self._process),
-            ]
-        )
+    _running = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/_delay", self._set_delay),
+            web.get("/_most", self._most_calls),
+            web.post(PROCESS, self._process),
+        ]
 
     def reset(self) -> None:
         super().reset()
@@ -84,8 +83,6 @@ def _error(code: int, status: str, message: str) -> web.Response:
 
 
 def _answer(content: bytes, pages: list[int], *, classify: bool) -> web.Response:
-    from google.cloud import documentai  # noqa: PLC0415 - slow to import
-
     marked = re.search(rb"%class=(\w+)", content)
     if marked is not None:
         document = _fixed_answer(marked[1].decode(), classify=classify)
@@ -124,8 +121,6 @@ def _read(content: bytes, pages: list[int]) -> dict[str, Any] | web.Response:
 
 
 def _classified(read: dict[str, Any]) -> Any:
-    from google.cloud import documentai  # noqa: PLC0415
-
     rest = round((1 - read["confidence"]) / (len(_CLASSES) - 1), 4)
     confidences = dict.fromkeys(_CLASSES, rest) | {read["doc_type"]: read["confidence"]}
     entities = [
@@ -136,8 +131,6 @@ def _classified(read: dict[str, Any]) -> Any:
 
 def _extracted(read: dict[str, Any], pages: list[int]) -> Any:
     """The values of the requested pages, each as a parent with properties. Pages count from 0."""
-    from google.cloud import documentai  # noqa: PLC0415
-
     chosen = pages or list(range(1, read["count"] + 1))
     doc = documentai.Document(mime_type="application/pdf", text=read["text"])
     doc.pages = [documentai.Document.Page(page_number=number) for number in chosen]
@@ -173,8 +166,6 @@ def _extracted(read: dict[str, Any], pages: list[int]) -> Any:
 
 
 def _anchor(item: dict[str, Any], index: int) -> dict[str, Any]:
-    from google.cloud import documentai  # noqa: PLC0415
-
     x0, y0, x1, y1 = item["page_refs"][0]["boxes"][0]
     corners = [
         documentai.NormalizedVertex(x=x, y=y) for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))

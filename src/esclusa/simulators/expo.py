@@ -30,17 +30,14 @@ _TOKEN = re.compile(r"Expo(nent)?PushToken\[.+\]\Z|\w{8}(-\w{4}){3}-\w{12}\Z")
 class ExpoSimulator(Simulator):
     """Expo's ``send`` and ``getReceipts`` calls."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.app.add_routes(
-            [
-                web.post(SEND, self._send),
-                web.post(RECEIPTS, self._receipts),
-                web.post("/_devices", self._devices),
-                web.get("/_counts", self._counted),
-                web.route("*", "/_state", self._state),
-            ]
-        )
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post(SEND, self._send),
+            web.post(RECEIPTS, self._receipts),
+            web.post("/_devices", self._devices),
+            web.get("/_counts", self._counted),
+            web.route("*", "/_state", self._state),
+        ]
 
     def reset(self) -> None:
         super().reset()

@@ -79,19 +79,16 @@ class SimulatedSearch:
 class InformationTracerSimulator(Simulator):
     """Information Tracer's four calls."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.app.add_routes(
-            [
-                web.post("/submit", self._submit),
-                web.get("/status", self._status),
-                web.get("/rawdata", self._rawdata),
-                web.get("/account_stat", self._account),
-                web.post("/_behave", self._behave),
-                web.post("/_quota", self._set_quota),
-                web.get("/_state", self._state),
-            ]
-        )
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/submit", self._submit),
+            web.get("/status", self._status),
+            web.get("/rawdata", self._rawdata),
+            web.get("/account_stat", self._account),
+            web.post("/_behave", self._behave),
+            web.post("/_quota", self._set_quota),
+            web.get("/_state", self._state),
+        ]
 
     def reset(self) -> None:
         super().reset()

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from esclusa.simulators.base import Simulator
+from esclusa.simulators.base import Simulator, cut_off
 
 # The content type and the first bytes of each type of file.
 MAGIC: dict[str, tuple[str, bytes]] = {
@@ -81,23 +81,20 @@ def _body(kind: str, size: int, name: str) -> Iterator[bytes]:
 class MediaCdnSimulator(Simulator):
     """The CDN's files and failures."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.app.add_routes(
-            [
-                web.get("/m/{kind}/{size}/{name:.*}", self._file),
-                web.get("/drip/{seconds}", self._drip),
-                web.get("/cut/{size}", self._cut_off),
-                web.get("/chunked/{size}", self._chunked),
-                web.get("/bomb/{size}", self._bomb),
-                web.get("/gzip/{size}", self._gzip),
-                web.get("/gone/{status}", self._status),
-                web.get("/to", self._redirect),
-                web.get("/hops/{count}", self._hops),
-                web.get("/loop", self._loop),
-                web.get("/{odd}", self._not_media),
-            ]
-        )
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/m/{kind}/{size}/{name:.*}", self._file),
+            web.get("/drip/{seconds}", self._drip),
+            web.get("/cut/{size}", self._cut_off),
+            web.get("/chunked/{size}", self._chunked),
+            web.get("/bomb/{size}", self._bomb),
+            web.get("/gzip/{size}", self._gzip),
+            web.get("/gone/{status}", self._status),
+            web.get("/to", self._redirect),
+            web.get("/hops/{count}", self._hops),
+            web.get("/loop", self._loop),
+            web.get("/{odd}", self._not_media),
+        ]
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         kind, size, name = (
@@ -135,14 +132,8 @@ class MediaCdnSimulator(Simulator):
         return response
 
     async def _cut_off(self, request: web.Request) -> web.StreamResponse:
-        size = int(request.match_info["size"])
-        response = web.StreamResponse(headers={"Content-Type": "image/jpeg"})
-        response.content_length = size
-        await response.prepare(request)
-        await response.write(content("jpg", size // 2, "cut"))
-        if request.transport is not None:
-            request.transport.close()
-        return response
+        body = content("jpg", int(request.match_info["size"]), "cut")
+        return await cut_off(web.Response(body=body, content_type="image/jpeg"), request)
 
     async def _chunked(self, request: web.Request) -> web.StreamResponse:
         return await _send(request, "jpg", int(request.match_info["size"]), "chunked", length=False)

@@ -71,34 +71,29 @@ class StorageRefusal(Exception):
 class SupabaseSimulator(Simulator):
     """Supabase Storage's calls on buckets and objects."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.app.add_routes(
-            [
-                web.route("POST", f"{_ROOT}/bucket", self._wrapped(self._make_bucket)),
-                web.route("GET", f"{_ROOT}/bucket/{{bucket}}", self._wrapped(self._get_bucket)),
-                web.route("POST", f"{_ROOT}/object/list-v2/{{bucket}}", self._wrapped(self._list)),
-                web.route(
-                    "GET",
-                    f"{_ROOT}/object/public/{{bucket}}/{{key:.+}}",
-                    self._wrapped(self._public, open=True),
-                ),
-                web.route(
-                    "GET", f"{_ROOT}/object/info/{{bucket}}/{{key:.+}}", self._wrapped(self._info)
-                ),
-                web.route(
-                    "GET",
-                    f"{_ROOT}/object/authenticated/{{bucket}}/{{key:.+}}",
-                    self._wrapped(self._get),
-                ),
-                web.route("GET", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._get)),
-                web.route(
-                    "POST", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._post)
-                ),
-                web.route("PUT", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._put)),
-                web.route("DELETE", f"{_ROOT}/object/{{bucket}}", self._wrapped(self._delete)),
-            ]
-        )
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.route("POST", f"{_ROOT}/bucket", self._wrapped(self._make_bucket)),
+            web.route("GET", f"{_ROOT}/bucket/{{bucket}}", self._wrapped(self._get_bucket)),
+            web.route("POST", f"{_ROOT}/object/list-v2/{{bucket}}", self._wrapped(self._list)),
+            web.route(
+                "GET",
+                f"{_ROOT}/object/public/{{bucket}}/{{key:.+}}",
+                self._wrapped(self._public, open=True),
+            ),
+            web.route(
+                "GET", f"{_ROOT}/object/info/{{bucket}}/{{key:.+}}", self._wrapped(self._info)
+            ),
+            web.route(
+                "GET",
+                f"{_ROOT}/object/authenticated/{{bucket}}/{{key:.+}}",
+                self._wrapped(self._get),
+            ),
+            web.route("GET", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._get)),
+            web.route("POST", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._post)),
+            web.route("PUT", f"{_ROOT}/object/{{bucket}}/{{key:.+}}", self._wrapped(self._put)),
+            web.route("DELETE", f"{_ROOT}/object/{{bucket}}", self._wrapped(self._delete)),
+        ]
 
     def reset(self) -> None:
         super().reset()

@@ -83,11 +83,10 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
     """Process every folder below DIR with an empty file is_ready, until Ctrl-C."""
 
     async def unfinished(runtime: Runtime) -> bool:
-        records = runtime.engine.records
         open_states = one_of(*(s for s in Folio.lifecycle.states if s not in FOLDER_ENDED))
         return bool(
-            await records.first(FolderSignal, {"status": "received"})
-            or await records.first(Folio, {"status": open_states})
+            await runtime.records.first(FolderSignal, {"status": "received"})
+            or await runtime.records.first(Folio, {"status": open_states})
         )
 
     async def do(runtime: Runtime) -> int:

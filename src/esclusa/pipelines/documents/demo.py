@@ -101,27 +101,26 @@ async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
         "preavaluos",
         "2026-10",
     )
-    await runtime.engine.records.insert([from_event(event)])
+    await runtime.records.insert([from_event(event)])
 
 
 async def finished(runtime: Runtime) -> bool:
     """Return whether the folder has ended."""
-    folio = await runtime.engine.records.first(Folio)
+    folio = await runtime.records.first(Folio)
     return folio is not None and folio.status in FOLDER_ENDED
 
 
 async def summary(runtime: Runtime) -> list[str]:
     """Return the lines that the demo prints at its end, with one number and its position."""
-    records = runtime.engine.records
-    folio = await records.first(Folio)
+    folio = await runtime.records.first(Folio)
     if folio is None:
         return ["documents: no folder yet"]
     failed = [
         d.gcs_uri.rsplit("/", 1)[-1] + f" ({d.error_type})"
-        for d in (await records.find(Documento, {"status": "ERROR"})).items
+        for d in (await runtime.records.find(Documento, {"status": "ERROR"})).items
     ]
-    retried, _ = await records.count(Documento, {"status": "DONE", "attempts": above(1)})
-    count, _ = await records.count(Extraccion, {"type": "LINE_ITEM_VALUE"})
+    retried, _ = await runtime.records.count(Documento, {"status": "DONE", "attempts": above(1)})
+    count, _ = await runtime.records.count(Extraccion, {"type": "LINE_ITEM_VALUE"})
     ended = (
         f"folder {folio.bucket}/{folio.folder_prefix} ended {folio.status}: "
         f"{folio.processed_docs} of {folio.total_docs} documents"
@@ -130,7 +129,7 @@ async def summary(runtime: Runtime) -> list[str]:
         f"documents: {ended}, {retried} of them after retries, {len(folio.ignored)} object ignored",
         f"documents: in error: {', '.join(failed) or 'none'}",
     ]
-    example = await records.first(Extraccion, {"type": "LINE_ITEM_VALUE"})
+    example = await runtime.records.first(Extraccion, {"type": "LINE_ITEM_VALUE"})
     if example is not None and example.page_refs:
         box = ", ".join(f"{v:.3f}" for v in example.page_refs[0]["boxes"][0])
         where = f"page {example.page_refs[0]['page']}, box [{box}] of {example.gcs_uri}"

@@ -38,8 +38,7 @@ def router(runtime: Runtime) -> APIRouter:
 
 
 def _add_events(api: APIRouter, runtime: Runtime) -> None:
-    settings = runtime.engine.plan_of("documents").settings
-    assert isinstance(settings, DocumentsSettings)
+    settings: DocumentsSettings = runtime.settings_of("documents")
     verifier = _verifier(settings)
 
     @api.post(
@@ -70,13 +69,11 @@ def _add_events(api: APIRouter, runtime: Runtime) -> None:
             response.status_code = 200
             return {"accepted": False, "reason": event.reason}
         signal = from_event(event)
-        await runtime.engine.records.insert([signal])
+        await runtime.records.insert([signal])
         return {"accepted": True, "folio_id": signal.folio_id, "eventarc_event_id": event.event_id}
 
 
 def _add_records(api: APIRouter, runtime: Runtime) -> None:
-    records = runtime.engine.records
-
     @api.get(
         "/documents/{folio_id}",
         responses=problem_responses(404),
@@ -85,10 +82,12 @@ def _add_records(api: APIRouter, runtime: Runtime) -> None:
     async def folder(
         folio_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: str | None = None
     ) -> Any:
-        folio = await records.get(Folio, folio_id)
+        folio = await runtime.records.get(Folio, folio_id)
         if folio is None:
             raise NotFound(f"there is no folder {folio_id!r}")
-        page = await records.find(Documento, {"folio_id": folio_id}, limit=limit, after=after)
+        page = await runtime.records.find(
+            Documento, {"folio_id": folio_id}, limit=limit, after=after
+        )
         items = [Documento.kind.as_json(doc) for doc in page.items]
         return {"folio": Folio.kind.as_json(folio), "items": items, "next": page.next}
 
@@ -99,7 +98,7 @@ def _add_records(api: APIRouter, runtime: Runtime) -> None:
     )
     async def document(folio_id: str, documento_id: str) -> Any:
         doc = await _document(runtime, folio_id, documento_id)
-        found = records.each(Extraccion, {"documento_id": doc.id}, order="position")
+        found = runtime.records.each(Extraccion, {"documento_id": doc.id}, order="position")
         current = [Extraccion.kind.as_json(e) async for e in found if e.revision == doc.revision]
         return {**Documento.kind.as_json(doc), "extracciones": current}
 
@@ -168,7 +167,7 @@ def _verifier(settings: DocumentsSettings) -> OidcVerifier | None:
 async def _document(runtime: Runtime, folio_id: str, documento_id: str) -> Documento:
     """Return a document by its whole id, or by the part after the folder's; raise NotFound."""
     for id in (documento_id, Documento.kind.id_of(folio_id, documento_id)):
-        doc = await runtime.engine.records.get(Documento, id)
+        doc = await runtime.records.get(Documento, id)
         if doc is not None and doc.folio_id == folio_id:
             return doc
     raise NotFound(f"there is no document {documento_id!r} in folder {folio_id!r}")

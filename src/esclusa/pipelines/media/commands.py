@@ -53,7 +53,7 @@ def import_(session: Session, file: Path) -> int:
     """
 
     async def import_file(runtime: Runtime) -> ImportReport:
-        publications = Publications(runtime.engine.records, session.who)
+        publications = Publications(runtime.records, session.who)
         report = await publications.import_rows(read_file(file, COLUMNS))
         if report.created:
             await runtime.operations(session.who).note(
@@ -88,7 +88,7 @@ def retry(session: Session, error_type: str | None, reason: str, dry_run: bool) 
     async def retry_errors(runtime: Runtime) -> dict[str, Any]:
         moved = 0
         if dry_run:
-            async for publication in runtime.engine.records.each(Publication, where):
+            async for publication in runtime.records.each(Publication, where):
                 await choose(publication)
         else:
             operations = runtime.operations(session.who)
@@ -125,7 +125,7 @@ def summary(session: Session) -> int:
     """Show publications with media by state, with their average attempts."""
 
     async def read_summary(runtime: Runtime) -> dict[str, Any]:
-        return await views.summary(runtime.engine.records)
+        return await views.summary(runtime.records)
 
     answer = session.look(read_summary)
     rows = [

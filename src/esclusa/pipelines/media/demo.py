@@ -66,7 +66,7 @@ async def prepare(runtime: Any, urls: dict[str, str], folder: Path) -> None:
     ]
     async with session() as http, http.post(f"{cdn}/_faults", json=faults) as answer:
         answer.raise_for_status()
-    await Publications(runtime.engine.records, "webhook:meta").receive(webhook.read_media(document))
+    await Publications(runtime.records, "webhook:meta").receive(webhook.read_media(document))
 
 
 def _change(item: str, post_id: str, **fields: Any) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _change(item: str, post_id: str, **fields: Any) -> dict[str, Any]:
 
 async def finished(runtime: Any) -> bool:
     """Return whether no publication with a link is pending or downloading."""
-    left, _ = await runtime.engine.records.count(
+    left, _ = await runtime.records.count(
         Publication, {"status": ["pending", "downloading"], **views.WITH_MEDIA}
     )
     return not left
@@ -83,17 +83,16 @@ async def finished(runtime: Any) -> bool:
 
 async def summary(runtime: Any) -> list[str]:
     """Return the lines that the demo prints at its end."""
-    records = runtime.engine.records
     lines = [
         f"{item['total']:>3} {item['media_status']:<8} "
         f"after {item['avg_intentos']:.1f} attempts on average"
-        for item in (await views.summary(records))["items"]
+        for item in (await views.summary(runtime.records))["items"]
     ]
     lines += [
         f"    {e['post_id']}: {e['error_type']} after {e['media_attempts']}: {e['error_msg'][:90]}"
-        for e in (await views.errors(records, 10))["items"]
+        for e in (await views.errors(runtime.records, 10))["items"]
     ]
-    first = await records.first(Publication, {"status": "success"})
+    first = await runtime.records.first(Publication, {"status": "success"})
     if first is not None:
         lines.append(f"    the files are at {first.imagen_local.rpartition('/')[0]}/")
     return lines

@@ -91,10 +91,8 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page")]
 def router(runtime: Runtime) -> APIRouter:
     """Return the routes on an opened runtime."""
     api = APIRouter(tags=["media"], generate_unique_id_function=operation_id)
-    settings = runtime.engine.plan_of("media.").settings
-    assert isinstance(settings, MediaSettings)
-    records = runtime.engine.records
-    _add_webhook(api, settings, Publications(records, WHO), runtime)
+    settings: MediaSettings = runtime.settings_of("media")
+    _add_webhook(api, settings, Publications(runtime.records, WHO), runtime)
 
     @api.get(
         "/media/summary",
@@ -102,7 +100,7 @@ def router(runtime: Runtime) -> APIRouter:
         summary="Publications with media by state, with their average attempts",
     )
     async def media_summary() -> Any:
-        return await views.summary(records)
+        return await views.summary(runtime.records)
 
     @api.get(
         "/media/errors",
@@ -111,7 +109,7 @@ def router(runtime: Runtime) -> APIRouter:
         summary="Publications that ended in error, newest first",
     )
     async def media_errors(limit: Limit = 10, after: After = None) -> Any:
-        return _masked(await views.errors(records, limit, after))
+        return _masked(await views.errors(runtime.records, limit, after))
 
     @api.get(
         "/media/retries",
@@ -120,7 +118,7 @@ def router(runtime: Runtime) -> APIRouter:
         summary="Publications that will be retried, most attempts first",
     )
     async def media_retries(limit: Limit = 100, after: After = None) -> Any:
-        return _masked(await views.retries(records, limit, after))
+        return _masked(await views.retries(runtime.records, limit, after))
 
     return api
 

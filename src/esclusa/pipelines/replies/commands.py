@@ -161,7 +161,7 @@ def failed(session: Session, /, without_done: bool, limit: int, **options: Any) 
     where = job_filter(_take_filters(options), ["failed"], without_done=without_done)
 
     async def read(runtime: Runtime) -> dict[str, Any]:
-        page = await runtime.engine.records.find(Job, where, limit=limit)
+        page = await runtime.records.find(Job, where, limit=limit)
         return {
             "count": await count_jobs(runtime, where),
             "items": [job.kind.as_json(job) for job in page.items],

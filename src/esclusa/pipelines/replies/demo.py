@@ -70,11 +70,10 @@ async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
 
 async def finished(runtime: Runtime) -> bool:
     """Whether no post or job will move without an operator."""
-    records = runtime.engine.records
     return (
-        await records.first(Post, WAITING) is None
-        and await records.first(Job, {"status": one_of(*ACTIVE)}) is None
-        and await records.first(Post, {"status": "done"}) is not None
+        await runtime.records.first(Post, WAITING) is None
+        and await runtime.records.first(Job, {"status": one_of(*ACTIVE)}) is None
+        and await runtime.records.first(Post, {"status": "done"}) is not None
     )
 
 
@@ -82,7 +81,7 @@ async def summary(runtime: Runtime) -> list[str]:
     """Return what happened, in a few sentences."""
 
     async def count(kind: type[Post] | type[Job], **where: Any) -> int:
-        return (await runtime.engine.records.count(kind, where))[0]
+        return (await runtime.records.count(kind, where))[0]
 
     retried, stopped = 0, 0
     for cycle in CYCLES:

@@ -50,7 +50,7 @@ class ReplyOperations:
 
     def __init__(self, runtime: Runtime, who: str) -> None:
         self._artifacts = runtime.artifacts
-        self._records = runtime.engine.records
+        self._records = runtime.records
         self._operations = runtime.operations(who)
 
     async def retry_empty(
@@ -175,7 +175,7 @@ class ReplyOperations:
 
 async def count_jobs(runtime: Runtime, where: Mapping[str, Any]) -> int:
     """Return the exact number of jobs that match."""
-    return (await runtime.engine.records.count(Job, where, cap=1_000_000_000))[0]
+    return (await runtime.records.count(Job, where, cap=1_000_000_000))[0]
 
 
 def draft_post(row: ImportedRow) -> Post:
@@ -234,8 +234,7 @@ async def quota_status(runtime: Runtime) -> dict[str, Any]:
 
     Raises SettingsError if the provider's key is not set.
     """
-    settings = runtime.engine.plan_of("replies").settings
-    assert isinstance(settings, RepliesSettings)
+    settings: RepliesSettings = runtime.settings_of("replies")
     if faults := list(missing_settings(settings)):
         raise SettingsError("the quota cannot be read:", faults)
     async with open_client(settings) as client:

@@ -139,8 +139,6 @@ def build(runtime: Runtime) -> APIRouter:
 
 
 def _add_reads(runtime: Runtime, api: APIRouter) -> None:
-    records = runtime.engine.records
-
     @api.get(
         "/jobs/count",
         response_model=CountOut,
@@ -166,12 +164,12 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
         after: After = None,
     ) -> Any:
         where = _job_filter(filters, status, without_done=failed_without_done)
-        return page_json(await records.find(Job, where, limit=limit, after=after or None))
+        return page_json(await runtime.records.find(Job, where, limit=limit, after=after or None))
 
     @api.get("/empty-result-jobs", response_model=RecordPage, summary="Jobs with an empty result")
     async def list_empty(filters: FilterQuery, limit: Limit = 100, after: After = None) -> Any:
         where = job_filter(filters, ["empty_result"])
-        return page_json(await records.find(Job, where, limit=limit, after=after or None))
+        return page_json(await runtime.records.find(Job, where, limit=limit, after=after or None))
 
     @api.get("/posts", response_model=RecordPage, responses=problem_responses(422), summary="Posts")
     async def list_posts(
@@ -186,7 +184,7 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
     ) -> Any:
         given = {"status": status, "exhausted": exhausted}
         where = filters | {name: value for name, value in given.items() if value is not None}
-        return page_json(await records.find(Post, where, limit=limit, after=after or None))
+        return page_json(await runtime.records.find(Post, where, limit=limit, after=after or None))
 
     @api.get(
         "/quota",

@@ -101,7 +101,7 @@ async def _put(runtime: Runtime, bodies: list[DeviceBody], report: ImportReport,
     now = await runtime.engine.clock.sync()
     last = {body.installation_id: body for body in bodies}
     report.known += len(bodies) - len(last)
-    answers = await runtime.engine.records.put(
+    answers = await runtime.records.put(
         [record for body in last.values() for record in body.records(now)], who=who
     )
     report.count(answers[1::2])

@@ -55,7 +55,7 @@ async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
     """Register devices, publish tenders, order faults, and export a month of old tenders."""
     now = await runtime.engine.clock.sync()
     records = [r for n in range(DEVICES) for r in DeviceBody.model_validate(_body(n)).records(now)]
-    await runtime.engine.records.put(records, who="demo")
+    await runtime.records.put(records, who="demo")
     broken: dict[str, Any] = {_token(n): {"ticket": "ExpoError", "times": 2} for n in range(20)}
     broken |= {_token(n): {"receipt": "DeviceNotRegistered"} for n in range(20, 28)}
     broken |= {_token(n): {"ticket": "MessageTooBig"} for n in range(28, 31)}
@@ -95,7 +95,7 @@ async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
         )
         for n in range(OLD)
     ]
-    await runtime.engine.records.insert(old)
+    await runtime.records.insert(old)
     operations = runtime.operations("demo")
     await operations.run("tenders.cleanup")
     await operations.run("tenders.archive-export")
@@ -116,19 +116,21 @@ def _token(n: int) -> str:
 
 async def finished(runtime: Runtime) -> bool:
     """Whether every tender is written and no delivery is open."""
-    records = runtime.engine.records
-    if (await records.count(Licitacion))[0] < TENDERS or not await records.first(Delivery):
-        return False
-    return await records.first(Delivery, {"status": one_of(*OPEN)}) is None
+    return (
+        (await runtime.records.count(Licitacion))[0] >= TENDERS
+        and await runtime.records.first(Delivery) is not None
+        and await runtime.records.first(Delivery, {"status": one_of(*OPEN)}) is None
+    )
 
 
 async def summary(runtime: Runtime) -> list[str]:
     """Return what happened, in a few sentences."""
-    records = runtime.engine.records
-    tenders = (await records.count(Licitacion))[0]
+    tenders = (await runtime.records.count(Licitacion))[0]
     states = {count.state: count.count for count in await runtime.store.tally(Delivery.kind)}
-    again = sum([1 async for d in records.each(Delivery, {"sent_at": not_null}) if d.sends > 1])
-    inactive = (await records.count(DeviceInstallation, {"active": False}))[0]
+    again = sum(
+        [1 async for d in runtime.records.each(Delivery, {"sent_at": not_null}) if d.sends > 1]
+    )
+    inactive = (await runtime.records.count(DeviceInstallation, {"active": False}))[0]
     exports = await runtime.read_model.records("archive_exports", {"table_name": "licitaciones"})
     verified = [export for export in exports.items if export.status == "verified"]
     rows = sum(getattr(export, "row_count", 0) for export in verified)

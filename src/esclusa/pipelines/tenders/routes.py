@@ -47,7 +47,7 @@ def build(runtime: Runtime) -> APIRouter:
 
 
 def _add_devices(runtime: Runtime, api: APIRouter) -> None:
-    records, table = runtime.engine.records, DeviceInstallation.kind.table
+    table = DeviceInstallation.kind.table
 
     @api.post(
         "/devices",
@@ -58,12 +58,12 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
     async def register(body: DeviceBody, who: Who) -> Any:
         """Posting again replaces the preferences and makes the device active."""
         preferences, device = body.records(await runtime.engine.clock.sync())
-        put = (await records.put([preferences, device], who=who))[1]
+        put = (await runtime.records.put([preferences, device], who=who))[1]
         await runtime.operations(who).note(
             "register", table, 1, {"installation_id": body.installation_id}
         )
         # The device may have been deleted meanwhile.
-        stored = await records.get(DeviceInstallation, put.id) or device.but(id=put.id)
+        stored = await runtime.records.get(DeviceInstallation, put.id) or device.but(id=put.id)
         return record_json(stored) | {
             "preferences": _preferences_json(preferences),
             "created": isinstance(put, Inserted),
@@ -76,7 +76,7 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
         summary="Delete a device and its preferences",
     )
     async def forget(installation_id: InstallationId, who: Who) -> None:
-        removed, _ = await records.remove(
+        removed, _ = await runtime.records.remove(
             DeviceInstallation.kind.id_of(installation_id),
             DeviceInstallation,
             NotificationPreferences,
@@ -93,10 +93,10 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
     )
     async def device(installation_id: InstallationId) -> Any:
         id = DeviceInstallation.kind.id_of(installation_id)
-        found = await records.get(DeviceInstallation, id)
+        found = await runtime.records.get(DeviceInstallation, id)
         if found is None:
             raise NotFound(f"there is no device {installation_id!r:.200}")
-        preferences = await records.get(NotificationPreferences, id)
+        preferences = await runtime.records.get(NotificationPreferences, id)
         return record_json(found) | {"preferences": _preferences_json(preferences)}
 
 
@@ -108,8 +108,6 @@ def _preferences_json(preferences: NotificationPreferences | None) -> dict[str, 
 
 
 def _add_tenders(runtime: Runtime, api: APIRouter) -> None:
-    records = runtime.engine.records
-
     @api.get(
         "/licitaciones",
         response_model=ListOut[RecordJson],
@@ -121,7 +119,7 @@ def _add_tenders(runtime: Runtime, api: APIRouter) -> None:
     async def tenders(
         request: Request, limit: Limit = 100, after: After = None, *, archived: Archived = False
     ) -> Any:
-        page = await records.find(
+        page = await runtime.records.find(
             Licitacion,
             filter_from_query(Licitacion.kind, request.query_params.multi_items()),
             order="-fecha_publicacion",
@@ -141,9 +139,9 @@ def _add_tenders(runtime: Runtime, api: APIRouter) -> None:
         codigo: Annotated[str, Path(description="Its codigo_externo", examples=["1019-102-LE26"])],
     ) -> Any:
         id = Licitacion.kind.id_of(codigo)
-        found = await records.get(Licitacion, id)
+        found = await runtime.records.get(Licitacion, id)
         if found is None:
-            page = await records.find(Licitacion, {"id": id}, limit=1, archived=True)
+            page = await runtime.records.find(Licitacion, {"id": id}, limit=1, archived=True)
             if not page.items:
                 raise NotFound(f"there is no tender {codigo!r:.200}")
             found = page.items[0]
@@ -164,7 +162,7 @@ def _add_deliveries(runtime: Runtime, api: APIRouter) -> None:
     ) -> Any:
         where = filter_from_query(Delivery.kind, request.query_params.multi_items())
         is_one_state = getattr(where.get("status"), "op", None) == "eq" and not archived
-        page = await runtime.engine.records.find(
+        page = await runtime.records.find(
             Delivery,
             where,
             order="-updated_at" if is_one_state else (),  # an index has this order per state
