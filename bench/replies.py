@@ -20,8 +20,8 @@ from bench.driver import Driver
 from bench.measures import Measure, Scale, progress, resident_mb
 from bench.report import Report, rates, times
 from esclusa.app import open_runtime
-from esclusa.pipelines.replies import Job
 from esclusa.pipelines.replies.operations import job_filter
+from esclusa.pipelines.replies.records import Job
 from esclusa.settings import Settings, load
 from esclusa.simulators import SimulatorProcess
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from esclusa.pipelines.replies import Job, Post
+from esclusa.pipelines.replies.records import Job, Post
 from esclusa.runtime import Runtime
 from esclusa.simulators.information_tracer import InformationTracerSimulator
 

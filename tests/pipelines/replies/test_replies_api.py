@@ -14,7 +14,7 @@ from support.replies import TOKEN, environ
 
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
-from esclusa.pipelines.replies import Job, Post
+from esclusa.pipelines.replies.records import Job, Post
 
 
 async def test_adding_posts(trial: Any) -> None:

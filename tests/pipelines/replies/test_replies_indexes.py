@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from esclusa.model.query import null, query
-from esclusa.pipelines.replies import Job, app
+from esclusa.pipelines.replies import app
+from esclusa.pipelines.replies.records import Job
 from esclusa.pipelines.replies.settings import RepliesSettings
 
 FILE = (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from esclusa.pipelines.replies import Job, Post
 from esclusa.pipelines.replies.answers import SearchUsage, is_empty, job_status, search_usage
+from esclusa.pipelines.replies.records import Job, Post
 
 
 async def test_the_quota_is_read_first(trial: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.replies import environ
 
-from esclusa.pipelines.replies import Job, Post
+from esclusa.pipelines.replies.records import Job, Post
 
 WORKER = Path(__file__).parent / "replies_worker.py"
 

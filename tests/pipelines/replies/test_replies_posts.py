@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from esclusa.pipelines.replies import Job, Post
+from esclusa.pipelines.replies.records import Job, Post
 
 
 async def test_order_and_max_posts(trial: Any) -> None:

@@ -94,6 +94,3 @@ def commands() -> Any:
     from esclusa.pipelines.documents.commands import group  # noqa: PLC0415 - only the CLI needs it
 
     return group
-
-
-__all__ = ["app"]

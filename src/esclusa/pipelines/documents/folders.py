@@ -147,17 +147,18 @@ async def _list_folder(folio: Folio, at: Attempt) -> Outcome:
             uri=ignored["uri"],
             reason=ignored["reason"],
         )
-    found = {
-        "total_docs": plan.total,
-        "processed_docs": plan.ended,
-        "ignored": plan.ignored,
-        "ignored_count": plan.ignored_count,
-    }
-    await at.save(announced=folio.execution_id, **found)
+    await at.save(
+        announced=folio.execution_id,
+        total_docs=plan.total,
+        processed_docs=plan.ended,
+        ignored=plan.ignored,
+        ignored_count=plan.ignored_count,
+    )
     if started:
         outcome = "is empty: 0 documents" if plan.total == 0 else f"{plan.total} documents"
         log_folder(at, folio, "PROCESSING_START", f"folder {folio.folio_id}: {outcome}")
-    for page in _batches(plan.fresh, PAGE_SIZE):
+    for start in range(0, len(plan.fresh), PAGE_SIZE):
+        page = plan.fresh[start : start + PAGE_SIZE]
         await at.records.insert([_new_document(folio, blob) for blob in page])
     if len(plan.effects) > MAX_EFFECTS:  # the next listing finds the rest
         return To(
@@ -281,10 +282,6 @@ async def _pdf_faults(bucket: DocumentBucket, blobs: Sequence[Blob]) -> list[str
         return "" if b"%PDF-" in head else "not a PDF"
 
     return list(await asyncio.gather(*(fault_of(blob) for blob in blobs)))
-
-
-def _batches(items: list[Any], size: int) -> list[list[Any]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 # supervising and closing

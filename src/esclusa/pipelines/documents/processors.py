@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from esclusa.pipelines.documents.buckets import Buckets
-from esclusa.pipelines.documents.records import FOLDER_ENDED, Folio
+from esclusa.pipelines.documents.buckets import Buckets, object_name
+from esclusa.pipelines.documents.records import FOLDER_ENDED, Documento, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
 if TYPE_CHECKING:
@@ -111,6 +111,11 @@ class Processors:
 
             self._viewer = DocumentViewer()
         return self._viewer
+
+    async def content(self, doc: Documento) -> bytes:
+        """Return the content of a document."""
+        bucket = self.buckets[doc.bucket]
+        return await bucket.read(object_name(doc.bucket, doc.gcs_uri), doc.generation)
 
     async def has_ended(self, folio_id: str, records: Any) -> bool:
         """Return whether a folder has ended; the answer may be CACHE_SECONDS old."""

@@ -20,7 +20,6 @@ from esclusa import (
     below,
     one_of,
 )
-from esclusa.pipelines.documents.buckets import object_name
 from esclusa.pipelines.documents.processors import Extracted, Source
 from esclusa.pipelines.documents.progress_log import error_type, log_document
 from esclusa.pipelines.documents.records import UNFINISHED, Documento, Extraccion, Folio
@@ -113,9 +112,7 @@ async def _load(doc: Documento, at: Attempt) -> Source:
         raise Permanent(
             f"{doc.size:,} bytes are more than DOCUMENTS_MAX_DOCUMENT_MB allows", type="too_large"
         )
-    bucket = at.context.buckets[doc.bucket]
-    content = await bucket.read(object_name(doc.bucket, doc.gcs_uri), doc.generation)
-    return Source(doc.gcs_uri, doc.generation, content)
+    return Source(doc.gcs_uri, doc.generation, await at.context.content(doc))
 
 
 async def _classify(doc: Documento, at: Attempt, source: Source) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from esclusa import NotFound, Permanent
-from esclusa.pipelines.documents.buckets import object_name
 from esclusa.pipelines.documents.events import BadEvent, IgnoredEvent, read_event
 from esclusa.pipelines.documents.folder_signals import from_event
 from esclusa.pipelines.documents.processors import Processors
@@ -138,7 +137,7 @@ def _add_views(api: APIRouter, runtime: Runtime) -> None:
         key = (doc.id, number, width)
         if key not in images:
             try:
-                content = await _content(processors, doc)
+                content = await processors.content(doc)
                 images[key] = await processors.viewer.picture(content, number, width)
             except Permanent as error:  # deleted, unreadable, or without such a page
                 return problem(404, str(error), slug="not-found", title="No such page")
@@ -184,9 +183,4 @@ async def _text(runtime: Runtime, processors: Processors, doc: Documento) -> byt
             "esclusa documents process … --reprocess --force reads the folder again and stores it",
             type="no_text",
         )
-    return await processors.viewer.text(await _content(processors, doc))
-
-
-async def _content(processors: Processors, doc: Documento) -> bytes:
-    bucket = processors.buckets[doc.bucket]
-    return await bucket.read(object_name(doc.bucket, doc.gcs_uri), doc.generation)
+    return await processors.viewer.text(await processors.content(doc))

@@ -74,6 +74,3 @@ def commands() -> Any:
     from esclusa.pipelines.replies.commands import group  # noqa: PLC0415
 
     return group
-
-
-__all__ = ["Job", "Post", "app"]

@@ -61,7 +61,6 @@ async def existing_file(artifacts: Artifacts, path: str) -> ExistingFile:
 class SavedReplies:
     """How replies were saved. ``retry_count`` is at least 1 if ``is_retry``."""
 
-    path: str
     is_retry: bool
     retry_count: int
 
@@ -95,7 +94,7 @@ async def save_replies(
         if found.state == "content":
             return None
         return await save_replies(artifacts, job, body, data, found, now)
-    return SavedReplies(path, is_retry, retry_count)
+    return SavedReplies(is_retry, retry_count)
 
 
 def _json(data: dict[str, Any], metadata: dict[str, Any]) -> bytes:

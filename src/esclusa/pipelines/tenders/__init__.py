@@ -12,7 +12,8 @@ from esclusa.http import session
 from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
 from esclusa.pipelines.tenders.settings import TendersSettings
-from esclusa.pipelines.tenders.sources import TenderSource, open_sources
+from esclusa.pipelines.tenders.sources import open_sources
+from esclusa.pipelines.tenders.sources.source import TenderSource
 
 app = App(
     "tenders", settings=TendersSettings, records=list(RECORDS), budgets=[lambda s: s.api_budget]

@@ -19,7 +19,7 @@ from esclusa.pipelines.tenders.records import (
     RegistryEntry,
 )
 from esclusa.pipelines.tenders.settings import CHILE
-from esclusa.pipelines.tenders.sources import SourceBlocked, SourceFailed, TenderSource
+from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed, TenderSource
 from esclusa.pipelines.tenders.targeting import DeviceIndex, is_announced
 from esclusa.pipelines.tenders.tender_fields import make_tender, merge_fields
 

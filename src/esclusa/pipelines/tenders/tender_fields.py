@@ -49,9 +49,7 @@ def parse_text(value: Any) -> str | None:
 def parse_integer(value: Any) -> int | None:
     """Return a whole number of up to 32 bits; None if it is none."""
     number = parse_amount(value)
-    if number is None or number != int(number) or abs(number) >= 2**31:
-        return None
-    return int(number)
+    return None if number is None or number != int(number) or abs(number) >= 2**31 else int(number)
 
 
 def parse_amount(value: Any) -> Decimal | None:

@@ -1,4 +1,4 @@
-"""Blocks of a page: the lines above a table, its heading and its rows."""
+"""Parts of a page: tables side by side, and blocks of lines above a table, heading and rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from esclusa.pipelines.documents.local.headings import (
     is_period_heading,
     is_unit_line,
 )
-from esclusa.pipelines.documents.local.lines import TextLine
+from esclusa.pipelines.documents.local.lines import TextLine, lines_of_page
+from esclusa.pipelines.documents.local.pdf_words import PdfPage
 
 
 @dataclass
@@ -173,3 +174,76 @@ def is_table_of_contents(lines: list[TextLine]) -> bool:
     numbers = [int(text) for text in pages]
     titled = sum(title_class(line.text) is not None or is_other_title(line.text) for line in rows)
     return titled > 1 and numbers == sorted(numbers) and len(set(numbers)) > 1
+
+
+def side_by_side(page: PdfPage, lines: list[TextLine]) -> list[list[TextLine]]:
+    """Return the lines of the page, or of its left and right half if it has tables side by side."""
+    split = _split_position(page, lines)
+    if split is None:
+        return [lines]
+    left = [w for line in lines for w in line.words if w.x0 < split]
+    right = [w for line in lines for w in line.words if w.x0 >= split]
+    # a heading across both halves belongs to the first
+    across = {
+        id(w)
+        for line in lines
+        for run in line.runs
+        if run.x0 < split - 5 and run.x1 > split + 5
+        for w in run.words
+    }
+    left += [w for w in right if id(w) in across]
+    return [
+        lines_of_page(page, left),
+        lines_of_page(page, [w for w in right if id(w) not in across]),
+    ]
+
+
+def _split_position(page: PdfPage, lines: list[TextLine]) -> float | None:
+    """Return the position between two tables: where labels begin to the right of numbers.
+
+    Labels of totals may begin before the others.
+    """
+    starts: list[float] = []
+    for line in lines:
+        after_value = False
+        for cell in line.cells:
+            if cell.kind in ("amount", "dash") and cell.is_separate and cell.x0 > 0.15 * page.width:
+                after_value = True
+            elif (
+                cell.kind == "text"
+                and after_value
+                and cell.is_separate
+                and len(cell.text) > 3
+                and cell.x0 > 0.35 * page.width
+            ):
+                starts.append(cell.x0)
+                break
+    middle = sorted(starts)[len(starts) // 2] if starts else page.width
+    close = [x for x in starts if abs(x - middle) < 0.06 * page.width]
+    usual = min(close, default=page.width)
+    amounts = [
+        cell
+        for line in lines
+        for cell in line.cells
+        if cell.kind in ("amount", "percent") and cell.is_separate
+    ]
+    # A comment beside a table has no numbers.
+    least = 4 if any(cell.x0 > usual for cell in amounts) else 2
+    if len(close) < max(least, 0.6 * len(starts)):
+        return None
+    edge = max([cell.x1 for cell in amounts if cell.x1 < usual], default=usual)
+    split = (
+        min(
+            [
+                usual,
+                *(
+                    run.x0
+                    for line in lines
+                    for run in line.runs
+                    if edge < run.x0 and usual - 2 * line.height < run.x0
+                ),
+            ]
+        )
+        - 2
+    )
+    return None if any(cell.x0 < split < cell.x1 for cell in amounts) else split

@@ -78,24 +78,26 @@ def _amount(text: str) -> re.Match[str] | None:
 def is_amount(text: str) -> bool:
     """Return whether the text is a printed amount."""
     found = _amount(text)
-    # «€ 000» is a unit, 09001 is a code
-    if found is None or _ZERO_FIRST.fullmatch(found["digits"]):
+    if found is None:
         return False
-    # Q1 is a quarter, Q1,250 is an amount in quetzales
-    if found["letter"] and found["digits"].isdigit():
-        return False
-    if (
-        found["size"]
-        and found["sign"] is None
-        and found["digits"].isdigit()
-        and not (found["of"] and len(found["digits"]) < 4)
-    ):
+    digits = found["digits"]
+    return not (
+        # «€ 000» is a unit, 09001 is a code.
+        _ZERO_FIRST.fullmatch(digits)
+        # Q1 is a quarter, Q1,250 is an amount in quetzales.
+        or (found["letter"] and digits.isdigit())
         # 12M is a number of months, 10K a form, 2024 M USD a heading; 1.2m, $12M and 12M USD are
         # amounts.
-        return False
-    if found["noted"] and sum(char.isdigit() for char in found["digits"]) < 3:  # 7(a) is a note
-        return False
-    return found["open"] is None or found["close"] is not None or found["inner"] is None
+        or (
+            found["size"]
+            and found["sign"] is None
+            and digits.isdigit()
+            and not (found["of"] and len(digits) < 4)
+        )
+        # 7(a) is a note.
+        or (found["noted"] and sum(char.isdigit() for char in digits) < 3)
+        or (found["open"] and not found["close"] and found["inner"])
+    )
 
 
 @lru_cache(16384)

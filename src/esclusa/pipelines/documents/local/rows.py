@@ -64,10 +64,10 @@ class _TableLine:
     x0: float
     values: dict[int, Cell]
     dashes: int
-    colon: bool = False
-    x1: float = 0.0
+    colon: bool
+    x1: float
     # The width of its first word and the space before it.
-    first_width: float = 0.0
+    first_width: float
 
     @property
     def y(self) -> float:
@@ -112,20 +112,16 @@ def split_line(line: TextLine, columns: list[NumberColumn], width: float) -> _Ta
         else:
             label += [w for w in cell.words if w.x0 < edge and w not in references]
     text = " ".join(w.text for w in label)
-    table_line = _TableLine(
+    return _TableLine(
         line,
         _clean_label(text),
         label[0].x0 if label else line.x0,
         values,
         dashes,
         text.endswith(":"),
+        label[-1].x1 if label else 0.0,
+        label[0].x1 - label[0].x0 + 0.3 * label[0].height if label else 0.0,
     )
-    if label:
-        table_line.x1, table_line.first_width = (
-            label[-1].x1,
-            label[0].x1 - label[0].x0 + 0.3 * label[0].height,
-        )
-    return table_line
 
 
 def _is_sign_of_next(cell: Cell, following: Cell | None) -> bool:
@@ -176,15 +172,13 @@ def table_rows(
     ]
     table_lines = _without_empty_rows(_strip_header_values(_strip_codes(table_lines), columns))
     distance = _row_distance(table_lines)
-    right_edge = max(
-        (table_line.x1 for table_line in table_lines if table_line.values), default=0.0
-    )
+    right_edge = max((p.x1 for p in table_lines if p.values), default=0.0)
     rows: list[TableRow] = []
-    index = 0
     pending: list[_TableLine] = []
-    while index < len(table_lines):
-        table_line = table_lines[index]
-        following = table_lines[index + 1] if index + 1 < len(table_lines) else None
+    completed = None
+    for table_line, following in zip_longest(table_lines, table_lines[1:]):
+        if table_line is completed:
+            continue
         if not table_line.values and not table_line.dashes:
             if rows and not pending and _ends_label(rows[-1], table_line, distance, following):
                 rows[-1].label = _join_labels(rows[-1].label, table_line.label)
@@ -192,7 +186,6 @@ def table_rows(
                 rows[-1].line = table_line.line
             else:
                 pending.append(table_line)
-            index += 1
             continue
         label, x0 = table_line.label, table_line.x0
         below = table_line
@@ -208,13 +201,11 @@ def table_rows(
             and _completes_centered(table_line, following, distance)
         ):
             label = _join_labels(label, following.label)
-            line = following.line
-            index += 1
+            line, completed = following.line, following
         if not label and table_line.values and rows:
             label = f"Total {section}" if section else "Total"
         if label:
             rows.append(TableRow(label, table_line.values, line, x0, section, table_line.dashes))
-        index += 1
     return [row for row in rows if row.values], _nearest_section(pending, section)
 
 
@@ -224,9 +215,8 @@ def _strip_codes(table_lines: list[_TableLine]) -> list[_TableLine]:
     if 2 * len(coded) > sum(bool(table_line.values) for table_line in table_lines):
         for table_line in table_lines:
             first, _, rest = table_line.label.partition(" ")
-            if (first.isdigit() or is_code(first)) and any(
-                abs(table_line.x0 - x0) < 3 for x0 in coded
-            ):
+            is_coded = first.isdigit() or is_code(first)
+            if is_coded and any(abs(table_line.x0 - x0) < 3 for x0 in coded):
                 table_line.label = rest
     return table_lines
 
@@ -260,9 +250,7 @@ def _without_empty_rows(table_lines: list[_TableLine]) -> list[_TableLine]:
 
     Headers have shorter codes or are in capitals.
     """
-    lengths = Counter(
-        len(table_line.code) for table_line in table_lines if table_line.values and table_line.code
-    )
+    lengths = Counter(len(p.code) for p in table_lines if p.values and p.code)
     usual = lengths.most_common(1)[0][0] if lengths else None
     return [
         table_line
@@ -303,10 +291,6 @@ def _row_distance(table_lines: list[_TableLine]) -> float:
     return gaps[len(gaps) // 8] if gaps else 14.0
 
 
-def _is_near(a: _TableLine, b: _TableLine, distance: float) -> bool:
-    return abs(b.y - a.y) < 1.25 * distance + 1
-
-
 def _is_tight(a: TextLine, b: TextLine, distance: float) -> bool:
     """Return whether two lines are closer together than two rows."""
     return abs(b.y - a.y) < 0.88 * distance
@@ -320,7 +304,7 @@ def _begins_label(
     ``right_edge`` is where labels end: a line with room for the next word has not wrapped.
     """
     if (
-        not _is_near(before, table_line, distance)
+        abs(table_line.y - before.y) >= 1.25 * distance + 1
         or not before.label
         or (label[:1].isupper() and _announces_rows(before))
     ):
@@ -418,8 +402,7 @@ def _nearest_section(pending: list[_TableLine], section: str | None) -> str | No
     for at in range(len(pending) - 1, -1, -1):
         label = pending[at].label
         if (
-            len(label) > 110
-            or len(label) < 3
+            not 3 <= len(label) <= 110
             or _NOISE.search(plain(label))
             or not any(ch.isalpha() for ch in label)
             or label.startswith(("*", "(1)"))

@@ -14,6 +14,7 @@ from esclusa.pipelines.documents.local.blocks import (
     has_value,
     is_table_of_contents,
     is_title,
+    side_by_side,
     split_at_titles,
 )
 from esclusa.pipelines.documents.local.classifier import (
@@ -42,7 +43,6 @@ from esclusa.pipelines.documents.local.lines import (
     TextLine,
     lines_of_page,
     mark_prose,
-    side_by_side,
 )
 from esclusa.pipelines.documents.local.numbers import (
     convention_of,
@@ -53,19 +53,15 @@ from esclusa.pipelines.documents.local.numbers import (
     magnitude_of,
     value_of,
 )
-from esclusa.pipelines.documents.local.pdf_words import PdfPage, PdfText, Unreadable, Word, read_pdf
+from esclusa.pipelines.documents.local.pdf_words import PdfPage, PdfText, Word, read_pdf
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.plain_text import plain
 from esclusa.pipelines.documents.local.rows import TableRow, table_rows
 
 
 def read_document(content: bytes, doc_type: str | None = None) -> dict[str, Any]:
-    """Return the answer of ``read_statement``, or ``error`` and ``message`` if it is unreadable."""
-    try:
-        text = read_pdf(content)
-    except Unreadable as error:
-        return {"error": error.error, "message": str(error)}
-    return read_statement(text, doc_type)
+    """Return the answer of ``read_statement``; raise Unreadable."""
+    return read_statement(read_pdf(content), doc_type)
 
 
 def read_statement(text: PdfText, read_as: str | None = None) -> dict[str, Any]:

@@ -8,9 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.sources.chilecompra_api import ChileCompraApi
 from esclusa.pipelines.tenders.sources.chilecompra_site import ChileCompraSite
-from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed, TenderSource
-
-__all__ = ["SOURCES", "SourceBlocked", "SourceFailed", "TenderSource", "open_sources"]
+from esclusa.pipelines.tenders.sources.source import TenderSource
 
 # All sources. Of equally complete values, the first source's is kept.
 SOURCES: tuple[type[TenderSource], ...] = (ChileCompraApi, ChileCompraSite)

@@ -70,10 +70,11 @@ def parse_page(html: str, count: int = NEWEST) -> list[dict[str, Any]]:
 
 
 def _parse_card(card: LexborNode) -> dict[str, Any] | None:
-    texts: dict[str, str] = {}
-    for name, selector in SELECTORS.items():
-        node = card.css_first(selector)
-        texts[name] = " ".join(node.text().split()) if node is not None else ""
+    nodes = {name: card.css_first(selector) for name, selector in SELECTORS.items()}
+    texts = {
+        name: " ".join(node.text().split()) if node is not None else ""
+        for name, node in nodes.items()
+    }
     if not _CODE.match(texts["codigo_externo"]):
         return None
     link = card.css_first("a[href]")
