@@ -54,13 +54,15 @@ async def download(publication: Publication, at: Attempt) -> To:
         f"downloading {publication.tipo_item or 'media'} of post {publication.post_id}"
         f" (attempt {at.number}/{at.tries})"
     )
-    limits: dict[str, Any] = {
-        "limit": settings.max_bytes,
-        "total": settings.timeout_seconds,
-        "redirects": settings.max_redirects,
-    }
     try:
-        async with fetch(at.context, publication.imagen_url, inspect=checked_type, **limits) as got:
+        async with fetch(
+            at.context,
+            publication.imagen_url,
+            inspect=checked_type,
+            limit=settings.max_bytes,
+            total=settings.timeout_seconds,
+            redirects=settings.max_redirects,
+        ) as got:
             kind = checked_type(got.head)
             # `put` is durable at once: a previous file is deleted before this settlement is.
             store = at.keep if publication.imagen_local is None else at.artifacts.put

@@ -104,10 +104,8 @@ def _add_operation(name: str, method: str, help: str) -> None:
     def command(session: Session, /, **options: Any) -> int:
         filters = _take_filters(options)
 
-        async def act(runtime: Runtime) -> dict[str, Any]:
-            operations = ReplyOperations(runtime, session.who)
-            answer: dict[str, Any] = await getattr(operations, method)(filters, **options)
-            return answer
+        async def act(runtime: Runtime) -> Any:
+            return await getattr(ReplyOperations(runtime, session.who), method)(filters, **options)
 
         _show_result(session, name, session.work(act))
         return OK

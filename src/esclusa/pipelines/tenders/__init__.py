@@ -66,10 +66,9 @@ class TenderServices:
 @asynccontextmanager
 async def open_services(settings: TendersSettings) -> AsyncIterator[TenderServices]:
     """Open the external services for the duration of the block."""
-    timeout, connections = settings.expo_timeout_seconds, settings.expo_concurrency
     async with (
         open_sources(settings) as sources,
-        session(total=timeout, connections=connections) as http,
+        session(total=settings.expo_timeout_seconds, connections=settings.expo_concurrency) as http,
     ):
         yield TenderServices(sources, expo.ExpoClient(http, settings))
 
