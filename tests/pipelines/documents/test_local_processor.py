@@ -423,7 +423,9 @@ def test_document_with_too_many_pages_is_refused(
     ).content
     assert read_document(made)["pages"] > 2
     monkeypatch.setattr(pdf_words, "MAX_PAGES", 2)
-    assert read_document(made)["error"] == "too_many_pages"
+    with pytest.raises(pdf_words.Unreadable) as caught:
+        read_document(made)
+    assert caught.value.error == "too_many_pages"
 
 
 def test_table_of_contents_and_dates_in_prose_are_ignored() -> None:
