@@ -9,6 +9,8 @@ from typing import Any
 
 from esclusa.app import open_runtime
 from esclusa.pipelines.media import downloads
+from esclusa.pipelines.media.downloads import checked_type
+from esclusa.pipelines.media.media_types import MediaType
 from esclusa.settings import load
 
 POINT = os.environ.get("KILL_AT", "")
@@ -39,16 +41,15 @@ class KillPoints:
         return call
 
 
-class KillingCheck(downloads._MediaTypeCheck):
+def killing_check(head: bytes) -> MediaType:
     """A kill point in the middle of a body: the first bytes have arrived."""
-
-    def __call__(self, head: bytes) -> None:
-        super().__call__(head)
-        reached("in the middle of the body")
+    found = checked_type(head)
+    reached("in the middle of the body")
+    return found
 
 
 async def main() -> None:
-    downloads._MediaTypeCheck = KillingCheck  # type: ignore[misc]
+    downloads.checked_type = killing_check
     async with open_runtime(load()) as runtime:
         engine = runtime.engine
         engine.artifacts = engine.settler._artifacts = KillPoints(engine.artifacts, "keep", "sync")
