@@ -149,7 +149,19 @@ class Rejected:
     error: Exception | None = None
 
 
-Verdict: TypeAlias = Settled | Lost | Rejected
+@value
+class Locked:
+    """Nothing was written: another program holds a lock that this settlement waits for.
+
+    It touches a row that is locked: the record's own, or the target of an effect. Send the same
+    settlement again later.
+    """
+
+    ref: Ref
+    why: str
+
+
+Verdict: TypeAlias = Settled | Lost | Rejected | Locked
 
 
 @value

@@ -168,8 +168,9 @@ class Store(Protocol):
         record is not in one of the states ``frm``.
 
         A settlement that cannot be written is Rejected, and the others are written: a value does
-        not fit, an effect cannot be applied, the table refuses it. Raises only StoreUnavailable and
-        StoreConflict.
+        not fit, an effect cannot be applied, the table refuses it. A settlement that touches a row
+        which another program has locked is Locked, and the others are written: send it again later.
+        Raises only StoreUnavailable and StoreConflict.
         """
 
     async def backlog(self, request: ClaimRequest, cap: int = 10_000) -> Backlog:
