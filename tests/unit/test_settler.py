@@ -78,16 +78,17 @@ async def test_every_settlement_gets_one_verdict_when_the_settler_gives_up(
     give_up: Steps, stubborn: bool
 ) -> None:
     store, verdicts = Slow(stubborn=stubborn), Verdicts()
-    settler = Settler(store, Files(), Silence(), batch=2)  # type: ignore[arg-type]
+    settler = Settler(store, Files(), Silence(), batch=2, lease=60)  # type: ignore[arg-type]
     settler.start()
+    queue = settler.queue("jobs.work")
     for token in range(5):
-        settler.add(settlement(f"j{token}"), verdicts, token)
+        queue.add(settlement(f"j{token}"), verdicts, token)
     await store.begun.wait()
     async with asyncio.timeout(10):
         await give_up(settler, store)  # type: ignore[misc]
-        await settler.flush()
+        await queue.flush()
         await settler.stop()
-    settler.add(settlement("late"), verdicts, 5)
+    queue.add(settlement("late"), verdicts, 5)
     assert sorted(token for token, _ in verdicts.received) == list(range(6))
     assert {kind for token, kind in verdicts.received if token >= 2} == {Lost}
 
@@ -95,15 +96,16 @@ async def test_every_settlement_gets_one_verdict_when_the_settler_gives_up(
 async def test_flush_does_not_wait_for_earlier_verdicts_after_giving_up() -> None:
     """One settlement lost its file; the others are being written as the settler gives up."""
     store, verdicts = Slow(stubborn=False), Verdicts()
-    settler = Settler(store, Files(), Silence(), batch=10)  # type: ignore[arg-type]
+    settler = Settler(store, Files(), Silence(), batch=10, lease=60)  # type: ignore[arg-type]
     settler.start()
+    queue = settler.queue("jobs.work")
     missing = KeptArtifact("memory:a")
     missing.error = ArtifactError("the disk lost it")
-    settler.add(settlement("j0"), verdicts, 0, [missing])
-    settler.add(settlement("j1"), verdicts, 1)
+    queue.add(settlement("j0"), verdicts, 0, [missing])
+    queue.add(settlement("j1"), verdicts, 1)
     await store.begun.wait()
     async with asyncio.timeout(10):
         settler.give_up_in(0)
-        await settler.flush()
+        await queue.flush()
         await settler.stop()
     assert verdicts.received == [(0, Rejected), (1, Lost)]

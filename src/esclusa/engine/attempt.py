@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from esclusa.engine.records import Records
 from esclusa.engine.runs import RunContext
-from esclusa.engine.settler import Settler
+from esclusa.engine.settlement_queue import SettlementQueue
 from esclusa.model.budget import Budget, BudgetEmpty, Denied
 from esclusa.model.errors import EsclusaError
 from esclusa.model.settlement import Leased, Renewal
@@ -30,7 +30,7 @@ class StageTools:
 
     stage: Stage
     run: RunContext
-    settler: Settler
+    queue: SettlementQueue
     settings: Any
     context: Any
     lease: float
@@ -162,12 +162,12 @@ class Attempt:
         return file.url
 
     async def caught_up(self) -> None:
-        """Wait until everything that this process has settled so far is written.
+        """Wait until everything that this process has settled in this stage so far is written.
 
         Use it before an outside call that must not be repeated: after a crash, only the calls under
-        way are made again.
+        way are made again, and those whose outcome waits for a lock of another program.
         """
-        await self._tools.settler.flush()
+        await self._tools.queue.flush()
 
     async def spend(self, budget: Budget, units: int = 1) -> None:
         """Reserve units before a metered call. Raises BudgetEmpty; the record then waits."""

@@ -83,7 +83,9 @@ class Engine:
         self.contexts: dict[str, Any] = {}
         self.clock = clock = StoreClock(store)
         self.records = records = Records(store)
-        self.settler = Settler(store, artifacts, telemetry, batch=options.settle_batch)
+        self.settler = Settler(
+            store, artifacts, telemetry, batch=options.settle_batch, lease=options.lease
+        )
         self.leases = LeaseRenewer(store, telemetry)
         self.rates = Rates(store, clock, worker)
         self.alerts = AlertLog(store, clock, telemetry, alert_sink)
@@ -104,14 +106,18 @@ class Engine:
             run_tools=self._run_tools,
             stage_worker=self._stage_worker,
         )
-        self._periodic = Periodic(
-            min(10.0, *(self._lease_of(stage) / 6 for stage in registry.all_stages)),
-            telemetry,
-            clock.sync,
-            self._renew,
-            self.rates.flush,
-            self.cycle_records.refresh,
-            self.runner.judge,
+        interval = min(10.0, *(self._lease_of(stage) / 6 for stage in registry.all_stages))
+        self._periodic = (
+            Periodic("renewing leases", interval, telemetry, self._renew),
+            Periodic("syncing the clock", interval, telemetry, clock.sync),
+            Periodic(
+                "writing rates and reading cycles",
+                interval,
+                telemetry,
+                self.rates.flush,
+                self.cycle_records.refresh,
+                self.runner.judge,
+            ),
         )
 
         # What other packages use, without knowing the parts.
@@ -137,8 +143,9 @@ class Engine:
             await self.clock.sync()
             self.settler.start()
             stack.push_async_callback(self.settler.stop)
-            self._periodic.start()
-            stack.push_async_callback(self._periodic.stop)
+            for periodic in self._periodic:
+                periodic.start()
+                stack.push_async_callback(periodic.stop)
             for plan in self.registry.plans:
                 lifespan = plan.app.lifespan_
                 self.contexts[plan.name] = (
@@ -262,10 +269,11 @@ class Engine:
             tries=stage.retry.tries,
         )
         plan = self.registry.plan_of(stage.name)
+        queue = self.settler.queue(stage.name, self._lease_of(stage))
         tools = StageTools(
             stage,
             run,
-            self.settler,
+            queue,
             plan.settings,
             self.contexts[plan.name],
             self._lease_of(stage),
@@ -275,7 +283,7 @@ class Engine:
             StageSettler,
             stage,
             run,
-            settler=self.settler,
+            queue=queue,
             leases=self.leases,
             rates=self.rates,
             telemetry=self.telemetry,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from esclusa.model.decide import Result
 from esclusa.model.errors import StoreConflict, StoreUnavailable
+from esclusa.model.record import Ref
 from esclusa.model.settlement import Leased, Renewal
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
 RENEW_AFTER = 1 / 3
 # The most leases that one call renews.
 BATCH = 1000
+# A batch that cannot be renewed is renewed in this many parts.
+PARTS = 8
 
 
 class HeldLease:
     """A lease that this process holds, and the task that works on it (None while it waits).
 
     ``renewed`` is when it was last claimed or renewed, by the loop's clock. ``spent_at`` is when
-    its part of the stage's budget was granted (None: the stage has no budget).
+    its part of the stage's budget was granted (None: the stage has no budget). ``result`` is how
+    the attempt ended (None: it has not).
     """
 
     __slots__ = (
@@ -35,7 +39,7 @@ class HeldLease:
         "lost",
         "ref",
         "renewed",
-        "result_type",
+        "result",
         "seconds",
         "spent_at",
         "task",
@@ -52,9 +56,14 @@ class HeldLease:
         self.spent_at = spent_at
         self.task: asyncio.Task[None] | None = None
         self.attempt: Attempt | None = None
-        self.result_type: type[Result] | None = None
+        self.result: Result | None = None
         self.took = 0.0
         self.lost = False
+
+    def take_over(self, lease: Leased) -> None:
+        """Continue under a newer lease of the same record."""
+        self.lease.record.fence = lease.record.fence
+        self.lease.record.attempts = lease.record.attempts
 
     def lose(self) -> None:
         """Stop the work: another worker holds the record, or an operator moved it."""
@@ -85,6 +94,27 @@ class LeaseRenewer:
         self._held.update(held_leases)
         return held_leases
 
+    def take_over(self, orphans: Iterable[Leased]) -> list[Leased]:
+        """Continue the work of this process on records that it claimed again.
+
+        Their leases ran out while they were handled or settled, and no other worker took them. The
+        handler is not called again. Return the leases of the other records.
+        """
+        now = asyncio.get_running_loop().time()
+        by_ref = {held.ref: held for held in self._held}
+        others = []
+        for lease in orphans:
+            held = by_ref.get(lease.ref)
+            if held is None:
+                others.append(lease)
+                continue
+            held.take_over(lease)
+            held.renewed = now
+            self._telemetry.event(
+                "warning", "lease ran out and was taken again; work goes on", record=str(held.ref)
+            )
+        return others
+
     def release(self, held_leases: Iterable[HeldLease]) -> None:
         self._held.difference_update(held_leases)
 
@@ -95,34 +125,59 @@ class LeaseRenewer:
         renewals = [Renewal(held.ref, held.lease.fence, held.seconds) for held in aged]
         renewals += others
         for start in range(0, len(renewals), BATCH):
-            renewed = await self._store.renew(renewals[start : start + BATCH])
-            for held in aged[start : start + BATCH]:
+            batch = renewals[start : start + BATCH]
+            renewed = await self._renew(batch)
+            for held, sent in zip(aged[start : start + BATCH], batch, strict=False):
                 if held.ref in renewed:
                     held.renewed = now
-                elif held in self._held:
+                elif held in self._held and held.lease.fence == sent.fence:
                     self._telemetry.event(
                         "warning", "lease lost; its work is stopped", record=str(held.ref)
                     )
                     self.release([held])
                     held.lose()
 
+    async def _renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
+        """Renew them; a record whose lease cannot be written does not stop the others.
+
+        Its work goes on, like that of the others while the store does not answer.
+        """
+        try:
+            return await self._store.renew(renewals)
+        except Exception as error:  # noqa: BLE001 - a trigger of the table may raise anything
+            await self._store.now()  # raises while the store does not answer
+            if len(renewals) == 1:
+                ref = renewals[0].ref
+                self._telemetry.event(
+                    "warning", f"lease not renewed: {error}; work goes on", record=str(ref)
+                )
+                return {ref}
+        size = -(-len(renewals) // PARTS)
+        parts = [renewals[n : n + size] for n in range(0, len(renewals), size)]
+        return set().union(*[await self._renew(part) for part in parts])
+
 
 class Periodic:
-    """The loop that renews leases, syncs the clock, writes rates: all steps, every ``interval``.
+    """A loop that runs all its steps, one after the other, every ``interval`` seconds.
 
-    A step that raises ends this round, not the loop: without it every lease would be lost.
+    A step that raises ends this round, not the loop. ``name`` says in the log what it does.
     """
 
     def __init__(
-        self, interval: float, telemetry: Telemetry, *steps: Callable[[], Awaitable[object]]
+        self,
+        name: str,
+        interval: float,
+        telemetry: Telemetry,
+        *steps: Callable[[], Awaitable[object]],
     ) -> None:
+        self._name = name
         self._interval = interval
         self._telemetry = telemetry
         self._steps = steps
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._loop(), name="periodic")
+        self._task = asyncio.create_task(self._loop(), name=self._name)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -136,6 +191,6 @@ class Periodic:
                 for step in self._steps:
                     await step()
             except (StoreUnavailable, StoreConflict) as error:
-                self._telemetry.event("warning", f"renewing leases: {error}; will retry")
+                self._telemetry.event("warning", f"{self._name}: {error}; will retry")
             except Exception as error:  # noqa: BLE001 - the next round may succeed
-                self._telemetry.event("error", f"renewing leases: {type(error).__name__}: {error}")
+                self._telemetry.event("error", f"{self._name}: {type(error).__name__}: {error}")

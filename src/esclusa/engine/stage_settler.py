@@ -11,7 +11,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.rates import Rates
 from esclusa.engine.runs import RunContext
-from esclusa.engine.settler import Settler
+from esclusa.engine.settlement_queue import SettlementQueue
 from esclusa.model.decide import (
     ExhaustionFailed,
     GivenBack,
@@ -23,7 +23,7 @@ from esclusa.model.decide import (
 from esclusa.model.errors import Failure
 from esclusa.model.outcome import OUTCOMES, To
 from esclusa.model.results import ResultName
-from esclusa.model.settlement import Leased, Rejected, Settled, Settlement, Verdict
+from esclusa.model.settlement import Leased, Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
 from esclusa.model.texts import load, text
 from esclusa.ports.telemetry import Telemetry
@@ -46,7 +46,7 @@ class StageSettler:
         stage: Stage,
         run: RunContext,
         *,
-        settler: Settler,
+        queue: SettlementQueue,
         leases: LeaseRenewer,
         rates: Rates,
         telemetry: Telemetry,
@@ -57,7 +57,7 @@ class StageSettler:
     ) -> None:
         self._stage = stage
         self._run = run
-        self._settler = settler
+        self._queue = queue
         self._leases = leases
         self._rates = rates
         self._telemetry = telemetry
@@ -89,11 +89,11 @@ class StageSettler:
             return
         if settlement.error is not None and exhaustion_failed(settlement):
             self._report_exhaustion_failed(held, settlement)
-        held.result_type = type(result)
+        held.result = result
         self.settling += 1
         # Files belong to an answer: those of a failed attempt need not be on disk.
         kept = held.attempt.kept if held.attempt and isinstance(result, OUTCOMES) else ()
-        self._settler.add(settlement, self, held, kept)
+        self._queue.add(settlement, self, held, kept)
 
     def drop_lost(self, held: HeldLease) -> bool:
         """Whether the lease is lost: then it is counted, and nothing is settled."""
@@ -104,10 +104,22 @@ class StageSettler:
 
     def hurry(self) -> None:
         """Write what is queued now."""
-        self._settler.hurry()
+        self._queue.hurry()
+
+    @property
+    def aside(self) -> int:
+        """How many settlements wait apart from the others, for example for a foreign lock."""
+        return self._queue.aside(self)
+
+    def put_aside(self) -> None:
+        """Let the stage see that these may take long."""
+        self._released(0)
 
     def written(self, verdicts: list[tuple[HeldLease, Settlement, Verdict]]) -> None:
-        """Count what was written; a rejected settlement ends with an error instead."""
+        """Count what was written; a rejected settlement ends with an error instead.
+
+        A settlement that was lost because its own process claimed the record again is made again.
+        """
         self.settling -= len(verdicts)
         ended: defaultdict[ResultName, _Ended] = defaultdict(list)
         for held, settlement, verdict in verdicts:
@@ -115,6 +127,9 @@ class StageSettler:
                 ended[self._result_name(held, settlement)].append((held, settlement))
             elif isinstance(verdict, Rejected) and not exhaustion_failed(settlement):
                 self._reject(held, settlement, verdict)
+            elif isinstance(verdict, Lost) and held.lease.fence != settlement.fence:
+                assert held.result is not None
+                self.settle(held, held.result)
             else:
                 ended["lost"].append((held, settlement))
         for name, those in ended.items():
@@ -142,11 +157,11 @@ class StageSettler:
     def _result_name(self, held: HeldLease, settlement: Settlement) -> ResultName:
         if settlement.error is not None and settlement.to == self._stage.exhausted:
             return "exhausted"
-        if held.result_type is To:
+        if isinstance(held.result, To):
             return "moved"
         if settlement.error is not None:
             return "retried"
-        return "given_back" if held.result_type is GivenBack else "waited"
+        return "given_back" if isinstance(held.result, GivenBack) else "waited"
 
     def _count(self, name: ResultName, ended: _Ended) -> None:
         """Count these, which all have the same result, in the run, the rates and the telemetry."""

@@ -173,6 +173,8 @@ class StageWorker:
     def _take(self, claimed: Claimed) -> int:
         """Queue the records for their handlers and return how many; settle the others at once."""
         leases = claimed.leases
+        if any(lease.group for lease in leases):
+            leases = self._leases.take_over(leases)
         self.inflight += len(leases)
         self._taken += len(leases)
         self.run.counters["taken"] += len(leases)
@@ -193,7 +195,7 @@ class StageWorker:
         if self._forever:
             await wait_at_most(self._options.poll, self._woken)
             return True
-        while self.inflight and not self._stopping:
+        while self.inflight > self._settler.aside and not self._stopping:
             await self._progress()
         return False
 
@@ -269,11 +271,16 @@ class StageWorker:
         self._freed.set()
 
     async def _wind_down(self) -> None:
-        """Give back what waits, let the handlers end, and wait until everything is settled."""
+        """Give back what waits, let the handlers end, and wait until everything is settled.
+
+        Outcomes that wait for a lock of another program are written later, by the settler.
+        """
         if self._halted():
             self._give_back()
-        while self.inflight:
+        while self.inflight > self._settler.aside:
             await self._progress()
+        if self.inflight:
+            self.run.end("ok", text("outcomes_waiting", count=self.inflight))
         await self._pool.close()
         for at, records in self._unspent.items():
             await self._claimer.give_back(records, at)

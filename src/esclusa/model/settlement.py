@@ -50,6 +50,7 @@ class Leased:
     ``taken``: the state that it was claimed from; for an orphan, the state that it returns to.
     ``fault``: why a row of an attached table could not be read; ``record`` then has what could be.
     ``over``: it had all its attempts before this claim, which was not counted.
+    ``group``: with how many others at most it may be handled; 0: any number, it is no orphan.
     """
 
     record: Record
@@ -57,6 +58,7 @@ class Leased:
     until: datetime
     fault: str | None
     over: bool
+    group: int
     ref: Ref
 
     def __init__(
@@ -66,9 +68,10 @@ class Leased:
         until: datetime,
         fault: str | None = None,
         over: bool = False,
+        group: int = 0,
     ) -> None:
         self.record, self.taken, self.until = record, taken, until  # type: ignore[misc]
-        self.fault, self.over = fault, over  # type: ignore[misc]
+        self.fault, self.over, self.group = fault, over, group  # type: ignore[misc]
         self.ref = Ref(record.kind, record.id)  # type: ignore[misc]
 
     @property

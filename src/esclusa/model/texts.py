@@ -31,6 +31,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # How a run ended: `message` of a run.
     "budget_empty": "budget {budget} is empty until {until}",
     "records_exhausted": "records ended in {state}",
+    "outcomes_waiting": "{count} outcomes wait for a lock of another program",
     "run_cancelled": "stopped before the end",
     "run_abandoned": "worker {worker} stopped without finishing this run",
     # What an alert reports: `message` of an alert.
