@@ -390,7 +390,7 @@ async def test_settlements_are_gathered_under_load_and_flushed_when_awaited(
     new_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "esclusa.engine.settler._GATHER", 3600
+        "esclusa.engine.settlement_queue._GATHER", 3600
     )  # only who hurries the settler ends this test
     batches: list[int] = []
 

@@ -291,7 +291,7 @@ async def test_a_store_that_is_away_does_not_hold_up_the_end(
         await end.wait()
         return To("done")
 
-    async def away(settlements: Any) -> Any:
+    async def away(batch: Any) -> Any:
         raise StoreUnavailable("the store is away")
 
     engine = await new_engine(pipeline(work), grace=0.5 if stops == 1 else 60, register=True)
@@ -300,6 +300,7 @@ async def test_a_store_that_is_away_does_not_hold_up_the_end(
         await begun.wait()
         with monkeypatch.context() as patch:
             patch.setattr(engine.store, "settle", away)
+            patch.setattr(engine.store, "renew", away)
             end.set()
             for _ in range(stops):
                 scheduler.stop()

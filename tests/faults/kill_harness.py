@@ -45,7 +45,7 @@ class KillHarness:
     def start(self, kill_at: str = "", **environment: str) -> subprocess.Popen[bytes]:
         env = (
             os.environ
-            | {"KILL_AT": kill_at, "CALLS": str(self.calls), "PYTHONPATH": str(TESTS)}
+            | {"KILL_AT": kill_at, "CALLS": str(self.calls), "PYTHONPATH": _python_path()}
             | environment
         )
         with self.log.open("ab") as log:
@@ -119,6 +119,10 @@ async def kill_harness(place: Any, folder: Path, count: int) -> AsyncIterator[Ki
     finally:
         harness.end()
         await store.close()
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
 
 
 async def wait_until_killed(process: subprocess.Popen[bytes]) -> None:
