@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.records import Records
-from esclusa.model.errors import DeclarationError, EsclusaError
+from esclusa.model.errors import DeclarationError, EsclusaError, StoreConflict
 from esclusa.model.query import (
     Query,
     Where,
@@ -29,7 +29,7 @@ from esclusa.model.query import (
     query,
 )
 from esclusa.model.record import Kind, Record, kind_of
-from esclusa.model.settlement import Inserted, Settled, Settlement
+from esclusa.model.settlement import Inserted, Locked, Settled, Settlement
 from esclusa.model.system_records import Export
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
@@ -337,6 +337,8 @@ class Archiver:
         [verdict] = await self._store.settle(
             [Settlement(export.ref, to, frm, None, fields, who=self._worker)]
         )
+        if isinstance(verdict, Locked):
+            raise StoreConflict(verdict.why)
         if not isinstance(verdict, Settled):
             raise ExportError(f"{export.path}: another process changed this export meanwhile")
 

@@ -14,11 +14,11 @@ from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext
 from esclusa.model.effects import Move
-from esclusa.model.errors import BadQuery, NotFound, UndeclaredMove
+from esclusa.model.errors import BadQuery, NotFound, StoreConflict, UndeclaredMove
 from esclusa.model.outcome import To
 from esclusa.model.query import Cond, Where, one_of, query
 from esclusa.model.record import Kind, Record
-from esclusa.model.settlement import Rejected, Settled, Settlement
+from esclusa.model.settlement import Locked, Lost, Settled, Settlement
 from esclusa.model.stage import Ways, ways_back
 from esclusa.model.system_records import SYSTEM_RECORDS, Audit, CycleRecord, DeadLetter
 from esclusa.model.texts import text
@@ -266,6 +266,8 @@ class Operations:
         verdict = await self._store.settle(
             [Settlement(record.ref, to, frm, None, until=until, who=self.who, reason=reason)]
         )
+        if isinstance(verdict[0], Locked):
+            raise StoreConflict(verdict[0].why)
         if not isinstance(verdict[0], Settled):
             raise UndeclaredMove(
                 f"cycle {cycle}", record.status, to, CycleRecord.lifecycle.targets(record.status)
@@ -341,7 +343,7 @@ class Operations:
             if isinstance(verdict, Settled):
                 acted.moved += 1
             else:
-                why = verdict.why if isinstance(verdict, Rejected) else text("changed_meanwhile")
+                why = text("changed_meanwhile") if isinstance(verdict, Lost) else verdict.why
                 acted.passed.append({"id": verdict.ref.id, "why": why})
 
     async def _finish(self, acted: Acted, chosen: Where, reason: str) -> Acted:

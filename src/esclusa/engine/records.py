@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from esclusa.model.errors import BadQuery, BadRecord, UndeclaredMove
+from esclusa.model.errors import BadQuery, BadRecord, StoreConflict, UndeclaredMove
 from esclusa.model.query import Page, Where, query
 from esclusa.model.record import Record, Ref
 from esclusa.model.settlement import (
     Duplicate,
     Inserted,
+    Locked,
     RecordWithChildren,
     Rejected,
     Settled,
@@ -130,7 +131,8 @@ class Records:
     async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Duplicate]:
         """Add records. A record whose key exists gets these fields and moves to this state.
 
-        A record without a state moves to the initial one. Raises UndeclaredMove if it cannot. If
+        A record without a state moves to the initial one. Raises UndeclaredMove if it cannot, and
+        StoreConflict while another program has it locked. If
         one is removed meanwhile, all are put again, so that what belongs together is stored
         together.
         """
@@ -145,6 +147,8 @@ class Records:
             for verdict in verdicts:
                 if isinstance(verdict, Rejected):
                     raise BadRecord(verdict.why)
+                if isinstance(verdict, Locked):
+                    raise StoreConflict(verdict.why)
             lost = [
                 s
                 for s, verdict in zip(settlements, verdicts, strict=True)
@@ -172,7 +176,8 @@ class Records:
         """Change fields of a record in one of the states ``among``; return whether it was.
 
         A lease on it ends and it is due at once, because its handler read the old fields. Raises
-        BadRecord if the table cannot hold the values.
+        BadRecord if the table cannot hold the values, and StoreConflict while another program has
+        the record locked.
         """
         ref, checked = Ref(kind.kind, id), kind.kind.check_fields(fields)
         verdicts = await self._store.settle(
@@ -184,6 +189,8 @@ class Records:
         for verdict in verdicts:
             if isinstance(verdict, Rejected):
                 raise BadRecord(f"{kind.kind.table}: it holds what the table cannot: {verdict.why}")
+            if isinstance(verdict, Locked):
+                raise StoreConflict(verdict.why)
         return any(isinstance(verdict, Settled) for verdict in verdicts)
 
     async def remove(self, id: str, *kinds: type[Record]) -> list[bool]:
