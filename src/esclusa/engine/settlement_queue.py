@@ -258,10 +258,10 @@ class SettlementQueue:
         self._deliver([entry for entry, _ in rejected], [verdict for _, verdict in rejected])
         return [entry for entry, error in zip(batch, faults, strict=True) if error is None]
 
-    async def _write(self, batch: list[_Entry], patience: int = 2) -> list[Verdict] | None:
+    async def _write(self, batch: list[_Entry], tries: int = 2) -> list[Verdict] | None:
         """Write them, however long the store writes nothing; None if it writes, but not these.
 
-        That is asked after ``patience`` failures.
+        That is asked after ``tries`` failures.
         """
         pause, failures = _RETRY, 0
         while True:
@@ -269,7 +269,7 @@ class SettlementQueue:
             if not isinstance(verdicts, Exception):
                 return verdicts
             failures += 1
-            if failures >= patience and await self._renews(batch[failures % len(batch)]):
+            if failures >= tries and await self._renews(batch[failures % len(batch)]):
                 return None
             await asyncio.sleep(pause)
             pause = min(_RETRY_MOST, pause * 2)
@@ -319,7 +319,7 @@ class SettlementQueue:
             size, failed = -(-size // _PARTS), []
             for start in range(0, len(entries), size):
                 part = entries[start : start + size]
-                verdicts = await self._write(part, patience=1)
+                verdicts = await self._write(part, tries=1)
                 if verdicts is None:
                     failed += part
                 else:
