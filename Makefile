@@ -9,7 +9,7 @@ JOBS ?= 3
 # and must be fixed.
 AGAIN := $(if $(CI),--reruns 1 -raR)
 
-.PHONY: help setup demo test check format bench screens lock clean
+.PHONY: help setup demo test check model format bench screens lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -42,6 +42,10 @@ check: setup  ## check style, types, import contracts and vocabulary
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/test_vocabulary.py
+
+model: setup  ## check the model of leases with Spin, and that each mutant of it fails
+	@tools/system spin gcc
+	@$(BIN)/python tests/model/check.py
 
 format: setup  ## fix the style
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --fix --quiet .
