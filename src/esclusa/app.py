@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from math import inf
 from typing import TYPE_CHECKING
 
 from esclusa.model.errors import SettingsError
@@ -46,7 +47,15 @@ def store_for(settings: Settings) -> Store:
         clock_offset=offset,
         pool_size=settings.postgres_pool_size,
         statement_cache_size=settings.postgres_statement_cache_size,
+        timeout=_store_timeout(settings),
     )
+
+
+def _store_timeout(settings: Settings) -> float:
+    """Seconds for a call of the store: two may fail before the shortest lease expires."""
+    stages = [stage for plan in settings.plans for stage in plan.stages]
+    shortest = min(settings.lease_seconds, *(stage.lease or inf for stage in stages), inf)
+    return min(10.0, max(1.0, shortest / 3))
 
 
 @asynccontextmanager

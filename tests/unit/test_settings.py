@@ -405,3 +405,24 @@ def test_blanks_around_a_secret_are_removed() -> None:
     assert plan.settings.app_secret is not None
     assert plan.settings.app_secret.get_secret_value() == "abc d"
     assert plan.settings.verify_token is None
+
+
+@pytest.mark.parametrize(
+    ("lease", "stage_lease", "timeout"),
+    [("60", None, 10.0), ("15", None, 5.0), ("1", None, 1.0), ("60", 6.0, 2.0), ("3", 60.0, 1.0)],
+)
+def test_a_call_of_postgresql_takes_a_third_of_the_shortest_lease(
+    lease: str, stage_lease: float | None, timeout: float
+) -> None:
+    from esclusa.app import store_for
+
+    app = App("post")
+
+    @app.stage(Parcel, take="new", retry=None, exhausted="sent", lease=stage_lease)
+    async def send(parcel: Parcel, at: Attempt) -> Outcome:
+        return To("sent")
+
+    url = "postgresql://me@127.0.0.1/none"
+    environ = {"ESCLUSA_STORE": url, "ESCLUSA_LEASE_SECONDS": lease, "ESCLUSA_PIPELINES": "post"}
+    store: Any = store_for(load(environ=environ, apps=lambda _: app))
+    assert store._connections.limits.statement == timeout

@@ -142,6 +142,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "store_not_open": "{store} is not open",
     "store_unavailable": "{store} does not answer: {why}",
     "store_locked": "{store}: another process has kept the database locked for {seconds} s",
+    "table_locked": "the table {table} is locked by another program",
+    "row_locked": "{table} {id} is locked by another program ({holder})",
+    "write_timeout": "the store does not write it within {seconds:g} s",
+    "too_large": "it is too large for the store: {why}",
     # What a health check found, and what to do: `text` and `do` of a Check.
     "check_answers": "it answers",
     "check_no_answer": "it does not answer ({error})",

@@ -14,6 +14,7 @@ from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_
 from esclusa.stores.postgres.codec import Table, literal
 from esclusa.stores.postgres.statements import (
     NOW,
+    ROW_LOCK,
     STAMP,
     STAMP_ONCE,
     Binder,
@@ -99,7 +100,7 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
                 t.{c["leased_by"].ident} AS holder, {c["attempts"].expr()} AS tried,
                 {", ".join(keys)}
             FROM {table.ident} t WHERE {" AND ".join(tests)}
-            ORDER BY {order_by(table, order)} LIMIT $4::bigint FOR UPDATE SKIP LOCKED
+            ORDER BY {order_by(table, order)} LIMIT $4::bigint {ROW_LOCK} SKIP LOCKED
         ),
         taken AS (
             UPDATE {table.ident} t SET {", ".join(sets)}

@@ -21,6 +21,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 BATCH = 5000
+# How many drafts of one kind are inserted without a transaction around the statement.
+ONE_STATEMENT = 1000
 FAN_OUT_BATCH = 20_000
 
 # Tracking that a draft may bring.

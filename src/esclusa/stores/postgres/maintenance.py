@@ -18,6 +18,7 @@ from esclusa.model.system_records import Export
 from esclusa.stores.postgres import introspection
 from esclusa.stores.postgres.client import ConnectionPools
 from esclusa.stores.postgres.codec import Table, quote
+from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.statements import NOW, Binder, conditions, locked_ids
 
 _HISTORY = """SELECT from_state, to_state, at, who, run, attempt, reason, error
@@ -55,7 +56,7 @@ async def purge(connections: ConnectionPools, table: Table, query: Query) -> int
         name=binder.add(table.name, "text"),
         answer="count(*)",
     )
-    rows = await connections.fetch(statement, *binder.values)
+    rows = await connections.fetch(statement, *binder.values, limits=LONG_LIMITS)
     return int(rows[0][0])
 
 
@@ -77,10 +78,11 @@ async def remove(
                 answer="id",
             )
             ids = table.possible_ids(ref.id for ref in refs if ref.kind.table == name)
-            deleted |= {(name, row[0]) for row in await connection.fetch(statement, ids, name)}
+            rows = await connection.fetch(statement, ids, name, timeout=LONG_LIMITS.client)
+            deleted |= {(name, row[0]) for row in rows}
         return deleted
 
-    deleted = await connections.transaction(run, snapshot=True)
+    deleted = await connections.transaction(run, snapshot=True, limits=LONG_LIMITS)
     return [(ref.kind.table, ref.id) in deleted for ref in refs]
 
 
@@ -122,10 +124,11 @@ async def archive(
                 ON CONFLICT ({table.id.ident}) DO UPDATE SET {sets} RETURNING 1
             ) SELECT count(*) FROM archived""",
             *binder.values,
+            timeout=LONG_LIMITS.client,
         )
         return int(rows[0][0])
 
-    return await connections.transaction(run)
+    return await connections.transaction(run, limits=LONG_LIMITS)
 
 
 async def assign(connections: ConnectionPools, table: Table, query: Query, export: str) -> int:
@@ -141,6 +144,7 @@ async def assign(connections: ConnectionPools, table: Table, query: Query, expor
             )) RETURNING 1
         ) SELECT count(*) FROM assigned""",
         *binder.values,
+        limits=LONG_LIMITS,
     )
     return int(rows[0][0])
 

@@ -16,7 +16,7 @@ from esclusa.stores.postgres.statements import CHANNEL
 ANY_TABLE = "*"
 
 # How often a silent connection is tested.
-_PROBE_SECONDS = 30.0
+_PROBE_SECONDS = 15.0
 
 
 async def notify(fetch: Fetch, tables: Sequence[str]) -> None:
@@ -31,6 +31,9 @@ class NotificationListener(WakeCallbacks):
         super().__init__()
         self._connections = connections
         self._connected = asyncio.Event()
+        # Set when the connection is cut, or is suspected to hang.
+        self._suspected = asyncio.Event()
+        connections.on_hang = self._suspected.set
 
     async def add(self, callback: Callback) -> Callable[[], Awaitable[None]]:
         """Add a callback; return a function that removes it."""
@@ -53,14 +56,13 @@ class NotificationListener(WakeCallbacks):
             connection = None
             try:
                 connection = await self._connections.dedicated()
-                cut = asyncio.Event()
-                connection.add_termination_listener(lambda _, cut=cut: cut.set())
+                connection.add_termination_listener(lambda _: self._suspected.set())
                 await connection.add_listener(CHANNEL, lambda *event: self._call(event[-1]))
                 if connected.is_set():
                     self._call(ANY_TABLE)
                 connected.set()
                 delay = 0.05
-                await self._wait_until_cut(connection, cut)
+                await self._wait_until_cut(connection)
             except (StoreUnavailable, *UNAVAILABLE):
                 pass
             finally:
@@ -69,9 +71,11 @@ class NotificationListener(WakeCallbacks):
             await asyncio.sleep(delay)
             delay = min(delay * 2, 5.0)
 
-    async def _wait_until_cut(self, connection: Any, cut: asyncio.Event) -> None:
-        while not cut.is_set():
-            try:
-                await asyncio.wait_for(cut.wait(), _PROBE_SECONDS)
-            except TimeoutError:
-                await connection.execute("SELECT 1", timeout=10)
+    async def _wait_until_cut(self, connection: Any) -> None:
+        """Return when the connection is cut; TimeoutError if it hangs."""
+        while not connection.is_closed():
+            self._suspected.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._suspected.wait(), _PROBE_SECONDS)
+            if not connection.is_closed():
+                await connection.execute("SELECT 1", timeout=self._connections.limits.client)

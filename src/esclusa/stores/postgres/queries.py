@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from esclusa.model.errors import BadQuery
@@ -16,6 +17,7 @@ from esclusa.stores.postgres import statements
 from esclusa.stores.postgres.claims import candidates
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table, literal
+from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.statements import NOW, Binder, Statement, conditions, where_clause
 
 # States are counted up to here; beyond it, the planner's statistics give an estimate.
@@ -82,7 +84,8 @@ async def count(
     connections: ConnectionPools, table: Table, query: Query, cap: int
 ) -> tuple[int, bool]:
     """Count up to the cap; return the count and whether it is exact."""
-    rows = await _read(connections.fetch, statements.count(table, query, cap))
+    fetch = partial(connections.fetch, limits=LONG_LIMITS)
+    rows = await _read(fetch, statements.count(table, query, cap))
     found = int(rows[0][0])
     return min(found, cap), found <= cap
 
@@ -98,7 +101,8 @@ async def tally(connections: ConnectionPools, table: Table, cap: int) -> list[St
         ) q)"""
         for n, state in enumerate(states)
     )
-    found = {states[n]: int(number) for n, number in await connections.fetch(counts)}
+    rows = await connections.fetch(counts, limits=LONG_LIMITS)
+    found = {states[n]: int(number) for n, number in rows}
     capped = any(number > cap for number in found.values())
     estimates = await _estimates(connections, table) if capped else {}
     return [
@@ -119,7 +123,8 @@ async def _states(connections: ConnectionPools, table: Table) -> list[str]:
     rows = await connections.fetch(
         f"""WITH RECURSIVE s(state) AS (
             SELECT ({first}) UNION ALL SELECT ({following}) FROM s WHERE s.state IS NOT NULL
-        ) SELECT state::text FROM s WHERE state IS NOT NULL LIMIT {limit}"""
+        ) SELECT state::text FROM s WHERE state IS NOT NULL LIMIT {limit}""",
+        limits=LONG_LIMITS,
     )
     return [row[0] for row in rows]
 

@@ -25,9 +25,10 @@ from esclusa.stores.isolate import describe
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch, error_message
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.inserts import insert, wakes
+from esclusa.stores.postgres.limits import StatementLimits
 from esclusa.stores.postgres.moves import SettlementRow, grouped, move
 from esclusa.stores.postgres.notifications import notify
-from esclusa.stores.postgres.statements import NOW, STAMP, WriteContext
+from esclusa.stores.postgres.statements import NOW, ROW_LOCK, STAMP, WriteContext
 
 T = TypeVar("T")
 # Why effects cannot be applied, by the number of their settlement.
@@ -56,14 +57,18 @@ async def settle(
     connections: ConnectionPools,
     context: Callable[[Fetch], WriteContext],
     settlements: Sequence[Settlement],
+    limits: StatementLimits | None = None,
 ) -> list[Verdict]:
-    """Settle in one transaction, made again without the settlements whose effects it rejects."""
+    """Settle in one transaction, made again without the settlements whose effects it rejects.
+
+    Raises LockTimeout at the first lock that is not released in time.
+    """
     numbered = list(enumerate(settlements))
     rejected: dict[int, str] = {}
     done: set[int] = set()
     while numbered:
         try:
-            done = await _settle(connections, context, numbered)
+            done = await _settle(connections, context, numbered, limits)
             break
         except EffectsRejected as rejection:
             rejected |= rejection.faults
@@ -82,19 +87,22 @@ async def _settle(
     connections: ConnectionPools,
     context: Callable[[Fetch], WriteContext],
     numbered: list[tuple[int, Settlement]],
+    limits: StatementLimits | None,
 ) -> set[int]:
     """Return the numbers of the settlements that moved their record."""
     rounds = _rounds([SettlementRow(n, s) for n, s in numbered])
     groups = grouped(rounds[0])
     if len(rounds) == 1 and len(groups) == 1 and not any(s.effects for _, s in numbered):
         # without effects and of one form: one statement, without a transaction around it
-        single = context(connections.fetch)
+        single = context(partial(connections.fetch, limits=limits, retry_locks=False))
         ((key, group),) = groups.items()
         table = single.table(group[0].settlement.ref.kind)
         wake = any(_wakes(table, s) for _, s in numbered)
         return await move(single, key, group, wake=wake)
     return await connections.transaction(
-        lambda connection: _in_transaction(context(connection.fetch), numbered, rounds)
+        lambda connection: _in_transaction(context(connection.fetch), numbered, rounds),
+        limits=limits,
+        retry_locks=False,
     )
 
 
@@ -170,7 +178,7 @@ async def _lock_targets(context: WriteContext, settlements: Sequence[Settlement]
         key = table.id.ident
         await context.fetch(
             f"""SELECT 1 FROM {table.ident} t WHERE t.{key} = ANY({table.id_array("$1::text[]")})
-            ORDER BY t.{key} FOR UPDATE""",
+            ORDER BY t.{key} {ROW_LOCK}""",
             table.possible_ids(sorted(ref.id for ref in group)),
         )
 

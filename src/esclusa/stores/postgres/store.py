@@ -30,12 +30,13 @@ from esclusa.model.settlement import (
 )
 from esclusa.model.stage import Stage
 from esclusa.stores.callbacks import Callback
-from esclusa.stores.isolate import settle_isolated
 from esclusa.stores.postgres import budgets, claims, inserts, maintenance, queries, schema
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table
+from esclusa.stores.postgres.isolation import SettlementIsolation
+from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.notifications import NotificationListener, notify
-from esclusa.stores.postgres.settlements import explain, settle
+from esclusa.stores.postgres.settlements import settle
 from esclusa.stores.postgres.statements import WriteContext
 
 
@@ -44,6 +45,8 @@ class PostgresStore:
 
     ``statement_cache_size=0`` is for a pooler such as PgBouncer; notifications from other processes
     then need a session-mode pool, and polling remains. ``clock_offset`` may change at any time.
+    ``timeout``: seconds after which a claim, renewal or settlement that does not end is given up;
+    well below the shortest lease.
     """
 
     def __init__(
@@ -54,8 +57,9 @@ class PostgresStore:
         new_id: Callable[[], str] = lambda: str(uuid4()),
         pool_size: int = 8,
         statement_cache_size: int = 512,
+        timeout: float = 10.0,
     ) -> None:
-        self._connections = ConnectionPools(dsn, pool_size, statement_cache_size)
+        self._connections = ConnectionPools(dsn, pool_size, statement_cache_size, timeout)
         self._listener = NotificationListener(self._connections)
         self._tables: dict[str, Table] = {}
         self._stages: dict[str, dict[str, Stage]] = defaultdict(dict)
@@ -80,6 +84,9 @@ class PostgresStore:
 
     def _context(self, fetch: Fetch) -> WriteContext:
         return WriteContext(fetch, self._table, self._offset, self._new_id)
+
+    def _long_context(self, connection: Any) -> WriteContext:
+        return self._context(partial(connection.fetch, timeout=LONG_LIMITS.client))
 
     async def open(self) -> None:
         await self._connections.open()
@@ -126,14 +133,15 @@ class PostgresStore:
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         one_statement = (
             len({record.kind.table for record in records}) <= 1
-            and len(records) <= inserts.BATCH
+            and len(records) <= inserts.ONE_STATEMENT
             and not (records and records[0].kind.database_id)
         )
         try:
             if one_statement:
                 return await inserts.insert_all(self._context(self._connections.fetch), records)
             return await self._connections.transaction(
-                lambda connection: inserts.insert_all(self._context(connection.fetch), records)
+                lambda connection: inserts.insert_all(self._long_context(connection), records),
+                limits=LONG_LIMITS,
             )
         except VALUE_ERRORS as error:
             raise inserts.bad_record(records, error) from error
@@ -141,7 +149,8 @@ class PostgresStore:
     async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
         try:
             return await self._connections.transaction(
-                lambda connection: inserts.insert_if_new(self._context(connection.fetch), groups)
+                lambda connection: inserts.insert_if_new(self._long_context(connection), groups),
+                limits=LONG_LIMITS,
             )
         except VALUE_ERRORS as error:
             drafts = [draft for g in groups for draft in (g.first, *drafts_of(g.rest))]
@@ -227,9 +236,13 @@ class PostgresStore:
         return await self._connections.transaction(lambda connection: run(connection.fetch))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        return await settle_isolated(
-            settlements, partial(settle, self._connections, self._context), explain
-        )
+        if not settlements:
+            return []
+        try:
+            return await settle(self._connections, self._context, settlements)
+        except Exception as error:  # noqa: BLE001 - whatever the fault is, the others are written
+            isolation = SettlementIsolation(self._connections, self._context, settlements)
+            return await isolation.run(error)
 
     # budgets
 

@@ -1,0 +1,251 @@
+"""PostgreSQL: a lock of another program holds up only the records that need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import asyncpg
+import pytest
+from conformance.helpers import claim_request, settlement_of
+from conformance.kinds import KINDS, STAGES, WORK, Job, Note, Post
+from support.postgres import PostgresServer
+
+from esclusa.model.effects import Add, Create, Move
+from esclusa.model.errors import StoreUnavailable
+from esclusa.model.settlement import Leased, Locked, Rejected, Settled, Verdict
+from esclusa.stores.postgres import PostgresStore
+
+numbers = count()
+
+# Much longer than a settlement may wait for a lock, much shorter than the locks of these tests.
+SOON = 8.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> str:
+    return server.create_database(f"db{next(numbers)}")
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url, timeout=1.0)
+    await store.open()
+    await store.migrate(KINDS, STAGES)
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def other_program(url: str, *statements: str, name: str = "payroll") -> AsyncIterator[Any]:
+    """A session of another program, in a transaction that ran these statements."""
+    connection: Any = await asyncpg.connect(url, server_settings={"application_name": name})
+    try:
+        async with connection.transaction():
+            for statement in statements:
+                await connection.execute(statement)
+            yield connection
+    finally:
+        await connection.close()
+
+
+async def claimed(store: PostgresStore, jobs: int = 5) -> list[Leased]:
+    await store.insert([Job(id=f"j{n}") for n in range(jobs)])
+    return await store.claim(claim_request(WORK))
+
+
+def names(verdicts: list[Verdict]) -> list[str]:
+    return [type(verdict).__name__ for verdict in verdicts]
+
+
+# locks
+
+
+@pytest.mark.promise(12)
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "SELECT 1 FROM t_jobs WHERE id = 'j2' FOR UPDATE",
+        "UPDATE t_jobs SET lane = 'b' WHERE id = 'j2'",
+    ],
+)
+async def test_a_locked_record_waits_alone(store: PostgresStore, url: str, lock: str) -> None:
+    leases = await claimed(store)
+    made = [settlement_of(lease, "done") for lease in leases]
+    async with other_program(url, lock):
+        async with asyncio.timeout(SOON):
+            verdicts = await store.settle(made)
+        assert names(verdicts) == ["Settled", "Settled", "Locked", "Settled", "Settled"]
+        locked = verdicts[2]
+        assert isinstance(locked, Locked)
+        assert "t_jobs j2" in locked.why
+        assert "payroll" in locked.why
+        async with asyncio.timeout(SOON):
+            assert names(await store.settle([made[2]])) == ["Locked"]
+    assert await store.settle([made[2]]) == [Settled(made[2].ref)]
+    assert len(await store.history(made[2].ref)) == 2
+
+
+@pytest.mark.promise(12)
+async def test_only_settlements_that_touch_a_locked_target_wait(
+    store: PostgresStore, url: str
+) -> None:
+    await store.insert([Post(platform="x", post_id=str(n)) for n in range(2)])
+    leases = await claimed(store, 6)
+    effects: list[tuple[Any, ...]] = [
+        (),
+        (Add(Post, "x:0", jobs=1),),
+        (Add(Post, "x:1", jobs=1),),
+        (Move(Post, "x:0", "collecting", frm="waiting"),),
+        (Create(Note(name="new")),),
+        (Create(Note(name="other")), Add(Post, "x:0", jobs=1)),
+    ]
+    made = [
+        settlement_of(lease, "done", effects=each)
+        for lease, each in zip(leases, effects, strict=True)
+    ]
+    async with other_program(url, "SELECT 1 FROM t_posts WHERE id = 'x:0' FOR UPDATE"):
+        async with asyncio.timeout(SOON):
+            verdicts = await store.settle(made)
+        assert names(verdicts) == ["Settled", "Locked", "Settled", "Locked", "Settled", "Locked"]
+    left = [s for s, v in zip(made, verdicts, strict=True) if isinstance(v, Locked)]
+    assert names(await store.settle(left)) == ["Settled"] * 3
+    [post] = await store.get(Post.kind, ["x:0"])
+    assert (post.jobs, post.status) == (2, "collecting")  # type: ignore[union-attr]
+
+
+async def test_a_lock_on_a_whole_table_holds_up_only_what_writes_it(
+    store: PostgresStore, url: str
+) -> None:
+    await store.insert([Post(platform="x", post_id="0")])
+    leases = await claimed(store, 4)
+    effects: list[tuple[Any, ...]] = [(), (Add(Post, "x:0", jobs=1),), (Create(Note(name="n")),)]
+    made = [
+        settlement_of(lease, "done", effects=each)
+        for lease, each in zip(leases, [*effects, ()], strict=True)
+    ]
+    async with other_program(url, "LOCK TABLE t_posts, t_notes IN SHARE MODE"):
+        async with asyncio.timeout(SOON):
+            verdicts = await store.settle(made)
+        assert names(verdicts) == ["Settled", "Locked", "Locked", "Settled"]
+    assert names(await store.settle(made[1:3])) == ["Settled"] * 2
+
+
+@pytest.mark.parametrize("bad", [0, 3, 19])
+async def test_a_key_that_another_program_is_inserting_holds_up_only_its_settlement(
+    store: PostgresStore, url: str, bad: int
+) -> None:
+    leases = await claimed(store, 20)
+    made = [
+        settlement_of(lease, "done", effects=(Create(Note(name=f"n{n}")),))
+        for n, lease in enumerate(leases)
+    ]
+    key = Note.kind.id_of(f"n{bad}")
+    insert = f"INSERT INTO t_notes (id, name) VALUES ('{key}', 'n{bad}')"
+    async with other_program(url, insert):
+        async with asyncio.timeout(SOON):
+            verdicts = await store.settle(made)
+        assert [n for n, v in enumerate(verdicts) if not isinstance(v, Settled)] == [bad]
+        assert isinstance(verdicts[bad], Locked)
+    assert names(await store.settle([made[bad]])) == ["Settled"]
+
+
+async def test_a_lock_that_no_settlement_escapes_ends_a_call_soon(
+    store: PostgresStore, url: str
+) -> None:
+    """A trigger of the table takes a lock that another program holds."""
+    leases = await claimed(store, 60)
+    async with other_program(url, "SELECT pg_advisory_xact_lock(7)"):
+        await run_sql(
+            url,
+            """CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$;
+            CREATE TRIGGER wait BEFORE UPDATE ON t_jobs FOR EACH ROW EXECUTE FUNCTION wait()""",
+        )
+        made = [settlement_of(lease, "done") for lease in leases]
+        async with asyncio.timeout(SOON):
+            verdicts = await store.settle(made)
+        assert set(names(verdicts)) == {"Locked"}
+    assert set(names(await store.settle(made))) == {"Settled"}
+
+
+async def test_a_busy_worker_is_waited_for(store: PostgresStore, url: str) -> None:
+    await store.insert([Post(platform="x", post_id="0")])
+    leases = await claimed(store, 2)
+    effects = (Add(Post, "x:0", jobs=1),)
+    made = [settlement_of(lease, "done", effects=effects) for lease in leases]
+    lock = "SELECT 1 FROM t_posts WHERE id = 'x:0' FOR UPDATE"
+    async with other_program(url, lock, name="esclusa") as worker:
+        busy = asyncio.create_task(worker.execute("SELECT pg_sleep(0.9)"))
+        settling = asyncio.create_task(store.settle(made))
+        await busy
+        await worker.execute("COMMIT; BEGIN")
+        assert names(await settling) == ["Settled", "Settled"]
+
+
+async def test_a_reference_to_a_record_does_not_hold_it_up(store: PostgresStore, url: str) -> None:
+    """A foreign key locks the row that it refers to, only against a change of its key."""
+    await store.insert([Post(platform="x", post_id="0")])
+    leases = await claimed(store, 1)
+    await run_sql(url, "CREATE TABLE pages (post text REFERENCES t_posts (id))")
+    async with other_program(url, "INSERT INTO pages VALUES ('x:0')"):
+        effects = (Add(Post, "x:0", jobs=1),)
+        made = [settlement_of(lease, "done", effects=effects) for lease in leases]
+        assert names(await store.settle(made)) == ["Settled"]
+
+
+# statements that a single settlement makes impossible
+
+SLEEP = """
+    CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN PERFORM pg_sleep(30); RETURN NEW; END $$;
+    CREATE TRIGGER nap BEFORE UPDATE ON t_jobs FOR EACH ROW
+    WHEN (NEW.status = 'done' AND NEW.lane = 'slow') EXECUTE FUNCTION nap()
+"""
+
+
+async def run_sql(url: str, statement: str) -> None:
+    async with other_program(url, statement):
+        pass
+
+
+@pytest.mark.promise(12)
+@pytest.mark.parametrize("jobs", [1, 30])
+async def test_a_settlement_that_never_ends_is_rejected_alone(
+    store: PostgresStore, url: str, jobs: int
+) -> None:
+    await store.insert([Job(id=f"j{n:02}", lane="slow" if not n else "a") for n in range(jobs)])
+    leases = await store.claim(claim_request(WORK))
+    await run_sql(url, SLEEP)
+    verdicts = await store.settle([settlement_of(lease, "done") for lease in leases])
+    assert names(verdicts) == ["Rejected", *["Settled"] * (jobs - 1)]
+    assert isinstance(verdicts[0], Rejected)
+    assert "within 1 s" in verdicts[0].why
+    assert await store.settle([settlement_of(leases[0], "failed")]) == [Settled(leases[0].ref)]
+
+
+async def test_a_store_that_writes_nothing_in_time_rejects_nothing(
+    store: PostgresStore, url: str
+) -> None:
+    leases = await claimed(store, 3)
+    await run_sql(
+        url,
+        """CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_sleep(30); RETURN NEW; END $$;
+        CREATE TRIGGER nap BEFORE UPDATE ON t_jobs FOR EACH ROW EXECUTE FUNCTION nap();
+        CREATE TRIGGER nap BEFORE INSERT ON esclusa_leases FOR EACH ROW EXECUTE FUNCTION nap()""",
+    )
+    made = [settlement_of(lease, "done") for lease in leases]
+    with pytest.raises(StoreUnavailable):
+        await store.settle(made)
+    await run_sql(url, "DROP TRIGGER nap ON t_jobs; DROP TRIGGER nap ON esclusa_leases")
+    assert set(names(await store.settle(made))) == {"Settled"}
