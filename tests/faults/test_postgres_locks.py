@@ -10,13 +10,13 @@ from typing import Any
 
 import asyncpg
 import pytest
-from conformance.helpers import claim_request, settlement_of
+from conformance.helpers import advance, claim_request, settlement_of
 from conformance.kinds import KINDS, STAGES, WORK, Job, Note, Post
 from support.postgres import PostgresServer
 
 from esclusa.model.effects import Add, Create, Move
-from esclusa.model.errors import StoreUnavailable
-from esclusa.model.settlement import Leased, Locked, Rejected, Settled, Verdict
+from esclusa.model.errors import StoreConflict, StoreUnavailable
+from esclusa.model.settlement import Leased, Locked, Rejected, Renewal, Settled, Verdict
 from esclusa.stores.postgres import PostgresStore
 
 numbers = count()
@@ -249,3 +249,113 @@ async def test_a_store_that_writes_nothing_in_time_rejects_nothing(
         await store.settle(made)
     await run_sql(url, "DROP TRIGGER nap ON t_jobs; DROP TRIGGER nap ON esclusa_leases")
     assert set(names(await store.settle(made))) == {"Settled"}
+
+
+# leases
+
+
+@pytest.mark.promise(3)
+async def test_the_lease_of_a_locked_record_is_renewed(store: PostgresStore, url: str) -> None:
+    a, b = await claimed(store, 2)
+    async with other_program(url, "SELECT 1 FROM t_jobs WHERE id = 'j0' FOR UPDATE"):
+        async with asyncio.timeout(SOON):
+            assert await store.renew([Renewal(a.ref, a.fence, 500)]) == {a.ref}
+            renewals = [Renewal(x.ref, x.fence, 500) for x in (a, b)]
+            assert await store.renew(renewals) == {a.ref, b.ref}
+    advance(store, seconds=300)  # its row was not written: by that alone it would be due
+    assert await store.claim(claim_request(WORK)) == []
+    assert (await store.backlog(claim_request(WORK))).due == 0
+    advance(store, seconds=300)
+    orphans = await store.claim(claim_request(WORK))
+    assert {x.ref for x in orphans} == {a.ref, b.ref}
+    await store.settle([settlement_of(x, "pending") for x in orphans])
+    again = await store.claim(claim_request(WORK))
+    assert {x.ref for x in again} == {a.ref, b.ref}
+
+
+async def test_a_kept_lease_does_not_hold_a_record_that_was_settled(
+    store: PostgresStore, url: str
+) -> None:
+    [lease] = await claimed(store, 1)
+    async with other_program(url, "SELECT 1 FROM t_jobs WHERE id = 'j0' FOR UPDATE"):
+        await store.renew([Renewal(lease.ref, lease.fence, 500)])
+    await store.settle([settlement_of(lease, "pending")])
+    [again] = await store.claim(claim_request(WORK, lease=60))
+    advance(store, seconds=70)  # the lease that is kept apart was of an older fence
+    [orphan] = await store.claim(claim_request(WORK))
+    assert orphan.fence == again.fence + 1
+
+
+async def test_a_lost_lease_of_a_locked_record_is_not_renewed(
+    store: PostgresStore, url: str
+) -> None:
+    [lease] = await claimed(store, 1)
+    async with other_program(url, "SELECT 1 FROM t_jobs WHERE id = 'j0' FOR UPDATE"):
+        assert await store.renew([Renewal(lease.ref, lease.fence - 1, 500)]) == set()
+    await store.settle([settlement_of(lease, "done")])
+    async with other_program(url, "SELECT 1 FROM t_jobs WHERE id = 'j0' FOR UPDATE"):
+        assert await store.renew([Renewal(lease.ref, lease.fence, 500)]) == set()
+
+
+async def test_fields_of_a_locked_record_are_refused_soon(store: PostgresStore, url: str) -> None:
+    [lease] = await claimed(store, 1)
+    save = Renewal(lease.ref, lease.fence, 60, {"result": "half"})
+    async with other_program(url, "SELECT 1 FROM t_jobs WHERE id = 'j0' FOR UPDATE"):
+        with pytest.raises(StoreConflict):
+            async with asyncio.timeout(SOON):
+                await store.renew([save])
+    assert await store.renew([save]) == {lease.ref}
+
+
+@pytest.mark.promise(12)
+@pytest.mark.parametrize("fault", ["PERFORM pg_sleep(30)", "RAISE 'not allowed'"])
+async def test_a_row_that_cannot_be_written_does_not_stop_the_renewal_of_others(
+    store: PostgresStore, url: str, fault: str
+) -> None:
+    leases = await claimed(store, 5)
+    await run_sql(
+        url,
+        f"""CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN {fault}; RETURN NEW; END $$;
+        CREATE TRIGGER fail BEFORE UPDATE ON t_jobs FOR EACH ROW
+        WHEN (NEW.id = 'j2') EXECUTE FUNCTION fail()""",
+    )
+    async with asyncio.timeout(SOON):
+        held = await store.renew([Renewal(x.ref, x.fence, 500) for x in leases])
+    assert held == {x.ref for x in leases}
+    advance(store, seconds=300)
+    assert await store.claim(claim_request(WORK)) == []
+
+
+async def test_leases_that_ended_are_removed(store: PostgresStore, url: str) -> None:
+    leases = await claimed(store, 3)
+    for lease in leases:
+        lock = f"SELECT 1 FROM t_jobs WHERE id = '{lease.ref.id}' FOR UPDATE"
+        async with other_program(url, lock):
+            await store.renew([Renewal(lease.ref, lease.fence, 60)])
+        advance(store, seconds=200)
+    async with other_program(url) as session:
+        rows = await session.fetch("SELECT record_id FROM esclusa_leases")
+    assert [row[0] for row in rows] == [leases[-1].ref.id]
+
+
+async def test_a_row_that_another_program_writes_all_the_time_keeps_its_lease(
+    store: PostgresStore, url: str
+) -> None:
+    leases = await claimed(store, 3)
+    ended = asyncio.Event()
+
+    async def write() -> None:
+        connection: Any = await asyncpg.connect(url)
+        n = 0
+        while not ended.is_set():
+            n += 1
+            await connection.execute("UPDATE t_jobs SET lane = $1", str(n))
+        await connection.close()
+
+    writing = asyncio.create_task(write())
+    for _ in range(100):
+        held = await store.renew([Renewal(x.ref, x.fence, 60) for x in leases])
+        assert held == {x.ref for x in leases}
+    ended.set()
+    await writing

@@ -1,4 +1,4 @@
-"""Claim and renew, each one statement."""
+"""Claim: one statement. Renew with fields of the record; ``leases`` renews without."""
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
@@ -10,9 +10,11 @@ from datetime import timedelta
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import Order
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
+from esclusa.stores.postgres import leases
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_message
 from esclusa.stores.postgres.codec import Table, literal
 from esclusa.stores.postgres.statements import (
+    IS_LEASED,
     NOW,
     ROW_LOCK,
     STAMP,
@@ -27,12 +29,6 @@ from esclusa.stores.postgres.statements import (
     order_by,
 )
 
-# The same as IS NOT NULL, without statistics.
-#
-# When nearly all rows are free, IS NOT NULL looks like no row at all, and the plan becomes a nested
-# loop.
-IS_LEASED = "num_nulls(t.{leased_by}) <> 1"
-
 
 async def claim(
     connections: ConnectionPools, table: Table, request: ClaimRequest, offset: timedelta
@@ -45,13 +41,13 @@ async def claim(
         raise BadRecord(
             f"table {table.name} does not let its records be claimed: {error_message(error)}"
         ) from None
-    leases = []
+    leased = []
     for row in rows:
         record, fault = table.build(row)
         before = request.take[0] if row[-1] == request.hold else row[-1]
         assert record.due_at is not None
-        leases.append(Leased(record, before, record.due_at, fault, row[-2]))
-    return leases
+        leased.append(Leased(record, before, record.due_at, fault, row[-2]))
+    return leased
 
 
 def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> Statement:
@@ -142,7 +138,7 @@ def candidates(
     if table.kind.attached:  # a row without an id cannot be addressed
         tests.append(f"t.{table.id.ident} IS NOT NULL")
     if due:
-        tests.append(_is_due(table, request, binder))
+        tests += [_is_due(table, request, binder), leases.not_kept(table)]
     return tests
 
 
@@ -159,12 +155,12 @@ def _is_due(table: Table, request: ClaimRequest, binder: Binder) -> str:
     return f"({is_due} OR ({in_states(table, request.take)} AND {free} AND {older}))"
 
 
-async def renew(
+async def save(
     context: WriteContext, table: Table, names: tuple[str, ...], renewals: Sequence[Renewal]
 ) -> set[str]:
-    """Extend leases of one kind that write the same fields; return the ids still held."""
+    """Extend leases of one kind and write their fields; return the ids still held."""
     renewals = [r for r in renewals if table.is_possible_id(r.ref.id)]
-    statement = table.statement(("renew", names), lambda: _renew_statement(table, names))
+    statement = table.statement(("save", names), lambda: _save_statement(table, names))
     rows = await context.fetch(
         statement,
         context.offset,
@@ -176,13 +172,12 @@ async def renew(
     return {row[0] for row in rows}
 
 
-def _renew_statement(table: Table, names: Sequence[str]) -> str:
+def _save_statement(table: Table, names: Sequence[str]) -> str:
     c = table.columns
     until = f"{STAMP} + u.seconds * interval '1 second'"
     sets = {c["due_at"].ident: c["due_at"].write_time(until)}
     sets |= {c[name].ident: c[name].write(f"u.f_{name}") for name in names}
-    if names:
-        sets[c["updated_at"].ident] = c["updated_at"].write_time(STAMP)
+    sets[c["updated_at"].ident] = c["updated_at"].write_time(STAMP)
     params = {"id": "text", "fence": "bigint", "seconds": "double precision"}
     params |= {f"f_{name}": c[name].parameter_type for name in names}
     arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(params.values(), 2))

@@ -82,9 +82,6 @@ _CANCEL_SECONDS = 0.25
 _CLOSE_SECONDS = 2.0
 # How long a call waits for a free connection.
 _ACQUIRE_SECONDS = 60.0
-# Writes a lease of no record, which has ended.
-_CHECK_WRITE = """INSERT INTO esclusa_leases (table_name, record_id, fence, until)
-VALUES ('', gen_random_uuid()::text, 0, now())"""
 _CREATE_POOL: Any = asyncpg.create_pool  # asyncpg has no types
 _CONNECT: Any = asyncpg.connect
 
@@ -266,10 +263,6 @@ class ConnectionPools:
         return await self.transaction(
             run_limited, purpose=purpose, limits=limits, retry_locks=retry_locks
         )
-
-    async def check_writes(self) -> None:
-        """Raise StoreUnavailable unless the store commits a small write in time."""
-        await self.fetch(_CHECK_WRITE)
 
     async def transaction(
         self,

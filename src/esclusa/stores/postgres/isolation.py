@@ -12,6 +12,7 @@ from esclusa.model.settlement import Locked, Rejected, Settlement, Verdict
 from esclusa.model.texts import text
 from esclusa.stores.isolate import LockTimeout, StatementTimeout
 from esclusa.stores.postgres.client import ConnectionPools, Fetch
+from esclusa.stores.postgres.leases import check_writes
 from esclusa.stores.postgres.limits import StatementLimits
 from esclusa.stores.postgres.locks import find_locks
 from esclusa.stores.postgres.settlements import explain, settle
@@ -135,15 +136,16 @@ class SettlementIsolation:
     async def _foreign_locks(self, numbers: list[int]) -> dict[int, str] | None:
         """Return which settlements are locked, and why; None if they are written meanwhile.
 
-        Other workers end soon: wait for their locks, up to a limit.
+        Other workers end soon: wait for their locks, up to a limit. A lock that is not found may
+        have been released just now.
         """
         part = [self._settlements[n] for n in numbers]
-        for _ in range(_MAX_WORKER_WAITS):
+        for attempt in range(_MAX_WORKER_WAITS):
             table_of = self._context(self._connections.fetch).table
             found = await find_locks(self._connections, table_of, part)
             locks = {numbers[n]: lock for n, lock in found.items()}
             foreign = {n: str(lock.why) for n, lock in locks.items() if not lock.by_worker}
-            if foreign or not locks:
+            if foreign or (not locks and attempt):
                 return foreign
             try:
                 await self._write(numbers)
@@ -169,7 +171,7 @@ class SettlementIsolation:
             try:
                 await self._write([n])
             except StatementTimeout:
-                await self._connections.check_writes()
+                await check_writes(self._connections)
                 self._reject(n, why)
             except Exception as error:  # noqa: BLE001 - whatever the fault is
                 await self._divide([n], error)
@@ -178,14 +180,14 @@ class SettlementIsolation:
         """Halve what may be too large; raise the error if that is not its cause."""
         if sum(_weight(self._settlements[n]) for n in numbers) < _LARGE:
             raise error
-        await self._connections.check_writes()
+        await check_writes(self._connections)
         if len(numbers) > 1:
             await self._halve(numbers)
             return
         try:
             await self._write(numbers)
         except StoreUnavailable as again:
-            await self._connections.check_writes()
+            await check_writes(self._connections)
             self._reject(numbers[0], text("too_large", why=again))
 
     # verdicts

@@ -21,6 +21,9 @@ from esclusa.stores.postgres.statements import ROW_LOCK
 _HOLDER = """concat_ws(', ', 'pid ' || a.pid, nullif(a.application_name, ''), a.usename,
     a.state || coalesce(' for ' || extract(epoch FROM now() - a.state_change)::bigint || ' s', ''))
 """
+# Between two statements, a worker's session is idle for a moment.
+_IS_BUSY = f"""a.application_name = '{APPLICATION}'
+    AND (a.state = 'active' OR a.state_change > now() - interval '0.5 s')"""
 
 
 @value
@@ -98,7 +101,7 @@ def _locked_rows(table: Table) -> str:
         SELECT t.{table.id.ident} AS id FROM {table.ident} t WHERE {wanted} {ROW_LOCK} SKIP LOCKED
     )
     SELECT {table.id.read()}, COALESCE(NULLIF({_HOLDER}, ''), 'another session'),
-        COALESCE(a.application_name = '{APPLICATION}' AND a.state = 'active', false)
+        COALESCE({_IS_BUSY}, false)
     FROM {table.ident} t
     LEFT JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = t.xmax AND l.granted
     LEFT JOIN pg_stat_activity a ON a.pid = l.pid

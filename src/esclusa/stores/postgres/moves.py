@@ -15,9 +15,9 @@ from esclusa.model.effects import Exists
 from esclusa.model.query import Cond
 from esclusa.model.settlement import Settlement
 from esclusa.model.value import value
-from esclusa.stores.postgres.claims import IS_LEASED
 from esclusa.stores.postgres.codec import Table, TableColumn, json_text, literal, literals
 from esclusa.stores.postgres.statements import (
+    IS_LEASED,
     OPERATORS,
     STAMP,
     STAMP_ONCE,

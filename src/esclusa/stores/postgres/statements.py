@@ -31,6 +31,11 @@ NOW = "(now() + $1::interval)"
 STAMP = "(clock_timestamp() + $1::interval)"
 # The time to write, read once, for statements that never wait: equal times keep indexes small.
 STAMP_ONCE = "(SELECT clock_timestamp() + $1::interval)"
+# The same as IS NOT NULL, without statistics.
+#
+# When nearly all rows are free, IS NOT NULL looks like no row at all, and the plan becomes a nested
+# loop.
+IS_LEASED = "num_nulls(t.{leased_by}) <> 1"
 # The lock of rows that work changes. It does not conflict with that of a foreign key's target.
 ROW_LOCK = "FOR NO KEY UPDATE"
 # The channel of NOTIFY.

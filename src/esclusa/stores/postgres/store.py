@@ -30,7 +30,15 @@ from esclusa.model.settlement import (
 )
 from esclusa.model.stage import Stage
 from esclusa.stores.callbacks import Callback
-from esclusa.stores.postgres import budgets, claims, inserts, maintenance, queries, schema
+from esclusa.stores.postgres import (
+    budgets,
+    claims,
+    inserts,
+    leases,
+    maintenance,
+    queries,
+    schema,
+)
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.isolation import SettlementIsolation
@@ -224,16 +232,16 @@ class PostgresStore:
         for renewal in renewals:
             groups[(renewal.ref.kind, tuple(sorted(renewal.fields)))].append(renewal)
 
-        async def run(fetch: Fetch) -> set[Ref]:
-            held: set[Ref] = set()
-            for (kind, names), group in groups.items():
-                ids = await claims.renew(self._context(fetch), self._table(kind), names, group)
-                held |= {Ref(kind, id) for id in ids}
-            return held
-
-        if len(groups) <= 1:
-            return await run(self._connections.fetch)
-        return await self._connections.transaction(lambda connection: run(connection.fetch))
+        context = self._context(partial(self._connections.fetch, retry_locks=False))
+        held: set[Ref] = set()
+        for (kind, names), group in groups.items():
+            table = self._table(kind)
+            if names:
+                ids = await claims.save(context, table, names, group)
+            else:
+                ids = await leases.renew(context, table, group)
+            held |= {Ref(kind, id) for id in ids}
+        return held
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         if not settlements:

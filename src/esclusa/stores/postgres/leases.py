@@ -1,0 +1,110 @@
+"""Renew leases; a lease whose row cannot be written is kept in a table of its own.
+
+Another program may have locked the row, or a trigger of it may fail. A claim takes no record whose
+lease is kept there.
+"""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from esclusa.model.settlement import Renewal
+from esclusa.stores.isolate import StatementTimeout
+from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools
+from esclusa.stores.postgres.codec import Table, literal
+from esclusa.stores.postgres.statements import (
+    IS_LEASED,
+    NOW,
+    ROW_LOCK,
+    STAMP,
+    WriteContext,
+)
+
+_FORGET = """DELETE FROM esclusa_leases WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM esclusa_leases WHERE until < (now() + $1::interval) - interval '1 minute'
+    LIMIT 1000 FOR UPDATE SKIP LOCKED
+))"""
+# A lease of no record, which has ended.
+_CHECK = """INSERT INTO esclusa_leases (table_name, record_id, fence, until)
+VALUES ('', gen_random_uuid()::text, 0, now())"""
+
+
+def not_kept(table: Table) -> str:
+    """Return the test that a record is not an orphan whose lease is kept apart."""
+    c = table.columns
+    return f"""(t.{c["leased_by"].ident} IS NULL OR NOT EXISTS (
+        SELECT 1 FROM esclusa_leases l
+        WHERE l.table_name = {literal(table.name)} AND l.record_id = {table.id.read()}
+            AND l.fence = {c["fence"].expr()} AND l.until > {NOW}
+    ))"""
+
+
+async def check_writes(connections: ConnectionPools) -> None:
+    """Raise StoreUnavailable unless the store commits a small write in time."""
+    await connections.fetch(_CHECK)
+
+
+async def renew(context: WriteContext, table: Table, renewals: Sequence[Renewal]) -> set[str]:
+    """Extend leases of one kind; return the ids still held."""
+    renewals = [r for r in renewals if table.is_possible_id(r.ref.id)]
+    statement = table.statement("renew", lambda: _renew_statement(table))
+    try:
+        rows = await context.fetch(statement, context.offset, *_arrays(renewals))
+    except (StatementTimeout, *TABLE_ERRORS):  # of a single row, but which?
+        return await _keep(context, table, renewals)
+    held = {row[0] for row in rows}
+    others = [r for r in renewals if r.ref.id not in held]  # they are locked or lost
+    return held | await _keep(context, table, others) if others else held
+
+
+def _arrays(renewals: Sequence[Renewal]) -> tuple[list[str], list[int], list[float]]:
+    return (
+        [r.ref.id for r in renewals],
+        [r.fence for r in renewals],
+        [r.seconds for r in renewals],
+    )
+
+
+async def _keep(context: WriteContext, table: Table, renewals: Sequence[Renewal]) -> set[str]:
+    """Keep the leases that are held apart from their rows; return their ids."""
+    statement = table.statement("keep", lambda: _keep_statement(table))
+    rows = await context.fetch(statement, context.offset, *_arrays(renewals))
+    await context.fetch(_FORGET, context.offset)
+    return {row[0] for row in rows}
+
+
+def _held(table: Table) -> str:
+    """Return the source of the rows ``t`` that are held under the leases ``u``."""
+    c, key = table.columns, table.id.ident
+    return f"""{table.ident} t
+        JOIN unnest($2::text[], $3::bigint[], $4::double precision[]) AS u(id, fence, seconds)
+            ON t.{key} = {table.id.write("u.id")} AND {c["fence"].expr()} = u.fence
+        WHERE t.{key} = ANY({table.id_array("$2::text[]")})
+            AND {IS_LEASED.format(leased_by=c["leased_by"].ident)}"""
+
+
+def _renew_statement(table: Table) -> str:
+    """Extend the leases of rows that nobody has locked; select their ids.
+
+    The update finds its rows by id, not by ctid: another program may have changed a row just
+    before it was locked.
+    """
+    due, key = table.columns["due_at"], table.id.ident
+    until = f"{STAMP} + f.seconds * interval '1 second'"
+    return f"""WITH free AS MATERIALIZED (
+        SELECT t.{key} AS key, u.id, u.seconds FROM {_held(table)} {ROW_LOCK} OF t SKIP LOCKED
+    )
+    UPDATE {table.ident} t SET {due.ident} = {due.write_time(until)}
+    FROM free f WHERE t.{key} = f.key
+    RETURNING f.id"""
+
+
+def _keep_statement(table: Table) -> str:
+    return f"""INSERT INTO esclusa_leases (table_name, record_id, fence, until)
+        SELECT {literal(table.name)}, u.id, u.fence, {STAMP} + u.seconds * interval '1 second'
+        FROM {_held(table)}
+        ON CONFLICT (table_name, record_id)
+            DO UPDATE SET fence = EXCLUDED.fence, until = EXCLUDED.until
+        RETURNING record_id"""
