@@ -98,7 +98,8 @@ class Settings(BaseModel):
         "ESCLUSA_PROXIES",
         "127.0.0.1,::1",
         help="Proxies whose X-Forwarded-* headers are trusted: addresses and networks with "
-        "commas, or * if only the proxy can reach the server, as on Cloud Run.",
+        "commas. * trusts every peer: use it if only the proxy can reach the server, as on "
+        "Cloud Run. List the proxies before that one, too.",
     )
     root_path: str = option(
         "ESCLUSA_ROOT_PATH",
@@ -106,6 +107,20 @@ class Settings(BaseModel):
         pattern=r"^(/[A-Za-z0-9._~-]+)*$",
         help="The path below which a proxy serves Esclusa, such as /esclusa, if it does not send "
         "X-Forwarded-Prefix.",
+    )
+    client_timeout_seconds: float = option(
+        "ESCLUSA_CLIENT_TIMEOUT_SECONDS",
+        30.0,
+        ge=1,
+        help="How long an HTTP client may take for the head of a request, and may stall while a "
+        "body or the reading of an answer is awaited.",
+    )
+    max_connections: int = option(
+        "ESCLUSA_MAX_CONNECTIONS",
+        512,
+        ge=1,
+        help="HTTP connections per process; beyond them an idle one is closed, or a new one is "
+        "answered 503.",
     )
     lease_seconds: float = option(
         "ESCLUSA_LEASE_SECONDS",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
+from multidict import CIMultiDict
 from pydantic import BaseModel
 from yarl import URL
 
@@ -158,6 +160,19 @@ def routes(runtime: Runtime) -> APIRouter:
     async def boom() -> None:
         raise RuntimeError("the password is hunter2")
 
+    @router.get("/block")
+    async def block() -> None:
+        time.sleep(3)
+
+    @router.get("/large")
+    async def large() -> Response:
+        return Response(b"x" * 24_000_000)
+
+    @router.post("/read-late")
+    async def read_late(request: Request) -> dict[str, int]:
+        await asyncio.sleep(2.5)
+        return {"length": len(await request.body())}
+
     @router.get("/throttled")
     async def throttled() -> None:
         raise Throttled("the provider asks to wait", after=12.2)
@@ -203,7 +218,7 @@ class Client:
         self.service = service
 
     async def call(self, method: str, path: str, token: str | None = None, **options: Any) -> Reply:
-        headers = dict(options.pop("headers", {}))
+        headers: CIMultiDict[str] = CIMultiDict(options.pop("headers", {}))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         async with self._session.request(

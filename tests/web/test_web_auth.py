@@ -156,6 +156,44 @@ async def test_failed_attempts_are_limited(secured: Client) -> None:
     assert (await secured.get("/healthz")).status == 200
 
 
+@pytest.mark.parametrize(
+    ("proxies", "added"),
+    [
+        ("*", "198.51.100.7"),
+        ("*", "198.51.100.7:4711"),
+        ("*, 192.0.2.0/24", "198.51.100.7, 192.0.2.9"),
+        ("127.0.0.1, 192.0.2.9", "[2001:db8::7]:4711, 192.0.2.9"),
+    ],
+    ids=["any peer", "with port", "two proxies", "listed peer"],
+)
+async def test_a_made_up_forwarded_address_does_not_evade_the_limit(
+    tmp_path: Path, proxies: str, added: str
+) -> None:
+    """A caller writes what it likes before the address that the trusted proxy adds."""
+    async with served(tmp_path, tokens=f"operator={OPERATE}", proxies=proxies) as secured:
+        for n in range(60):  # on a slow machine an attempt every three seconds is free
+            made_up = f"203.0.113.{n}"
+            headers = (
+                [("X-Forwarded-For", made_up), ("X-Forwarded-For", added)]
+                if n % 2
+                else [("X-Forwarded-For", f"{made_up}, {added}")]
+            )
+            answer = await secured.get("/api/kinds", token="wrong", headers=headers)
+            if answer.status == 429:
+                break
+        assert (answer.status, n >= 20) == (429, True)
+        headers = [("X-Forwarded-For", "203.0.113.1, 198.51.100.8")]
+        assert (await secured.get("/api/kinds", token=OPERATE, headers=headers)).status == 200
+
+
+async def test_forwarded_headers_of_others_are_ignored(tmp_path: Path) -> None:
+    async with served(tmp_path, tokens=f"operator={OPERATE}", proxies="192.0.2.1") as secured:
+        for n in range(20):
+            headers = {"X-Forwarded-For": f"203.0.113.{n}"}
+            (await secured.get("/api/kinds", token="wrong", headers=headers)).problem(401)
+        (await secured.get("/api/kinds", token="wrong")).problem(429)
+
+
 def test_failed_attempts_expire_and_use_bounded_memory() -> None:
     now = 0.0
     failed_attempts = FailedAttempts(burst=3, seconds=10, addresses=5, clock=lambda: now)

@@ -7,16 +7,14 @@ including those of pipelines, gets the right value.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Final
 from urllib.parse import unquote
 
 from starlette.convertors import PathConvertor, StringConvertor, register_url_convertor
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from esclusa.model.errors import SettingsError
+from esclusa.web.proxies import TrustedProxies, last_value
 
 # Replaces an encoded slash during routing: a noncharacter, which no valid text contains.
 SLASH: Final = "\ufdd0"
@@ -50,34 +48,6 @@ register_url_convertor("str", _Text())
 register_url_convertor("path", _Path())
 
 
-class TrustedProxies:
-    """Proxies whose ``X-Forwarded-*`` headers are trusted.
-
-    The text lists addresses and networks, separated by commas, or is ``*``.
-    """
-
-    def __init__(self, text: str) -> None:
-        names = [name.strip() for name in text.split(",") if name.strip()]
-        self._all = "*" in names
-        try:
-            self._networks = [
-                ipaddress.ip_network(name, strict=False) for name in names if name != "*"
-            ]
-        except ValueError as error:
-            raise SettingsError(
-                "settings", [f"proxies: {error}; name addresses or networks, or *"]
-            ) from None
-
-    def __contains__(self, address: str) -> bool:
-        if self._all:
-            return True
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(parsed in network for network in self._networks)
-
-
 class PrefixMiddleware:
     """The outermost middleware: sets ``root_path``, and hides encoded slashes from the router.
 
@@ -97,11 +67,10 @@ class PrefixMiddleware:
         await self._app(scope, receive, send)
 
     def _set_prefix(self, scope: Scope) -> None:
-        given = Headers(scope=scope).get("x-forwarded-prefix", "").rstrip("/")
-        peer = scope["client"][0] if scope.get("client") else ""
+        given = last_value(scope, "x-forwarded-prefix").rstrip("/")
         if (
             given
-            and peer in self._trusted
+            and self._trusted.sent(scope)
             and _PREFIX.match(given)
             and not {".", ".."} & set(given.split("/"))
         ):

@@ -19,6 +19,8 @@ _W3C: Final = re.compile(
 _GOOGLE: Final = re.compile(
     r"(?P<trace>[0-9a-fA-F]{32})(?:/(?P<span>[0-9]{1,20}))?(?:;o=(?P<flags>[0-3]))?\Z"
 )
+# The status in the log of a request that got no answer because its client left.
+CLIENT_LEFT: Final = 499
 _NOT_LOGGED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -49,7 +51,7 @@ class RequestLogMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status, size, start = 500, 0, time.monotonic()
+        status, size, start = CLIENT_LEFT, 0, time.monotonic()
 
         async def count(message: Message) -> None:
             nonlocal status, size

@@ -6,6 +6,7 @@ from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from esclusa.ports.telemetry import Telemetry
@@ -59,6 +60,8 @@ class SecurityMiddleware:
 
         try:
             await (self._refusal(scope) or self._app)(scope, self._limited(receive), with_headers)
+        except ClientDisconnect:
+            return  # nobody waits for an answer
         except Exception as error:
             path = restore_slashes(scope["path"])
             self._telemetry.event(

@@ -6,17 +6,12 @@ import asyncio
 import contextlib
 import errno
 import functools
-import math
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import h11
-import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from esclusa import __version__
 from esclusa.engine.signals import on_stop_signals
@@ -36,20 +31,18 @@ from esclusa.web.api import (
 )
 from esclusa.web.auth.middleware import AuthMiddleware, self_authenticated_routes
 from esclusa.web.auth.tokens import FailedAttempts, hash_tokens, require_tokens
+from esclusa.web.connections import ConnectionLimits, HttpProtocol, HttpServer
 from esclusa.web.console import page_data, pages, render
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.idempotency import IdempotencyMiddleware
-from esclusa.web.paths import PrefixMiddleware, TrustedProxies
+from esclusa.web.paths import PrefixMiddleware
+from esclusa.web.proxies import ForwardedMiddleware, TrustedProxies
 from esclusa.web.request_log import RequestLogMiddleware
 from esclusa.web.security import BODY_LIMIT, SecurityMiddleware
 
 PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
-_BAD_REQUEST: Final = (
-    "This is not a valid HTTP request: the request line, a header (its length, its encoding) or the"
-    " body's framing is wrong."
-)
 _API: Final = (records, stages, status, cycles, dead_letters, views, tick)
 
 
@@ -104,8 +97,9 @@ def create_app(
         SecurityMiddleware, telemetry=runtime.engine.telemetry, body_limit=body_limit
     )
     app.add_middleware(RequestLogMiddleware)
-    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)
-    app.add_middleware(PrefixMiddleware, trusted=TrustedProxies(proxies), root_path=root_path)
+    trusted = TrustedProxies(proxies)
+    app.add_middleware(ForwardedMiddleware, trusted=trusted)
+    app.add_middleware(PrefixMiddleware, trusted=trusted, root_path=root_path)
     return app
 
 
@@ -133,35 +127,6 @@ def _pipelines(runtime: Runtime) -> Iterator[APIRouter]:
             yield built
 
 
-class HttpProtocol(H11Protocol):
-    """Answers malformed requests, which reach no route, with a problem."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Send the problem unless another response has begun, and close the connection."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            refused = problems.problem(400, _BAD_REQUEST, slug="bad-request")
-            response = h11.Response(
-                status_code=refused.status_code,
-                headers=[
-                    *refused.raw_headers,
-                    (b"x-content-type-options", b"nosniff"),
-                    (b"connection", b"close"),
-                ],
-                reason=b"Bad Request",
-            )
-            for event in (response, h11.Data(data=bytes(refused.body)), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to ``Service``, which has a scheduler to stop, too."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class Service:
     """One process that serves HTTP and, as a worker, runs cycles and stages.
 
@@ -172,9 +137,14 @@ class Service:
     def __init__(self, runtime: Runtime, *, worker: bool) -> None:
         self._runtime = runtime
         self._scheduler = runtime.engine.scheduler() if worker else None
-        self._server: uvicorn.Server | None = None
+        self._server: HttpServer | None = None
         self._stops = 0
         self._stopping = asyncio.Event()
+
+    @property
+    def connections(self) -> list[HttpProtocol]:
+        """The open connections."""
+        return self._server.connections if self._server is not None else []
 
     def stop(self) -> None:
         """Stop in order; called again, abort."""
@@ -199,19 +169,9 @@ class Service:
         engine = self._runtime.engine
         async with engine.running(register=self._scheduler is not None):
             app = create_app(self._runtime, **options)
-            self._server = _Server(
-                uvicorn.Config(
-                    app,
-                    http=HttpProtocol,
-                    lifespan="off",
-                    log_config=None,
-                    log_level="warning",
-                    access_log=False,
-                    proxy_headers=False,
-                    server_header=False,
-                    timeout_graceful_shutdown=math.ceil(engine.options.grace) + 3,
-                )
-            )
+            settings = self._runtime.settings
+            limits = ConnectionLimits(settings.client_timeout_seconds, settings.max_connections)
+            self._server = HttpServer(app, limits, engine.telemetry, grace=engine.options.grace)
             self._server.should_exit = self._stops > 0  # stopped during startup
             address = sockets[0].getsockname()
             parts = [asyncio.create_task(self._server.serve(sockets), name="http")]

@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from esclusa.engine.operations import Operations
@@ -260,6 +261,8 @@ class ConsoleContext:
                         return await handle(request)
                     except (EsclusaError, RequestValidationError, HTTPException) as error:
                         return console.error_page(request, error)
+                    except ClientDisconnect:
+                        raise
                     except Exception as error:  # noqa: BLE001 - logged, and shown as a page
                         console.runtime.engine.telemetry.event(
                             "error",
