@@ -16,6 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from support.loopback import http_server
 from web.shop import Client, served
 
+from esclusa.model.errors import SettingsError
+from esclusa.web.auth import oidc
+
 ACCOUNT = "clock@project.iam.gserviceaccount.com"
 AUDIENCE = "https://esclusa.example"
 READ, OPERATE = "r" * 32, "o" * 32
@@ -28,8 +31,9 @@ class Issuer:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.url = ""
         self.requests = 0
+        self.down = False
 
-    def token(self, key: Any = None, **claims: Any) -> str:
+    def token(self, key: Any = None, kid: str = "k1", **claims: Any) -> str:
         now = int(time.time())
         usual = {
             "iss": "https://accounts.google.com",
@@ -40,10 +44,12 @@ class Issuer:
             "iat": now,
             "exp": now + 3600,
         }
-        return jwt.encode(usual | claims, key or self.key, algorithm="RS256", headers={"kid": "k1"})
+        return jwt.encode(usual | claims, key or self.key, algorithm="RS256", headers={"kid": kid})
 
     async def keys(self, request: web.Request) -> web.Response:
         self.requests += 1
+        if self.down:
+            raise web.HTTPServiceUnavailable
         public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
         return web.json_response({"keys": [public | {"kid": "k1", "use": "sig", "alg": "RS256"}]})
 
@@ -131,3 +137,49 @@ async def test_other_tokens_are_refused(secured: Client, issuer: Issuer) -> None
         "a.b.c",
     ):
         (await secured.post("/tick", token=token)).problem(401)
+
+
+async def test_failed_fetches_of_keys_are_throttled(
+    secured: Client, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer.down = True
+    for _ in range(5):
+        answer = await secured.post("/tick", token=issuer.token())
+        assert answer.problem(503)["type"].endswith(":keys-unavailable")
+        assert int(answer.headers["retry-after"]) > 0
+    assert issuer.requests == 1
+    issuer.down = False
+    monkeypatch.setattr(oidc, "time", _Later(oidc.RETRY_PAUSE))
+    assert (await secured.post("/tick", token=issuer.token())).status == 200
+    assert issuer.requests == 2
+
+
+async def test_unknown_keys_and_old_keys_do_not_cause_many_fetches(
+    secured: Client, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await secured.post("/tick", token=issuer.token())).status == 200
+    issuer.down = True
+    monkeypatch.setattr(oidc, "time", _Later(oidc.FETCH_PAUSE))
+    for n in range(5):
+        (await secured.post("/tick", token=issuer.token(kid=f"forged {n}"))).problem(401)
+    assert issuer.requests == 2
+    monkeypatch.setattr(oidc, "time", _Later(oidc.KEY_LIFETIME + oidc.FETCH_PAUSE))
+    for _ in range(5):  # old keys are better than none
+        assert (await secured.post("/tick", token=issuer.token())).status == 200
+    assert issuer.requests == 3
+
+
+class _Later:
+    """The module ``time``, some seconds later."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._seconds
+
+
+async def test_an_audience_without_an_account_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="ESCLUSA_TICK_SERVICE_ACCOUNT"):
+        async with served(tmp_path, environ={"ESCLUSA_TICK_AUDIENCE": AUDIENCE}):
+            pass

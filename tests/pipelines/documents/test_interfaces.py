@@ -21,8 +21,10 @@ from pipelines.documents import statement_words, statements
 from pipelines.documents.conftest import DocumentsService, NewService, headers
 from support.loopback import http_server
 
+from esclusa.model.errors import SettingsError
 from esclusa.pipelines.documents.progress import Progress
 from esclusa.pipelines.documents.records import Documento
+from esclusa.settings import load
 
 SQLITE = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
 
@@ -362,6 +364,11 @@ async def test_oidc_token_is_verified_when_an_audience_is_set(
     assert await code(sign(aud="https://svc.run.app/")) == 202
     assert await code(sign()) == 202
     assert len(asked) == 1
+
+
+def test_an_audience_without_an_account_is_refused() -> None:
+    with pytest.raises(SettingsError, match="EVENTARC_SERVICE_ACCOUNT too"):
+        load(environ={"ESCLUSA_PIPELINES": "documents", "EVENTARC_AUDIENCE": "https://svc.run.app"})
 
 
 @SQLITE

@@ -152,7 +152,7 @@ def _add_views(api: APIRouter, runtime: Runtime) -> None:
 
 
 def _verifier(settings: DocumentsSettings) -> OidcVerifier | None:
-    if not settings.audiences:
+    if not settings.audiences or settings.eventarc_service_account is None:
         return None
     return OidcVerifier(
         settings.audiences,

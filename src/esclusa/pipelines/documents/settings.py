@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import BaseModel, field_validator, model_validator
+from pydantic import BaseModel, ValidationInfo, field_validator, model_validator
 
 from esclusa import option
 
@@ -93,15 +93,16 @@ class DocumentsSettings(BaseModel):
     dlq_topic: str | None = option(
         "DLQ_TOPIC", None, help="Pub/Sub topic to which dead letters are published."
     )
-    eventarc_audience: str | None = option(
-        "EVENTARC_AUDIENCE",
-        None,
-        help="Audiences of the callers' OIDC tokens, with commas. If set, tokens are verified.",
-    )
     eventarc_service_account: str | None = option(
         "EVENTARC_SERVICE_ACCOUNT",
         None,
-        help="Only accepted service account; by default any with a verified token.",
+        help="The service account whose OIDC tokens may send events; required with the audience.",
+    )
+    eventarc_audience: str | None = option(
+        "EVENTARC_AUDIENCE",
+        None,
+        help="Audiences of the callers' OIDC tokens, with commas. If not set, a caller needs an "
+        "API token.",
     )
     eventarc_certs_url: str = option(
         "EVENTARC_CERTS_URL",
@@ -147,6 +148,15 @@ class DocumentsSettings(BaseModel):
         for name, path in pairs(text, "bucket=/path").items():
             if not path.startswith("/"):
                 raise ValueError(f"{name}: {path!r} is not an absolute path")
+        return text
+
+    @field_validator("eventarc_audience")
+    @classmethod
+    def _check_audience(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text and not info.data.get("eventarc_service_account"):
+            raise ValueError(
+                "set EVENTARC_SERVICE_ACCOUNT too: anybody can get a token for an audience"
+            )
         return text
 
     @model_validator(mode="after")

@@ -55,7 +55,7 @@ async def run_what_is_due(
 
 def oidc_verifiers(settings: Settings) -> dict[tuple[str, str], OidcVerifier]:
     """The verifier for callers of ``/tick``, by method and path; empty without an audience."""
-    if not settings.tick_audience:
+    if not settings.tick_audience or settings.tick_service_account is None:
         return {}
     if find_spec("jwt") is None:
         raise SettingsError(

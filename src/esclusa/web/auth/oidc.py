@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import Response
 
 from esclusa.http import session
-from esclusa.model.errors import EsclusaError, StoreUnavailable
-from esclusa.web.problems import error_response, problem, unauthorized
+from esclusa.model.errors import EsclusaError
+from esclusa.observability import log
+from esclusa.web.problems import problem, unauthorized
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 ISSUERS: Final = ("accounts.google.com", "https://accounts.google.com")
 # Seconds for which fetched keys are used.
 KEY_LIFETIME: Final = 3600.0
-# Least seconds between two fetches for an unknown key, so that forged tokens cannot cause many.
+# Least seconds between two fetches, so that forged tokens cannot cause many; fewer if one failed.
 FETCH_PAUSE: Final = 30.0
+RETRY_PAUSE: Final = 5.0
 LEEWAY: Final = 10
 
 
@@ -32,22 +35,23 @@ class OidcTokenRefused(EsclusaError):
     """The token is genuine, but made for another audience or account."""
 
 
-class KeysUnavailable(StoreUnavailable):
+class KeysUnavailable(EsclusaError):
     """The issuer's keys cannot be fetched now; the caller may try again."""
 
 
 class OidcVerifier:
-    """Verifies tokens for one or more audiences, and optionally for one service account.
+    """Verifies tokens of one service account, for one or more audiences.
 
-    Keys are fetched once an hour, and when a token names an unknown key. ``settings`` are the names
-    of the settings for audience and account, for error messages. ``realm`` is for the challenge.
+    The account is required: anybody can get a genuine token for any audience. Keys are fetched once
+    an hour, and when a token names an unknown key. ``settings`` are the names of the settings for
+    audience and account, for error messages. ``realm`` is for the challenge.
     """
 
     def __init__(
         self,
         audiences: Sequence[str],
         certs_url: str,
-        email: str | None = None,
+        email: str,
         *,
         settings: tuple[str, str],
         realm: str = "esclusa",
@@ -60,8 +64,9 @@ class OidcVerifier:
         }
         self._certs_url, self._email, self._realm = certs_url, email, realm
         self._keys: dict[str, PyJWK] = {}
-        self._fetched_at = float("-inf")
+        self._fetched_at = self._fetch_after = float("-inf")
         self._lock = asyncio.Lock()
+        self._log = log.get("esclusa.http")
 
     async def authenticate(self, token: str, path: str) -> dict[str, Any] | Response:
         """The claims of a request's token; a problem response if the token is refused."""
@@ -79,7 +84,14 @@ class OidcVerifier:
                 403, str(error), slug="forbidden", title="Account not allowed", instance=path
             )
         except KeysUnavailable as error:
-            return error_response(error, path)
+            return problem(
+                503,
+                str(error),
+                slug="keys-unavailable",
+                title="Keys of the token's issuer unavailable",
+                instance=path,
+                headers={"Retry-After": str(math.ceil(RETRY_PAUSE))},
+            )
 
     async def verify(self, token: str) -> dict[str, Any]:
         """The claims of the token. Raises InvalidOidcToken, OidcTokenRefused or KeysUnavailable."""
@@ -114,26 +126,29 @@ class OidcVerifier:
             raise OidcTokenRefused(
                 f"the token is for another audience; check {self._audience_setting}"
             )
-        if self._email is not None and (
-            claims.get("email") != self._email or not claims.get("email_verified")
-        ):
+        if claims.get("email") != self._email or claims.get("email_verified") is not True:
             raise OidcTokenRefused(
                 f"the token belongs to another account; check {self._email_setting}"
             )
 
     async def _key(self, kid: str) -> PyJWK:
         async with self._lock:
-            age = time.monotonic() - self._fetched_at
-            if age > KEY_LIFETIME or (kid not in self._keys and age > FETCH_PAUSE):
+            now = time.monotonic()
+            wanted = kid not in self._keys or now - self._fetched_at > KEY_LIFETIME
+            if wanted and now >= self._fetch_after:
                 await self._fetch()
+        if not self._keys:
+            raise KeysUnavailable("the keys of the token's issuer cannot be fetched now")
         if kid not in self._keys:
             raise InvalidOidcToken("the token is signed with a key that its issuer does not have")
         return self._keys[kid]
 
     async def _fetch(self) -> None:
+        """Fetch the keys. On a failure the old ones stay: they are better than none."""
         import aiohttp  # noqa: PLC0415
         import jwt  # noqa: PLC0415
 
+        self._fetch_after = time.monotonic() + FETCH_PAUSE
         try:
             async with session(total=10.0) as http, http.get(self._certs_url) as answer:
                 answer.raise_for_status()
@@ -146,11 +161,9 @@ class OidcVerifier:
             TypeError,
             AttributeError,
         ) as error:
-            if not self._keys:
-                raise KeysUnavailable(
-                    "the keys of the token's issuer cannot be fetched:"
-                    f" {error or type(error).__name__}"
-                ) from None
-            return  # old keys are better than none
+            self._fetch_after = time.monotonic() + RETRY_PAUSE
+            message = f"the keys of {self._certs_url} cannot be fetched: {error!r}"
+            self._log.write("warning", message, {})
+            return
         self._keys = {str(key.key_id): key for key in keys}
         self._fetched_at = time.monotonic()
