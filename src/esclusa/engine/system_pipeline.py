@@ -11,7 +11,15 @@ from esclusa.model.pipeline import App
 from esclusa.model.query import below, one_of
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
-from esclusa.model.system_records import Alert, IdempotentCall, Message, Rate, Run, WorkerRecord
+from esclusa.model.system_records import (
+    Alert,
+    EndedSession,
+    IdempotentCall,
+    Message,
+    Rate,
+    Run,
+    WorkerRecord,
+)
 from esclusa.model.texts import text
 from esclusa.ports.publisher import Publisher
 
@@ -22,6 +30,7 @@ KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
     (Run, "started_at", timedelta(days=90)),
     (WorkerRecord, "started_at", timedelta(days=14)),
     (IdempotentCall, "called_at", timedelta(days=2)),
+    (EndedSession, "ended_at", timedelta(days=1)),  # longer than a session lasts
     (Message, "created_at", timedelta(days=30)),
 )
 

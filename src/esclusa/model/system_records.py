@@ -188,6 +188,17 @@ class IdempotentCall(
     lifecycle = Lifecycle("kept")
 
 
+class EndedSession(
+    Record, table="esclusa_ended_sessions", key="session", history=False, index=[("ended_at",)]
+):
+    """A console session whose visitor signed out: no process accepts its cookie any more."""
+
+    session: str
+    ended_at: datetime
+
+    lifecycle = Lifecycle("kept")
+
+
 SYSTEM_RECORDS: tuple[type[Record], ...] = (
     DeadLetter,
     Message,
@@ -199,6 +210,7 @@ SYSTEM_RECORDS: tuple[type[Record], ...] = (
     Audit,
     Export,
     IdempotentCall,
+    EndedSession,
 )
 
 

@@ -27,7 +27,7 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 class SessionAuth(Protocol):
     """Authenticates visitors of the console by their session."""
 
-    def authenticate(self, scope: Scope, path: str) -> Response | bool:
+    async def authenticate(self, scope: Scope, path: str) -> Response | bool:
         """True if a visitor may make this request; False if sessions do not apply to it.
 
         A response is sent instead of the route's, such as a redirect to the sign-in page. For a
@@ -86,7 +86,7 @@ class AuthMiddleware:
         refused = self._check_token(scope, secret) if self._tokens else self._check_local(scope)
         if self._sessions is None or authorization or (refused is not None and not self._tokens):
             return refused
-        session = self._sessions.authenticate(scope, path)
+        session = await self._sessions.authenticate(scope, path)
         if isinstance(session, Response):
             return session
         return None if session else refused
@@ -143,11 +143,7 @@ class AuthMiddleware:
                 title="Loopback only",
                 instance=path,
             )
-        origin = headers.get("origin")
-        if scope.get("method", "GET") not in _SAFE_METHODS and (
-            headers.get("sec-fetch-site") == "cross-site"
-            or (origin is not None and origin.partition("://")[2].lower() != host.lower())
-        ):
+        if scope.get("method", "GET") not in _SAFE_METHODS and is_cross_site(headers):
             return problem(
                 403,
                 "the request comes from a page of another site; without ESCLUSA_API_TOKENS only"
@@ -157,6 +153,19 @@ class AuthMiddleware:
                 instance=path,
             )
         return None
+
+
+def is_cross_site(headers: Headers) -> bool:
+    """Whether a page of another site made the browser send this request.
+
+    Browsers say it in ``Sec-Fetch-Site``, which no page can change, or else in ``Origin``.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    return (
+        origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower()
+    )
 
 
 def _hostname(host: str) -> str:

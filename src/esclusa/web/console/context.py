@@ -34,7 +34,7 @@ from esclusa.web.console.cache import AnswerCache, CountCache
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.extension import ConsoleExtension
 from esclusa.web.console.forms import FormRefused, SubmittedForm, read_form
-from esclusa.web.console.session import VISIT, Sessions, Visitor
+from esclusa.web.console.session import VISIT, EndedSessions, Sessions, Visitor
 
 THEMES: Final = ("auto", "light", "dark")
 # Paths to which a visitor with the role `read` may post.
@@ -66,6 +66,8 @@ class ConsoleContext:
         self.tokens = tuple(tokens)
         self.readiness = Readiness(runtime)
         self.sessions = Sessions(tokens)
+        engine = runtime.engine
+        self._ended_sessions = EndedSessions(engine.records, engine.clock, engine.telemetry)
         self.failed_attempts = failed_attempts
         self.counts = CountCache(runtime.read_model, runtime.engine.telemetry)
         self.cache = AnswerCache(runtime.engine.telemetry)
@@ -82,12 +84,14 @@ class ConsoleContext:
 
     # sign-in
 
-    def authenticate(self, scope: Scope, path: str) -> Response | bool:
+    async def authenticate(self, scope: Scope, path: str) -> Response | bool:
         """Whether this request comes from a visitor who may make it; see ``SessionAuth``."""
         console = path in ("/", "/console") or path.startswith("/console/")
         if not console and not self.sessions.needed:
             return False
-        visitor = self.sessions.visitor(Headers(scope=scope).get("cookie", ""))
+        if path.startswith("/console/static/"):
+            return True
+        visitor = await self._signed_in(scope, console=console)
         if visitor is None:
             return self._signed_out(scope, path) if console else False
         reading = scope.get("method", "GET") in _READING
@@ -106,9 +110,30 @@ class ConsoleContext:
             )
         return True
 
+    async def _signed_in(self, scope: Scope, *, console: bool) -> Visitor | None:
+        """The visitor, unless their session was ended.
+
+        While the store does not answer, only pages are shown: they report the outage.
+        """
+        visitor = self.sessions.visitor(Headers(scope=scope).get("cookie", ""))
+        if visitor is None or not self.sessions.needed:
+            return visitor
+        ended = await self._ended_sessions.has(visitor)
+        return None if ended or (ended is None and not console) else visitor
+
+    async def is_signed_in(self, request: Request) -> bool:
+        """Whether the visitor of this request is signed in still."""
+        return await self._signed_in(request.scope, console=True) is not None
+
+    async def end_session(self, request: Request) -> None:
+        """End the session of the visitor of this request, if there is one."""
+        visitor = self.visitor(request)
+        if visitor is not None and self.sessions.needed:
+            await self._ended_sessions.add(visitor)
+
     def _signed_out(self, scope: Scope, path: str) -> Response | bool:
-        """The answer to a request without a session: static files and the sign-in page are open."""
-        if path.startswith("/console/static/") or path == "/console/sign-in":
+        """The answer to a request without a session; the sign-in page is open."""
+        if path == "/console/sign-in":
             return True
         if path == "/console/live":
             return Response("signed out", 401)

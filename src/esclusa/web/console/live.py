@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -45,7 +45,7 @@ class LiveCounts:
         self._latest: dict[str, Any] = {}
         self._before: dict[str, Counts] = {}
 
-    async def listen(self) -> AsyncIterator[str]:
+    async def listen(self) -> AsyncGenerator[str, None]:
         """Server-sent events until the listener leaves or the server stops."""
         self._listeners += 1
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,8 @@ PAGE = 50
 RECENT_RUNS = 24
 # The most minutes that the trends of the stages cover.
 MAX_SPAN = 1440
+# Seconds after which an open stream checks whether its visitor is signed in still.
+SESSION_CHECK = 10.0
 
 
 def routers(console: ConsoleContext) -> list[APIRouter]:
@@ -70,8 +73,18 @@ def _files(api: APIRouter, console: ConsoleContext) -> None:
         if HEAD_ONLY in request.scope:
             return Response(media_type="text/event-stream", headers=headers)
         return StreamingResponse(
-            live_counts.listen(), media_type="text/event-stream", headers=headers
+            while_signed_in(request), media_type="text/event-stream", headers=headers
         )
+
+    async def while_signed_in(request: Request) -> AsyncIterator[str]:
+        checked_at = time.monotonic()
+        async with contextlib.aclosing(live_counts.listen()) as events:
+            async for event in events:
+                if time.monotonic() - checked_at > SESSION_CHECK:
+                    checked_at = time.monotonic()
+                    if not await console.is_signed_in(request):
+                        return
+                yield event
 
 
 def _map(api: APIRouter, console: ConsoleContext) -> None:

@@ -7,12 +7,19 @@ import hashlib
 import hmac
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from starlette.requests import cookie_parser
 
+from esclusa.engine.clock import StoreClock
+from esclusa.engine.records import Records
+from esclusa.model.errors import EsclusaError
+from esclusa.model.system_records import EndedSession
 from esclusa.model.value import value
+from esclusa.ports.telemetry import Telemetry
+from esclusa.web.api.health import within
 from esclusa.web.auth.tokens import Role, Token
 
 COOKIE: Final = "esclusa_session"
@@ -20,6 +27,10 @@ COOKIE: Final = "esclusa_session"
 VISIT: Final = "esclusa_visit"
 # Seconds that a session lasts.
 LIFETIME: Final = 12 * 3600
+# Seconds that the store has to say whether a session was ended.
+STORE_TIMEOUT: Final = 3.0
+# Ended sessions that a process keeps in memory.
+MAX_KNOWN: Final = 10_000
 
 
 @value
@@ -39,8 +50,9 @@ class Visitor:
 class Sessions:
     """Opens and checks sessions.
 
-    A session is a cookie signed with the hash of its token; the server stores nothing. So every
-    process knows every session, a restart ends none, and removing a token ends its sessions.
+    A session is a cookie signed with the hash of its token. So every process knows every session, a
+    restart ends none, and removing a token ends its sessions. ``EndedSessions`` knows which of them
+    were ended by signing out.
     """
 
     def __init__(self, tokens: Sequence[Token], clock: Callable[[], float] = time.time) -> None:
@@ -82,6 +94,51 @@ class Sessions:
     def genuine(self, nonce: str, given: str) -> bool:
         """Whether the form was made for this visitor."""
         return bool(nonce) and _same(self.form_token(nonce), given)
+
+
+class EndedSessions:
+    """Sessions that were ended by signing out, in any process.
+
+    They are stored until their cookies would have expired.
+    """
+
+    def __init__(self, records: Records, clock: StoreClock, telemetry: Telemetry) -> None:
+        self._records = records
+        self._clock = clock
+        self._telemetry = telemetry
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    async def add(self, visitor: Visitor) -> None:
+        """End a visitor's session, here at once and in other processes if the store answers."""
+        self._remember(visitor.nonce)
+        ended = EndedSession(session=visitor.nonce, ended_at=self._clock.now())
+        try:
+            await within(STORE_TIMEOUT, self._records.insert([ended]))
+        except (EsclusaError, TimeoutError) as error:
+            self._telemetry.event(
+                "warning",
+                f"{visitor.who} signed out, but the store does not answer: other processes accept"
+                f" the session for up to {LIFETIME // 3600} hours: {error}",
+            )
+
+    async def has(self, visitor: Visitor) -> bool | None:
+        """Whether a visitor's session was ended; None if the store does not answer."""
+        if visitor.nonce in self._known:
+            return True
+        found = self._records.get(EndedSession, EndedSession.kind.id_of(visitor.nonce))
+        try:
+            ended = await within(STORE_TIMEOUT, found)
+        except (EsclusaError, TimeoutError):
+            return None
+        if ended is None:
+            return False
+        self._remember(visitor.nonce)
+        return True
+
+    def _remember(self, nonce: str) -> None:
+        self._known[nonce] = None
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
 
 
 def _same(expected: str, given: str) -> bool:

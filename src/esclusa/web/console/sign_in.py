@@ -7,6 +7,7 @@ import math
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
+from esclusa.web.auth.middleware import is_cross_site
 from esclusa.web.auth.tokens import find_token
 from esclusa.web.console import catalog, render
 from esclusa.web.console.catalog import gettext as _
@@ -32,7 +33,7 @@ def add_routes(api: APIRouter, console: ConsoleContext) -> None:
     @api.post("/console/sign-in")
     async def open_session(request: Request) -> Response:
         form = await read_form(request)
-        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        if is_cross_site(request.headers):
             raise FormRefused(403, _("The sign-in form was sent from another site."))
         address = request.client.host if request.client else ""
         secret, wait = form.get("token").strip(), console.failed_attempts.wait(address)
@@ -55,6 +56,7 @@ def add_routes(api: APIRouter, console: ConsoleContext) -> None:
     @api.post("/console/sign-out")
     async def sign_out(request: Request) -> Response:
         await console.form(request)
+        await console.end_session(request)
         response = RedirectResponse(render.url("console", "sign-in"), 303)
         response.delete_cookie(COOKIE, path=render.prefix.get() or "/")
         return response
