@@ -517,3 +517,77 @@ async def test_concurrent_inserts_add_each_record_once(shop: Client) -> None:
     answers = await asyncio.gather(*(shop.post("/api/records/items", rows) for _ in range(4)))
     assert sum(a.json["created"] for a in answers) == 200
     assert sum(a.json["known"] for a in answers) == 600
+
+
+# unknown parameters
+
+FILTERED = [
+    "/api/records/items",
+    "/api/runs",
+    "/api/dead-letters",
+    "/api/alerts",
+    "/api/audit",
+]
+
+
+@pytest.mark.parametrize("path", FILTERED)
+@pytest.mark.parametrize("question", ["shp=", "shp", "shp=a", "shp!=", "shp__eq=", "shp>="])
+async def test_an_unknown_filter_is_refused(shop: Client, path: str, question: str) -> None:
+    """Even without a value: a misspelt filter must not answer everything."""
+    await shop.add({"shop": "a", "code": "1"})
+    problem = (await shop.get(f"{path}?{question}")).problem(400)
+    assert problem["type"] == "urn:esclusa:problem:bad-query"
+    assert "shp" in problem["detail"]
+    assert "status" in problem["detail"]  # it names the known ones
+
+
+async def test_a_known_filter_without_a_value_is_ignored(shop: Client) -> None:
+    """HTML forms send those."""
+    await shop.add({"shop": "a", "code": "1"})
+    answer = await shop.get("/api/records/items?shop=&status=&note&limit=5")
+    assert [item["code"] for item in answer.json["items"]] == ["1"]
+    archived = await shop.get("/api/records/sheets?archived=true&export_id=")
+    assert archived.json["items"] == []
+    (await shop.get("/api/records/sheets?export_id=")).problem(400)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/kinds?status="),
+        ("GET", "/api/kinds/items?status=done"),
+        ("GET", "/api/workers?status=running"),
+        ("GET", "/api/stages?table=items"),
+        ("GET", "/api/cycles?cycle=shop.stock"),
+        ("GET", "/api/budgets?budget=x"),
+        ("GET", "/api/views?pipelin=shop"),
+        ("GET", "/api/views/shop.unsold?status=done"),
+        ("GET", "/api/status?x="),
+        ("GET", "/api/search?q=a&table=items"),
+        ("GET", "/api/records/items/a:1/history?status=done"),
+        ("POST", "/api/cycles/shop.stock/run?limit=1"),
+        ("POST", "/api/records/items/move?dry_run=true"),
+    ],
+)
+async def test_an_unknown_parameter_is_refused(shop: Client, method: str, path: str) -> None:
+    await shop.add({"shop": "a", "code": "1"})
+    name = path.partition("?")[2].rpartition("&")[2].partition("=")[0]
+    problem = (await shop.call(method, path, json=None if method == "GET" else {})).problem(400)
+    assert f"there is no parameter {name}; there are: " in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    "path", ["items?shp=", "items?_field=&shp=", "items/act?verb=retry&shp=", "items?shop>b"]
+)
+async def test_the_console_refuses_an_unknown_filter(shop: Client, path: str) -> None:
+    await shop.add({"shop": "a", "code": "1", "note": "in the list"})
+    answer = await shop.get(f"/console/records/{path}")
+    if "shp" in path:
+        assert (answer.status, "has no field shp; it has " in answer.text) == (400, True)
+    else:
+        assert (answer.status, "in the list" in answer.text) == (200, False)
+
+
+async def test_every_list_accepts_a_page(shop: Client) -> None:
+    for path in ("/api/kinds", "/api/workers", "/api/budgets", "/api/stages", "/api/cycles"):
+        assert (await shop.get(f"{path}?limit=10&after=")).status == 200, path

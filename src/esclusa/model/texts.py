@@ -107,6 +107,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "choose_records": "name the records of {table}: by their ids, or by a filter",
     "choose_once": "give ids or a filter, not both",
     # What is wrong with a filter, an order or a cursor.
+    "no_parameter": "there is no parameter {names}; there are: {known}",
     "no_field": "{table} has no field {name}; it has {fields}",
     "no_state": "{table} has no state {state!r}; it has {states}",
     "no_number": "{table} has no number field {field} to average",

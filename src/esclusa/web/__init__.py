@@ -7,7 +7,8 @@ Parameters: ``Limit``, ``After`` (cursor of a page), ``Who`` (name of the caller
 in the OpenAPI document after their functions.
 
 Filters: ``filter_from_query`` for lists; ``strict_filter_from_query`` for calls that change
-records. ``FILTER_PARAMETER`` and ``FILTER_NOTE`` document them.
+records. ``FILTER_PARAMETER`` and ``FILTER_NOTE`` document them. ``STRICT_PARAMETERS`` among the
+``dependencies`` of a route refuses parameters that the route does not have.
 
 Rows in a body: ``read_rows``, ``rows_response``, and ``rows_body`` for the OpenAPI document.
 
@@ -26,6 +27,7 @@ Console pages: a pipeline's ``@app.console`` function gets a ``ConsoleExtension`
 from esclusa.web.api.common import (
     FILTER_NOTE,
     FILTER_PARAMETER,
+    STRICT_PARAMETERS,
     ActionOut,
     After,
     Limit,
@@ -51,6 +53,7 @@ __all__ = [
     "FILTER_NOTE",
     "FILTER_PARAMETER",
     "SELF_AUTHENTICATED",
+    "STRICT_PARAMETERS",
     "ActionOut",
     "After",
     "ConsoleExtension",

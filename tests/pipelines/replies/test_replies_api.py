@@ -169,6 +169,13 @@ async def test_an_unknown_parameter_is_refused(trial: Any) -> None:
     ):
         status, problem = await trial.ask(method, path)
         assert (status, "there is no parameter" in problem["detail"]) == (400, True), path
+    for path in (
+        "/empty-result-jobs/retry?platform=",
+        "/jobs/retry?post_id",
+        "/posts/retry?country=",
+    ):
+        status, problem = await trial.ask("POST", path)
+        assert (status, "with a value" in problem["detail"]) == (400, True), path
     assert await trial.states("1") == ("processing", "empty_result")
     assert (
         await trial.call(

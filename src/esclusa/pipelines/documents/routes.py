@@ -15,6 +15,7 @@ from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
 from esclusa.web import (
     SELF_AUTHENTICATED,
+    STRICT_PARAMETERS,
     OidcVerifier,
     bearer_secret,
     problem,
@@ -75,6 +76,7 @@ def _add_events(api: APIRouter, runtime: Runtime) -> None:
 def _add_records(api: APIRouter, runtime: Runtime) -> None:
     @api.get(
         "/documents/{folio_id}",
+        dependencies=[STRICT_PARAMETERS],
         responses=problem_responses(404),
         summary="A folder and its documents, page by page",
     )
@@ -92,6 +94,7 @@ def _add_records(api: APIRouter, runtime: Runtime) -> None:
 
     @api.get(
         "/documents/{folio_id}/{documento_id}",
+        dependencies=[STRICT_PARAMETERS],
         responses=problem_responses(404),
         summary="A document with all its extractions",
     )

@@ -15,7 +15,14 @@ from esclusa import Runtime
 from esclusa.pipelines.media import views, webhook
 from esclusa.pipelines.media.publications import Publications
 from esclusa.pipelines.media.settings import MediaSettings
-from esclusa.web import SELF_AUTHENTICATED, After, mask_fields, operation_id, problem_responses
+from esclusa.web import (
+    SELF_AUTHENTICATED,
+    STRICT_PARAMETERS,
+    After,
+    mask_fields,
+    operation_id,
+    problem_responses,
+)
 
 WHO = "webhook:meta"
 
@@ -96,7 +103,9 @@ def router(runtime: Runtime) -> APIRouter:
 
     @api.get(
         "/media/summary",
+        dependencies=[STRICT_PARAMETERS],
         response_model=MediaSummary,
+        responses=problem_responses(400),
         summary="Publications with media by state, with their average attempts",
     )
     async def media_summary() -> Any:
@@ -104,6 +113,7 @@ def router(runtime: Runtime) -> APIRouter:
 
     @api.get(
         "/media/errors",
+        dependencies=[STRICT_PARAMETERS],
         response_model=MediaErrors,
         responses=problem_responses(400),
         summary="Publications that ended in error, newest first",
@@ -113,6 +123,7 @@ def router(runtime: Runtime) -> APIRouter:
 
     @api.get(
         "/media/retries",
+        dependencies=[STRICT_PARAMETERS],
         response_model=MediaRetries,
         responses=problem_responses(400),
         summary="Publications that will be retried, most attempts first",

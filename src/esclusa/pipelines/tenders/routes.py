@@ -17,6 +17,7 @@ from esclusa.pipelines.tenders.records import (
 from esclusa.web import (
     FILTER_NOTE,
     FILTER_PARAMETER,
+    STRICT_PARAMETERS,
     ActionOut,
     After,
     Limit,
@@ -38,7 +39,11 @@ Archived = Annotated[bool, Query(description="Search the archive")]
 
 def build(runtime: Runtime) -> APIRouter:
     """Return every route of the pipeline."""
-    router = APIRouter(tags=["tenders"], generate_unique_id_function=operation_id)
+    router = APIRouter(
+        tags=["tenders"],
+        dependencies=[STRICT_PARAMETERS],
+        generate_unique_id_function=operation_id,
+    )
     _add_devices(runtime, router)
     _add_tenders(runtime, router)
     _add_deliveries(runtime, router)

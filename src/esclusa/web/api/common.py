@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Generic, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query as QueryInfo
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from esclusa.model.errors import BadQuery
 from esclusa.model.query import Page
 from esclusa.model.record import Kind, Record
 from esclusa.model.storable import storage_fault
+from esclusa.model.texts import text
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
 from esclusa.web.api.filters import OPERATORS, filter_from_json
@@ -29,9 +33,41 @@ def operation_id(route: APIRoute) -> str:
     return route.name
 
 
+async def refuse_unknown(request: Request) -> None:
+    """Refuse a parameter that the route does not have.
+
+    A misspelt filter must not widen what is answered or changed. Every ``GET`` may have ``limit``
+    and ``after``. A route with ``FILTER_PARAMETER`` checks its filter itself.
+    """
+    route = request.scope["route"]
+    if FILTER_PARAMETER in (route.openapi_extra or {}).get("parameters", ()):
+        return
+    known = {
+        p.alias for p in get_flat_params(route.dependant) if isinstance(p.field_info, QueryInfo)
+    }
+    paging = {"limit", "after"} if request.method in ("GET", "HEAD") else set()
+    if unknown := sorted(set(request.query_params) - known - paging):
+        raise BadQuery(
+            text(
+                "no_parameter",
+                names=", ".join(unknown),
+                known=", ".join(sorted(known)) or "-",
+            )
+        )
+
+
+# The dependency of routes that refuse parameters which they do not have.
+STRICT_PARAMETERS: Final = Depends(refuse_unknown)
+
+
 def api_router(tag: str) -> APIRouter:
     """A router for routes below ``/api``."""
-    return APIRouter(prefix="/api", tags=[tag], generate_unique_id_function=operation_id)
+    return APIRouter(
+        prefix="/api",
+        tags=[tag],
+        dependencies=[STRICT_PARAMETERS],
+        generate_unique_id_function=operation_id,
+    )
 
 
 async def _runtime(request: Request) -> Runtime:

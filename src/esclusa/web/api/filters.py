@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import Cond, Op, Test, not_null, null, parse_filter
+from esclusa.model.query import Cond, Op, Test, conditions, not_null, null, parse_filter
 from esclusa.model.record import Kind
 from esclusa.model.storable import storage_fault
 from esclusa.model.texts import text
@@ -39,12 +39,16 @@ def filter_from_query(
 ) -> dict[str, Test]:
     """The filter in a query string: ``parse_filter``'s syntax, or operators after the name.
 
-    A field that is given twice may have either value. A name without a value is ignored, because
-    HTML forms send those. With ``archived``, the archive's own columns can be filtered, too.
+    A field that is given twice may have either value. A field without a value is ignored, because
+    HTML forms send those; an unknown name is refused all the same. With ``archived``, the archive's
+    own columns can be filtered, too.
     """
     tests: dict[str, Test] = {}
     for name, value in params:
-        if name in RESERVED or (not value and "__" not in name and not re.search(r"[<>]", name)):
+        if name in RESERVED:
+            continue
+        if not value and "__" not in name and not re.search(r"[<>]", name):
+            conditions(kind, {name: null}, archived=archived)  # raises BadQuery if it is unknown
             continue
         for field, test in parse_filter(
             kind, [_expression(kind, name, value)], archived=archived

@@ -49,9 +49,9 @@ def add_routes(api: APIRouter, console: ConsoleContext) -> None:
         add(api, console)
 
 
-def _given(request: Request) -> list[tuple[str, str]]:
-    """The filter in the address, without the parameters of the page."""
-    return [(n, v) for n, v in request.query_params.multi_items() if n not in PAGE_PARAMETERS and v]
+def _filter_items(items: Params, *skipped: str) -> list[tuple[str, str]]:
+    """The filter among the parameters of a page or form, also what has no value."""
+    return [(n, v) for n, v in items if n not in PAGE_PARAMETERS and n not in skipped]
 
 
 def _lists(api: APIRouter, console: ConsoleContext) -> None:
@@ -95,11 +95,12 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
         archived: bool = False,
     ) -> Response:
         kind = read_model.lookup(table)
+        items = _filter_items(request.query_params.multi_items(), "after")
+        where = filters.filter_from_query(kind, items, archived=archived)
         if address := _canonical(kind, request):
             return RedirectResponse(address, 303)
-        given = [p for p in _given(request) if p[0] != "after"]
+        given = [(n, v) for n, v in items if v]
         q = q.strip()
-        where = filters.filter_from_query(kind, given, archived=archived)
         if q:
             where = {**where, "id": beginning(q)}
         states = [v for n, v in given if n == "status"]
@@ -237,8 +238,9 @@ def _bulk(api: APIRouter, console: ConsoleContext) -> None:
         """Perform the action that the form names, or only count (``dry_run=True``)."""
         form = dict(items)
         ids = [v for n, v in items if n == "ids"]
-        given = [(n, v) for n, v in items if v and n not in PAGE_PARAMETERS | {"after", "order"}]
-        where = filters.filter_from_query(kind, given)
+        conditions = _filter_items(items, "after", "order")
+        given = [(n, v) for n, v in conditions if v]
+        where = filters.filter_from_query(kind, conditions)
         if q := form.get("q", "").strip():
             where["id"] = beginning(q)
         if not ids and not where:
