@@ -14,7 +14,8 @@ import yaml
 
 from esclusa.loading import BUILT_IN, NoPipeline, load_app
 from esclusa.model.options import options_of
-from esclusa.settings import SYSTEM_OPTIONS
+from esclusa.pipelines.documents.settings import DocumentsSettings
+from esclusa.settings import SYSTEM_OPTIONS, load
 
 ROOT = Path(__file__).parents[2]
 CLOUDRUN = ROOT / "deploy" / "cloudrun"
@@ -116,6 +117,23 @@ def test_every_setting_that_the_image_and_the_service_set_exists() -> None:
     assert container["ports"][0]["containerPort"] == int(re.search(r"PORT=(\d+)", environment)[1])  # type: ignore[index]
     page = (CLOUDRUN / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"ESCLUSA_[A-Z_]+", page)) <= names
+
+
+def test_documents_fit_in_the_memory_of_the_service() -> None:
+    """The kernel kills the whole instance if a document takes more."""
+    service = yaml.safe_load((CLOUDRUN / "service.yaml").read_text(encoding="utf-8"))
+    [container] = service["spec"]["template"]["spec"]["containers"]
+    set_there = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    filled = {n: re.sub(r"\$\{[A-Z]+\}", "my-project", v) for n, v in set_there.items()}
+    wanted = {"ESCLUSA_PIPELINES": "documents"}
+    [plan] = load(environ=filled | wanted).plans
+    settings = plan.settings
+    assert isinstance(settings, DocumentsSettings)
+    gigabytes = re.fullmatch(r"(\d+)Gi", container["resources"]["limits"]["memory"])
+    assert gigabytes is not None
+    processes = (settings.local_processes + 1) * settings.reader_memory_mb
+    documents = 3 * settings.max_concurrent_docs * settings.max_document_mb
+    assert 256 + processes + documents <= int(gigabytes[1]) * 1024
 
 
 def test_the_readme_sets_every_variable_of_the_service_file() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import subprocess
 import sys
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pipelines.documents import corpus_a, corpus_b, corpus_c, statement_words, statements
+from pipelines.documents.bombs import page_bomb, tree_bomb
 from pipelines.documents.corpus_score import measure
 
 from esclusa import Failure
-from esclusa.pipelines.documents.documentai import parts
 from esclusa.pipelines.documents.local import DocumentViewer, LocalProcessor, pdf_words
 from esclusa.pipelines.documents.local.classifier import title_class
 from esclusa.pipelines.documents.local.money import currency_of, document_currency, scale_of
@@ -24,11 +27,15 @@ from esclusa.pipelines.documents.local.numbers import (
     is_note,
     value_of,
 )
+from esclusa.pipelines.documents.local.page_split import DocumentPart, split
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.reader_pool import ReaderPool
 from esclusa.pipelines.documents.local.statement import read_document
 from esclusa.pipelines.documents.processors import Source
 from esclusa.pipelines.documents.sample_statements import pdf, statement
+
+# Megabytes of memory of a reader.
+MEMORY = 500
 
 
 @pytest.mark.parametrize(
@@ -249,44 +256,92 @@ async def test_class_of_another_classifier_is_used() -> None:
             for x, text in ((72, f"Item {n}"), (400, f"1,00{n}"), (500, f"2,00{n}"))
         ]
     )
-    source, processor = Source("gs://b/a.pdf", "1", content), LocalProcessor(1)
+    readers = ReaderPool(1, MEMORY)
+    source, processor = Source("gs://b/a.pdf", "1", content), LocalProcessor(readers)
     try:
         assert (await processor.classify(source)).doc_type == "other"
         assert (await processor.extract(source, "other")).items == []
         assert (await processor.extract(source, "balance_sheet")).summary["line_items"] == 8
     finally:
-        await processor.close()
+        await readers.close()
 
 
-def test_memory_of_a_reader_is_limited() -> None:
-    program = (
-        "from esclusa.pipelines.documents.local.worker_process import MEMORY, limit_memory; "
-        "limit_memory(); bytearray(MEMORY)"
-    )
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"do": "read", "doc_type": None},
+        {"do": "text"},
+        {"do": "picture", "number": 0, "width": 1200},
+        {"do": "split", "max_pages": 15, "max_bytes": 1000},
+    ],
+    ids=["read", "text", "picture", "split"],
+)
+def test_a_small_document_cannot_take_much_memory(tmp_path: Path, job: dict[str, Any]) -> None:
+    """Without a limit it takes hundreds of megabytes, or gigabytes."""
+    content = tree_bomb(300) if job["do"] == "split" else page_bomb(300)
+    assert len(content) < 4000
+    (tmp_path / "bomb.pdf").write_bytes(content)
+    program = f"""
+import asyncio, resource, pathlib
+from esclusa import Permanent
+from esclusa.pipelines.documents.local.page_split import DocumentPart, split
+from esclusa.pipelines.documents.local.reader_pool import ReaderPool
+
+async def main():
+    readers = ReaderPool(1, 200)
+    try:
+        await readers.request({job!r}, pathlib.Path("bomb.pdf").read_bytes())
+    except Permanent as error:
+        print(error.type, "|", error, "|", end=" ")
+    await readers.close()
+
+asyncio.run(main())
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+"""
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
-    assert (done.returncode, "MemoryError" in done.stderr) == (1, True)
+    error, message, megabytes = done.stdout.split(" | ")
+    assert error == "out_of_memory"
+    assert message.startswith("reading it takes more than 200 MB of memory")
+    assert "DOCUMENTS_LOCAL_MEMORY_MB" in message
+    assert int(megabytes) < 300
+
+
+async def test_a_used_process_is_replaced_before_a_document_is_refused() -> None:
+    """What earlier documents left in memory is not held against a document."""
+    readers, good = ReaderPool(1, MEMORY), pdf([(72, 700, 10, "Hola")])
+    assert (await readers.read(good))["pages"] == 1
+    reader = readers._free._queue[0]  # type: ignore[attr-defined]
+    resource.prlimit(reader._process.pid, resource.RLIMIT_DATA, (1 << 20, 1 << 20))  # used up
+    assert (await readers.read(page_bomb(5)))["pages"] == 1
+    await readers.close()
 
 
 async def test_rendering_times_out_and_kills_the_process() -> None:
-    viewer, page = DocumentViewer(), pdf([(72, 700, 10, "Hola")])
+    readers = ReaderPool(1, MEMORY)
+    viewer, page = DocumentViewer(readers), pdf([(72, 700, 10, "Hola")])
     assert (await viewer.text(page)).startswith(b"Hola")
     viewer._seconds = 0.0
     with pytest.raises(Failure, match="within 0 s"):
         await viewer.picture(page, 0, 200)
-    await viewer.close()
+    await readers.close()
 
 
 async def test_dead_reader_is_a_failure_and_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    readers = ReaderPool(1)
+    readers = ReaderPool(1, MEMORY)
     good = pdf([(72, 700, 10, "Hola")])
     assert (await readers.read(good))["doc_type"] == "other"
     reader = readers._free._queue[0]  # type: ignore[attr-defined]
     reader._process.kill()
-    with pytest.raises(Failure, match="died"):
+    with pytest.raises(Failure, match=r"died \(Killed\)"):
         await readers.read(good)
     task = asyncio.create_task(readers.read(good))
     await asyncio.sleep(0.01)
@@ -302,14 +357,16 @@ def test_document_is_split_into_calls() -> None:
     ).content
     pages = len(pdf_words.read_pdf(long).pages)
     assert pages > 30
-    calls = parts(long, 15, 1 << 30)
-    assert [p for _, chosen, _ in calls for p in chosen] == list(range(1, pages + 1))
-    assert all(len(chosen) <= 15 and content == long for content, chosen, _ in calls)
-    small = parts(long, 15, len(long) // 3)
-    assert all(len(content) <= len(long) // 3 and not chosen for content, chosen, _ in small)
-    assert [first for _, _, first in small] == sorted(first for _, _, first in small)
-    assert sum(len(pdf_words.read_pdf(content).pages) for content, _, _ in small) == pages
-    assert parts(b"no pdf", 15, 100) == [(b"no pdf", [], 0)]
+    calls = split(long, 15, 1 << 30)
+    assert [page for call in calls for page in call.pages] == list(range(1, pages + 1))
+    assert all(len(call.pages) <= 15 and not call.content for call in calls)
+    small = split(long, 15, len(long) // 3)
+    assert all(0 < len(part.content) <= len(long) // 3 and not part.pages for part in small)
+    assert [part.first_page for part in small] == sorted(part.first_page for part in small)
+    assert sum(len(pdf_words.read_pdf(part.content).pages) for part in small) == pages
+    assert split(b"no pdf", 15, 100) == [DocumentPart()]
+    with pytest.raises(pdf_words.Unreadable, match="too many for one call"):
+        split(b"no pdf", 15, 5)
 
 
 def test_document_with_several_statements_and_account_codes() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pipelines.documents import statements
+from pipelines.documents.bombs import page_bomb, tree_bomb
 from pipelines.documents.conftest import DocumentsService, NewService
 
 from esclusa.model.record import Ref
@@ -331,6 +332,24 @@ async def test_11_local_processor_reads_unknown_documents(new_service: NewServic
         assert all(
             0 <= v <= 1 for e in found for ref in e.page_refs for box in ref["boxes"] for v in box
         )
+
+
+@pytest.mark.parametrize("local", [True, False], ids=["local", "documentai"])
+async def test_document_that_needs_too_much_memory_ends_alone(
+    new_service: NewService, *, local: bool
+) -> None:
+    service = await new_service(
+        local=local, DOCUMENTS_LOCAL_PROCESSES=1, DOCUMENTS_LOCAL_MEMORY_MB=128
+    )
+    service.put("a/bomb.pdf", page_bomb(300) if local else tree_bomb(300))
+    service.put("a/letter.pdf", letter())
+    await service.process("gs://bkt/a")
+    docs = {Path(d.gcs_uri).stem: d for d in await service.docs()}
+    assert docs["letter"].status == "DONE"
+    bomb = docs["bomb"]
+    assert (bomb.status, bomb.error_type, bomb.attempts) == ("ERROR", "out_of_memory", 1)
+    assert "more than 128 MB of memory" in str(bomb.last_error)
+    assert "DOCUMENTS_LOCAL_MEMORY_MB" in str(bomb.last_error)
 
 
 async def test_long_document_is_stored_completely(new_service: NewService) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from esclusa import Failure, Permanent
 from esclusa.pipelines.documents.entities import AnswerPart, finite_confidence, items_of
+from esclusa.pipelines.documents.local.reader_pool import ReaderPool
 from esclusa.pipelines.documents.processors import Classified, Extracted, Source
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
@@ -39,11 +39,12 @@ class DocumentAiProcessor:
     The client's retries are off, because the engine repeats and counts attempts.
     """
 
-    def __init__(self, settings: DocumentsSettings, name: str | None) -> None:
+    def __init__(self, settings: DocumentsSettings, name: str | None, readers: ReaderPool) -> None:
         given_name = name or settings.documentai_classifier
         if not given_name:
             raise Permanent("DOCUMENTAI_CLASSIFIER is not set", type="configuration")
         self._settings = settings
+        self._readers = readers
         self.name = (
             given_name if given_name.startswith("projects/") else _full_name(settings, given_name)
         )
@@ -91,13 +92,17 @@ class DocumentAiProcessor:
 
     async def _parts(self, source: Source) -> list[tuple[bytes, list[int], int]]:
         """Return content, requested pages (1-based; none: all) and first page of each call."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads,
-            parts,
-            source.content,
-            self._settings.documentai_max_pages,
-            self._settings.documentai_max_mb * MEGABYTE,
-        )
+        job = {
+            "do": "split",
+            "max_pages": self._settings.documentai_max_pages,
+            "max_bytes": self._settings.documentai_max_mb * MEGABYTE,
+        }
+        answer, body = await self._readers.request(job, source.content)
+        calls, start = [], 0
+        for size, pages, first in answer["parts"]:
+            calls.append((body[start : start + size] if size else source.content, pages, first))
+            start += size
+        return calls
 
     async def _process(self, source: Source, content: bytes, pages: list[int], first: int) -> Any:
         answer = await asyncio.get_running_loop().run_in_executor(
@@ -206,69 +211,3 @@ _STATUS_OF_CODE = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-
-
-def parts(content: bytes, max_pages: int, max_bytes: int) -> list[tuple[bytes, list[int], int]]:
-    """Split a document into calls that the API accepts.
-
-    With too many pages, each call sends the same content with a page selector. With too many bytes,
-    each call sends a document of some pages. A page that is too large is Permanent. A document
-    whose pages cannot be counted is sent whole.
-    """
-    from esclusa.pipelines.documents.local.pdf_words import PDFIUM_LOCK  # noqa: PLC0415
-
-    with PDFIUM_LOCK:
-        return _parts(content, max_pages, max_bytes)
-
-
-def _parts(content: bytes, max_pages: int, max_bytes: int) -> list[tuple[bytes, list[int], int]]:
-    import pypdfium2 as pdfium  # noqa: PLC0415
-
-    try:
-        document = pdfium.PdfDocument(content)
-    except pdfium.PdfiumError:
-        if len(content) > max_bytes:
-            raise Permanent(
-                f"{len(content):,} bytes are too many for one call", type="too_large"
-            ) from None
-        return [(content, [], 0)]
-    try:
-        count = len(document)
-        if len(content) <= max_bytes:
-            if count <= max_pages:
-                return [(content, [], 0)]
-            return [
-                (content, list(range(first + 1, min(count, first + max_pages) + 1)), 0)
-                for first in range(0, count, max_pages)
-            ]
-        groups = [
-            _split_pages(document, first, min(count, first + max_pages), max_bytes)
-            for first in range(0, count, max_pages)
-        ]
-        return [part for group in groups for part in group]
-    finally:
-        document.close()
-
-
-def _split_pages(
-    document: Any, first: int, end: int, max_bytes: int
-) -> list[tuple[bytes, list[int], int]]:
-    import pypdfium2 as pdfium  # noqa: PLC0415
-
-    out = io.BytesIO()
-    part = pdfium.PdfDocument.new()
-    part.import_pages(document, list(range(first, end)))
-    part.save(out)
-    part.close()
-    content = out.getvalue()
-    if len(content) <= max_bytes:
-        return [(content, [], first)]
-    if end - first == 1:
-        raise Permanent(
-            f"page {first} alone has {len(content):,} bytes, too many for one call",
-            type="too_large",
-        )
-    middle = (first + end) // 2
-    return _split_pages(document, first, middle, max_bytes) + _split_pages(
-        document, middle, end, max_bytes
-    )

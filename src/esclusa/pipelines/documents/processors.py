@@ -14,6 +14,7 @@ from esclusa.pipelines.documents.settings import DocumentsSettings
 
 if TYPE_CHECKING:
     from esclusa.pipelines.documents.local import DocumentViewer
+    from esclusa.pipelines.documents.local.reader_pool import ReaderPool
 
 # How long the state of a folder is used without asking the store again.
 CACHE_SECONDS = 1.0
@@ -58,8 +59,8 @@ class Processor(Protocol):
     """Reads documents.
 
     Raises Permanent for errors that another attempt cannot fix (bad_pdf, encrypted_pdf,
-    no_text_layer, invalid_argument), Failure for transient errors, and Throttled when asked to
-    slow down.
+    no_text_layer, out_of_memory, invalid_argument), Failure for transient errors, and Throttled
+    when asked to slow down.
     """
 
     async def classify(self, source: Source) -> Classified: ...
@@ -79,6 +80,7 @@ class Processors:
         self._settings = settings
         self._processors: dict[str, Processor] = {}
         self._viewer: DocumentViewer | None = None
+        self._pools: list[ReaderPool] = []
         self.buckets = Buckets(settings.bucket_paths)
         self.busy = 0
         self._ended: dict[str, tuple[float, bool]] = {}
@@ -97,19 +99,33 @@ class Processors:
         if name == "local":
             from esclusa.pipelines.documents.local import LocalProcessor  # noqa: PLC0415 - heavy
 
-            return LocalProcessor(self._settings.local_processes)
+            return LocalProcessor(self._readers)
         from esclusa.pipelines.documents.documentai import (  # noqa: PLC0415 - an extra
             DocumentAiProcessor,
         )
 
-        return DocumentAiProcessor(self._settings, None if name == "documentai" else name)
+        given = None if name == "documentai" else name
+        return DocumentAiProcessor(self._settings, given, self._readers)
+
+    @cached_property
+    def _readers(self) -> ReaderPool:
+        """The child processes of all processors."""
+        return self._open_pool(self._settings.local_processes)
+
+    def _open_pool(self, size: int) -> ReaderPool:
+        from esclusa.pipelines.documents.local.reader_pool import (  # noqa: PLC0415 - heavy
+            ReaderPool,
+        )
+
+        self._pools.append(ReaderPool(size, self._settings.reader_memory_mb))
+        return self._pools[-1]
 
     @property
     def viewer(self) -> DocumentViewer:
         if self._viewer is None:
             from esclusa.pipelines.documents.local import DocumentViewer  # noqa: PLC0415 - heavy
 
-            self._viewer = DocumentViewer()
+            self._viewer = DocumentViewer(self._open_pool(1))
         return self._viewer
 
     async def content(self, doc: Documento) -> bytes:
@@ -129,6 +145,7 @@ class Processors:
         return answer
 
     async def close(self) -> None:
-        for opened in (*self._processors.values(), self._viewer):
-            if opened is not None:
-                await opened.close()
+        for processor in self._processors.values():
+            await processor.close()
+        for pool in self._pools:
+            await pool.close()

@@ -88,7 +88,15 @@ class DocumentsSettings(BaseModel):
         2,
         ge=1,
         le=64,
-        help="Child processes in which the local processor reads PDFs.",
+        help="Child processes that read PDFs, besides one that draws pages for the console.",
+    )
+    local_memory_mb: int | None = option(
+        "DOCUMENTS_LOCAL_MEMORY_MB",
+        None,
+        ge=64,
+        le=64_000,
+        help="Memory of each of these processes in megabytes; a document that needs more ends in "
+        "ERROR. By default 300 more than DOCUMENTS_MAX_DOCUMENT_MB.",
     )
     dlq_topic: str | None = option(
         "DLQ_TOPIC", None, help="Pub/Sub topic to which dead letters are published."
@@ -175,6 +183,11 @@ class DocumentsSettings(BaseModel):
         """The processor of each class that has one."""
         given = pairs(self.extractors, "class=processor")
         return dict.fromkeys(CLASSES, "local") if not given and self.processor == "local" else given
+
+    @property
+    def reader_memory_mb(self) -> int:
+        """Megabytes of memory of each process that reads PDFs."""
+        return self.local_memory_mb or self.max_document_mb + 300
 
     @property
     def bucket_paths(self) -> dict[str, str]:

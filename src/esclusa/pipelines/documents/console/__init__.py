@@ -14,7 +14,7 @@ from esclusa.web import ConsoleExtension
 # The most values of a document that the page shows.
 MAX_VALUES = 5000
 # Error types of documents whose pages cannot be drawn.
-UNREADABLE = ("bad_pdf", "encrypted_pdf")
+UNREADABLE = ("bad_pdf", "encrypted_pdf", "out_of_memory")
 DETAILS = (
     "SECTION_HEADER",
     "TOTAL_LABEL",

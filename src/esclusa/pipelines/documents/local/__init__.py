@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from esclusa import Failure
 from esclusa.pipelines.documents.processors import Classified, Extracted, Source
+
+if TYPE_CHECKING:  # the child process imports this package
+    from esclusa.pipelines.documents.local.reader_pool import ReaderPool
 
 VERSION = "local-1"
 # Answers kept between `classify`, which reads the whole document, and `extract`.
@@ -17,11 +20,8 @@ MAX_KEPT = 64
 class LocalProcessor:
     """Classifies and extracts in one reading; implements ``Processor``."""
 
-    def __init__(self, processes: int) -> None:
-        # The child process imports this package.
-        from esclusa.pipelines.documents.local.reader_pool import ReaderPool  # noqa: PLC0415
-
-        self._readers = ReaderPool(processes)
+    def __init__(self, readers: ReaderPool) -> None:
+        self._readers = readers
         self._answers: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def classify(self, source: Source) -> Classified:
@@ -53,32 +53,27 @@ class LocalProcessor:
         )
 
     async def close(self) -> None:
-        await self._readers.close()
+        """Nothing is open: the readers belong to the caller."""
 
 
 class DocumentViewer:
     """Renders pages and texts in a child process, so that a bad file cannot crash the server."""
 
-    def __init__(self, processes: int = 1, seconds: float = 60.0) -> None:
-        # The child process imports this package.
-        from esclusa.pipelines.documents.local.reader_pool import ReaderPool  # noqa: PLC0415
-
-        self._readers = ReaderPool(processes)
+    def __init__(self, readers: ReaderPool, seconds: float = 60.0) -> None:
+        self._readers = readers
         self._seconds = seconds
 
     async def picture(self, content: bytes, number: int, width: int) -> bytes:
         """Return page ``number`` (from 0) as PNG.
 
-        Raises Permanent if the document is unreadable or has no such page, Failure on a timeout.
+        Raises Permanent if the document is unreadable, needs too much memory or has no such page,
+        Failure on a timeout.
         """
         return await self._request({"do": "picture", "number": number, "width": width}, content)
 
     async def text(self, content: bytes) -> bytes:
         """Return the text of the document in UTF-8; raises as ``picture`` does."""
         return await self._request({"do": "text"}, content)
-
-    async def close(self) -> None:
-        await self._readers.close()
 
     async def _request(self, job: dict[str, Any], content: bytes) -> bytes:
         try:

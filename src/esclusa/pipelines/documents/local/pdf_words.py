@@ -33,8 +33,8 @@ MAX_MARK_LENGTH = 6
 class Unreadable(Exception):
     """A document that cannot be read.
 
-    ``error`` is ``bad_pdf``, ``encrypted_pdf``, ``no_text_layer``, ``too_many_pages`` or
-    ``no_such_page``.
+    ``error`` is ``bad_pdf``, ``encrypted_pdf``, ``no_text_layer``, ``too_many_pages``,
+    ``no_such_page`` or ``too_large``.
     """
 
     def __init__(self, error: str, message: str) -> None:

@@ -1,30 +1,36 @@
 """A pool of child processes that read PDFs.
 
 PDFs are untrusted and PDF libraries are written in C, so each document is read in a process that
-can die without harm.
+can die without harm, and that can use only so much memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from typing import Any
 
 from esclusa import Failure, Permanent
-from esclusa.pipelines.documents.local.worker_process import LENGTH, message
+from esclusa.pipelines.documents.local.worker_process import LENGTH, OUT_OF_MEMORY, message
 
 # Documents that one process reads before it is replaced: this bounds memory leaks.
 MAX_DOCUMENTS = 500
+# How a process ends that gets no more memory: pdfium aborts, the dynamic loader exits with 127.
+_OUT_OF_MEMORY = (-signal.SIGABRT, 127, OUT_OF_MEMORY)
 
 
 class ReaderPool:
-    """Up to ``size`` processes, each started on demand and reading one document at a time."""
+    """Up to ``size`` processes of ``memory`` megabytes.
 
-    def __init__(self, size: int) -> None:
+    Each is started on demand and reads one document at a time.
+    """
+
+    def __init__(self, size: int, memory: int) -> None:
         self._free = asyncio.LifoQueue[_ReaderProcess]()
         for _ in range(size):
-            self._free.put_nowait(_ReaderProcess())
+            self._free.put_nowait(_ReaderProcess(memory))
         self._size = size
 
     async def read(self, content: bytes, doc_type: str | None = None) -> dict[str, Any]:
@@ -35,8 +41,8 @@ class ReaderPool:
     async def request(self, job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
         """Return what a process answers to a job (see ``worker_process``).
 
-        Raises Permanent for an unreadable document, Failure if the process died. When cancelled,
-        the process is killed with its document.
+        Raises Permanent for a document that is unreadable or needs too much memory, Failure if the
+        process died otherwise. When cancelled, the process is killed with its document.
         """
         reader = await self._free.get()
         try:
@@ -52,8 +58,13 @@ class ReaderPool:
             await (await self._free.get()).stop()
 
 
+class _OutOfMemory(Exception):
+    """The process died because it may not have as much memory as it needs."""
+
+
 class _ReaderProcess:
-    def __init__(self) -> None:
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
         self._process: asyncio.subprocess.Process | None = None
         self._killed: list[asyncio.subprocess.Process] = []
         self._count = 0
@@ -61,6 +72,20 @@ class _ReaderProcess:
     async def request(self, job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
         if self._count >= MAX_DOCUMENTS:
             await self.stop()
+        # A used process may hold memory of earlier documents: only a new one is a fair judge.
+        for used in (self._process is not None, False):
+            try:
+                return await self._try(job, content)
+            except _OutOfMemory:
+                if not used:
+                    break
+        raise Permanent(
+            f"reading it takes more than {self._memory} MB of memory, the limit of"
+            " DOCUMENTS_LOCAL_MEMORY_MB",
+            type="out_of_memory",
+        )
+
+    async def _try(self, job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
         process = self._process or await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -69,11 +94,17 @@ class _ReaderProcess:
             process.stdin.write(message(json.dumps(job).encode()) + LENGTH.pack(len(content)))
             process.stdin.write(content)
             await process.stdin.drain()
-            answer: dict[str, Any] = json.loads(await _read_message(process.stdout))
-            body = await _read_message(process.stdout)
+            answer: dict[str, Any] = json.loads(await self._read_message(process.stdout))
+            body = await self._read_message(process.stdout)
         except (asyncio.IncompleteReadError, ConnectionError):
             await self.stop()
-            raise Failure("the process that read the document died", type="reader_died") from None
+            if process.returncode in _OUT_OF_MEMORY:
+                raise _OutOfMemory from None
+            code = process.returncode or 0
+            how = signal.strsignal(-code) if code < 0 else f"exit code {code}"
+            raise Failure(
+                f"the process that read the document died ({how})", type="reader_died"
+            ) from None
         except BaseException:  # cancelled: do not finish a document that nobody waits for
             self._kill()
             raise
@@ -85,6 +116,7 @@ class _ReaderProcess:
             sys.executable,
             "-m",
             "esclusa.pipelines.documents.local.worker_process",
+            str(self._memory),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
@@ -118,7 +150,9 @@ class _ReaderProcess:
             process.kill()
             await process.wait()
 
-
-async def _read_message(source: asyncio.StreamReader) -> bytes:
-    head = await source.readexactly(LENGTH.size)
-    return await source.readexactly(LENGTH.unpack(head)[0])
+    async def _read_message(self, source: asyncio.StreamReader) -> bytes:
+        """Return what the process answers: no more than it can have in its memory."""
+        length: int = LENGTH.unpack(await source.readexactly(LENGTH.size))[0]
+        if length > self._memory << 20:
+            raise ConnectionError(f"an answer of {length:,} bytes")
+        return await source.readexactly(length)

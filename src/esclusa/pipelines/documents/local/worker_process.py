@@ -1,10 +1,11 @@
 """The child process that reads PDFs.
 
-Started as ``python -m esclusa.pipelines.documents.local.worker_process``. It reads jobs with their
-documents from stdin and writes answers to stdout, until stdin ends. Each message is its length in 8
-bytes, then its bytes. A job is JSON, followed by the document: ``{"do": "read", "doc_type": …}``,
-``{"do": "text"}`` or ``{"do": "picture", "number": …, "width": …}``. An answer is JSON, followed by
-the text, the picture, or nothing.
+Started as ``python -m esclusa.pipelines.documents.local.worker_process MEGABYTES``. It reads jobs
+with their documents from stdin and writes answers to stdout, until stdin ends. Each message is its
+length in 8 bytes, then its bytes. A job is JSON, followed by the document: ``{"do": "read",
+"doc_type": …}``, ``{"do": "text"}``, ``{"do": "picture", "number": …, "width": …}`` or ``{"do":
+"split", "max_pages": …, "max_bytes": …}``. An answer is JSON, followed by the text, the picture,
+the parts, or nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import sys
 from typing import Any, BinaryIO
 
 LENGTH = struct.Struct(">Q")
-# Bytes of address space: enough for the largest document that the settings allow.
-MEMORY = 4 << 30
+# The exit code of a process that ran out of memory in Python.
+OUT_OF_MEMORY = 77
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
@@ -42,6 +43,12 @@ def _run(job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
                 from esclusa.pipelines.documents.local.page_image import render  # noqa: PLC0415
 
                 return {}, render(content, number, width)
+            case {"do": "split", "max_pages": max_pages, "max_bytes": max_bytes}:
+                from esclusa.pipelines.documents.local.page_split import split  # noqa: PLC0415
+
+                parts = split(content, max_pages, max_bytes)
+                sizes = [(len(p.content), p.pages, p.first_page) for p in parts]
+                return {"parts": sizes}, b"".join(part.content for part in parts)
             case {"do": "text"}:
                 return {}, read_pdf(content).text.encode()
             case _:
@@ -64,19 +71,28 @@ def _read_message(source: BinaryIO) -> bytes | None:
     return source.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else None
 
 
-def limit_memory() -> None:
-    """Limit the address space of this process to MEMORY.
+def limit_memory(megabytes: int) -> None:
+    """Limit the memory of this process, and write no core files.
 
-    A small file can declare a huge page. A process that needs more memory dies, and only the
-    attempt of its document fails.
+    A small file can declare a huge page, or expand to gigabytes. A process that needs more memory
+    dies, and only the attempt of its document fails.
     """
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    soft = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    for limit, wanted in ((resource.RLIMIT_DATA, megabytes << 20), (resource.RLIMIT_CORE, 0)):
+        _, hard = resource.getrlimit(limit)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(limit, (most, most))
+
+
+def main(megabytes: int) -> None:
+    """Limit the memory, then serve on stdin and stdout."""
+    limit_memory(megabytes)
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # output of libraries goes to stderr: stdout carries answers only
+    try:
+        serve(sys.stdin.buffer, out)
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
 
 
 if __name__ == "__main__":
-    limit_memory()
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries goes to stderr: stdout carries answers only
-    serve(sys.stdin.buffer, out)
+    main(int(sys.argv[1]))

@@ -1,0 +1,72 @@
+"""Split a document into calls that Document AI accepts."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import pypdfium2 as pdfium
+
+from esclusa.pipelines.documents.local.pdf_words import Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPart:
+    """What one call sends.
+
+    ``content`` is a document of some pages, from ``first_page`` on; empty for the whole document,
+    of which ``pages`` are requested (from 1; none: all).
+    """
+
+    content: bytes = b""
+    pages: tuple[int, ...] = ()
+    first_page: int = 0
+
+
+def split(content: bytes, max_pages: int, max_bytes: int) -> list[DocumentPart]:
+    """Return the parts of a document.
+
+    With too many pages, each call sends the whole document and requests some pages. With too many
+    bytes, each call sends a document of some pages. Raises Unreadable if a page is too large. A
+    document whose pages cannot be counted is sent whole.
+    """
+    try:
+        document = pdfium.PdfDocument(content)
+    except pdfium.PdfiumError:
+        if len(content) > max_bytes:
+            message = f"{len(content):,} bytes are too many for one call"
+            raise Unreadable("too_large", message) from None
+        return [DocumentPart()]
+    try:
+        count = len(document)
+        ends = [(first, min(count, first + max_pages)) for first in range(0, count, max_pages)]
+        if len(content) > max_bytes:
+            return [
+                part for start, end in ends for part in _halved(document, start, end, max_bytes)
+            ]
+        if count <= max_pages:
+            return [DocumentPart()]
+        return [DocumentPart(pages=tuple(range(start + 1, end + 1))) for start, end in ends]
+    finally:
+        document.close()
+
+
+def _halved(document: Any, first: int, end: int, max_bytes: int) -> list[DocumentPart]:
+    """Return these pages as one document, or as several if it is too large."""
+    out = io.BytesIO()
+    part = pdfium.PdfDocument.new()
+    part.import_pages(document, list(range(first, end)))
+    part.save(out)
+    part.close()
+    content = out.getvalue()
+    if len(content) <= max_bytes:
+        return [DocumentPart(content, (), first)]
+    if end - first == 1:
+        message = f"page {first} alone has {len(content):,} bytes, too many for one call"
+        raise Unreadable("too_large", message)
+    middle = (first + end) // 2
+    return [
+        *_halved(document, first, middle, max_bytes),
+        *_halved(document, middle, end, max_bytes),
+    ]
