@@ -15,7 +15,6 @@ from esclusa.model.errors import SettingsError
 
 if TYPE_CHECKING:
     from esclusa.engine.alerts import AlertSink
-    from esclusa.model.system_records import Alert
     from esclusa.ports.store import Store
     from esclusa.ports.telemetry import Telemetry
     from esclusa.runtime import Runtime
@@ -105,7 +104,14 @@ async def open_store(
         artifacts,
         telemetry=telemetry,
         options=Options(
-            lease=settings.lease_seconds, poll=settings.poll_seconds, grace=settings.grace_seconds
+            lease=settings.lease_seconds,
+            poll=settings.poll_seconds,
+            grace=settings.grace_seconds,
+            alert_rate=settings.alert_error_rate,
+            alert_min=settings.alert_min_attempts,
+            alert_backlog=settings.alert_backlog_seconds,
+            alert_budget=settings.alert_budget_share,
+            alert_no_worker=settings.alert_no_worker_seconds,
         ),
         alert_sink=alert_sink,
         publisher=publisher_for(settings.publish, settings.topics),
@@ -132,15 +138,11 @@ async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry
         observer.event("warning", missing)
     if settings.alert_webhook is None:
         return observer, None
-    from esclusa.observability.alerts import AlertNotifier, AlertWebhook
+    from esclusa.observability.alerts import AlertWebhook
 
-    notifier = AlertNotifier(AlertWebhook(settings.alert_webhook.get_secret_value()))
-    stack.push_async_callback(notifier.close)
-
-    async def notify(alert: Alert) -> None:
-        notifier.notify(alert.name, alert.subject, alert.message, **alert.details)
-
-    return observer, notify
+    webhook = AlertWebhook(settings.alert_webhook.get_secret_value())
+    stack.push_async_callback(webhook.close)
+    return observer, webhook.send
 
 
 def main(argv: Sequence[str] | None = None) -> None:

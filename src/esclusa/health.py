@@ -12,7 +12,7 @@ from typing import Any, Literal
 from esclusa.artifacts import open_artifacts
 from esclusa.model import duration
 from esclusa.model.errors import EsclusaError, SchemaBehind
-from esclusa.model.texts import text
+from esclusa.model.texts import load, text
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.publishers import publisher_for
@@ -23,6 +23,7 @@ from esclusa.stores import without_password
 Verdict = Literal["ok", "warn", "fail"]
 SKEW = timedelta(seconds=2)
 SHORT_TOKEN = 16
+_START = text("start_worker")
 
 
 @value
@@ -108,10 +109,13 @@ def check_pipelines(settings: Settings) -> Iterator[Check]:
 async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list[Check]:
     try:
         async with opened as runtime:
+            schema = await check_schema(runtime)
+            work = await check_work(runtime) if schema.verdict == "ok" else []
             return [
                 Check("store", "ok", f"{runtime.store.url} answers"),
-                await check_schema(runtime),
+                schema,
                 await check_clock(runtime),
+                *work,
             ]
     except EsclusaError as error:
         return [Check("store", "fail", _one_line(error), f"is {url} right, and does it run?")]
@@ -132,6 +136,24 @@ async def check_schema(runtime: Runtime) -> Check:
         if runtime.settings.auto_migrate
         else Check("schema", "fail", behind, text("schema_migrate"))
     )
+
+
+async def check_work(runtime: Runtime) -> list[Check]:
+    """Whether a worker runs what is due, and which alerts are open."""
+    await runtime.engine.cycle_records.refresh()
+    alive, late = await runtime.engine.judge.unserved()
+    if late and alive:
+        cycle, since = min(late.items(), key=lambda item: item[1])
+        worker = Check("workers", "fail", text("no_worker_for", cycle=cycle, since=since), _START)
+    elif late:
+        since = min(late.values())
+        worker = Check("workers", "fail", text("no_worker", since=since), _START)
+    elif alive:
+        worker = Check("workers", "ok", text("work_in_time"))
+    else:
+        worker = Check("workers", "warn", text("no_worker_needed"), _START)
+    alerts = await runtime.engine.alerts.open()
+    return [worker, *(Check("alerts", "warn", load(a.message)) for a in alerts.values())]
 
 
 async def check_clock(runtime: Runtime) -> Check:

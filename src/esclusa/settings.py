@@ -154,6 +154,41 @@ class Settings(BaseModel):
         secret=True,
         help="The URL to which alerts are posted as JSON.",
     )
+    alert_error_rate: float = option(
+        "ESCLUSA_ALERT_ERROR_RATE",
+        0.2,
+        ge=0,
+        le=1,
+        help="The share of failed attempts above which an alert begins; 1 for none. A stage or "
+        "cycle may have its own alert_rate.",
+    )
+    alert_min_attempts: int = option(
+        "ESCLUSA_ALERT_MIN_ATTEMPTS",
+        5,
+        ge=1,
+        help="The fewest attempts of which that share is taken. A stage or cycle may have its own "
+        "alert_min.",
+    )
+    alert_backlog_seconds: float = option(
+        "ESCLUSA_ALERT_BACKLOG_SECONDS",
+        3600.0,
+        ge=0,
+        help="How long a record may be due before an alert begins; 0 for none. A stage may have "
+        "its own alert_backlog.",
+    )
+    alert_budget_share: float = option(
+        "ESCLUSA_ALERT_BUDGET_SHARE",
+        0.5,
+        ge=0,
+        help="The used share of a budget from which on an alert begins if the rest will run out "
+        "before the reset; more than 1 for none. A stage may have its own alert_budget.",
+    )
+    alert_no_worker_seconds: float = option(
+        "ESCLUSA_ALERT_NO_WORKER_SECONDS",
+        300.0,
+        ge=0,
+        help="How long work may be due without a worker before an alert begins; 0 for none.",
+    )
     publish: str | None = option(
         "ESCLUSA_PUBLISH",
         None,

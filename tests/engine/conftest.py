@@ -20,14 +20,18 @@ NewEngine = Callable[..., Awaitable[Engine]]
 
 @pytest.fixture
 async def new_engine(empty_database: Any, tmp_path: Path) -> AsyncIterator[NewEngine]:
-    """``await new_engine(app)`` returns a running engine; several share the same data."""
+    """``await new_engine(app)`` returns a running engine; several share the same data.
+
+    ``judge``: it judges alerts by itself, so often. ``alerts``: thresholds, as in ``Options``.
+    """
     async with AsyncExitStack() as stack:
 
         async def new(
             app: App,
             *,
             lease: float = 30.0,
-            register: bool = False,
+            register: bool | tuple[str, ...] = False,
+            judge: float | None = None,
             offset: float = 0.0,
             **options: Any,
         ) -> Engine:
@@ -39,6 +43,8 @@ async def new_engine(empty_database: Any, tmp_path: Path) -> AsyncIterator[NewEn
                 poll=options.pop("poll", 0.05),
                 grace=options.pop("grace", 5.0),
                 prefetch=options.pop("prefetch", 200),
+                judge=judge or 15.0,
+                **options.pop("alerts", {}),
             )
             engine = Engine(
                 store,
@@ -50,7 +56,9 @@ async def new_engine(empty_database: Any, tmp_path: Path) -> AsyncIterator[NewEn
             )
             await store.migrate(engine.all_kinds, engine.all_stages)
             await store.use(engine.all_kinds, engine.all_stages)
-            await stack.enter_async_context(engine.running(register=register))
+            await stack.enter_async_context(
+                engine.running(register=register, judge=judge is not None)
+            )
             return engine
 
         yield new

@@ -1,4 +1,4 @@
-"""Alerts over HTTP: delivered, folded, retried, dropped, and never blocking the work."""
+"""Alerts over HTTP: delivered, retried, dropped, and never blocking the work."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
 from support.loopback import free_port
 
+from esclusa.model.system_records import Alert
 from esclusa.observability import log
-from esclusa.observability.alerts import AlertNotifier, AlertWebhook
+from esclusa.observability.alerts import AlertWebhook
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
 class Hook:
@@ -70,56 +74,39 @@ def logged(lines: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.getvalue().splitlines()]
 
 
-async def test_an_alert_reaches_the_log_and_the_webhook(hook: Hook, lines: io.StringIO) -> None:
-    alerts = AlertNotifier(AlertWebhook(hook.url))
-    assert alerts.notify(
-        "error_rate",
-        "media.download",
-        "31 % of 200 ended in error",
-        rate=0.31,
-        api_token="hidden",
-        url="https://x?ticket=hidden",
+def alert(name: str = "x", subject: str = "y", message: str = "z") -> Alert:
+    return Alert(id=f"{name}:{subject}", name=name, subject=subject, message=message, begun_at=NOW)
+
+
+async def test_the_webhook_gets_the_beginning_and_the_end(hook: Hook, lines: io.StringIO) -> None:
+    webhook = AlertWebhook(hook.url)
+    begun = alert("error_rate", "media.download", "31 % of 200 ended in error").but(
+        details={"rate": 0.31, "api_token": "hidden", "url": "https://x?ticket=hidden"}
     )
-    await alerts.close()
-    [got] = hook.got
-    assert got["text"] == "[error_rate] media.download: 31 % of 200 ended in error"
-    assert (got["name"], got["subject"], got["folded"]) == ("error_rate", "media.download", 0)
-    assert got["details"] == {"rate": 0.31, "api_token": "***", "url": "https://x?ticket=***"}
-    assert got["id"]
-    [line] = logged(lines)
-    assert (line["severity"], line["subject"]) == ("WARNING", "media.download")
-    assert "hidden" not in lines.getvalue()
-
-
-async def test_without_a_webhook_the_log_is_enough(lines: io.StringIO) -> None:
-    alerts = AlertNotifier(AlertWebhook())
-    assert alerts.notify("backlog", "s", "too old")
-    await alerts.close()
-    assert logged(lines)[0]["message"] == "alert backlog: too old"
-
-
-async def test_the_same_alert_is_folded_within_the_quiet_period(hook: Hook) -> None:
-    now = [0.0]
-    alerts = AlertNotifier(AlertWebhook(hook.url), quiet=900, clock=lambda: now[0])
-    answers = [alerts.notify("error_rate", "a", "x") for _ in range(5)]
-    answers.append(alerts.notify("error_rate", "b", "another subject"))
-    now[0] = 899.0
-    answers.append(alerts.notify("error_rate", "a", "x"))
-    now[0] = 900.0
-    answers.append(alerts.notify("error_rate", "a", "again"))
-    assert answers == [True, False, False, False, False, True, False, True]
-    await alerts.close()
-    assert [(got["subject"], got["folded"]) for got in hook.got] == [("a", 0), ("b", 0), ("a", 5)]
+    await webhook.send(begun)
+    await webhook.send(begun.but(ended_at=NOW + timedelta(minutes=3)))
+    await webhook.close()
+    first, last = hook.got
+    assert first["text"] == "[error_rate begun] media.download: 31 % of 200 ended in error"
+    assert (first["event"], first["key"]) == ("begun", "error_rate:media.download")
+    assert (first["begun_at"], first["ended_at"]) == (NOW.isoformat(), None)
+    assert first["details"] == {"rate": 0.31, "api_token": "***", "url": "https://x?ticket=***"}
+    assert (last["event"], last["id"], last["ended_at"]) == (
+        "ended",
+        first["id"],
+        "2026-11-18T12:03:00+00:00",
+    )
+    assert lines.getvalue() == ""  # the engine logs alerts
 
 
 async def test_a_failing_webhook_is_retried(hook: Hook, lines: io.StringIO) -> None:
     hook.answers = [500, 429, 503]
-    alerts = AlertNotifier(AlertWebhook(hook.url, backoff=0.001))
-    alerts.notify("x", "y", "z")
+    alerts = AlertWebhook(hook.url, backoff=0.001)
+    await alerts.send(alert())
     await alerts.close()
     assert [got["status"] for got in hook.got] == [500, 429, 503, 204]
     assert len({got["id"] for got in hook.got}) == 1
-    assert len(logged(lines)) == 1
+    assert logged(lines) == []
 
 
 @pytest.mark.parametrize(("answers", "tries"), [([500] * 9, 4), ([404], 1), ([302], 1)])
@@ -127,8 +114,8 @@ async def test_an_alert_that_cannot_be_delivered_is_dropped_and_logged(
     hook: Hook, lines: io.StringIO, answers: list[int], tries: int
 ) -> None:
     hook.answers = list(answers)
-    alerts = AlertNotifier(AlertWebhook(hook.url, backoff=0.001))
-    alerts.notify("x", "y", "z")
+    alerts = AlertWebhook(hook.url, backoff=0.001)
+    await alerts.send(alert())
     await alerts.close()
     assert len(hook.got) == tries
     last = logged(lines)[-1]
@@ -141,10 +128,8 @@ async def test_an_alert_that_cannot_be_delivered_is_dropped_and_logged(
 
 
 async def test_a_webhook_that_refuses_connections(lines: io.StringIO) -> None:
-    alerts = AlertNotifier(
-        AlertWebhook(f"http://127.0.0.1:{free_port()}/T0P-SECRET", backoff=0.001)
-    )
-    alerts.notify("x", "y", "z")
+    alerts = AlertWebhook(f"http://127.0.0.1:{free_port()}/T0P-SECRET", backoff=0.001)
+    await alerts.send(alert())
     await alerts.close()
     assert logged(lines)[-1]["why"].startswith("Client")
     assert "T0P-SECRET" not in lines.getvalue()
@@ -152,10 +137,10 @@ async def test_a_webhook_that_refuses_connections(lines: io.StringIO) -> None:
 
 async def test_a_webhook_that_hangs_blocks_nothing(hook: Hook, lines: io.StringIO) -> None:
     hook.hold = asyncio.Event()
-    alerts = AlertNotifier(AlertWebhook(hook.url, timeout=30))
+    alerts = AlertWebhook(hook.url, timeout=30)
     begun = time.perf_counter()
     for number in range(150):
-        alerts.notify("x", f"subject {number}", "z")
+        await alerts.send(alert("x", f"subject {number}"))
     assert time.perf_counter() - begun < 1.0
     await hook.came.wait()
     await alerts.close(grace=0.01)
@@ -167,14 +152,6 @@ async def test_a_webhook_that_hangs_blocks_nothing(hook: Hook, lines: io.StringI
     assert len(lost) == 50
     assert logged(lines)[-1]["count"] == 100
     hook.hold.set()
-
-
-async def test_an_alert_without_a_running_loop_is_sent_later(hook: Hook) -> None:
-    alerts = AlertNotifier(AlertWebhook(hook.url))
-    await asyncio.to_thread(alerts.notify, "early", "a", "no loop in this thread")
-    alerts.notify("late", "b", "z")
-    await alerts.close()
-    assert [got["name"] for got in hook.got] == ["early", "late"]
 
 
 def test_a_wrong_url_is_refused_without_showing_it() -> None:

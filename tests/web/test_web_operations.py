@@ -153,9 +153,16 @@ async def test_budgets_stages_workers_alerts_and_status(shop: Client) -> None:
         999,
     )
     assert sum(window["spenders"].values()) == 1
-    await shop.runtime.engine.alert("test", "shop.work", "check this", items=3)
+    await shop.runtime.engine.alerts.begin("test", "shop.work", "check this", items=3)
     alert = (await shop.get("/api/alerts?limit=1")).json["items"][0]
-    assert (alert["name"], alert["details"]) == ("test", {"items": 3})
+    assert (alert["key"], alert["details"], alert["ended_at"]) == (
+        "test:shop.work",
+        {"items": 3},
+        None,
+    )
+    await shop.runtime.engine.alerts.end("test", "shop.work")
+    [alert] = (await shop.get("/api/alerts?status=ended")).json["items"]
+    assert alert["begun_at"] < alert["ended_at"]
     assert (await shop.get("/api/workers")).json == {"items": [], "next": None}
     status = (await shop.get("/api/status")).json
     assert {

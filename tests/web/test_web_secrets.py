@@ -92,7 +92,7 @@ async def test_a_secret_in_a_message_is_shown_nowhere(secured: Client) -> None:
         cycle="shop.stock", slot="x", worker="w", started_at=now, message=MESSAGE, status="error"
     )
     await secured.runtime.store.insert(
-        [Alert(name="broken", subject="shop.stock", message=MESSAGE, raised_at=now), run]
+        [Alert(name="broken", subject="shop.stock", message=MESSAGE, begun_at=now), run]
     )
     await secured.post(
         "/api/records/items/retry", {"ids": ["a:1"], "reason": MESSAGE}, token=OPERATE

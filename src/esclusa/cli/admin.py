@@ -56,7 +56,7 @@ def migrate(session: Session, sql: bool, check: bool) -> int:
 @click.command(cls=Command)
 @click.pass_obj
 def doctor(session: Session) -> int:
-    """Check settings, store, clock, artifacts and pipelines; say what to do.
+    """Check settings, store, clock, workers, artifacts and pipelines; say what to do.
 
     Exit code 4: a check failed.
     """

@@ -308,14 +308,18 @@ def alerts(session: Session, limit: int, after: str | None) -> None:
     page = session.look(lambda runtime: runtime.read_model.alerts(limit=limit, after=after))
     session.show_page(
         page,
-        ["RAISED (UTC)", "ALERT", "SUBJECT", "MESSAGE"],
+        ["BEGUN (UTC)", "ENDED", "ALERT", "SUBJECT", "MESSAGE"],
         (
-            (moment(a.raised_at), a.name, a.subject, a.message)
+            (moment(a.begun_at), _ended(a), a.name, a.subject, a.message)
             for a in page.items
             if isinstance(a, Alert)
         ),
         "No alerts.",
     )
+
+
+def _ended(alert: Alert) -> str:
+    return "-" if alert.ended_at is None else moment(alert.ended_at)
 
 
 @click.command(cls=Command)

@@ -101,7 +101,7 @@ def run_worker(session: Session, only: Sequence[str] = ()) -> int:
 
     async def serve_cycles(runtime: Runtime) -> None:
         names = frozenset(runtime.engine.cycle(name).name for name in only) or None
-        async with runtime.engine.running(register=True) as engine:
+        async with runtime.engine.running(register=names or True, judge=True) as engine:
             scheduler = engine.scheduler()
             scheduler.stop_on_signals()
             cycles = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -15,11 +15,11 @@ from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext, RunLog, RunTools
 from esclusa.engine.settler import Settler
 from esclusa.engine.stage_worker import StageWorker
-from esclusa.model.errors import AlreadyRunning, Paused, SettingsError
+from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused, SettingsError
 from esclusa.model.pipeline import Plan
 from esclusa.model.query import Where
 from esclusa.model.record import Ref
-from esclusa.model.schedule import Always, Every
+from esclusa.model.schedule import Every
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import CycleRecord, Run
@@ -27,8 +27,6 @@ from esclusa.model.texts import text
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
 
-# Records after which the error share of an always-on cycle is judged again.
-JUDGED = 100
 # How far ahead a cycle is due that has no next slot.
 NEVER = timedelta(days=36500)
 
@@ -88,6 +86,21 @@ class CycleRecords:
 
     async def last_run(self, cycle: str) -> Run | None:
         return await self._records.first(Run, {"cycle": cycle}, order="-started_at")
+
+    async def next_slot(self, cycle: Cycle) -> datetime | None:
+        """The first slot that the cycle has not run in; missed slots count as one."""
+        record = await self.get(cycle.name)
+        if cycle.singleton:
+            return None if record is None or record.status == "paused" else record.due_at
+        latest = await self.last_run(cycle.name)
+        now = self._clock.now()
+        if latest is not None:
+            since = latest.started_at
+        elif isinstance(cycle.schedule, Every):
+            since = now - timedelta(seconds=cycle.schedule.seconds)
+        else:
+            since = (record.created_at if record is not None else None) or now
+        return cycle.schedule.next_after(since)
 
     async def refresh(self) -> None:
         """Read which cycles are paused."""
@@ -172,6 +185,7 @@ class CycleRunner:
         options: Options,
         worker: str,
         *,
+        run_finished: Callable[[RunContext], Awaitable[None]],
         run_tools: Callable[[Plan], RunTools],
         stage_worker: NewStageWorker,
     ) -> None:
@@ -183,6 +197,7 @@ class CycleRunner:
         self._telemetry = telemetry
         self._options = options
         self._worker = worker
+        self._run_finished = run_finished
         self._run_tools = run_tools
         self._stage_worker = stage_worker
         self._active: dict[str, RunContext] = {}
@@ -210,9 +225,7 @@ class CycleRunner:
         if name in self._active:  # nothing is awaited between this and the entry below
             self._telemetry.event("warning", "worker_already_running", cycle=name)
             raise AlreadyRunning(text("running_here", cycle=name))
-        plan = self._registry.plan_of(name)
-        if plan.app.needs_ is not None and (missing := list(plan.app.needs_(plan.settings))):
-            raise SettingsError(f"{name} cannot run:", missing)
+        self._refuse_missing_settings(name)
         run = self.new_run(cycle, now, slot=slot)
         run.eager, run.limit, run.params = person and cycle.eager, limit, params or {}
         self._active[name] = run
@@ -230,12 +243,24 @@ class CycleRunner:
             del self._active[name]
         return run
 
+    def _refuse_missing_settings(self, cycle: str) -> None:
+        plan = self._registry.plan_of(cycle)
+        if plan.app.needs_ is not None and (missing := list(plan.app.needs_(plan.settings))):
+            raise SettingsError(f"{cycle} cannot run:", missing)
+
+    async def not_started(self, cycle: Cycle, error: Exception) -> None:
+        """Report that a cycle could not start by itself; the alert ends when it does."""
+        why = str(error) if isinstance(error, EsclusaError) else f"{type(error).__name__}: {error}"
+        message = text("cycle_not_started", cycle=cycle.name, why=why)
+        await self._alerts.begin("cycle_not_started", cycle.name, message)
+
     def new_run(self, cycle: Cycle, now: datetime, *, slot: str | None = None) -> RunContext:
         """A run that is not written yet; without a slot it gets one of its own."""
         tools = self._run_tools(self._registry.plan_of(cycle.name))
         return RunContext(tools, cycle, "", slot or f"{now:%Y%m%dT%H%M%S.%fZ}-{self._worker}", now)
 
     async def _run(self, run: RunContext) -> None:
+        await self._alerts.end("cycle_not_started", run.cycle.name)
         try:
             if run.cycle.function is not None:
                 await run.cycle.function(run)
@@ -244,7 +269,7 @@ class CycleRunner:
                     await self.drain(run, stage.name, limit=run.limit)
         except asyncio.CancelledError:
             run.end("error", text("run_cancelled"))
-            await asyncio.shield(self._runs.finish(run))
+            await asyncio.shield(self._finish(run))
             raise
         except GeneratorExit:
             raise
@@ -254,9 +279,11 @@ class CycleRunner:
             self._telemetry.event(
                 "error", message, cycle=run.cycle.name, run=run.id, exc_info=error
             )
-            await self._alerts.alert("cycle_failed", run.cycle.name, message, run=run.id)
+        await self._finish(run)
+
+    async def _finish(self, run: RunContext) -> None:
         await self._runs.finish(run)
-        await self._alerts.judge(run)
+        await self._run_finished(run)
 
     async def drain(
         self,
@@ -287,9 +314,11 @@ class CycleRunner:
 
     async def serve(self, cycle: Cycle, stopping: asyncio.Event) -> None:
         """Serve an ``always`` cycle until ``stopping``: its stages claim when something is due."""
+        self._refuse_missing_settings(cycle.name)
         run = self.new_run(cycle, await self._clock.sync())
         self._active[cycle.name] = run
         await self._runs.start(run)
+        await self._alerts.end("cycle_not_started", cycle.name)
         workers = [self._stage_worker(stage, run, forever=True) for stage in cycle.stages]
         self._workers |= set(workers)
         try:
@@ -299,6 +328,9 @@ class CycleRunner:
                 await stopping.wait()
                 for worker in workers:
                     worker.stop()
+        except Exception as error:
+            run.end("error", f"{type(error).__name__}: {error}")
+            raise
         finally:
             self._workers -= set(workers)
             del self._active[cycle.name]
@@ -318,13 +350,6 @@ class CycleRunner:
         """The locks of the cycles that run now."""
         locks = [run.lock for run in self._active.values() if run.lock is not None]
         return [Renewal(ref, fence, self._options.lease) for ref, fence in locks]
-
-    async def judge(self) -> None:
-        """Judge the error share of always-on cycles, which have no end at which to do so."""
-        for run in list(self._active.values()):
-            fresh = run.counters["taken"] - run.judged["taken"]
-            if isinstance(run.cycle.schedule, Always) and fresh >= JUDGED:
-                await self._alerts.judge(run)
 
     # wake and stop
 

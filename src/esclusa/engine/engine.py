@@ -6,13 +6,14 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Any
 
+from esclusa.engine.alert_judge import AlertJudge
 from esclusa.engine.alerts import AlertLog, AlertSink
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.attempt import StageTools
@@ -38,7 +39,7 @@ from esclusa.engine.tick import Tick, Ticked
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.query import Where, conditions
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
-from esclusa.model.stage import Stage
+from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import WorkerRecord
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.publisher import Publisher
@@ -78,19 +79,32 @@ class Engine:
         self.worker = worker = (
             worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
         )
-        system = system_pipeline(publisher).bind(NoSettings())
-        self.registry = registry = Registry((*plans, system))
-        self.contexts: dict[str, Any] = {}
         self.clock = clock = StoreClock(store)
         self.records = records = Records(store)
+        self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink)
+        system = system_pipeline(publisher, self.alerts).bind(NoSettings())
+        self.registry = registry = Registry((*plans, system))
+        self.contexts: dict[str, Any] = {}
         self.settler = Settler(
             store, artifacts, telemetry, batch=options.settle_batch, lease=options.lease
         )
         self.leases = LeaseRenewer(store, telemetry)
         self.rates = Rates(store, clock, worker)
-        self.alerts = AlertLog(store, clock, telemetry, alert_sink)
         self.cycle_records = CycleRecords(store, records, self.settler, clock, options, worker)
         self.idempotency = Idempotency(store, self.settler, self.leases, clock, options, worker)
+        self.judge = AlertJudge(
+            self.alerts,
+            registry,
+            store,
+            records,
+            self.cycle_records,
+            self.rates,
+            clock,
+            telemetry,
+            options,
+            worker,
+            active=self.under_way,
+        )
         self._rng = rng or Random()
         self._registration = WorkerRegistration(store, self.settler, clock, options, worker)
         self._runs = RunLog(store, self.settler, clock, telemetry, options, worker)
@@ -103,6 +117,7 @@ class Engine:
             telemetry,
             options,
             worker,
+            run_finished=self.judge.run_finished,
             run_tools=self._run_tools,
             stage_worker=self._stage_worker,
         )
@@ -116,7 +131,6 @@ class Engine:
                 telemetry,
                 self.rates.flush,
                 self.cycle_records.refresh,
-                self.runner.judge,
             ),
         )
 
@@ -124,9 +138,12 @@ class Engine:
         self.plans, self.cycles, self.stages = registry.plans, registry.cycles, registry.stages
         self.all_kinds, self.all_stages = registry.all_kinds, registry.all_stages
         self.kind, self.cycle, self.plan_of = registry.kind, registry.cycle, registry.plan_of
-        self.run_cycle, self.under_way = self.runner.run, self.runner.active
-        self.inflight, self.paused = self.runner.inflight, self.cycle_records.paused
-        self.alert = self.alerts.alert
+        self.run_cycle, self.inflight = self.runner.run, self.runner.inflight
+        self.paused = self.cycle_records.paused
+
+    def under_way(self, cycle: str) -> RunContext | None:
+        """The run of this cycle that is under way in this process."""
+        return self.runner.active(cycle)
 
     @property
     def stopping(self) -> bool:
@@ -134,15 +151,19 @@ class Engine:
         return self.runner.stopping
 
     @asynccontextmanager
-    async def running(self, *, register: bool = False) -> AsyncIterator[Engine]:
+    async def running(
+        self, *, register: bool | Iterable[str] = False, judge: bool = False
+    ) -> AsyncIterator[Engine]:
         """Open what handlers need: the clock, the settler, the leases, the pipelines' contexts.
 
-        ``register``: this is a worker process, and the list of workers shows it.
+        ``register``: this is a worker process, and the list of workers shows it with its cycles,
+        all or these. ``judge``: it also judges what should raise an alert; servers and workers do.
         """
         async with AsyncExitStack() as stack:
             await self.clock.sync()
             self.settler.start()
             stack.push_async_callback(self.settler.stop)
+            stack.push_async_callback(self.alerts.close)
             for periodic in self._periodic:
                 periodic.start()
                 stack.push_async_callback(periodic.stop)
@@ -154,8 +175,12 @@ class Engine:
             await self.cycle_records.write(self.registry.cycles.values())
             await self.cycle_records.refresh()
             if register:
-                await self._registration.register(sorted(self.registry.stages))
+                names = self.registry.cycles if register is True else register
+                await self._registration.register([self.registry.cycle(name) for name in names])
                 stack.push_async_callback(self._registration.leave)
+            if judge:
+                self.judge.start()
+                stack.push_async_callback(self.judge.stop)
             stack.push_async_callback(self.rates.flush, all=True)
             try:
                 yield self
@@ -197,6 +222,7 @@ class Engine:
             self.store,
             self.clock,
             self.telemetry,
+            self.judge.judge,
             seconds=seconds,
             poll=self.options.poll,
         ).run()
@@ -333,14 +359,15 @@ class WorkerRegistration:
         self._worker = worker
         self._record: WorkerRecord | None = None
 
-    async def register(self, stages: list[str]) -> None:
-        now = self._clock.now()
+    async def register(self, cycles: Iterable[Cycle]) -> None:
+        now, cycles = self._clock.now(), list(cycles)
         record = WorkerRecord(
             id=self._worker,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=__version__,
-            stages=stages,
+            cycles=sorted(cycle.name for cycle in cycles),
+            stages=sorted({stage.name for cycle in cycles for stage in cycle.stages}),
             started_at=now,
             leased_by=self._worker,
             due_at=now + timedelta(seconds=self._options.lease),

@@ -13,6 +13,12 @@ class Options:
     claims of an idle stage. ``grace``: what handlers have to end after a stop. ``prefetch``: the
     most records that one stage claims ahead. ``settle_batch``: the most settlements in one
     transaction.
+
+    When an alert begins, unless the stage or cycle says otherwise; None: never. ``alert_rate``: the
+    share of failed attempts, of at least ``alert_min``. ``alert_backlog``: seconds that a record is
+    due. ``alert_budget``: the used share of a budget that will run out before its reset.
+    ``alert_no_worker``: seconds that work is due while no worker runs. ``judge``: seconds between
+    two judgements.
     """
 
     lease: float = 60.0
@@ -20,3 +26,9 @@ class Options:
     grace: float = 20.0
     prefetch: int = 4000
     settle_batch: int = 2000
+    alert_rate: float | None = 0.2
+    alert_min: int = 5
+    alert_backlog: float | None = 3600.0
+    alert_budget: float | None = 0.5
+    alert_no_worker: float | None = 300.0
+    judge: float = 15.0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeAlias
 
 from esclusa.engine.clock import StoreClock
-from esclusa.model.results import RATED, ResultName
+from esclusa.model.results import FAILED, PROCESSED, RATED, ResultName
 from esclusa.model.system_records import Rate
 from esclusa.ports.store import Store
 
@@ -18,6 +19,12 @@ BOUNDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
     1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0,
 )  # fmt: skip
+
+# Minutes whose counts are kept in memory.
+KEPT = 60
+
+# The attempts of one minute: when it began, how many failed, how many there were.
+Minute: TypeAlias = tuple[datetime, int, int]
 
 
 @dataclass(slots=True)
@@ -38,6 +45,7 @@ class Rates:
         self._clock = clock
         self._worker = worker
         self._counts: dict[str, _Count] = {}
+        self._minutes: defaultdict[str, deque[Minute]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._done: list[Rate] = []
 
     def add(self, stage: str, result: ResultName, times: Sequence[float]) -> None:
@@ -54,11 +62,17 @@ class Rates:
     def _minute(self) -> datetime:
         return self._clock.now().replace(second=0, microsecond=0)
 
+    def minutes(self, stage: str) -> list[Minute]:
+        """What this process counted in its latest minutes, the current one included."""
+        count = self._counts.get(stage)
+        return [*self._minutes[stage], *([_minute(count.minute, count.results)] if count else [])]
+
     async def flush(self, *, all: bool = False) -> None:
         """Write the minutes that have passed; with ``all``, the current one too."""
         minute = self._minute()
         for stage in [s for s, count in self._counts.items() if all or count.minute < minute]:
             count = self._counts.pop(stage)
+            self._minutes[stage].append(_minute(count.minute, count.results))
             self._done.append(
                 Rate(
                     stage=stage,
@@ -72,6 +86,30 @@ class Rates:
         if self._done:
             await self._store.insert(self._done)
             self._done = []
+
+
+def _minute(minute: datetime, results: Mapping[ResultName, int]) -> Minute:
+    return minute, sum(results[n] for n in FAILED), sum(results[n] for n in PROCESSED)
+
+
+def minute_of(row: Rate) -> Minute:
+    """The attempts that a row counts."""
+    return _minute(row.minute, {name: getattr(row, name) for name in PROCESSED})
+
+
+def latest(minutes: Iterable[Minute], least: int, since: datetime) -> tuple[int, int]:
+    """How many of the latest attempts failed, and how many there were.
+
+    Whole minutes are taken, the newest first, until there are ``least`` attempts; none that began
+    before ``since``.
+    """
+    failed = taken = 0
+    last: datetime | None = None
+    for minute, bad, all in sorted(minutes, reverse=True):
+        if minute < since or (taken >= least and minute != last):
+            break
+        failed, taken, last = failed + bad, taken + all, minute
+    return failed, taken
 
 
 def merge(rows: list[Rate]) -> dict[str, dict[str, float]]:

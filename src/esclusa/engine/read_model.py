@@ -379,7 +379,7 @@ class ReadModel:
         self, where: Where | None = None, *, limit: int = 100, after: str | None = None
     ) -> Page[Record]:
         return await self.records(
-            Alert.kind.table, where or {}, order="-raised_at", limit=limit, after=after
+            Alert.kind.table, where or {}, order="-begun_at", limit=limit, after=after
         )
 
     async def workers(self) -> list[dict[str, Any]]:

@@ -68,7 +68,6 @@ class RunContext:
     message: str | None = None
     halted: bool = False
     lock: tuple[Ref, int] | None = None
-    judged: Counter[str] = field(default_factory=Counter)
     shared: Any = None
     _begun: float = field(default_factory=time.monotonic)
 

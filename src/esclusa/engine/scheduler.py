@@ -114,10 +114,13 @@ class Scheduler:
                     await self._serve_shared(cycle)
             except (StoreUnavailable, StoreConflict) as error:
                 self._telemetry.event("warning", f"{cycle.name}: {error}; will retry")
+            except EsclusaError as error:
+                await self._runner.not_started(cycle, error)
             except Exception as error:  # noqa: BLE001 - the cycle goes on, and the error is logged
                 self._telemetry.event(
                     "error", f"{cycle.name}: {type(error).__name__}: {error}", exc_info=error
                 )
+                await self._runner.not_started(cycle, error)
             await wait_at_most(pause, self._stopping)
             pause = min(10.0, pause * 2)
 
@@ -167,7 +170,7 @@ class Scheduler:
         except (StoreUnavailable, StoreConflict):
             raise
         except EsclusaError as error:
-            self._telemetry.event("error", f"{cycle.name}: {error}", cycle=cycle.name)
+            await self._runner.not_started(cycle, error)
 
     async def _until(self, slot: datetime) -> None:
         while (left := (slot - self._clock.now()).total_seconds()) > 0 and not self.stopping:

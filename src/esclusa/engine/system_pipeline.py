@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from esclusa.engine.alerts import AlertLog
 from esclusa.engine.attempt import Attempt
+from esclusa.engine.registry import SYSTEM
 from esclusa.engine.runs import RunContext
 from esclusa.model.outcome import Outcome, Retry, To
 from esclusa.model.pipeline import App
@@ -26,7 +28,7 @@ from esclusa.ports.publisher import Publisher
 # How long system records are kept, by the age of a field.
 KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
     (Rate, "minute", timedelta(days=14)),
-    (Alert, "raised_at", timedelta(days=90)),
+    (Alert, "begun_at", timedelta(days=90)),
     (Run, "started_at", timedelta(days=90)),
     (WorkerRecord, "started_at", timedelta(days=14)),
     (IdempotentCall, "called_at", timedelta(days=2)),
@@ -35,14 +37,18 @@ KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
 )
 
 
-def system_pipeline(publisher: Publisher | None) -> App:
+def system_pipeline(publisher: Publisher | None, alerts: AlertLog) -> App:
     """The pipeline ``esclusa``: ends dead runs and workers, publishes messages, prunes records."""
     app = App("esclusa")
     forever = Backoff(tries=None, base=1, cap=300)
 
     @app.stage(Run, take="running", retry=forever, every="10s", alert_rate=None)
     async def end_dead_runs(run: Run, at: Attempt) -> Outcome:
-        return To("error", message=text("run_abandoned", worker=run.worker).dump())
+        why = text("run_abandoned", worker=run.worker)
+        if not run.cycle.startswith(SYSTEM):
+            message = text("cycle_failed", cycle=run.cycle, why=why)
+            await alerts.begin("cycle_failed", run.cycle, message, run=run.id)
+        return To("error", message=why.dump())
 
     @app.stage(WorkerRecord, take="running", retry=forever, every="10s", alert_rate=None)
     async def end_dead_workers(worker: WorkerRecord, at: Attempt) -> Outcome:
@@ -68,7 +74,8 @@ def system_pipeline(publisher: Publisher | None) -> App:
             where = {field: below(run.started - age)}
             life = kind.kind.lifecycle
             if life.terminal and len(life.states) > 1:
-                ended = life.terminal | ({"raised"} if kind is Alert else set())
+                # An alert that is still true begins again.
+                ended = life.terminal if kind is not Alert else frozenset(life.states)
                 where["status"] = one_of(*sorted(ended))
             if removed := await run.records.purge(kind, where):
                 run.count(kind.kind.table, removed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from esclusa.engine.clock import StoreClock
@@ -16,7 +16,7 @@ from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.runs import RunContext
 from esclusa.engine.threads import end_tasks
 from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused
-from esclusa.model.schedule import Always, Every, Manual
+from esclusa.model.schedule import Always, Manual
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle
 from esclusa.model.value import value
@@ -66,6 +66,7 @@ class Tick:
         store: Store,
         clock: StoreClock,
         telemetry: Telemetry,
+        judge: Callable[[], Awaitable[None]],
         *,
         seconds: float,
         poll: float,
@@ -76,6 +77,7 @@ class Tick:
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
+        self._judge = judge
         self._poll = poll
         self._begun = time.monotonic()
         self._end = self._begun + seconds
@@ -104,6 +106,7 @@ class Tick:
                 self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
         finally:
             await asyncio.shield(self._wind_down())
+        await self._judge()
         return Ticked(tuple(self._runs), complete, time.monotonic() - self._begun)
 
     async def _start(self) -> None:
@@ -128,7 +131,7 @@ class Tick:
             self._finished.add(cycle.name)  # another process runs it
         except EsclusaError as error:
             self._finished.add(cycle.name)
-            self._telemetry.event("error", f"{cycle.name}: {error}", cycle=cycle.name)
+            await self._runner.not_started(cycle, error)
         else:
             self._runs.append(run)
             if run.outcome in ("blocked", "error") or (
@@ -144,7 +147,7 @@ class Tick:
             return None
         if isinstance(cycle.schedule, Always):
             return "" if await self._has_due(cycle) else None
-        slot = await self._scheduled(cycle)
+        slot = await self._cycle_records.next_slot(cycle)
         if slot is None or slot > self._clock.now():
             return None
         if (
@@ -163,21 +166,6 @@ class Tick:
             if (await self._store.backlog(request, cap=1)).due:
                 return True
         return False
-
-    async def _scheduled(self, cycle: Cycle) -> datetime | None:
-        """The first slot that the cycle has not run in; missed slots count as one."""
-        record = await self._cycle_records.get(cycle.name)
-        if cycle.singleton:
-            return None if record is None or record.status == "paused" else record.due_at
-        latest = await self._cycle_records.last_run(cycle.name)
-        now = self._clock.now()
-        if latest is not None:
-            since = latest.started_at
-        elif isinstance(cycle.schedule, Every):
-            since = now - timedelta(seconds=cycle.schedule.seconds)
-        else:
-            since = (record.created_at if record is not None else None) or now
-        return cycle.schedule.next_after(since)
 
     # the end
 

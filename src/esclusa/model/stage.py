@@ -43,6 +43,8 @@ Answer = TypeVar("Answer", bound="Outcome | Awaitable[Outcome]")
 Answers = TypeVar("Answers", bound="Sequence[Outcome] | Awaitable[Sequence[Outcome]]")
 # An option may be a function of the pipeline's settings: `concurrency=lambda s: s.parallel`.
 FromSettings = Callable[[Any], T]
+# The value of a threshold that is not given: the system's setting counts.
+FromSetting: TypeAlias = Literal["setting"]
 
 
 class StageDecorator(Protocol[R]):
@@ -68,9 +70,12 @@ class CycleOptions(TypedDict, total=False):
     every: Schedule | str | float | timedelta | FromSettings[Schedule | str | float] | None
     # A run that a person starts also takes records that are not due yet, each once.
     eager: bool
-    # The share of failed attempts from which on a run raises an alert. None: no alert.
+    # The share of failed attempts above which an alert begins. None: no alert.
+    #
+    # Of a run; of a stage that runs whenever a record is due, of its last 20 attempts or more. By
+    # default `ESCLUSA_ALERT_ERROR_RATE`.
     alert_rate: float | FromSettings[float] | None
-    # How many attempts must fail before `alert_rate` counts.
+    # The fewest attempts of which `alert_rate` is judged. By default `ESCLUSA_ALERT_MIN_ATTEMPTS`.
     alert_min: int | FromSettings[int]
     # What a run calls the engine's counters (`{"retried": "retryable"}`).
     #
@@ -105,6 +110,17 @@ class StageOptions(CycleOptions, total=False):
     timeout: str | float | timedelta | FromSettings[str | float] | None
     # How long a claim holds without being renewed. None: `ESCLUSA_LEASE_SECONDS`.
     lease: str | float | timedelta | FromSettings[str | float] | None
+    # How long a record may be due before an alert begins. None: no alert.
+    #
+    # Where a cycle has a schedule, from its next slot on. By default
+    # `ESCLUSA_ALERT_BACKLOG_SECONDS`.
+    alert_backlog: str | float | timedelta | FromSettings[str | float] | None
+    # The used share of the budget from which on an alert begins if the rest will not last. None: no
+    # alert.
+    #
+    # It will not last if it runs out before the window resets, at the rate so far. By default
+    # `ESCLUSA_ALERT_BUDGET_SHARE`.
+    alert_budget: float | FromSettings[float] | None
     # What a dead letter contains of the record. None: all of it.
     dead_letter: Callable[[Any], dict[str, Any]] | None
     # A topic to which dead letters are also published, by the outbox.
@@ -186,6 +202,10 @@ def takes_arguments(function: Any, count: int) -> bool:
     return True
 
 
+def _seconds_or_none(kind: Kind, given: Any) -> float | None:
+    return None if given is None else _seconds(kind, given)
+
+
 _function = _must_be("a function of the record", lambda given: takes_arguments(given, 1))
 _share = _must_be(
     "a share between 0 and 1, or None for no alert",
@@ -215,6 +235,8 @@ class Stage:
     cost: int = _option(1, _whole_number(0))
     timeout: float | None = _option(None, _seconds)
     lease: float | None = _option(None, _seconds)
+    alert_backlog: float | FromSetting | None = _option("setting", _seconds_or_none, nullable=True)
+    alert_budget: float | FromSetting | None = _option("setting", _share, nullable=True)
     dead_letter: Callable[[Any], dict[str, Any]] | None = _option(None, _function, compare=False)
     dead_letter_topic: str | None = _option(None, _topic)
     on_exhausted: Callable[[Any], Sequence[Effect]] | None = _option(None, _function, compare=False)
@@ -237,8 +259,8 @@ class Cycle:
     function: Callable[..., Awaitable[Any]] | None = None
     singleton: bool = False
     eager: bool = _option(False, lambda kind, given: bool(given))
-    alert_rate: float | None = _option(0.2, _share, nullable=True)
-    alert_min: int = _option(5, _whole_number(0))
+    alert_rate: float | FromSetting | None = _option("setting", _share, nullable=True)
+    alert_min: int | FromSetting = _option("setting", _whole_number(0))
     counters: Mapping[str, str] = field(
         default_factory=dict, compare=False, metadata={"check": _counters, "nullable": False}
     )

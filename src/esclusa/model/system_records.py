@@ -93,6 +93,7 @@ class WorkerRecord(Record, table="esclusa_workers", history=False):
     host: str
     pid: int
     version: str
+    cycles: list[str] = []
     stages: list[str] = []
     started_at: datetime
 
@@ -122,16 +123,41 @@ class Rate(
     lifecycle = Lifecycle("kept")
 
 
-class Alert(Record, table="esclusa_alerts", history=False, index=[("-raised_at",)]):
-    """Something that a person should look at."""
+class Alert(
+    Record,
+    table="esclusa_alerts",
+    key=("name", "subject", "number"),
+    columns={"begun_at": "raised_at"},
+    history=False,
+    index=[("-begun_at",), ("name", "subject", "-number")],
+):
+    """Something that a person should look at: it begins, and it ends.
+
+    ``number`` counts how often the alert of this name and subject has begun. ``confirmed_at`` and
+    ``confirmed_by``: when it was last found to be true, and by which process.
+    """
 
     name: str
     subject: str
+    number: int = 1
     message: str
-    raised_at: datetime
+    begun_at: datetime
+    ended_at: datetime | None = None
+    confirmed_at: datetime | None = None
+    confirmed_by: str | None = None
     details: dict[str, Any] = {}
 
-    lifecycle = Lifecycle("raised -> seen")
+    lifecycle = Lifecycle(
+        """
+        raised -> seen | ended
+        seen -> ended
+        """
+    )
+
+    @property
+    def key(self) -> str:
+        """What the alert is about; at most one alert of this key is open."""
+        return f"{self.name}:{self.subject}"
 
 
 class Audit(Record, table="esclusa_audit", history=False, index=[("-done_at",)]):

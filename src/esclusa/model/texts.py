@@ -36,7 +36,17 @@ TEXTS: Final[Mapping[str, str]] = {
     "run_abandoned": "worker {worker} stopped without finishing this run",
     # What an alert reports: `message` of an alert.
     "cycle_failed": "{cycle} failed: {why}",
+    "cycle_blocked": "{cycle} is blocked: {why}",
+    "cycle_not_started": "{cycle} cannot start: {why}",
     "error_rate": "{cycle}: {failed} of {taken} records failed ({share}, more than {limit})",
+    "backlog": "{stage}: a record has been due since {since}, longer than {limit}",
+    "no_worker": "no worker is running, and work has been due since {since}",
+    "no_worker_for": "no worker runs {cycle}, and its work has been due since {since}",
+    "budget_early": (
+        "budget {budget}: {used} of {limit} per {per} are used; at this rate nothing is left at"
+        " {at}, before the reset at {reset}"
+    ),
+    "alert_ended": "over after {time}: {message}",
     # Why a record is not moving: `esclusa why`.
     "why_unknown_state": "{state!r} is not a state of {table}; another program wrote it",
     "why_finished": "finished: {state} is a terminal state",
@@ -160,6 +170,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "schema_docs": "see docs/operations.md, Stores",
     "no_pipelines": "no pipeline is listed",
     "set_pipelines": "set ESCLUSA_PIPELINES, for example to examples/hello.py:app",
+    "work_in_time": "no work waits for a worker",
+    "no_worker_needed": "no worker is running; nothing is late yet",
+    "start_worker": "start one with 'esclusa worker', or let something call 'esclusa tick'",
     "pipeline_parts": "kinds {kinds}, stages {stages}, cycles {cycles}",
 }
 

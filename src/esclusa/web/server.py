@@ -167,7 +167,7 @@ class Service:
     ) -> None:
         """Serve on these sockets until stopped; return when all work is settled."""
         engine = self._runtime.engine
-        async with engine.running(register=self._scheduler is not None):
+        async with engine.running(register=self._scheduler is not None, judge=True):
             app = create_app(self._runtime, **options)
             settings = self._runtime.settings
             limits = ConnectionLimits(settings.client_timeout_seconds, settings.max_connections)

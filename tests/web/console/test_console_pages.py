@@ -141,7 +141,7 @@ async def test_hostile_texts_are_shown_as_text(own_world: World, new_page: NewPa
     rows: list[Record] = []
     for n, text in enumerate(hostile):
         rows += [
-            Alert(name=text, subject=text, message=text, raised_at=now, details={text: text}),
+            Alert(name=text, subject=text, message=text, begun_at=now, details={text: text}),
             Audit(
                 who=text,
                 verb=text,

@@ -480,11 +480,16 @@ async def _system(runtime: Runtime, now: datetime, rng: random.Random) -> None:
     rows.append(
         Alert(
             name="error_rate",
-            subject="media.download",
+            subject="tenders.dispatch",
             message=text(
-                "error_rate", cycle="media.download", failed=14, taken=45, share="31%", limit="20%"
+                "error_rate",
+                cycle="tenders.dispatch",
+                failed=14,
+                taken=45,
+                share="31%",
+                limit="20%",
             ).dump(),
-            raised_at=now - timedelta(minutes=12),
+            begun_at=now - timedelta(minutes=12),
             details={"share": 0.31, "limit": 0.2},
         )
     )
@@ -495,7 +500,7 @@ async def _system(runtime: Runtime, now: datetime, rng: random.Random) -> None:
             message=text(
                 "cycle_failed", cycle="tenders.ingest", why="the site did not answer"
             ).dump(),
-            raised_at=now - timedelta(hours=5),
+            begun_at=now - timedelta(hours=5),
             status="seen",
         )
     )

@@ -23,6 +23,7 @@ app.stage(
     concurrency=1,
     budget=search_budget,
     cost=0,
+    alert_backlog="2d",  # more posts than a day's quota are usual
     cycle=False,
 )(process_posts.submit)
 app.stage(
@@ -37,7 +38,12 @@ app.stage(
     cycle=False,
 )(process_jobs.check)
 app.stage(
-    Job, take="quota_exceeded", order=("created_at",), retry=Backoff(tries=None), cycle=False
+    Job,
+    take="quota_exceeded",
+    order=("created_at",),
+    retry=Backoff(tries=None),
+    alert_backlog="2d",
+    cycle=False,
 )(process_jobs.resume)
 
 app.parts("submit", *process_posts.PLATFORM_GROUPS)

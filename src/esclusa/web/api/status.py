@@ -17,7 +17,9 @@ from esclusa.web.api.common import (
     ListOut,
     RecordJson,
     api_router,
+    mask_text,
     page_json,
+    record_json,
 )
 from esclusa.web.api.cycles import CycleOut, cycle_json
 from esclusa.web.api.filters import filter_from_query
@@ -64,9 +66,11 @@ async def workers(runtime: CurrentRuntime) -> Any:
 async def alerts(
     request: Request, runtime: CurrentRuntime, limit: Limit = 100, after: After = None
 ) -> Any:
-    """Alerts, filtered by any of their fields."""
+    """Alerts with the times when they began and ended, filtered by any of their fields."""
     where = filter_from_query(Alert.kind, request.query_params.multi_items())
-    return page_json(await runtime.read_model.alerts(where, limit=limit, after=after))
+    page = await runtime.read_model.alerts(where, limit=limit, after=after)
+    items = [record_json(a) | {"key": mask_text(a.key)} for a in page.items if isinstance(a, Alert)]
+    return {"items": items, "next": page.next}
 
 
 @router.get(
