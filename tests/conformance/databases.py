@@ -52,6 +52,12 @@ class Database(Protocol):
     async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
         """Change a row, as another program would."""
 
+    async def refuse(self, name: str, key: str, ids: Sequence[str]) -> None:
+        """Let a trigger refuse any change of these rows, as another program would."""
+
+    async def allow(self, name: str) -> None:
+        """Remove that trigger."""
+
     async def edit_migration(self) -> None:
         """Simulate a migration that was edited after it ran."""
 
@@ -164,6 +170,17 @@ class SqliteDatabase:
             *map(_sqlite_value, values.values()),
             id,
         )
+
+    async def refuse(self, name: str, key: str, ids: Sequence[str]) -> None:
+        listed = ", ".join(f"'{id}'" for id in ids)
+        self._run(
+            f"""CREATE TRIGGER refuse BEFORE UPDATE ON {quoted(name)}
+            WHEN NEW.{quoted(key)} IN ({listed})
+            BEGIN SELECT RAISE(ABORT, 'not allowed'); END"""
+        )
+
+    async def allow(self, name: str) -> None:
+        self._run("DROP TRIGGER refuse")
 
     async def edit_migration(self) -> None:
         found = self._run(
@@ -301,6 +318,20 @@ class PostgresDatabase:
             id,
             *map(_postgres_value, values.values()),
         )
+
+    async def refuse(self, name: str, key: str, ids: Sequence[str]) -> None:
+        listed = ", ".join(f"'{id}'" for id in ids)
+        await self._run(
+            """CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+            AS $$ BEGIN RAISE 'not allowed'; END $$"""
+        )
+        await self._run(
+            f"""CREATE TRIGGER refuse BEFORE UPDATE ON {quoted(name)} FOR EACH ROW
+            WHEN (NEW.{quoted(key)} IN ({listed})) EXECUTE FUNCTION refuse()"""
+        )
+
+    async def allow(self, name: str) -> None:
+        await self._run(f"DROP TRIGGER refuse ON {quoted(name)}")
 
     async def edit_migration(self) -> None:
         found = await self._run(

@@ -76,6 +76,12 @@ class FirestoreDatabase:
     async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
         raise NotImplementedError("Firestore has no tables")
 
+    async def refuse(self, name: str, key: str, ids: Sequence[str]) -> None:
+        raise NotImplementedError("Firestore has no triggers")
+
+    async def allow(self, name: str) -> None:
+        raise NotImplementedError("Firestore has no triggers")
+
     async def edit_migration(self) -> None:
         from esclusa.stores.firestore.client import FirestoreClient
         from esclusa.stores.firestore.codec import Document

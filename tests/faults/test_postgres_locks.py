@@ -359,3 +359,45 @@ async def test_a_row_that_another_program_writes_all_the_time_keeps_its_lease(
         assert held == {x.ref for x in leases}
     ended.set()
     await writing
+
+
+# claims
+
+
+@pytest.mark.promise(12)
+async def test_a_record_whose_claim_never_ends_does_not_stop_the_others(
+    store: PostgresStore, url: str
+) -> None:
+    reports: list[str] = []
+    store.on_refused = lambda ref, why: reports.append(f"{ref}: {why}")
+    await store.insert([Job(id=f"j{n:02}") for n in range(20)])
+    await run_sql(url, SLEEP.replace("NEW.status = 'done' AND NEW.lane = 'slow'", "NEW.id = 'j07'"))
+    claimed: set[str] = set()
+    async with asyncio.timeout(60):
+        while len(claimed) < 19:
+            claimed |= {x.ref.id for x in await store.claim(claim_request(WORK))}
+    assert "j07" not in claimed
+    async with asyncio.timeout(60):
+        while not reports:
+            assert await store.claim(claim_request(WORK)) == []
+    assert len(reports) == 1
+    assert reports[0].startswith("t_jobs j07: ")
+    async with asyncio.timeout(1):
+        assert await store.claim(claim_request(WORK)) == []
+
+
+async def test_no_record_is_left_out_while_the_store_writes_nothing(
+    store: PostgresStore, url: str
+) -> None:
+    await store.insert([Job(id="a"), Job(id="b")])
+    await run_sql(
+        url,
+        """CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_sleep(30); RETURN NEW; END $$;
+        CREATE TRIGGER nap BEFORE UPDATE ON t_jobs FOR EACH ROW EXECUTE FUNCTION nap();
+        CREATE TRIGGER nap BEFORE INSERT ON esclusa_leases FOR EACH ROW EXECUTE FUNCTION nap()""",
+    )
+    with pytest.raises(StoreUnavailable):
+        await store.claim(claim_request(WORK))
+    await run_sql(url, "DROP TRIGGER nap ON t_jobs; DROP TRIGGER nap ON esclusa_leases")
+    assert len(await store.claim(claim_request(WORK))) == 2

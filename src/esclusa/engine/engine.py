@@ -38,6 +38,7 @@ from esclusa.engine.system_pipeline import system_pipeline
 from esclusa.engine.tick import Tick, Ticked
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.query import Where, conditions
+from esclusa.model.record import Ref
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import WorkerRecord
@@ -72,6 +73,7 @@ class Engine:
         rng: Random | None = None,
     ) -> None:
         self.store = store
+        store.on_refused = self._report_refused
         self.artifacts = artifacts
         self.publisher = publisher
         self.telemetry = telemetry = telemetry or Silent()
@@ -334,6 +336,11 @@ class Engine:
             options=self.options,
             paused=partial(self.cycle_records.paused, run.cycle.name),
             forever=forever,
+        )
+
+    def _report_refused(self, ref: Ref, why: str) -> None:
+        self.telemetry.event(
+            "warning", f"claim: {why}; it is left out for some minutes", record=str(ref)
         )
 
     def _lease_of(self, stage: Stage) -> float:

@@ -22,7 +22,7 @@ class ClaimRequest:
     and no record twice.
     ``eager`` (with ``before``): also records in the take states that are not due yet, if they are
     not held and were last written before that moment.
-    ``ids``: only these records.
+    ``ids``: only these records. ``excluded``: not these.
     ``tries``: attempts are counted up to this number. A record that has had them all is claimed as
     well, with ``over`` set.
     """
@@ -40,6 +40,7 @@ class ClaimRequest:
     before: datetime | None = None
     eager: bool = False
     ids: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     tries: int | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.query import Page, Query
@@ -25,6 +25,8 @@ from esclusa.model.settlement import (
 )
 from esclusa.model.stage import Stage
 
+OnRefused: TypeAlias = Callable[[Ref, str], None]
+
 
 class Store(Protocol):
     """Keeps records. Every call is a batch and one transaction, unless it says otherwise.
@@ -35,6 +37,9 @@ class Store(Protocol):
 
     # The address of the store without secrets, for messages.
     url: str
+
+    # Called with a record that cannot be claimed, and why; see ``claim``.
+    on_refused: OnRefused | None
 
     async def open(self) -> None:
         """Connect. Raises StoreUnavailable with the reason if the store does not answer."""
@@ -152,6 +157,10 @@ class Store(Protocol):
 
         Fence and attempts rise by one; the due time becomes the end of the lease. While a lease
         lasts, no other claim gets the record.
+
+        A record that cannot be claimed, because a constraint or a trigger of another program's
+        table refuses it, is left out for some minutes and reported once by ``on_refused``. Raises
+        BadRecord if many cannot be claimed, and no other can.
         """
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:

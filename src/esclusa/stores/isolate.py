@@ -1,11 +1,23 @@
-"""Settle a batch so that a settlement which cannot be written does not stop the others."""
+"""Settle and claim in batches so that a record which cannot be written does not stop the others."""
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from esclusa.model.errors import BadRecord, StoreConflict, StoreUnavailable
-from esclusa.model.settlement import Locked, Rejected, Settlement, Verdict
+from esclusa.model.record import Kind, Ref
+from esclusa.model.settlement import ClaimRequest, Leased, Locked, Rejected, Settlement, Verdict
+
+Claim: TypeAlias = Callable[[ClaimRequest], Awaitable[list[Leased]]]
+
+# How long a record that cannot be claimed is left out, in seconds.
+_LEFT_OUT = 300.0
+# How many records of a table may be left out, and how many of them one claim may find.
+_MAX_LEFT_OUT, _MAX_FOUND = 1000, 20
 
 
 class LockTimeout(StoreConflict):
@@ -51,3 +63,103 @@ async def settle_isolated(
                 half = len(part) // 2
                 parts += [part[half:], part[:half]]
     return verdicts
+
+
+class ClaimIsolation:
+    """Claims what can be claimed, although the table refuses it for some record.
+
+    A constraint or a trigger of another program's table may refuse it, or take too long. Such a
+    record is left out of claims for some minutes, and reported once.
+
+    ``claim`` raises BadRecord or StatementTimeout if a record cannot be claimed; then nothing is.
+    ``candidates`` returns the ids of the records that a claim would take. ``claim_part`` is used
+    instead of ``claim`` to find the records at fault. ``check_writes`` raises StoreUnavailable
+    unless the store writes.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        candidates: Callable[[ClaimRequest], Awaitable[list[str]]],
+        report: Callable[[Ref, str], object],
+        *,
+        claim_part: Claim | None = None,
+        check_writes: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._claim = claim
+        self._candidates = candidates
+        self._report = report
+        self._claim_part = claim_part or claim
+        self._check_writes = check_writes
+        # By table and id: until when a record is left out.
+        self._left_out: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._reported: set[tuple[Ref, str]] = set()
+
+    async def claim(self, request: ClaimRequest) -> list[Leased]:
+        """Claim; raise the error if it seems to be that of every record, or of the store."""
+        leases: list[Leased] = []
+        excluded = self._excluded(request.kind)
+        most = min(len(excluded) + _MAX_FOUND, _MAX_LEFT_OUT)
+        while not leases:
+            narrowed = replace(request, excluded=excluded) if excluded else request
+            try:
+                return await self._claim(narrowed)
+            except (BadRecord, StatementTimeout):
+                leases = await self._isolate(narrowed, most)
+                before, excluded = excluded, self._excluded(request.kind)
+                if not leases and (excluded == before or len(excluded) >= most):
+                    raise
+        return leases
+
+    def _excluded(self, kind: Kind) -> tuple[str, ...]:
+        left_out = self._left_out.get(kind.table)
+        if not left_out:
+            return ()
+        now = time.monotonic()
+        for id in [id for id, until in left_out.items() if until <= now]:
+            del left_out[id]
+        return tuple(left_out)
+
+    async def _isolate(self, request: ClaimRequest, most: int) -> list[Leased]:
+        """Claim the candidates in ever smaller parts, until ``most`` are left out.
+
+        What is claimed must be handled soon: after a quarter of the lease it is returned, and the
+        other candidates are left to the next claim.
+        """
+        leases: list[Leased] = []
+        ids = await self._candidates(request)
+        parts, end = [ids] if ids else [], 0.0
+        left_out = self._left_out[request.kind.table]
+        while parts and len(left_out) < most and not (leases and time.monotonic() > end):
+            part = parts.pop()
+            try:
+                leases += await self._claim_one_part(request, part)
+            except (BadRecord, StatementTimeout):
+                half = len(part) // 2
+                parts += [part[half:], part[:half]]
+            except (StoreUnavailable, StoreConflict):
+                if not leases:
+                    raise
+                break
+            end = end or (time.monotonic() + request.lease / 4 if leases else 0.0)
+        return leases
+
+    async def _claim_one_part(self, request: ClaimRequest, part: list[str]) -> list[Leased]:
+        """Claim these; leave the record out if it is a single one that cannot be claimed."""
+        try:
+            return await self._claim_part(replace(request, ids=tuple(part), limit=len(part)))
+        except (BadRecord, StatementTimeout) as error:
+            if len(part) > 1:
+                raise
+            if isinstance(error, StatementTimeout) and self._check_writes is not None:
+                await self._check_writes()
+            self._leave_out(Ref(request.kind, part[0]), str(error))
+            return []
+
+    def _leave_out(self, ref: Ref, why: str) -> None:
+        self._left_out[ref.kind.table][ref.id] = time.monotonic() + _LEFT_OUT
+        if (ref, why) not in self._reported:
+            if len(self._reported) >= _MAX_LEFT_OUT:
+                self._reported.clear()
+            self._reported.add((ref, why))
+            self._report(ref, why)

@@ -91,6 +91,11 @@ class DocumentClaimer:
         self.contention[table] = max(lost, contention * _DECAY)
         return leases
 
+    async def candidate_ids(self, context: CallContext, request: ClaimRequest) -> list[str]:
+        """The ids of the records that a claim would take, in its order."""
+        found = await self._candidates(context.refreshed(), request, request.limit)
+        return [f.id for f in found]
+
     async def _take(
         self, context: CallContext, request: ClaimRequest, found: Sequence[FoundDocument]
     ) -> list[Leased]:
@@ -150,13 +155,14 @@ class DocumentClaimer:
             return await self._named(context, request, limit)
         codec = context.codec_of(request.kind)
         due = queries.prepare(codec, due_query(request, context.now, shard), self.client.root)
-        found = await queries.page(self.client, codec, due, limit, "claim")
+        most = limit + len(request.excluded)
+        found = await queries.page(self.client, codec, due, most, "claim")
         if request.eager and request.before is not None and shard is None:
             known = {f.id for f in found}
-            more = await queries.first(self.client, codec, eager_query(request), limit, "claim")
+            more = await queries.first(self.client, codec, eager_query(request), most, "claim")
             found += [f for f in more if f.id not in known]
             queries.sort_found(due, found)
-        return found[:limit]
+        return [f for f in found if f.id not in request.excluded][:limit]
 
     async def _named(
         self, context: CallContext, request: ClaimRequest, limit: int

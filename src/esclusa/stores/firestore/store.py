@@ -30,6 +30,7 @@ from esclusa.model.settlement import (
     Verdict,
 )
 from esclusa.model.stage import Stage
+from esclusa.ports.store import OnRefused
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.firestore import indexes, inserts, maintenance, names, queries, schema
 from esclusa.stores.firestore.budgets import BudgetDocuments
@@ -39,6 +40,7 @@ from esclusa.stores.firestore.codec import Codec
 from esclusa.stores.firestore.documents import CallContext
 from esclusa.stores.firestore.notifications import WakeNotifier
 from esclusa.stores.firestore.settlements import DocumentSettler
+from esclusa.stores.isolate import ClaimIsolation
 
 # Seconds after which the server's time is measured again, if no other call measured it.
 _MAX_CLOCK_AGE = 60.0
@@ -77,6 +79,12 @@ class FirestoreStore:
         self._staged_states: dict[str, frozenset[str]] = {}
         leases = LeaseCache()
         self._claimer = DocumentClaimer(self._client, leases, rng)
+        self.on_refused: OnRefused | None = None
+        self._claims = ClaimIsolation(
+            self._claim,
+            self._candidates,
+            lambda ref, why: self.on_refused and self.on_refused(ref, why),
+        )
         self._budgets = BudgetDocuments(self._client, rng)
         self._notifier = WakeNotifier(self._client, uuid.uuid4().hex)
         self._settler = DocumentSettler(self._client, leases, rng, self._notifier.notify)
@@ -224,7 +232,13 @@ class FirestoreStore:
     # Claims and settlements
 
     async def claim(self, request: ClaimRequest) -> list[Leased]:
+        return await self._claims.claim(request) if request.limit > 0 else []
+
+    async def _claim(self, request: ClaimRequest) -> list[Leased]:
         return await self._claimer.claim(await self._context(), request)
+
+    async def _candidates(self, request: ClaimRequest) -> list[str]:
+        return await self._claimer.candidate_ids(await self._context(), request)
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
         return await self._claimer.renew(await self._context(), renewals)

@@ -13,6 +13,7 @@ from esclusa.model.settlement import ClaimRequest, Leased, Renewal
 from esclusa.stores.postgres import leases
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_message
 from esclusa.stores.postgres.codec import Table, literal
+from esclusa.stores.postgres.limits import StatementLimits
 from esclusa.stores.postgres.statements import (
     IS_LEASED,
     NOW,
@@ -31,12 +32,16 @@ from esclusa.stores.postgres.statements import (
 
 
 async def claim(
-    connections: ConnectionPools, table: Table, request: ClaimRequest, offset: timedelta
+    connections: ConnectionPools,
+    table: Table,
+    request: ClaimRequest,
+    offset: timedelta,
+    limits: StatementLimits | None = None,
 ) -> list[Leased]:
     """Lease due records; BadRecord if a constraint or trigger of the table refuses it."""
     statement, values = claim_statement(table, request, offset)
     try:
-        rows = await connections.claim(statement, *values)
+        rows = await connections.claim(statement, *values, limits=limits)
     except TABLE_ERRORS as error:  # a constraint or trigger of another program's table
         raise BadRecord(
             f"table {table.name} does not let its records be claimed: {error_message(error)}"
@@ -48,6 +53,22 @@ async def claim(
         assert record.due_at is not None
         leased.append(Leased(record, before, record.due_at, fault, row[-2]))
     return leased
+
+
+async def candidate_ids(
+    connections: ConnectionPools, table: Table, request: ClaimRequest, offset: timedelta
+) -> list[str]:
+    """Return the ids of the records that a claim would take, in its order."""
+    binder = Binder(offset)
+    tests = " AND ".join(candidates(table, request, binder))
+    order = order_by(table, request.order or (Order("due_at"),))
+    limit = binder.add(request.limit, "bigint")
+    rows = await connections.claim(
+        f"""SELECT {table.id.read()} FROM {table.ident} t
+        WHERE {tests} ORDER BY {order} LIMIT {limit}""",
+        *binder.values,
+    )
+    return [row[0] for row in rows]
 
 
 def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> Statement:
@@ -135,6 +156,8 @@ def candidates(
     ]
     if request.ids:
         tests.append(f"t.{table.id.ident} = ANY({binder.ids(table, request.ids)})")
+    if request.excluded:
+        tests.append(f"t.{table.id.ident} <> ALL({binder.ids(table, request.excluded)})")
     if table.kind.attached:  # a row without an id cannot be addressed
         tests.append(f"t.{table.id.ident} IS NOT NULL")
     if due:

@@ -13,15 +13,12 @@ from esclusa.model.texts import text
 from esclusa.stores.isolate import LockTimeout, StatementTimeout
 from esclusa.stores.postgres.client import ConnectionPools, Fetch
 from esclusa.stores.postgres.leases import check_writes
-from esclusa.stores.postgres.limits import StatementLimits
+from esclusa.stores.postgres.limits import StatementLimits, part_limits
 from esclusa.stores.postgres.locks import find_locks
 from esclusa.stores.postgres.settlements import explain, settle
 from esclusa.stores.postgres.statements import WriteContext
 
-# While parts are tried, each has a short time: this share of the limit, but at least so many
-# seconds; and so long it waits for a lock.
-_SHARE, _LEAST, _LOCK = 0.1, 0.5, 0.1
-# How many parts of one call may run into these limits. What is left then is not tried.
+# How many parts of one call may run into their short limits. What is left then is not tried.
 _MAX_WAITS = 24
 # How often one call looks for locked rows, and how often it waits for locks of other workers.
 _MAX_PROBES, _MAX_WORKER_WAITS = 4, 8
@@ -104,10 +101,7 @@ class SettlementIsolation:
     async def _halve_in_time(self, numbers: list[int], error: Exception) -> None:
         """Halve with short limits. What is alone waits for its lock, or for more time."""
         self._waits += 1
-        if self._short is None:
-            limits = self._connections.limits
-            seconds = max(_LEAST, _SHARE * limits.statement)
-            self._short = StatementLimits(seconds, _LOCK, limits.idle)
+        self._short = part_limits(self._connections.limits)
         if len(numbers) == 1 and isinstance(error, StatementTimeout):
             self._slow += numbers
         elif len(numbers) == 1 or self._waits > _MAX_WAITS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from esclusa.model.errors import StoreUnavailable
 from esclusa.model.settlement import Renewal
 from esclusa.stores.isolate import StatementTimeout
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools
@@ -43,7 +44,10 @@ def not_kept(table: Table) -> str:
 
 async def check_writes(connections: ConnectionPools) -> None:
     """Raise StoreUnavailable unless the store commits a small write in time."""
-    await connections.fetch(_CHECK)
+    try:
+        await connections.fetch(_CHECK)
+    except StatementTimeout as error:  # not the fault of a single record
+        raise StoreUnavailable(str(error)) from error
 
 
 async def renew(context: WriteContext, table: Table, renewals: Sequence[Renewal]) -> set[str]:

@@ -66,6 +66,11 @@ def work_limits(timeout: float) -> StatementLimits:
     return StatementLimits(timeout, LOCK_SECONDS, 2 * timeout)
 
 
+def part_limits(limits: StatementLimits) -> StatementLimits:
+    """The limits of the parts in which a batch is tried that took too long as a whole."""
+    return StatementLimits(max(0.5, 0.1 * limits.statement), 0.1, limits.idle)
+
+
 READ_LIMITS = StatementLimits(LONG_SECONDS, LOCK_SECONDS, CURSOR_SECONDS)
 LONG_LIMITS = StatementLimits(LONG_SECONDS, LOCK_SECONDS, LONG_SECONDS)
 # A migration may build an index for hours.

@@ -29,7 +29,9 @@ from esclusa.model.settlement import (
     drafts_of,
 )
 from esclusa.model.stage import Stage
+from esclusa.ports.store import OnRefused
 from esclusa.stores.callbacks import Callback
+from esclusa.stores.isolate import ClaimIsolation
 from esclusa.stores.postgres import (
     budgets,
     claims,
@@ -42,7 +44,7 @@ from esclusa.stores.postgres import (
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.isolation import SettlementIsolation
-from esclusa.stores.postgres.limits import LONG_LIMITS
+from esclusa.stores.postgres.limits import LONG_LIMITS, StatementLimits, part_limits
 from esclusa.stores.postgres.notifications import NotificationListener, notify
 from esclusa.stores.postgres.settlements import settle
 from esclusa.stores.postgres.statements import WriteContext
@@ -72,6 +74,14 @@ class PostgresStore:
         self._tables: dict[str, Table] = {}
         self._stages: dict[str, dict[str, Stage]] = defaultdict(dict)
         self._new_id = new_id
+        self.on_refused: OnRefused | None = None
+        self._claims = ClaimIsolation(
+            self._claim,
+            self._candidates,
+            lambda ref, why: self.on_refused and self.on_refused(ref, why),
+            claim_part=partial(self._claim, limits=part_limits(self._connections.limits)),
+            check_writes=partial(leases.check_writes, self._connections),
+        )
         self.clock_offset = clock_offset
         self.url = self._connections.url
 
@@ -216,11 +226,17 @@ class PostgresStore:
     # claim and settle
 
     async def claim(self, request: ClaimRequest) -> list[Leased]:
-        if request.limit < 1:
-            return []
-        return await claims.claim(
-            self._connections, self._table(request.kind), request, self._offset
-        )
+        return await self._claims.claim(request) if request.limit > 0 else []
+
+    async def _claim(
+        self, request: ClaimRequest, limits: StatementLimits | None = None
+    ) -> list[Leased]:
+        table = self._table(request.kind)
+        return await claims.claim(self._connections, table, request, self._offset, limits)
+
+    async def _candidates(self, request: ClaimRequest) -> list[str]:
+        table = self._table(request.kind)
+        return await claims.candidate_ids(self._connections, table, request, self._offset)
 
     async def backlog(self, request: ClaimRequest, cap: int = 10_000) -> Backlog:
         return await queries.backlog(

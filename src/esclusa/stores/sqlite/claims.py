@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import apsw
+
 from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
 from esclusa.model.texts import text
@@ -64,6 +66,14 @@ def claim(transaction: Transaction, request: ClaimRequest) -> list[Leased]:
     if kind.history:
         _add_history(transaction, request, steps)
     return leases
+
+
+def candidate_ids(
+    connection: apsw.Connection, request: ClaimRequest, now: str, indexes: frozenset[str]
+) -> list[str]:
+    """Return the ids of the records that a claim would take, in its order."""
+    place = list(request.kind.columns).index("id")
+    return [row[place] for row in fetch_json(connection, *claim_rows(request, now, indexes))]
 
 
 def _extra_fields(transaction: Transaction, request: ClaimRequest) -> dict[str, Any]:

@@ -366,6 +366,9 @@ def claim_candidates(
     if request.ids:
         tests.append(f"{quote(kind.id_column)} IN (SELECT value FROM carray(?))")
         values.append(text_array(request.ids))
+    if request.excluded:
+        tests.append(f"{quote(kind.id_column)} NOT IN (SELECT value FROM carray(?))")
+        values.append(text_array(request.excluded))
     if kind.attached:  # a row without an id cannot be addressed
         tests.append(f"{quote(kind.id_column)} IS NOT NULL")
     using = f" INDEXED BY {quote(name)}" if name in indexes and not request.ids else ""

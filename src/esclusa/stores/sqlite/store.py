@@ -32,8 +32,9 @@ from esclusa.model.settlement import (
     Verdict,
 )
 from esclusa.model.stage import Stage
+from esclusa.ports.store import OnRefused
 from esclusa.stores.callbacks import Callback
-from esclusa.stores.isolate import settle_isolated
+from esclusa.stores.isolate import ClaimIsolation, settle_isolated
 from esclusa.stores.sqlite import (
     budgets,
     claims,
@@ -86,6 +87,12 @@ class SqliteStore:
         self._indexes: frozenset[str] = frozenset()
         self._stage_states: defaultdict[str, set[str]] = defaultdict(set)
         self._listener = WakeListener()
+        self.on_refused: OnRefused | None = None
+        self._claims = ClaimIsolation(
+            self._claim,
+            self._candidates,
+            lambda ref, why: self.on_refused and self.on_refused(ref, why),
+        )
 
     def _make_threads(self) -> None:
         self._writer = ConnectionThread(self.path, "writer", self._busy)
@@ -209,7 +216,14 @@ class SqliteStore:
     # claim and settle
 
     async def claim(self, request: ClaimRequest) -> list[Leased]:
-        return await self._write(lambda t: claims.claim(t, request)) if request.limit > 0 else []
+        return await self._claims.claim(request) if request.limit > 0 else []
+
+    async def _claim(self, request: ClaimRequest) -> list[Leased]:
+        return await self._write(lambda t: claims.claim(t, request))
+
+    async def _candidates(self, request: ClaimRequest) -> list[str]:
+        now, indexes = encode_time(self._now()), self._indexes
+        return await self._reader.call(lambda c: claims.candidate_ids(c, request, now, indexes))
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
         return await self._write(lambda t: claims.renew(t, renewals)) if renewals else set()
