@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Parallel tests. They mostly wait, so more than the number of cores is faster.
 JOBS ?= 3
+# The seed of `make chaos`; none: a new one.
+SEED ?=
 # In CI, where the speed of the machine varies, a failed test runs once more. It is listed as RERUN
 # and must be fixed.
 AGAIN := $(if $(CI),--reruns 1 -raR)
 
-.PHONY: help setup demo test check model format bench screens lock clean
+.PHONY: help setup demo test check model chaos format bench screens lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -46,6 +48,9 @@ check: setup  ## check style, types, import contracts and vocabulary
 model: setup  ## check the model of leases with Spin, and that each mutant of it fails
 	@tools/system spin gcc
 	@$(BIN)/python tests/model/check.py
+
+chaos: setup  ## run workers under faults and check the invariants (SEED=7, ARGS=--help)
+	@$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 format: setup  ## fix the style
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --fix --quiet .

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from model.check import CLAIMS, MUTANTS, Check, missing, run
+
+from .check import CLAIMS, MUTANTS, Check, missing, run
 
 
 def test_spin_is_installed() -> None:

@@ -58,12 +58,32 @@ class PostgresServer:
         self._end(signal.SIGQUIT if immediate else signal.SIGINT)
         self._launch()
 
+    def crash(self) -> None:
+        """Kill the server with SIGKILL; ``recover`` starts it again with the same data."""
+        self._end(signal.SIGKILL)
+
+    def recover(self) -> None:
+        """Start the killed server. Its old processes may take a moment to end."""
+        deadline = time.monotonic() + 30
+        while self._process is None:
+            try:
+                self._launch()
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def create_tablespace(self, name: str, folder: Path) -> None:
+        """Create a tablespace in an empty folder."""
+        self._own(folder)
+        self.run_sql(f"CREATE TABLESPACE \"{name}\" LOCATION '{folder}'")
+
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def create_database(self, name: str) -> str:
+    def create_database(self, name: str, tablespace: str = "pg_default") -> str:
         """Create an empty database and return its URL."""
-        self.run_sql(f'CREATE DATABASE "{name}"')
+        self.run_sql(f'CREATE DATABASE "{name}" TABLESPACE "{tablespace}"')
         return self.url(name)
 
     def drop_database(self, name: str) -> None:

@@ -1,0 +1,1 @@
+"""A model of leases, checked with Spin. See README.md."""
