@@ -122,7 +122,11 @@ def test_a_run_that_is_stopped_ends_in_order(tmp_path: Path, number: signal.Sign
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "Stopping" in err
+    assert f"Stopping on {number.name}" in err
+    listed = call(tmp_path, "runs", "--json", ESCLUSA_PIPELINES="slow.py")
+    [run] = json.loads(listed.stdout)["items"]
+    assert run["status"] == "ok"
+    assert run["message"] == f"cut by {number.name}; the next run continues"
     after = counts(tmp_path, "stones", "slow.py")
     assert after["moving"] == after["lost"] == 0
     assert after["here"] + after["there"] == 200
@@ -182,7 +186,7 @@ def test_a_worker_works_until_it_is_stopped(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environ(),
+        env=environ(ESCLUSA_LOG_LEVEL="info"),
     )
     try:
         deadline = time.monotonic() + 40
@@ -198,6 +202,7 @@ def test_a_worker_works_until_it_is_stopped(tmp_path: Path) -> None:
     assert process.returncode == 0, err
     assert out == ""
     assert "Traceback" not in err
+    assert "stopping on SIGTERM: no new claims" in err
     ended = json.loads(call(tmp_path, "workers", "--all", "--json").stdout)["items"]
     assert [w["status"] for w in ended] == ["stopped"]
 

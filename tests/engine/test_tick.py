@@ -142,6 +142,7 @@ async def test_a_tick_keeps_its_time_limit_and_holds_nothing_afterwards(new_engi
     ] * after["new"]
     run = await engine.records.first(Run, {"cycle": "try.slow"})
     assert run.counters["taken"] == after["done"]
+    assert load(run.message) == "cut by the time limit of the tick; the next run continues"
 
 
 async def test_a_function_that_does_not_end_is_ended(new_engine: Any) -> None:

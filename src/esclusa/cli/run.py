@@ -220,14 +220,14 @@ def stop_on_signals(session: Session, engine: Engine) -> asyncio.Event:
         if task is not None:
             loop.call_later(2.0, task.cancel)
 
-    def stop() -> None:
+    def stop(by: str) -> None:
         if stopping.is_set():
             abort()
             return
         stopping.set()
         grace = engine.options.grace
-        session.note(f"Stopping; {grace:g} s grace. Press Ctrl-C again to abort.")
-        engine.stop()
+        session.note(f"Stopping on {by}; {grace:g} s grace. Press Ctrl-C again to abort.")
+        engine.stop(by)
         loop.call_later(grace, abort)
 
     on_stop_signals(stop)

@@ -279,6 +279,8 @@ class CycleRunner:
             self._telemetry.event(
                 "error", message, cycle=run.cycle.name, run=run.id, exc_info=error
             )
+        else:
+            run.note_cut()
         await self._finish(run)
 
     async def _finish(self, run: RunContext) -> None:
@@ -359,15 +361,18 @@ class CycleRunner:
             if table in ("*", worker.stage.kind.table):
                 worker.wake()
 
-    def stop(self) -> None:
-        """Claim nothing more; runs under way come to their end."""
+    def stop(self, by: str | None = None) -> None:
+        """Claim nothing more; runs under way come to their end, and their messages say why."""
         self.stopping = True
+        for run in self._active.values():
+            run.cut_by = run.cut_by or by or text("by_stop")
         for worker in list(self._workers):
             worker.stop()
 
-    def stop_run(self, run: RunContext, *, abort: bool = False) -> None:
+    def stop_run(self, run: RunContext, by: str, *, abort: bool = False) -> None:
         """Claim nothing more for this run; with ``abort``, stop its handlers too."""
         run.halted = True
+        run.cut_by = run.cut_by or by
         for worker in [w for w in self._workers if w.run is run]:
             worker.abort() if abort else worker.stop()
 

@@ -189,9 +189,9 @@ class Engine:
             finally:
                 self.settler.give_up_in(self.options.grace)
 
-    def stop(self) -> None:
-        """Claim nothing more; runs under way come to their end."""
-        self.runner.stop()
+    def stop(self, by: str | None = None) -> None:
+        """Claim nothing more; runs under way come to their end. ``by``: such as a signal."""
+        self.runner.stop(by)
 
     def abort(self) -> None:
         """Stop the handlers too; their records go back at once.

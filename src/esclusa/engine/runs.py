@@ -22,7 +22,7 @@ from esclusa.model.settlement import Inserted, Renewal, Settlement
 from esclusa.model.stage import Cycle
 from esclusa.model.storable import storable_text
 from esclusa.model.system_records import Run
-from esclusa.model.texts import Text, dump
+from esclusa.model.texts import Text, dump, text
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
@@ -67,6 +67,7 @@ class RunContext:
     outcome: RunOutcome = "ok"
     message: str | None = None
     halted: bool = False
+    cut_by: str | None = None
     lock: tuple[Ref, int] | None = None
     shared: Any = None
     _begun: float = field(default_factory=time.monotonic)
@@ -151,6 +152,12 @@ class RunContext:
         """Stop the run: nothing more is claimed, and what was not begun is given back."""
         self.end(outcome, message)
         self.halted = True
+
+    def note_cut(self) -> None:
+        """Say in the message that a stop or a time limit came before the end of the run."""
+        if self.cut_by is not None:
+            cut = text("run_cut", by=self.cut_by)
+            self.message = text("run_cut_too", why=self.message, cut=cut) if self.message else cut
 
     async def drain(
         self,
@@ -267,4 +274,4 @@ class RunLog:
                 Ref(Run.kind, run.id), run.outcome, ("running",), 0, fields, who=self._worker
             )
         )
-        self._telemetry.run_finished(run.cycle.name, run.outcome, seconds, counters)
+        self._telemetry.run_finished(run.cycle.name, run.outcome, seconds, counters, run.message)

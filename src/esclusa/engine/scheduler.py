@@ -51,6 +51,7 @@ class Scheduler:
         self._telemetry = telemetry
         self._grace = grace
         self._abort = abort
+        self._stopped_by: str | None = None
         self._stopping = asyncio.Event()
         self._aborting = asyncio.Event()
 
@@ -58,10 +59,15 @@ class Scheduler:
     def stopping(self) -> bool:
         return self._stopping.is_set()
 
-    def stop(self) -> None:
-        """First call: no new claims, handlers have the grace period. Second call: abort."""
+    def stop(self, by: str | None = None) -> None:
+        """First call: no new claims, handlers have the grace period. Second call: abort.
+
+        ``by`` is what asked for it, such as a signal.
+        """
         if self._stopping.is_set():
             self._aborting.set()
+        else:
+            self._stopped_by = by
         self._stopping.set()
 
     def stop_on_signals(self) -> None:
@@ -90,10 +96,13 @@ class Scheduler:
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         """The orderly stop: grace, then abort."""
         await self._stopping.wait()
+        by = f" on {self._stopped_by}" if self._stopped_by else ""
         self._telemetry.event(
-            "info", "stopping: no new claims; handlers have the grace period", grace=self._grace
+            "info",
+            f"stopping{by}: no new claims; handlers have the grace period",
+            grace=self._grace,
         )
-        self._runner.stop()
+        self._runner.stop(self._stopped_by)
         await wait_at_most(self._grace, self._aborting)
         self._telemetry.event("warning", "stopping now: records under work are given back")
         self._abort()

@@ -9,11 +9,11 @@ from collections.abc import Callable
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def on_stop_signals(stop: Callable[[], None]) -> Callable[[], None]:
-    """Call ``stop`` at each stop signal while the running loop lasts; return what undoes it."""
+def on_stop_signals(stop: Callable[[str], None]) -> Callable[[], None]:
+    """Call ``stop`` with the name of each stop signal; return what undoes it."""
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop, number.name)
 
     def undo() -> None:
         for number in STOP_SIGNALS:

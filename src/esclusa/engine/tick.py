@@ -19,6 +19,7 @@ from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused
 from esclusa.model.schedule import Always, Manual
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle
+from esclusa.model.texts import text
 from esclusa.model.value import value
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
@@ -179,6 +180,6 @@ class Tick:
         running = {name: task for name, task in self._tasks.items() if not task.done()}
         for name in running:
             if (run := self._runner.active(name)) is not None:
-                self._runner.stop_run(run, abort=abort)
+                self._runner.stop_run(run, text("by_tick"), abort=abort)
         if running:
             await asyncio.wait(running.values(), timeout=seconds)

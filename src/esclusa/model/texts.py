@@ -33,6 +33,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "records_exhausted": "records ended in {state}",
     "outcomes_waiting": "{count} outcomes wait for a lock of another program",
     "run_cancelled": "stopped before the end",
+    "run_cut": "cut by {by}; the next run continues",
+    "run_cut_too": "{why}; {cut}",
+    "by_stop": "a stop of the process",
+    "by_tick": "the time limit of the tick",
     "run_abandoned": "worker {worker} stopped without finishing this run",
     # What an alert reports: `message` of an alert.
     "cycle_failed": "{cycle} failed: {why}",

@@ -61,12 +61,17 @@ class Observer:
             )
 
     def run_finished(
-        self, cycle: str, outcome: str, seconds: float, counters: dict[str, int]
+        self,
+        cycle: str,
+        outcome: str,
+        seconds: float,
+        counters: dict[str, int],
+        message: str | None = None,
     ) -> None:
         self.metrics.run_finished(cycle, outcome, seconds)
         self._log.write(
             LOG_LEVELS.get(outcome, "info"),
-            f"{cycle}: {outcome}",
+            f"{cycle}: {outcome}" + (f": {message}" if message else ""),
             {
                 "cycle": cycle,
                 "outcome": outcome,

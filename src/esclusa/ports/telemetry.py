@@ -24,7 +24,12 @@ class Telemetry(Protocol):
     def claimed(self, stage: str, count: int, seconds: float) -> None: ...
 
     def run_finished(
-        self, cycle: str, outcome: str, seconds: float, counters: dict[str, int]
+        self,
+        cycle: str,
+        outcome: str,
+        seconds: float,
+        counters: dict[str, int],
+        message: str | None = None,
     ) -> None: ...
 
     def event(self, level: str, message: str, **fields: Any) -> None:
@@ -37,6 +42,11 @@ class Silent:
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None: ...
     def claimed(self, stage: str, count: int, seconds: float) -> None: ...
     def run_finished(
-        self, cycle: str, outcome: str, seconds: float, counters: dict[str, int]
+        self,
+        cycle: str,
+        outcome: str,
+        seconds: float,
+        counters: dict[str, int],
+        message: str | None = None,
     ) -> None: ...
     def event(self, level: str, message: str, **fields: Any) -> None: ...

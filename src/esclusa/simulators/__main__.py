@@ -23,7 +23,7 @@ async def main() -> None:
     address = await simulator.start(arguments.host, arguments.port)
     print(address, flush=True)  # noqa: T201 - the starting process reads it
     stopped = asyncio.Event()
-    on_stop_signals(stopped.set)
+    on_stop_signals(lambda _: stopped.set())
     await stopped.wait()
     await simulator.stop()
 

@@ -146,16 +146,18 @@ class Service:
         """The open connections."""
         return self._server.connections if self._server is not None else []
 
-    def stop(self) -> None:
-        """Stop in order; called again, abort."""
+    def stop(self, by: str | None = None) -> None:
+        """Stop in order; called again, abort. ``by`` is what asked for it, such as a signal."""
         self._stops += 1
         self._stopping.set()
         if self._server is not None:
             self._server.should_exit = True
             self._server.force_exit = self._stops > 1
         if self._scheduler is not None:
-            self._scheduler.stop()
-        self._runtime.engine.stop()
+            self._scheduler.stop(by)
+        elif self._stops == 1:
+            self._runtime.engine.telemetry.event("info", f"stopping{f' on {by}' if by else ''}")
+        self._runtime.engine.stop(by)
         if self._stops > 1:
             self._runtime.engine.abort()
 
