@@ -112,6 +112,7 @@ async def open_store(
             alert_backlog=settings.alert_backlog_seconds,
             alert_budget=settings.alert_budget_share,
             alert_no_worker=settings.alert_no_worker_seconds,
+            lifespan=settings.lifespan_seconds,
         ),
         alert_sink=alert_sink,
         publisher=publisher_for(settings.publish, settings.topics),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from esclusa.artifacts import open_artifacts
+from esclusa.engine.lifespans import failure_of, opened
 from esclusa.model import duration
 from esclusa.model.errors import EsclusaError, SchemaBehind
+from esclusa.model.pipeline import Plan
 from esclusa.model.texts import load, text
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts
@@ -44,7 +47,8 @@ async def examine(settings: Settings, opened: StoreOpener) -> list[Check]:
 
     Writes and deletes one small artifact; changes nothing else.
     """
-    checks = [*check_settings(settings), *check_pipelines(settings)]
+    failures = await check_lifespans(settings)
+    checks = [*check_settings(settings), *check_pipelines(settings, failures)]
     checks += await _store(opened(settings), without_password(settings.store))
     artifacts = open_artifacts(settings.artifacts, public_url=settings.artifacts_public_url)
     return [*checks, await check_artifacts(artifacts)]
@@ -90,10 +94,26 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         )
 
 
-def check_pipelines(settings: Settings) -> Iterator[Check]:
+async def check_lifespans(settings: Settings) -> dict[str, str]:
+    """Open and close the lifespan of each pipeline; return why those that fail are not ready."""
+    plans = [plan for plan in settings.plans if plan.app.lifespan_ is not None]
+    failures = await asyncio.gather(*(_lifespan_failure(plan, settings) for plan in plans))
+    return {plan.name: why for plan, why in zip(plans, failures, strict=True) if why}
+
+
+async def _lifespan_failure(plan: Plan, settings: Settings) -> str | None:
+    try:
+        async with opened(plan, settings.lifespan_seconds):
+            return None
+    except Exception as error:  # noqa: BLE001 - a lifespan may raise anything
+        return text("lifespan_failed", why=failure_of(error).why)
+
+
+def check_pipelines(settings: Settings, failures: Mapping[str, str] = {}) -> Iterator[Check]:
     """What ``App.needs`` and ``App.checks`` of the pipelines report about their settings.
 
-    A text is a failure; a pair (verdict, text) gives the verdict.
+    A text is a failure; a pair (verdict, text) gives the verdict. ``failures`` has those of the
+    lifespans, by pipeline.
     """
     if not settings.plans:
         yield Check("pipelines", "warn", text("no_pipelines"), text("set_pipelines"))
@@ -101,6 +121,7 @@ def check_pipelines(settings: Settings) -> Iterator[Check]:
         needs, checks = plan.app.needs_, plan.app.checks_
         faults: list[str | tuple[Verdict, str]] = [*(needs(plan.settings) if needs else ())]
         faults += (checks(plan.settings) if checks else None) or ()
+        faults += [failures[plan.name]] if plan.name in failures else []
         parts = {"kinds": len(plan.kinds), "stages": len(plan.stages), "cycles": len(plan.cycles)}
         for fault in faults or [("ok", text("pipeline_parts", **parts))]:
             yield Check(plan.name, *(("fail", fault) if isinstance(fault, str) else fault))

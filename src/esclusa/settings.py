@@ -138,6 +138,13 @@ class Settings(BaseModel):
     grace_seconds: float = option(
         "ESCLUSA_GRACE_SECONDS", 20.0, ge=0, help="How long handlers may go on after a stop signal."
     )
+    lifespan_seconds: float = option(
+        "ESCLUSA_LIFESPAN_SECONDS",
+        30.0,
+        gt=0,
+        help="How long the lifespan of a pipeline may take to open. One that takes longer or fails "
+        "is tried again; the other pipelines run meanwhile.",
+    )
     clock_offset_seconds: float = option(
         "ESCLUSA_CLOCK_OFFSET_SECONDS",
         0.0,

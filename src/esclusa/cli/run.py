@@ -136,8 +136,9 @@ def run_cycle(
     """Run a cycle once, show its counters meanwhile, print the result; return the exit code."""
 
     async def do(runtime: Runtime) -> tuple[dict[str, Any], bool]:
-        async with runtime.engine.running() as engine:
-            engine.cycle(cycle)
+        engine = runtime.engine
+        engine.cycle(cycle)
+        async with engine.running(pipelines=[engine.plan_of(cycle).name]):
             stopping = stop_on_signals(session, engine)
             watch = (
                 asyncio.create_task(_counters(engine, cycle))

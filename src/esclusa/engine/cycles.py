@@ -186,6 +186,7 @@ class CycleRunner:
         worker: str,
         *,
         run_finished: Callable[[RunContext], Awaitable[None]],
+        require: Callable[[str], Awaitable[None]],
         run_tools: Callable[[Plan], RunTools],
         stage_worker: NewStageWorker,
     ) -> None:
@@ -198,6 +199,7 @@ class CycleRunner:
         self._options = options
         self._worker = worker
         self._run_finished = run_finished
+        self._require = require
         self._run_tools = run_tools
         self._stage_worker = stage_worker
         self._active: dict[str, RunContext] = {}
@@ -218,9 +220,11 @@ class CycleRunner:
         """Run a cycle once, to the end.
 
         ``person``: somebody started it, so an eager cycle takes what is not due yet; otherwise the
-        schedule did. Raises AlreadyRunning, Paused, NotFound, SettingsError (a setting is missing).
+        schedule did. Raises AlreadyRunning, Paused, NotFound, SettingsError (a setting is missing)
+        and PipelineNotReady.
         """
         cycle = self._registry.cycle(name)
+        await self._require(self._registry.plan_of(name).name)
         now = await self._clock.sync()
         if name in self._active:  # nothing is awaited between this and the entry below
             self._telemetry.event("warning", "worker_already_running", cycle=name)
@@ -301,8 +305,10 @@ class CycleRunner:
         moment = before or await self._clock.sync()
         if self.stopping:
             return
+        found = self._registry.stage(stage, pipeline=run.cycle.name.split(".")[0])
+        await self._require(self._registry.plan_of(found.name).name)
         worker = self._stage_worker(
-            self._registry.stage(stage, pipeline=run.cycle.name.split(".")[0]),
+            found,
             run,
             where=where,
             before=moment,
@@ -314,20 +320,24 @@ class CycleRunner:
         finally:
             self._workers.discard(worker)
 
-    async def serve(self, cycle: Cycle, stopping: asyncio.Event) -> None:
-        """Serve an ``always`` cycle until ``stopping``: its stages claim when something is due."""
+    async def serve(self, cycle: Cycle, wait: Callable[[], Awaitable[None]]) -> None:
+        """Serve an ``always`` cycle while ``wait`` lasts: its stages claim when something is due.
+
+        Raises PipelineNotReady.
+        """
         self._refuse_missing_settings(cycle.name)
         run = self.new_run(cycle, await self._clock.sync())
         self._active[cycle.name] = run
-        await self._runs.start(run)
-        await self._alerts.end("cycle_not_started", cycle.name)
-        workers = [self._stage_worker(stage, run, forever=True) for stage in cycle.stages]
-        self._workers |= set(workers)
+        workers: list[StageWorker] = []
         try:
+            await self._runs.start(run)
+            await self._alerts.end("cycle_not_started", cycle.name)
+            workers += [self._stage_worker(stage, run, forever=True) for stage in cycle.stages]
+            self._workers |= set(workers)
             async with asyncio.TaskGroup() as group:
                 for worker in workers:
                     group.create_task(worker.serve(), name=worker.stage.name)
-                await stopping.wait()
+                await wait()
                 for worker in workers:
                     worker.stop()
         except Exception as error:
@@ -336,7 +346,8 @@ class CycleRunner:
         finally:
             self._workers -= set(workers)
             del self._active[cycle.name]
-            await asyncio.shield(self._runs.finish(run))
+            if run.id:
+                await asyncio.shield(self._runs.finish(run))
 
     # look
 

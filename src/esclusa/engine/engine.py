@@ -22,6 +22,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.idempotency import Idempotency
 from esclusa.engine.leases import LeaseRenewer, Periodic
+from esclusa.engine.lifespans import Lifespans
 from esclusa.engine.operations import Operations
 from esclusa.engine.options import Options
 from esclusa.engine.rates import Rates
@@ -86,12 +87,12 @@ class Engine:
         self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink)
         system = system_pipeline(publisher, self.alerts).bind(NoSettings())
         self.registry = registry = Registry((*plans, system))
-        self.contexts: dict[str, Any] = {}
         self.settler = Settler(
             store, artifacts, telemetry, batch=options.settle_batch, lease=options.lease
         )
         self.leases = LeaseRenewer(store, telemetry)
         self.rates = Rates(store, clock, worker)
+        self.lifespans = Lifespans(registry.plans, telemetry, self.alerts, seconds=options.lifespan)
         self.cycle_records = CycleRecords(store, records, self.settler, clock, options, worker)
         self.idempotency = Idempotency(store, self.settler, self.leases, clock, options, worker)
         self.judge = AlertJudge(
@@ -120,6 +121,7 @@ class Engine:
             options,
             worker,
             run_finished=self.judge.run_finished,
+            require=self.lifespans.require,
             run_tools=self._run_tools,
             stage_worker=self._stage_worker,
         )
@@ -152,14 +154,25 @@ class Engine:
         """Whether the process was asked to stop."""
         return self.runner.stopping
 
+    @property
+    def contexts(self) -> dict[str, Any]:
+        """What the lifespans of the pipelines yielded, by name; only of those that are ready."""
+        return self.lifespans.contexts
+
     @asynccontextmanager
     async def running(
-        self, *, register: bool | Iterable[str] = False, judge: bool = False
+        self,
+        *,
+        register: bool | Iterable[str] = False,
+        judge: bool = False,
+        pipelines: Iterable[str] | None = None,
     ) -> AsyncIterator[Engine]:
-        """Open what handlers need: the clock, the settler, the leases, the pipelines' contexts.
+        """Open what handlers need: the clock, the settler, the leases, the pipelines' lifespans.
 
         ``register``: this is a worker process, and the list of workers shows it with its cycles,
         all or these. ``judge``: it also judges what should raise an alert; servers and workers do.
+        ``pipelines``: open the lifespans of these; by default all. Others are opened when they are
+        needed.
         """
         async with AsyncExitStack() as stack:
             await self.clock.sync()
@@ -169,11 +182,8 @@ class Engine:
             for periodic in self._periodic:
                 periodic.start()
                 stack.push_async_callback(periodic.stop)
-            for plan in self.registry.plans:
-                lifespan = plan.app.lifespan_
-                self.contexts[plan.name] = (
-                    await stack.enter_async_context(lifespan(plan.settings)) if lifespan else None
-                )
+            stack.push_async_callback(self.lifespans.close)
+            await self.lifespans.start(pipelines)
             await self.cycle_records.write(self.registry.cycles.values())
             await self.cycle_records.refresh()
             if register:
@@ -208,6 +218,7 @@ class Engine:
             self.registry,
             self.runner,
             self.cycle_records,
+            self.lifespans,
             self.store,
             self.clock,
             self.telemetry,
@@ -303,7 +314,7 @@ class Engine:
             run,
             queue,
             plan.settings,
-            self.contexts[plan.name],
+            self.lifespans.context(plan.name),
             self._lease_of(stage),
             asyncio.get_running_loop(),
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
+from esclusa.engine.lifespans import Lifespans
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.signals import on_stop_signals
 from esclusa.engine.threads import end_tasks, wait_at_most
@@ -15,6 +17,7 @@ from esclusa.model.errors import (
     AlreadyRunning,
     EsclusaError,
     Paused,
+    PipelineNotReady,
     StoreConflict,
     StoreUnavailable,
 )
@@ -36,6 +39,7 @@ class Scheduler:
         registry: Registry,
         runner: CycleRunner,
         cycle_records: CycleRecords,
+        lifespans: Lifespans,
         store: Store,
         clock: StoreClock,
         telemetry: Telemetry,
@@ -46,6 +50,7 @@ class Scheduler:
         self._registry = registry
         self._runner = runner
         self._cycle_records = cycle_records
+        self._lifespans = lifespans
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
@@ -111,17 +116,24 @@ class Scheduler:
             task.cancel()
 
     async def _serve_cycle(self, cycle: Cycle) -> None:
-        """Serve one cycle; an error of the store or of one run does not end it."""
-        pause = 0.1
+        """Serve one cycle while its pipeline is ready.
+
+        An error of the store or of one run does not end it.
+        """
+        pause, pipeline = 0.1, self._registry.plan_of(cycle.name).name
         while not self._stopping.is_set():
+            await self._lifespans.wait_until_open(pipeline, self._stopping)
             try:
+                if self._stopping.is_set():
+                    return
                 if isinstance(cycle.schedule, Always):
-                    await self._runner.serve(cycle, self._stopping)
+                    down = partial(self._lifespans.wait_until_down, pipeline, self._stopping)
+                    await self._runner.serve(cycle, down)
                 elif cycle.singleton:
                     await self._serve_singleton(cycle)
                 else:
                     await self._serve_shared(cycle)
-            except (StoreUnavailable, StoreConflict) as error:
+            except (StoreUnavailable, StoreConflict, PipelineNotReady) as error:
                 self._telemetry.event("warning", f"{cycle.name}: {error}; will retry")
             except EsclusaError as error:
                 await self._runner.not_started(cycle, error)
@@ -176,7 +188,7 @@ class Scheduler:
             await self._runner.run(cycle.name, person=False, slot=slot)
         except (AlreadyRunning, Paused) as refused:
             self._telemetry.event("debug", f"worker_already_running: {refused}", cycle=cycle.name)
-        except (StoreUnavailable, StoreConflict):
+        except (StoreUnavailable, StoreConflict, PipelineNotReady):
             raise
         except EsclusaError as error:
             await self._runner.not_started(cycle, error)

@@ -107,6 +107,17 @@ async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
             await event.wait()
 
 
+async def wait_for_any(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
+    if not any(event.is_set() for event in events):
+        waits = [asyncio.create_task(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
 async def end_tasks(*tasks: asyncio.Task[None]) -> None:
     """Cancel the tasks and wait until they have ended."""
     for task in tasks:

@@ -83,6 +83,10 @@ class Paused(Refusal):
     """The cycle is paused; resume it first."""
 
 
+class PipelineNotReady(Refusal):
+    """The pipeline's lifespan is not open: it failed or is still opening. It is tried again."""
+
+
 class StoreUnavailable(Refusal):
     """The store does not answer now. Transient: the same call may succeed later."""
 

@@ -51,6 +51,11 @@ TEXTS: Final[Mapping[str, str]] = {
         " {at}, before the reset at {reset}"
     ),
     "alert_ended": "over after {time}: {message}",
+    "pipeline_failed": "pipeline {pipeline} is not ready: {why}",
+    "pipeline_close_failed": "pipeline {pipeline} did not close: {why}",
+    "pipeline_started": "pipeline {pipeline} is ready now",
+    "lifespan_timeout": "the lifespan was not open after {seconds:g} seconds",
+    "lifespan_timeout_close": "the lifespan was not closed after {seconds:g} seconds",
     # Why a record is not moving: `esclusa why`.
     "why_unknown_state": "{state!r} is not a state of {table}; another program wrote it",
     "why_finished": "finished: {state} is a terminal state",
@@ -153,6 +158,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "{table}: {field} is a secret; a token with the role read cannot filter or order by it"
     ),
     "bad_cursor": "{cursor!r:.60} is not a cursor of this list; use `next` of the page before",
+    "pipeline_opening": "pipeline {pipeline} is not ready yet: its lifespan is opening",
+    "pipeline_not_ready": "pipeline {pipeline} is not ready ({error}); it is tried again",
     # Why a store cannot answer.
     "store_not_open": "{store} is not open",
     "store_unavailable": "{store} does not answer: {why}",
@@ -167,6 +174,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "check_timeout": "no answer within {seconds:g} s",
     "check_failed": "the check failed ({error})",
     "check_log": "see the server's log",
+    "lifespan_failed": "its lifespan failed: {why}",
     "schema_current": "up to date",
     "schema_behind": "{n} statements behind",
     "schema_automatic": "run, worker and serve bring it up to date",

@@ -78,6 +78,7 @@ _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
     CallUnderWay: (409, "call-in-progress", "First call with this key still running"),
     KeyReused: (422, "key-reused", "Idempotency key used for another call"),
     BudgetEmpty: (429, "budget-empty", "Budget exhausted"),
+    errors.PipelineNotReady: (503, "pipeline-not-ready", "Pipeline not ready"),
     errors.StoreUnavailable: (503, "store-unavailable", "Store unavailable"),
     errors.StoreConflict: (503, "store-conflict", "Store busy with another change"),
     errors.Throttled: (503, "throttled", "Throttled by an external service"),
@@ -89,6 +90,7 @@ _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
 }
 
 _RETRY_AFTER: Final[dict[str, str]] = {
+    "pipeline-not-ready": "5",
     "store-unavailable": "5",
     "store-conflict": "1",
     "call-in-progress": "1",

@@ -7,10 +7,10 @@ import contextlib
 import errno
 import functools
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from esclusa import __version__
@@ -65,14 +65,12 @@ def create_app(
     app.state.runtime = runtime
     tokens, failed_attempts = hash_tokens(runtime.settings.api_tokens), FailedAttempts()
     console = ConsoleContext(runtime, tokens, failed_attempts)
-    routers = [
-        health.health_router(runtime),
-        *(module.router for module in _API),
-        *_pipelines(runtime),
-        *pages.routers(console),
-    ]
-    for router in routers:
-        app.include_router(router)
+    first = [health.health_router(runtime), *(module.router for module in _API)]
+    pipelines = list(_pipelines(runtime))
+    last = pages.routers(console)
+    for router, required in [*((r, None) for r in first), *pipelines, *((r, None) for r in last)]:
+        app.include_router(router, dependencies=required)
+    routers = [*first, *(router for router, _ in pipelines), *last]
     problems.install(app, [route for router in routers for route in router.routes])
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -115,7 +113,8 @@ async def _prepare(app: FastAPI, console: ConsoleContext) -> None:
     await asyncio.to_thread(render.compile_templates, console.templates)
 
 
-def _pipelines(runtime: Runtime) -> Iterator[APIRouter]:
+def _pipelines(runtime: Runtime) -> Iterator[tuple[APIRouter, list[Any] | None]]:
+    """The routers of the pipelines, each with what its routes require."""
     for plan in runtime.engine.plans:
         if plan.app.routes_ is not None:
             built = plan.app.routes_(runtime)
@@ -124,7 +123,16 @@ def _pipelines(runtime: Runtime) -> Iterator[APIRouter]:
                     f"pipeline {plan.name}: @app.routes must return an APIRouter,"
                     f" not {type(built).__name__}"
                 )
-            yield built
+            yield built, [Depends(_require(runtime, plan.name))] if plan.app.lifespan_ else None
+
+
+def _require(runtime: Runtime, pipeline: str) -> Callable[[], Awaitable[None]]:
+    """What refuses calls of a pipeline's routes while its lifespan is not open."""
+
+    async def require() -> None:
+        runtime.engine.lifespans.refuse_closed(pipeline)
+
+    return require
 
 
 class Service:

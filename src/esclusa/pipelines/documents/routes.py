@@ -106,7 +106,9 @@ def _add_records(api: APIRouter, runtime: Runtime) -> None:
 
 
 def _add_views(api: APIRouter, runtime: Runtime) -> None:
-    processors: Processors = runtime.engine.contexts["documents"]
+    def processors() -> Processors:
+        found: Processors = runtime.engine.contexts["documents"]
+        return found
 
     @api.get(
         "/documents/{folio_id}/{documento_id}/text",
@@ -117,7 +119,7 @@ def _add_views(api: APIRouter, runtime: Runtime) -> None:
     async def text(folio_id: str, documento_id: str) -> Any:
         doc = await _document(runtime, folio_id, documento_id)
         try:
-            body = await _text(runtime, processors, doc)
+            body = await _text(runtime, processors(), doc)
         except Permanent as error:
             return problem(404, str(error), slug="not-found", title="No such text")
         return Response(body, media_type="text/plain; charset=utf-8")
@@ -140,8 +142,8 @@ def _add_views(api: APIRouter, runtime: Runtime) -> None:
         key = (doc.id, number, width)
         if key not in images:
             try:
-                content = await processors.content(doc)
-                images[key] = await processors.viewer.picture(content, number, width)
+                content = await processors().content(doc)
+                images[key] = await processors().viewer.picture(content, number, width)
             except Permanent as error:  # deleted, unreadable, or without such a page
                 return problem(404, str(error), slug="not-found", title="No such page")
             while len(images) > MAX_CACHED_IMAGES:

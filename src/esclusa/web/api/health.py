@@ -122,7 +122,11 @@ class Readiness:
 
     def _pipelines(self) -> list[Check]:
         try:
-            return list(health.check_pipelines(self._runtime.settings))
+            failures = {
+                name: text("lifespan_failed", why=failure.type)
+                for name, failure in self._runtime.engine.lifespans.failures.items()
+            }
+            return list(health.check_pipelines(self._runtime.settings, failures))
         except Exception as error:  # noqa: BLE001 - one pipeline's check must not hide the others
             self._runtime.engine.telemetry.event(
                 "error", f"a pipeline's check failed: {error}", exc_info=error
