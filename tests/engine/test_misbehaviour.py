@@ -126,6 +126,39 @@ async def test_a_failed_handlers_locals_are_freed_at_once(new_engine: Any) -> No
     assert kept <= 2  # what each of the two did last
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+async def test_an_unexpected_error_leaves_its_traceback(new_engine: Any, plain: bool) -> None:
+    def act(piece: Piece, at: Attempt) -> Outcome:
+        if piece.name == "expected":
+            raise Permanent("refused", type="refused")
+        if piece.name == "answered":
+            return Retry(KeyError("answered"))
+        return {"fine": To("done")}[piece.name]
+
+    async def act_async(piece: Piece, at: Attempt) -> Outcome:
+        await asyncio.sleep(0)
+        return act(piece, at)
+
+    policy = Backoff(tries=1)
+    engine = await new_engine(pipeline(act if plain else act_async, every="1h", retry=policy))
+    names = ("fine", "expected", "answered", "unexpected")
+    await engine.records.insert([Piece(name=name) for name in names])
+    await engine.run_cycle("try.work")
+    found = {p.name: p.last_error async for p in engine.records.each(Piece)}
+    assert found["fine"] is None
+    assert [name for name in names if "traceback" in (found[name] or {})] == ["unexpected"]
+    traceback = found["unexpected"]["traceback"]
+    assert "in act\n" in traceback
+    assert traceback.endswith("\nKeyError: 'unexpected'")
+    assert "esclusa/engine" not in traceback  # it begins where the handler does
+    assert (found["unexpected"]["type"], found["unexpected"]["attempt"]) == ("key_error", 1)
+    step = (await engine.store.history(Ref(Piece.kind, "unexpected")))[-1]
+    assert step.error["traceback"] == traceback
+    letter = await engine.records.first(DeadLetter, {"record_id": "unexpected"})
+    assert letter is not None
+    assert letter.error_message == "'unexpected'"
+
+
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
 async def test_whatever_a_handler_raises_is_an_error_of_its_record_alone(

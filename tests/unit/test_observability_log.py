@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esclusa.observability import log, redact
+from esclusa.observability.metrics import Metrics
+from esclusa.observability.telemetry import Observer
 
 
 class Lines(io.StringIO):
@@ -139,6 +141,31 @@ def test_an_exception_is_logged_with_its_stack_and_without_secrets(stream: Lines
     assert "Traceback" in line["stack_trace"]
     assert "ticket=***" in line["stack_trace"]
     assert "ABC-123" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("level", "shown"), [("info", 3), ("warning", 2), ("error", 0)])
+def test_a_settlement_has_the_traceback_of_an_unexpected_error(
+    stream: Lines, level: str, shown: int
+) -> None:
+    log.configure("json", level, stream=stream)
+    details = [
+        {"record": "expected", "error_type": "http"},
+        {"record": "unexpected", "traceback": "Traceback …\nKeyError: 'token=ABC-123'"},
+        {"record": "another", "traceback": "Traceback …\nKeyError: 'x'"},
+    ]
+    Observer(Metrics()).settled("s", "retried", [0.1] * 3, lambda n: details[n])
+    assert len(stream.lines) == shown
+    if shown:
+        line = stream.lines[-2]
+        assert (line["severity"], line["record"]) == ("WARNING", "unexpected")
+        assert line["stack_trace"] == "Traceback …\nKeyError: 'token=***'"
+        assert "traceback" not in line
+
+
+def test_a_traceback_is_readable_on_a_terminal(stream: Lines) -> None:
+    log.configure("text", "info", stream=stream)
+    Observer(Metrics()).settled("s", "retried", [0.1], lambda n: {"traceback": "one\n  two"})
+    assert "one\n  two" in stream.getvalue()
 
 
 def test_lines_of_libraries_are_written_too(stream: Lines) -> None:

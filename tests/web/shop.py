@@ -88,6 +88,8 @@ gates: list[Gate] = []
 async def work(item: Item, at: Attempt) -> Outcome:
     if item.note == "bad":
         raise Permanent("it cannot be sold", type="bad_item")
+    if item.note and item.note.startswith("oops: "):
+        raise KeyError(item.note)
     if item.note and item.note.startswith("bad: "):
         raise Permanent(item.note, type="bad_item")
     if item.note and item.note.startswith("later: "):

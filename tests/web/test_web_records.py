@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
 import json
 from datetime import UTC, datetime, timedelta
@@ -128,6 +129,18 @@ async def test_invalid_filters_are_refused(shop: Client) -> None:
     for question in ("limit=0", "limit=many", "limit=10001", "archived=maybe"):
         problem = (await shop.get(f"/api/records/items?{question}")).problem(422)
         assert problem["faults"][0]["where"] == f"query.{question.partition('=')[0]}"
+
+
+async def test_an_unexpected_error_has_its_traceback_on_the_record_page(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1", "note": "oops: no shelf"})
+    await shop.post("/api/cycles/shop.stock/run")
+    error = (await shop.get("/api/records/items/a:1")).json["last_error"]
+    assert (error["type"], error["attempt"]) == ("key_error", 1)
+    assert "shop.py" in error["traceback"]
+    steps = (await shop.get("/api/records/items/a:1/history")).json["items"]
+    assert steps[-1]["error"]["traceback"] == error["traceback"]
+    page = html.unescape((await shop.get("/console/records/items/a:1")).text)
+    assert f"<pre>{error['traceback']}</pre>" in page
 
 
 async def test_a_record_its_history_and_why(shop: Client) -> None:

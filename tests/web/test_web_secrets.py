@@ -36,11 +36,14 @@ PATHS = (
     "/api/records/items/a:1/why",
     "/api/records/items/a:1/related",
     "/api/records/items/a:2/why",
+    "/api/records/items/a:3",
+    "/api/records/items/a:3/history",
     "/api/records/dead_letters",
     "/",
     "/console/records/items",
     "/console/records/items/a:1",
     "/console/records/items/a:2",
+    "/console/records/items/a:3",
     "/console/search?q=a",
     "/console/cycles",
     "/console/runs",
@@ -82,7 +85,8 @@ async def test_a_problem_contains_no_secret_of_the_store(
 
 
 async def test_a_secret_in_a_message_is_shown_nowhere(secured: Client) -> None:
-    for code, note in (("1", f"bad: {MESSAGE}"), ("2", f"later: {MESSAGE}")):
+    notes = {"1": f"bad: {MESSAGE}", "2": f"later: {MESSAGE}", "3": f"oops: {MESSAGE}"}
+    for code, note in notes.items():
         await secured.post(
             "/api/records/items", [{"shop": "a", "code": code, "note": note}], token=OPERATE
         )

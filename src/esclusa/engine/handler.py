@@ -13,6 +13,7 @@ from typing import Any
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.leases import HeldLease
 from esclusa.engine.threads import Threads, end_tasks
+from esclusa.engine.tracebacks import traceback_of
 from esclusa.model.decide import Raised, Result
 from esclusa.model.outcome import OUTCOMES
 from esclusa.model.settlement import Leased
@@ -182,4 +183,4 @@ def raised(error: BaseException) -> Raised:
     """
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next
-    return Raised(error)
+    return Raised(error, traceback_of(error))

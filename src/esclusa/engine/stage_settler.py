@@ -201,4 +201,6 @@ def _event_fields(lease: Leased, settlement: Settlement | None, run: str) -> dic
                 "error_type": settlement.error["type"],
                 "error_message": settlement.error["message"],
             }
+            if "traceback" in settlement.error:
+                fields["traceback"] = settlement.error["traceback"]
     return fields

@@ -22,9 +22,13 @@ from esclusa.model.value import value
 
 @value
 class Raised:
-    """The handler raised, or its answer could not be used."""
+    """The handler raised, or its answer could not be used.
+
+    ``traceback``: where an unexpected error came from.
+    """
 
     error: BaseException
+    traceback: str | None = None
 
 
 @value
@@ -72,6 +76,7 @@ def decide(
     if isinstance(result, To):
         return _move(lease, stage, result, now, who, run)
     outcome: Wait | Retry
+    traceback = result.traceback if isinstance(result, Raised) else None
     match Raised(unwrap_group(result.error)) if isinstance(result, Raised) else result:
         case Wait() | Retry() as outcome:
             pass
@@ -92,7 +97,7 @@ def decide(
     changes = (
         _wait(lease, stage, outcome)
         if isinstance(outcome, Wait)
-        else _retry(lease, stage, outcome, now, rng)
+        else _retry(lease, stage, outcome, now, rng, traceback)
     )
     return _settlement(lease, who, run, changes)
 
@@ -152,11 +157,18 @@ def _wait(lease: Leased, stage: Stage, wait: Wait) -> dict[str, Any]:
     }
 
 
-def _retry(lease: Leased, stage: Stage, retry: Retry, now: datetime, rng: Random) -> dict[str, Any]:
+def _retry(
+    lease: Leased,
+    stage: Stage,
+    retry: Retry,
+    now: datetime,
+    rng: Random,
+    traceback: str | None = None,
+) -> dict[str, Any]:
     type, message = _describe(retry.error, retry.type)
     failure = retry.error if isinstance(retry.error, Failure) else None
     policy = stage.retry.of(type)
-    error = _error(lease, type, message, now)
+    error = _error(lease, type, message, now, traceback)
     changes = {
         "fields": stage.kind.check_fields(retry.fields),
         "attempts": retry.attempts,
@@ -212,7 +224,7 @@ def _postponed(lease: Leased, stage: Stage, failed: ExhaustionFailed) -> dict[st
         "delay": float(stage.retry.cap),
         "attempts": attempts,
         "error": {
-            **failed.error,
+            **{name: each for name, each in failed.error.items() if name != "traceback"},
             **_message(why),
             "type": failed.type,
             "attempt": attempts,
@@ -222,13 +234,16 @@ def _postponed(lease: Leased, stage: Stage, failed: ExhaustionFailed) -> dict[st
     }
 
 
-def _error(lease: Leased, type: str, message: str, now: datetime) -> dict[str, Any]:
-    return {
+def _error(
+    lease: Leased, type: str, message: str, now: datetime, traceback: str | None = None
+) -> dict[str, Any]:
+    error = {
         **_message(message),
         "type": type,
         "timestamp": now.isoformat(),
         "attempt": lease.attempt,
     }
+    return error if traceback is None else {**error, "traceback": traceback}
 
 
 def _message(message: str) -> dict[str, Any]:

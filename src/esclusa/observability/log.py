@@ -228,6 +228,7 @@ def _build(state: _State) -> Any:
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.format_exc_info,
+            _stored_traceback,
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(state.level),
@@ -235,6 +236,13 @@ def _build(state: _State) -> Any:
         cache_logger_on_first_use=False,
     )
     return structlog.get_logger().bind()  # bound once; the lazy proxy is resolved for every line
+
+
+def _stored_traceback(_: Any, __: str, event: Event) -> Event:
+    """Show a traceback that is text already like that of an exception."""
+    if isinstance(event.get("traceback"), str):
+        event["exception"] = event.pop("traceback")
+    return event
 
 
 def _severity(_: Any, method: str, event: Event) -> Event:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from esclusa.model.results import LOG_LEVELS
+from esclusa.model.results import FAILED, LOG_LEVELS
 from esclusa.observability import log, redact, traces
 from esclusa.observability.metrics import Metrics
 from esclusa.ports.telemetry import Fields
@@ -15,8 +15,9 @@ from esclusa.ports.telemetry import Fields
 class Observer:
     """The Telemetry of a process. Fast, never raises, blocks only to write a line.
 
-    A settlement is one structured event: info (moved, retried, waited), warning (exhausted, lost)
-    or error (rejected). Its stage is in the field ``engine_stage``; ``stage`` is for pipelines.
+    A settlement is one structured event: info (moved, retried, waited), warning (exhausted, lost,
+    an unexpected error, with its traceback) or error (rejected). Its stage is in the field
+    ``engine_stage``; ``stage`` is for pipelines.
     """
 
     def __init__(
@@ -28,11 +29,12 @@ class Observer:
 
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None:
         self.metrics.settled(stage, result, times)
-        level = LOG_LEVELS.get(result, "info")
-        if not log.enabled(level) and self._tracer is None:
+        usual = LOG_LEVELS.get(result, "info")
+        if not log.enabled(usual) and result not in FAILED and self._tracer is None:
             return
         for n, seconds in enumerate(times):
             details = fields(n)
+            level = "warning" if "traceback" in details else usual
             self._log.write(
                 level,
                 f"{stage}: {result}",
