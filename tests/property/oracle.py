@@ -60,6 +60,7 @@ class Held:
     taken: str
     fence: int
     attempt: int
+    group: int
 
 
 class Oracle:
@@ -158,13 +159,15 @@ class Oracle:
         before, state = row.status, request.hold or row.status
         if state != before or row.leased_by is not None:
             row.history.append((before, state))
-        row.status, row.leased_by = state, request.worker
+        rank = (row.leased_by or "").rpartition("/")[2] if row.leased_by else "new"
+        group = {"new": 0, "8": 1, "1": 1}.get(rank, 8)
+        row.status = state
+        row.leased_by = f"{request.worker}/8" if group == 1 else request.worker
         row.fence += 1
-        row.attempts += 1
+        row.attempts = row.attempts + 1 if rank in ("new", "1") else max(row.attempts, 1)
         row.due, row.updated = (now[0] + request.lease / UNIT, now[1]), now
-        return Held(
-            row.id, request.take[0] if before == request.hold else before, row.fence, row.attempts
-        )
+        taken = request.take[0] if before == request.hold else before
+        return Held(row.id, taken, row.fence, row.attempts, group)
 
     def backlog(self, request: ClaimRequest) -> int:
         now = self.tick()
@@ -176,6 +179,7 @@ class Oracle:
         if row is None or not row.held(renewal.fence):
             return False
         row.due = (now[0] + renewal.seconds / UNIT, now[1])
+        row.leased_by = renewal.holder or row.leased_by
         if renewal.fields:
             row.fields |= renewal.fields
             row.updated = now

@@ -129,8 +129,8 @@ class StoreMachine(RuleBasedStateMachine):
     def claim(self, request: ClaimRequest, before: Any = None) -> None:
         leases = self.run(self.store.claim(request))
         held = self.oracle.claim(request, before)
-        assert [(x.ref.id, x.taken, x.fence, x.attempt) for x in leases] == [
-            (h.id, h.taken, h.fence, h.attempt) for h in held
+        assert [(x.ref.id, x.taken, x.fence, x.attempt, x.group) for x in leases] == [
+            (h.id, h.taken, h.fence, h.attempt, h.group) for h in held
         ]
         self.leases += leases
 
@@ -244,6 +244,17 @@ class StoreMachine(RuleBasedStateMachine):
         fields = {"result": result} if result and lease.ref.kind == Job.kind else {}
         renewal = Renewal(lease.ref, lease.fence, length * UNIT, fields)
         assert (lease.ref in self.run(self.store.renew([renewal]))) == self.oracle.renew(renewal)
+
+    @precondition(lambda self: self.leases)
+    @rule(pick=picks, group=st.sampled_from([8, 1]), length=lengths)
+    def crash_while_handling(self, pick: int, group: int, length: int) -> None:
+        """Mark a suspect, let its lease expire, and claim it again."""
+        lease = self.lease(pick)
+        renewal = Renewal(lease.ref, lease.fence, length * UNIT, holder=f"w/{group}")
+        assert (lease.ref in self.run(self.store.renew([renewal]))) == self.oracle.renew(renewal)
+        self.advance_the_clock(length + 1)
+        stage = next(s for s in STAGES.values() if s.kind == lease.ref.kind)
+        self.claim(claim_request(stage, ids=(lease.ref.id,), lease=length * UNIT))
 
     # effects
 

@@ -17,6 +17,7 @@ from esclusa.model.results import FAILED, PROCESSED, RATED
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, StateCount
 from esclusa.model.stage import Cycle, Stage
+from esclusa.model.suspects import worker_of
 from esclusa.model.system_records import (
     Alert,
     CycleRecord,
@@ -190,7 +191,7 @@ def lease_shape(stage: Stage, record: Record, now: datetime) -> dict[str, Any]:
         "table": stage.kind.table,
         "id": record.id,
         "status": record.status,
-        "worker": record.leased_by,
+        "worker": worker_of(record.leased_by),
         "attempt": record.attempts,
         "until": record.due_at,
         "orphan": record.due_at is not None and record.due_at < now,

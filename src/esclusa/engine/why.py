@@ -11,6 +11,7 @@ from esclusa.model.query import Cond, matches
 from esclusa.model.record import Record
 from esclusa.model.schedule import Always, Manual
 from esclusa.model.stage import Cycle, Stage
+from esclusa.model.suspects import worker_of
 from esclusa.model.system_records import CycleRecord
 from esclusa.model.texts import Text, text
 from esclusa.model.value import value
@@ -114,11 +115,11 @@ def _schedule_reasons(
     record: Record, stage: Stage, now: datetime, last_reason: str | None
 ) -> list[Reason]:
     """Why the record itself cannot be claimed now: it is held, or not due."""
-    due, holder, tries = record.due_at or now, record.leased_by, stage.retry.tries
-    if holder is not None and due <= now:
-        return [Reason("orphan", text("why_orphan", worker=holder, due=due), now)]
-    if holder is not None:
-        values = {"worker": holder, "due": due, "attempt": record.attempts}
+    due, worker, tries = record.due_at or now, worker_of(record.leased_by), stage.retry.tries
+    if worker is not None and due <= now:
+        return [Reason("orphan", text("why_orphan", worker=worker, due=due), now)]
+    if worker is not None:
+        values = {"worker": worker, "due": due, "attempt": record.attempts}
         return [Reason("held", _counted("why_held", tries, **values), due)]
     if due <= now:
         return []

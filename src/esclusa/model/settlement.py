@@ -24,7 +24,7 @@ class ClaimRequest:
     not held and were last written before that moment.
     ``ids``: only these records. ``excluded``: not these.
     ``tries``: attempts are counted up to this number. A record that has had them all is claimed as
-    well, with ``over`` set.
+    well, with ``over`` set. The claim of an orphan counts only if it was handled alone.
     """
 
     kind: Kind
@@ -46,12 +46,13 @@ class ClaimRequest:
 
 @value
 class Leased:
-    """A record under lease, as it is now in the store: held, its attempts and fence raised.
+    """A record under lease, as it is now in the store: held, its fence raised.
 
     ``taken``: the state that it was claimed from; for an orphan, the state that it returns to.
     ``fault``: why a row of an attached table could not be read; ``record`` then has what could be.
     ``over``: it had all its attempts before this claim, which was not counted.
-    ``group``: with how many others at most it may be handled; 0: any number, it is no orphan.
+    ``group``: how many suspects may be handled at a time, if it is one (see model/suspects.py);
+    0 if it was not held before.
     """
 
     record: Record
@@ -86,12 +87,16 @@ class Leased:
 
 @value
 class Renewal:
-    """Extend a lease by ``seconds`` from now, and write these fields at once."""
+    """Extend a lease by ``seconds`` from now, and write these fields at once.
+
+    ``holder``: write this into ``leased_by``, too (see model/suspects.py); None keeps it.
+    """
 
     ref: Ref
     fence: int
     seconds: float
     fields: Mapping[str, Any] = field(default_factory=dict)
+    holder: str | None = None
 
 
 @value

@@ -155,8 +155,9 @@ class Store(Protocol):
     async def claim(self, request: ClaimRequest) -> list[Leased]:
         """Lease up to ``request.limit`` records that are due.
 
-        Fence and attempts rise by one; the due time becomes the end of the lease. While a lease
-        lasts, no other claim gets the record.
+        The fence rises by one; the due time becomes the end of the lease. While a lease lasts, no
+        other claim gets the record. The attempts rise by one, too, unless the record was held: a
+        crash counts only for a record that was handled alone (model/suspects.py).
 
         A record that cannot be claimed, because a constraint or a trigger of another program's
         table refuses it, is left out for some minutes and reported once by ``on_refused``. Raises
@@ -164,7 +165,7 @@ class Store(Protocol):
         """
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
-        """Extend leases and write their fields; return those still held.
+        """Extend leases and write their fields and holders; return those still held.
 
         Absence means lost: stop that work.
         """

@@ -18,6 +18,7 @@ from esclusa.model.errors import StoreConflict
 from esclusa.model.query import Cond, Order, Query, at_most, matches, null
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Backlog, ClaimRequest, Leased, Renewal
+from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text
 from esclusa.stores.firestore import queries
 from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
@@ -101,7 +102,7 @@ class DocumentClaimer:
     ) -> list[Leased]:
         until = context.now + timedelta(seconds=request.lease)
         claims = [self._hold(context, request, f, until) for f in found]
-        writes = [(doc, doc.writes(context)) for doc, _, _ in claims]
+        writes = [(doc, doc.writes(context)) for doc, *_ in claims]
         # A claim with a history document needs a commit of its own; all others share commits.
         single = [(doc, unit[0]) for doc, unit in writes if len(unit) == 1]
         written = await self.client.each([w for _, w in single], "claim")
@@ -113,38 +114,41 @@ class DocumentClaimer:
                 except PreconditionFailed:
                     continue
         out = []
-        for doc, taken_from, over in claims:
+        for doc, taken_from, over, group in claims:
             if (result := results.get(doc.name)) is not None:
                 self.leases.remember(doc, doc.get("fence"), result.update_time)
                 record, fault = doc.codec.checked_record(doc.values())
-                out.append(Leased(record, taken_from, until, fault, over))
+                out.append(Leased(record, taken_from, until, fault, over, group))
         return out
 
     def _hold(
         self, context: CallContext, request: ClaimRequest, found: FoundDocument, until: datetime
-    ) -> tuple[DocumentState, str, bool]:
-        """The claimed document, the state it came from, and whether its attempts are used up."""
+    ) -> tuple[DocumentState, str, bool, int]:
+        """The claimed document, the state it came from, whether it is over, and its group."""
         doc = document_state(context, Ref(request.kind, found.id), found.document)
         assert doc is not None
         before, holder = doc.status, doc.get("leased_by")
-        attempts = doc.get("attempts") or 0
-        over = request.tries is not None and attempts >= request.tries
-        attempts += not over
+        attempts, over, new_holder = claimed(
+            holder, doc.get("attempts") or 0, request.tries, request.worker
+        )
         after = request.hold or before
         if after != before or holder is not None:
-            reason = None if holder is None else text("lease_expired", worker=holder).dump()
+            reason = (
+                None if holder is None else text("lease_expired", worker=worker_of(holder)).dump()
+            )
             doc.add_step(before, after, context.now, request.worker, request.run, attempts, reason)
         doc.set("status", after)
         doc.set("attempts", attempts)
         doc.set("fence", (doc.get("fence") or 0) + 1)
-        doc.set("leased_by", request.worker)
+        doc.set("leased_by", new_holder)
         doc.set("due_at", until)
         doc.set("updated_at", doc.change_time(context.now))
         if "leased_at" in request.kind.extras:
             doc.set("leased_at", context.now)
         if "finished_at" in request.kind.extras and request.hold is not None:
             doc.set("finished_at", None)
-        return doc, request.take[0] if before == request.hold else before, over
+        taken_from = request.take[0] if before == request.hold else before
+        return doc, taken_from, over, group_of(holder)
 
     # Candidates
 
@@ -214,6 +218,8 @@ class DocumentClaimer:
     ) -> list[tuple[Renewal, bool]]:
         for renewal, doc in pairs:
             doc.set("due_at", context.now + timedelta(seconds=renewal.seconds))
+            if renewal.holder is not None:
+                doc.set("leased_by", renewal.holder)
             for name, value in renewal.fields.items():
                 doc.set(name, value)
             if renewal.fields:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import Order
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
+from esclusa.model.suspects import GROUP
 from esclusa.stores.postgres import leases
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_message
 from esclusa.stores.postgres.codec import Table, literal
@@ -51,7 +52,7 @@ async def claim(
         record, fault = table.build(row)
         before = request.take[0] if row[-1] == request.hold else row[-1]
         assert record.due_at is not None
-        leased.append(Leased(record, before, record.due_at, fault, row[-2]))
+        leased.append(Leased(record, before, record.due_at, fault, row[-3], row[-2]))
     return leased
 
 
@@ -76,17 +77,22 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
 
     The update finds the selected rows by ctid: they are locked, so none has moved. A row that was
     changed just before it was locked is not found there; the next claim takes it.
+
+    ``number`` is the number of the attempt that begins, ``suspects`` the group of the lease; see
+    model/suspects.py.
     """
     c = table.columns
+    holder, tried = c["leased_by"].read(), c["attempts"].expr()
     binder = Binder(offset, request.worker, timedelta(seconds=request.lease), request.limit)
     tests = candidates(table, request, binder)
-    over = "false" if request.tries is None else f"p.tried >= {binder.add(request.tries, 'bigint')}"
+    over = "false" if request.tries is None else f"p.number > {binder.add(request.tries, 'bigint')}"
     order = request.order or (Order("due_at"),)
     keys = [f"{c[o.field].expr()} AS o{n}" for n, o in enumerate(order)]
     sets = [
         f"{c['fence'].ident} = {c['fence'].expr()} + 1",
-        f"{c['attempts'].ident} = p.tried + CASE WHEN {over} THEN 0 ELSE 1 END",
-        f"{c['leased_by'].ident} = $2::text",
+        f"{c['attempts'].ident} = CASE WHEN {over} THEN p.tried ELSE p.number END",
+        f"""{c["leased_by"].ident} = $2::text || CASE WHEN {over} THEN '/1'
+            WHEN p.suspects = 1 THEN '/{GROUP}' ELSE '' END""",
         f"{c['due_at'].ident} = {c['due_at'].write_time(f'{STAMP_ONCE} + $3::interval')}",
         f"{c['updated_at'].ident} = {c['updated_at'].write_time(STAMP_ONCE)}",
     ]
@@ -114,7 +120,11 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
     return (
         f"""WITH picked AS MATERIALIZED (
             SELECT t.ctid AS place{part}, t.{table.id.ident} AS id, {table.status.read()} AS was,
-                t.{c["leased_by"].ident} AS holder, {c["attempts"].expr()} AS tried,
+                {holder} AS holder, {tried} AS tried,
+                CASE WHEN {holder} IS NULL OR {holder} LIKE '%/1' THEN {tried} + 1
+                    ELSE GREATEST({tried}, 1) END AS number,
+                CASE WHEN {holder} IS NULL THEN 0 WHEN {holder} LIKE ANY('{{%/1,%/{GROUP}}}') THEN 1
+                    ELSE {GROUP} END AS suspects,
                 {", ".join(keys)}
             FROM {table.ident} t WHERE {" AND ".join(tests)}
             ORDER BY {order_by(table, order)} LIMIT $4::bigint {ROW_LOCK} SKIP LOCKED
@@ -122,10 +132,11 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
         taken AS (
             UPDATE {table.ident} t SET {", ".join(sets)}
             FROM picked p WHERE t.ctid = p.place{same_part}
-            RETURNING {reads}, {over} AS over, p.was, p.holder, p.id,
+            RETURNING {reads}, {over} AS over, p.suspects, p.was, p.holder, p.id,
                 {", ".join(f"p.o{n}" for n in range(len(order)))}
         ){history}
-        SELECT {", ".join(alias.values())}, over, was FROM taken ORDER BY {directions}, id""",
+        SELECT {", ".join(alias.values())}, over, suspects, was
+        FROM taken ORDER BY {directions}, id""",
         binder.values,
     )
 
@@ -136,7 +147,8 @@ def _history_rows(table: Table, request: ClaimRequest, alias: dict[str, str], ru
     if request.hold is not None:
         to = literal(request.hold)
         changed = f"(was <> {to} OR holder IS NOT NULL)"
-    reason = """'{"code": "lease_expired", "worker": ' || to_json(holder)::text || '}'"""
+    worker = f"regexp_replace(holder, '/[1{GROUP}]$', '')"
+    reason = f"""'{{"code": "lease_expired", "worker": ' || to_json({worker})::text || '}}'"""
     return f"""SELECT {literal(table.name)}, {alias["id"]}, was, {to}, {alias["updated_at"]},
                 $2::text, {run}, {alias["attempts"]}, {reason}
             FROM taken WHERE {changed}"""
@@ -179,29 +191,42 @@ def _is_due(table: Table, request: ClaimRequest, binder: Binder) -> str:
 
 
 async def save(
-    context: WriteContext, table: Table, names: tuple[str, ...], renewals: Sequence[Renewal]
+    context: WriteContext,
+    table: Table,
+    names: tuple[str, ...],
+    marked: bool,
+    renewals: Sequence[Renewal],
 ) -> set[str]:
-    """Extend leases of one kind and write their fields; return the ids still held."""
+    """Extend leases of one kind and write their fields; return the ids still held.
+
+    ``marked``: they write their holder, too.
+    """
     renewals = [r for r in renewals if table.is_possible_id(r.ref.id)]
-    statement = table.statement(("save", names), lambda: _save_statement(table, names))
+    statement = table.statement(
+        ("save", names, marked), lambda: _save_statement(table, names, marked)
+    )
     rows = await context.fetch(
         statement,
         context.offset,
         [r.ref.id for r in renewals],
         [r.fence for r in renewals],
         [r.seconds for r in renewals],
+        *([[r.holder for r in renewals]] if marked else []),
         *(table.columns[name].encode([r.fields[name] for r in renewals]) for name in names),
     )
     return {row[0] for row in rows}
 
 
-def _save_statement(table: Table, names: Sequence[str]) -> str:
+def _save_statement(table: Table, names: Sequence[str], marked: bool) -> str:
     c = table.columns
     until = f"{STAMP} + u.seconds * interval '1 second'"
     sets = {c["due_at"].ident: c["due_at"].write_time(until)}
+    params = {"id": "text", "fence": "bigint", "seconds": "double precision"}
+    if marked:
+        sets[c["leased_by"].ident] = "u.holder"
+        params["holder"] = "text"
     sets |= {c[name].ident: c[name].write(f"u.f_{name}") for name in names}
     sets[c["updated_at"].ident] = c["updated_at"].write_time(STAMP)
-    params = {"id": "text", "fence": "bigint", "seconds": "double precision"}
     params |= {f"f_{name}": c[name].parameter_type for name in names}
     arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(params.values(), 2))
     key = table.id.ident

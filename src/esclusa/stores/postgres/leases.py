@@ -50,12 +50,18 @@ async def check_writes(connections: ConnectionPools) -> None:
         raise StoreUnavailable(str(error)) from error
 
 
-async def renew(context: WriteContext, table: Table, renewals: Sequence[Renewal]) -> set[str]:
-    """Extend leases of one kind; return the ids still held."""
+async def renew(
+    context: WriteContext, table: Table, marked: bool, renewals: Sequence[Renewal]
+) -> set[str]:
+    """Extend leases of one kind; return the ids still held.
+
+    ``marked``: write their holder, too, where the row can be written.
+    """
     renewals = [r for r in renewals if table.is_possible_id(r.ref.id)]
-    statement = table.statement("renew", lambda: _renew_statement(table))
+    statement = table.statement(("renew", marked), lambda: _renew_statement(table, marked))
+    holders = [[r.holder for r in renewals]] if marked else []
     try:
-        rows = await context.fetch(statement, context.offset, *_arrays(renewals))
+        rows = await context.fetch(statement, context.offset, *_arrays(renewals), *holders)
     except (StatementTimeout, *TABLE_ERRORS):  # of a single row, but which?
         return await _keep(context, table, renewals)
     held = {row[0] for row in rows}
@@ -79,17 +85,19 @@ async def _keep(context: WriteContext, table: Table, renewals: Sequence[Renewal]
     return {row[0] for row in rows}
 
 
-def _held(table: Table) -> str:
+def _held(table: Table, marked: bool = False) -> str:
     """Return the source of the rows ``t`` that are held under the leases ``u``."""
     c, key = table.columns, table.id.ident
+    holders, holder = (", $5::text[]", ", holder") if marked else ("", "")
     return f"""{table.ident} t
-        JOIN unnest($2::text[], $3::bigint[], $4::double precision[]) AS u(id, fence, seconds)
+        JOIN unnest($2::text[], $3::bigint[], $4::double precision[]{holders})
+            AS u(id, fence, seconds{holder})
             ON t.{key} = {table.id.write("u.id")} AND {c["fence"].expr()} = u.fence
         WHERE t.{key} = ANY({table.id_array("$2::text[]")})
             AND {IS_LEASED.format(leased_by=c["leased_by"].ident)}"""
 
 
-def _renew_statement(table: Table) -> str:
+def _renew_statement(table: Table, marked: bool) -> str:
     """Extend the leases of rows that nobody has locked; select their ids.
 
     The update finds its rows by id, not by ctid: another program may have changed a row just
@@ -97,10 +105,11 @@ def _renew_statement(table: Table) -> str:
     """
     due, key = table.columns["due_at"], table.id.ident
     until = f"{STAMP} + f.seconds * interval '1 second'"
+    mark = f", {table.columns['leased_by'].ident} = f.holder" if marked else ""
     return f"""WITH free AS MATERIALIZED (
-        SELECT t.{key} AS key, u.id, u.seconds FROM {_held(table)} {ROW_LOCK} OF t SKIP LOCKED
+        SELECT t.{key} AS key, u.* FROM {_held(table, marked)} {ROW_LOCK} OF t SKIP LOCKED
     )
-    UPDATE {table.ident} t SET {due.ident} = {due.write_time(until)}
+    UPDATE {table.ident} t SET {due.ident} = {due.write_time(until)}{mark}
     FROM free f WHERE t.{key} = f.key
     RETURNING f.id"""
 

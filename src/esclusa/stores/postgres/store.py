@@ -244,18 +244,19 @@ class PostgresStore:
         )
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
-        groups: dict[tuple[Kind, tuple[str, ...]], list[Renewal]] = defaultdict(list)
+        groups: dict[tuple[Kind, tuple[str, ...], bool], list[Renewal]] = defaultdict(list)
         for renewal in renewals:
-            groups[(renewal.ref.kind, tuple(sorted(renewal.fields)))].append(renewal)
+            names, marked = tuple(sorted(renewal.fields)), renewal.holder is not None
+            groups[(renewal.ref.kind, names, marked)].append(renewal)
 
         context = self._context(partial(self._connections.fetch, retry_locks=False))
         held: set[Ref] = set()
-        for (kind, names), group in groups.items():
+        for (kind, names, marked), group in groups.items():
             table = self._table(kind)
             if names:
-                ids = await claims.save(context, table, names, group)
+                ids = await claims.save(context, table, names, marked, group)
             else:
-                ids = await leases.renew(context, table, group)
+                ids = await leases.renew(context, table, marked, group)
             held |= {Ref(kind, id) for id in ids}
         return held
 

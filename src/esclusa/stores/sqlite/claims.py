@@ -12,6 +12,7 @@ import apsw
 
 from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
+from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text
 from esclusa.stores.sqlite.client import fetch_json
 from esclusa.stores.sqlite.codec import encode_time
@@ -37,32 +38,46 @@ def claim(transaction: Transaction, request: ClaimRequest) -> list[Leased]:
         return []
     until = transaction.now + timedelta(seconds=request.lease)
     locators = [row.pop() for row in rows]
-    limit = 2**62 if request.tries is None else request.tries  # of the attempts that are counted
-    _hold(transaction, request, locators, limit, encode_time(until))
     decoder = transaction.kinds[kind].decoder
     at = decoder.position
     status, attempts, fence, holder = at["status"], at["attempts"], at["fence"], at["leased_by"]
     written = {"due_at": until, "updated_at": transaction.now, "leased_by": request.worker}
     written |= _extra_fields(transaction, request)
     replaced = [at[name] for name in written]
+    limit = 2**62 if request.tries is None else request.tries
     leases: list[Leased] = []
+    counted: list[Any] = []
+    # Locators by what is added to the attempts and by the holder.
+    holds = {(1, request.worker): counted}
     steps: dict[tuple[str, str, str | None], list[Any]] = {}
     for place, row in zip(locators, rows, strict=True):
-        before, old_holder = row[status], row[holder]
+        before, old_holder, tried = row[status], row[holder], row[attempts]
         after = row[status] = request.hold or before
-        over = row[attempts] >= limit
-        row[attempts] += not over
+        over, group, known = False, 0, written
+        if old_holder is None and tried < limit:
+            row[attempts] += 1
+            counted.append(place)
+        else:
+            group = group_of(old_holder)
+            row[attempts], over, mark = claimed(old_holder, tried, request.tries, request.worker)
+            holds.setdefault((row[attempts] - tried, mark), []).append(place)
+            known = written | {"leased_by": mark}
         row[fence] += 1
         for position in replaced:  # not worth decoding
             row[position] = None
         if after != before or old_holder is not None:
             expired = (
-                None if old_holder is None else text("lease_expired", worker=old_holder).dump()
+                None
+                if old_holder is None
+                else text("lease_expired", worker=worker_of(old_holder)).dump()
             )
             steps.setdefault((before, after, expired), []).append(place)
-        record, fault = decoder.checked_record(row, written)
+        record, fault = decoder.checked_record(row, known)
         taken = request.take[0] if before == request.hold else before
-        leases.append(Leased(record, taken, until, fault, over))
+        leases.append(Leased(record, taken, until, fault, over, group))
+    for (added, mark), places in holds.items():
+        if places:
+            _hold(transaction, request, places, added, mark, encode_time(until))
     if kind.history:
         _add_history(transaction, request, steps)
     return leases
@@ -91,16 +106,20 @@ def _extra_fields(transaction: Transaction, request: ClaimRequest) -> dict[str, 
 
 
 def _hold(
-    transaction: Transaction, request: ClaimRequest, locators: list[Any], limit: int, due: str
+    transaction: Transaction,
+    request: ClaimRequest,
+    locators: list[Any],
+    added: int,
+    holder: str,
+    due: str,
 ) -> None:
     kind, track = request.kind, request.kind.track
-    attempts = expr(kind, "attempts")
     sets = [
         f"{quote(track['fence'])} = {expr(kind, 'fence')} + 1",
-        f"{quote(track['attempts'])} = {attempts} + ({attempts} < ?)",
+        f"{quote(track['attempts'])} = {expr(kind, 'attempts')} + ?",
     ]
     sets += [f"{quote(track[name])} = ?" for name in ("leased_by", "due_at", "updated_at")]
-    values: list[Any] = [limit, request.worker, due, transaction.stamp]
+    values: list[Any] = [added, holder, due, transaction.stamp]
     if request.hold is not None:
         sets.append(f"{quote(track['status'])} = ?")
         values.append(request.hold)
@@ -156,10 +175,13 @@ def renew(transaction: Transaction, renewals: Sequence[Renewal]) -> set[Ref]:
             continue
         held.add(ref)
         until = encode_time(transaction.now + timedelta(seconds=renewal.seconds))
+        values, tracking = [row.locator, until], ["due_at"]
+        if renewal.holder is not None:
+            values.append(renewal.holder)
+            tracking.append("leased_by")
         if renewal.fields:
-            values, tracking = [row.locator, until, transaction.stamp], ("due_at", "updated_at")
-            updates.add(ref.kind, values, tracking, renewal.fields)
-        else:
-            updates.add(ref.kind, [row.locator, until], ("due_at",), {})
+            values.append(transaction.stamp)
+            tracking.append("updated_at")
+        updates.add(ref.kind, values, tuple(tracking), renewal.fields)
     updates.flush()
     return held

@@ -17,6 +17,7 @@ from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.query import beginning, one_of, parse_filter, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.storable import storage_fault
+from esclusa.model.suspects import worker_of
 from esclusa.observability import redact
 from esclusa.web.api import filters
 from esclusa.web.console import page_data, render, translate
@@ -341,6 +342,7 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
             kind=kind,
             table=table,
             record=record,
+            held_by=worker_of(record.leased_by),
             role=roles.get(record.status, "failed"),
             roles=roles,
             archived=archived,
