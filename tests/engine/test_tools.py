@@ -25,7 +25,14 @@ from esclusa import (
     Wait,
     Window,
 )
-from esclusa.model.errors import AlreadyRunning, ArtifactError, SettingsError, StoreUnavailable
+from esclusa.engine import attempt
+from esclusa.model.errors import (
+    AlreadyRunning,
+    ArtifactError,
+    SettingsError,
+    StoreConflict,
+    StoreUnavailable,
+)
 
 BUDGET = Budget("calls", Window("day", 10))
 
@@ -457,6 +464,56 @@ async def test_a_settler_that_gives_up_beside_a_lost_file_ends(
         await engine.settler.stop()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("error", [StoreConflict, StoreUnavailable])
+async def test_save_is_tried_again_while_the_store_does_not_write(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    calls: list[int] = []
+    failures = iter([True] * 3)
+
+    async def work(child: Child, at: Attempt) -> Outcome:
+        calls.append(at.number)
+        await at.save(note="paid")
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    renew = engine.store.renew
+
+    async def locked(renewals: Any) -> Any:
+        if renewals[0].fields and next(failures, False):
+            raise error("another program has locked the row")
+        return await renew(renewals)
+
+    monkeypatch.setattr(engine.store, "renew", locked)
+    monkeypatch.setattr(attempt, "SAVE_PAUSE", 0.01)
+    await engine.records.insert([Child(name="c", parent="-")])
+    await engine.run_cycle("try.work")
+    child = await engine.records.get(Child, "c")
+    assert (child.status, child.note, child.attempts, calls) == ("done", "paid", 1, [1])
+
+
+async def test_save_gives_up_in_time_and_the_attempt_does_not_count(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(child: Child, at: Attempt) -> Outcome:
+        await at.save(note="paid")
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+
+    async def locked(renewals: Any) -> Any:
+        raise StoreConflict("another program has locked the row")
+
+    monkeypatch.setattr(attempt, "SAVE_SECONDS", 0.5)
+    await engine.records.insert([Child(name="c", parent="-")])
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.store, "renew", locked)
+        run = await engine.run_cycle("try.work")
+    assert run.counters == {"taken": 1, "waited": 1}
+    child = await engine.records.get(Child, "c")
+    assert (child.status, child.attempts, child.last_error) == ("new", 0, None)
 
 
 async def test_a_broken_artifact_store_does_not_stop_the_settler(

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from esclusa import Lifecycle, Record, publish
 from esclusa.model.budget import BudgetEmpty
 from esclusa.model.decide import (
+    STORE_PAUSE,
     ExhaustionFailed,
     GivenBack,
     OverLimit,
@@ -31,6 +32,8 @@ from esclusa.model.errors import (
     DeclarationError,
     Failure,
     Permanent,
+    StoreConflict,
+    StoreUnavailable,
     Throttled,
     UndeclaredMove,
 )
@@ -175,6 +178,9 @@ def test_waits_never_exhaust() -> None:
         Wait(5, "x"),
         Raised(Throttled("slow down", after=5)),
         Raised(BudgetEmpty("b", NOW + timedelta(hours=1))),
+        Raised(StoreUnavailable("the store is away")),
+        Raised(StoreConflict("locked")),
+        Raised(ExceptionGroup("tasks", [StoreConflict("locked")])),
         GivenBack("stop"),
     ):
         made = decided(ending, attempt=99)
@@ -191,6 +197,15 @@ def test_throttling_and_an_empty_budget_wait_as_long_as_given() -> None:
     made = decided(Raised(BudgetEmpty("tracer", until)))
     assert made.until == until
     assert "tracer" in str(made.reason)
+
+
+def test_an_error_of_the_store_waits_a_moment() -> None:
+    made = decided(Raised(StoreUnavailable("the store is away")), attempt=3)
+    assert (made.to, made.attempts, made.error) == ("pending", 2, None)
+    assert STORE_PAUSE <= made.delay <= 2 * STORE_PAUSE
+    assert str(load(str(made.reason))) == "the store could not be used: the store is away"
+    delays = {decided(Raised(StoreConflict("locked")), rng=Random(seed)).delay for seed in range(9)}
+    assert len(delays) == 9  # records that fail together do not come back together
 
 
 def test_what_is_given_back_is_as_if_it_had_not_been_claimed() -> None:

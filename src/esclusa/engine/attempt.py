@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import time
+from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -11,13 +12,17 @@ from esclusa.engine.records import Records
 from esclusa.engine.runs import RunContext
 from esclusa.engine.settlement_queue import SettlementQueue
 from esclusa.model.budget import Budget, BudgetEmpty, Denied
-from esclusa.model.errors import EsclusaError
+from esclusa.model.errors import EsclusaError, StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased, Renewal
 from esclusa.model.stage import Stage
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts, Body, KeptArtifact
 
 T = TypeVar("T")
+
+# Seconds for which ``save`` is tried again, and between two tries, growing.
+SAVE_SECONDS = 30.0
+SAVE_PAUSE, SAVE_PAUSE_MOST = 0.25, 2.0
 
 
 class LeaseLost(EsclusaError):
@@ -128,7 +133,12 @@ class Attempt:
         raise RuntimeError("this handler is async: use await instead of at.wait(…)")
 
     async def save(self, **fields: Any) -> None:
-        """Write these fields now, before the attempt ends. Raises LeaseLost."""
+        """Write these fields now, before the attempt ends. Raises LeaseLost.
+
+        While another program has locked the row, or the store does not answer, this is tried again
+        for half a minute. Then the store's error is raised. A handler that lets it pass ends with a
+        ``Wait``: the attempt does not count.
+        """
         if len(self._leases) > 1:
             raise TypeError(
                 "save needs a handler of single records; a batch handler returns the fields instead"
@@ -140,14 +150,28 @@ class Attempt:
             for file in self.kept:
                 if file.error is not None:
                     raise file.error
-        held = await self.run.tools.store.renew(
-            [Renewal(lease.ref, lease.fence, self._tools.lease, checked)]
-        )
-        if lease.ref not in held:
+        if not await self._written(lease, checked):
             self.lost = True
             raise LeaseLost(f"{lease.ref} is no longer held by this worker")
         for name, each in checked.items():
             setattr(lease.record, name, each)
+
+    async def _written(self, lease: Leased, fields: Mapping[str, Any]) -> bool:
+        """Write the fields; return whether the lease is still held."""
+        pause, end = SAVE_PAUSE, time.monotonic() + SAVE_SECONDS
+        while True:
+            renewal = Renewal(lease.ref, lease.fence, self._tools.lease, fields)
+            try:
+                held = lease.ref in await self.run.tools.store.renew([renewal])
+            except (StoreConflict, StoreUnavailable) as error:
+                if time.monotonic() + pause > end:
+                    raise
+                self.log(f"save: {error}; will retry", level="warning")
+                await asyncio.sleep(pause)
+                pause = min(SAVE_PAUSE_MOST, 2 * pause)
+                continue
+            if held or lease.fence == renewal.fence:
+                return held
 
     async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> str:
         """Write a file that belongs to the outcome, and return its public URL.

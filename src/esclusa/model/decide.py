@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, assert_never
 
 from esclusa.model.budget import BudgetEmpty
 from esclusa.model.effects import Create, Effect, effects
-from esclusa.model.errors import Failure, Throttled
+from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable, Throttled
 from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.retry import error_message, error_type, unwrap_group
 from esclusa.model.settlement import Leased, Settlement
@@ -18,6 +18,9 @@ from esclusa.model.storable import storable_text
 from esclusa.model.system_records import DeadLetter, publish
 from esclusa.model.texts import Text, dump, text
 from esclusa.model.value import value
+
+# Seconds, at least, until a record is handled again whose handler could not use the store.
+STORE_PAUSE = 2.0
 
 
 @value
@@ -40,7 +43,10 @@ class GivenBack:
 
 @value
 class OverLimit:
-    """The record was claimed with no attempt left: crashes used them, or fewer are allowed now."""
+    """The record was claimed with no attempt left.
+
+    Crashes while it was handled alone used the last ones, or fewer are allowed now.
+    """
 
 
 @value
@@ -71,6 +77,10 @@ def decide(
 ) -> Settlement:
     """The settlement of a result. No I/O, no clock, no randomness of its own.
 
+    The claim has counted this attempt, unless it found none left (OverLimit). A crash has no
+    result: the next claim counts it if the record was handled alone (model/suspects.py). An error
+    of the store that a handler raises counts no attempt.
+
     Raises what is wrong with an answer: UndeclaredMove, BadRecord.
     """
     if isinstance(result, To):
@@ -84,6 +94,9 @@ def decide(
             outcome = Wait(error.after, error_message(error))
         case Raised(BudgetEmpty() as error):
             outcome = Wait(error.until, error.text)
+        case Raised(StoreUnavailable() | StoreConflict() as error):
+            pause = STORE_PAUSE * (1 + rng.random())
+            outcome = Wait(pause, text("store_failed", why=error_message(error)))
         case Raised(error):
             outcome = Retry(error)
         case GivenBack(reason):
