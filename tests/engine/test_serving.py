@@ -84,6 +84,26 @@ async def test_a_long_handler_keeps_its_lease(new_engine: Any) -> None:
     assert (item.attempts, item.fence) == (1, 1)
 
 
+async def test_a_slow_record_does_not_hold_up_those_that_come_later(new_engine: Any) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(item: Item, at: Any) -> To:
+        if item.name == "slow":
+            begun.set()
+            await go_on.wait()
+        return To("done")
+
+    engine = await new_engine(pipeline(work, concurrency=2))
+    await engine.records.insert([Item(name="slow")])
+    async with running_scheduler(engine):
+        await begun.wait()
+        await engine.records.insert([Item(name="later")])
+        try:
+            await until(lambda: _is(engine, "later", "done"))
+        finally:
+            go_on.set()
+
+
 @pytest.mark.promise(3)
 async def test_a_lost_lease_cancels_the_work_and_its_outcome_does_not_count(
     new_engine: Any,

@@ -35,6 +35,7 @@ from esclusa.engine.scheduler import Scheduler
 from esclusa.engine.settler import Settler
 from esclusa.engine.stage_settler import StageSettler
 from esclusa.engine.stage_worker import StageWorker
+from esclusa.engine.suspects import Suspects
 from esclusa.engine.system_pipeline import system_pipeline
 from esclusa.engine.tick import Tick, Ticked
 from esclusa.model.pipeline import NoSettings, Plan
@@ -91,6 +92,7 @@ class Engine:
             store, artifacts, telemetry, batch=options.settle_batch, lease=options.lease
         )
         self.leases = LeaseRenewer(store, telemetry)
+        self._suspects = Suspects(store, self.leases, telemetry, worker)
         self.rates = Rates(store, clock, worker)
         self.lifespans = Lifespans(registry.plans, telemetry, self.alerts, seconds=options.lifespan)
         self.cycle_records = CycleRecords(store, records, self.settler, clock, options, worker)
@@ -179,6 +181,7 @@ class Engine:
             self.settler.start()
             stack.push_async_callback(self.settler.stop)
             stack.push_async_callback(self.alerts.close)
+            stack.push_async_callback(self._suspects.stop)
             for periodic in self._periodic:
                 periodic.start()
                 stack.push_async_callback(periodic.stop)
@@ -345,6 +348,7 @@ class Engine:
             clock=self.clock,
             telemetry=self.telemetry,
             options=self.options,
+            suspects=self._suspects,
             paused=partial(self.cycle_records.paused, run.cycle.name),
             forever=forever,
         )

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.leases import HeldLease
@@ -23,6 +23,9 @@ from esclusa.model.texts import text
 # Calls after which a task yields: handlers that never wait must not block claims and renewals.
 TURNS = 64
 
+# What a task of a pool does; it is called with the task.
+Work: TypeAlias = Callable[[asyncio.Task[None]], Awaitable[None]]
+
 
 class HandlerPool:
     """Calls ``handle`` with up to ``batch`` waiting leases at a time, in at most ``size`` tasks.
@@ -30,6 +33,8 @@ class HandlerPool:
     A task ends when nothing waits. Only one task is started at a time, and it starts the next once
     it has work: handlers that never wait are then run by one task, without waking the others. Once
     ``stopped``, none handles anything more; ``give_back`` is called with the waiting leases.
+
+    While paused, what waits is put aside, so that the tasks find nothing and end.
     """
 
     def __init__(
@@ -49,22 +54,56 @@ class HandlerPool:
         self._stopped = stopped
         self._give_back = give_back
         self._waiting: deque[HeldLease] = deque()
+        self._aside: deque[HeldLease] = deque()
+        self._first: deque[Work] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = False
+        self._idled: Callable[[], None] | None = None
 
     @property
-    def waiting(self) -> int:
-        """How many leases wait for a task."""
-        return len(self._waiting)
+    def backlog(self) -> int:
+        """How many leases wait that no free task begins with at once."""
+        free = (self._size - len(self._tasks)) * self._batch
+        return max(0, len(self._waiting) - free) + len(self._aside)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a handler is under way."""
+        return bool(self._tasks)
 
     def add(self, held_leases: Sequence[HeldLease]) -> None:
-        self._waiting.extend(held_leases)
+        (self._waiting if self._idled is None else self._aside).extend(held_leases)
+        self._start()
+
+    def first(self, work: Work) -> None:
+        """Do this when a task is free, before what waits."""
+        self._first.append(work)
+        self._start()
+
+    def spawn(self, work: Work) -> asyncio.Task[None]:
+        """Do this now, in a task of its own, also while the pool is paused."""
+        task = asyncio.create_task(self._alone(work), name=self._name)
+        self._tasks.add(task)
+        return task
+
+    def pause(self, idled: Callable[[], None]) -> None:
+        """Begin nothing that waits; ``idled`` is called when no handler is under way."""
+        self._idled = idled
+        self._aside.extend(self._waiting)
+        self._waiting.clear()
+
+    def resume(self) -> None:
+        self._idled = None
+        self._waiting.extend(self._aside)
+        self._aside.clear()
         self._start()
 
     def take_waiting(self) -> list[HeldLease]:
         """Remove and return the leases that wait."""
-        waiting = list(self._waiting)
+        waiting = [*self._waiting, *self._aside]
         self._waiting.clear()
+        self._aside.clear()
+        self._first.clear()
         return waiting
 
     def cancel(self, message: str) -> None:
@@ -77,7 +116,7 @@ class HandlerPool:
         await end_tasks(*self._tasks)
 
     def _start(self) -> None:
-        if self._starting or not self._waiting or self._stopped():
+        if self._starting or not (self._waiting or self._first) or self._stopped():
             return
         if len(self._tasks) < self._size:
             self._tasks.add(asyncio.create_task(self._work(), name=self._name))
@@ -87,12 +126,17 @@ class HandlerPool:
         me = asyncio.current_task()
         assert me is not None
         self._starting = False
-        waiting, handle, turns = self._waiting, self._handle, 0
+        waiting, first, handle, turns = self._waiting, self._first, self._handle, 0
         try:
-            while waiting:
+            while waiting or first:
                 if self._stopped():
                     self._give_back()
                     return
+                if first:
+                    work = first.popleft()
+                    self._start()
+                    await work(me)
+                    continue
                 batch = [waiting.popleft()]
                 while waiting and len(batch) < self._batch:
                     batch.append(waiting.popleft())
@@ -104,7 +148,21 @@ class HandlerPool:
                     await asyncio.sleep(0)
         finally:
             # Nothing is awaited between the check above and this, so no lease is left waiting.
-            self._tasks.discard(me)
+            self._ended(me)
+
+    async def _alone(self, work: Work) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        try:
+            await work(me)
+        finally:
+            self._ended(me)
+            self._start()  # what waits found no room for a task beside this one
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._idled is not None and not self._tasks:
+            self._idled()
 
 
 class HandlerCaller:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeAlias
 
@@ -102,6 +102,11 @@ class StageSettler:
             self._released(1)
         return held.lost
 
+    def given_back(self, held_leases: Sequence[HeldLease]) -> None:
+        """Count these: their leases were ended without a settlement."""
+        self._count("given_back", [(held, None) for held in held_leases])
+        self._released(len(held_leases))
+
     def hurry(self) -> None:
         """Write what is queued now."""
         self._queue.hurry()
@@ -114,6 +119,10 @@ class StageSettler:
     def put_aside(self) -> None:
         """Let the stage see that these may take long."""
         self._released(0)
+
+    async def flush(self) -> None:
+        """Wait until everything that was settled so far is written or put aside."""
+        await self._queue.flush()
 
     def written(self, verdicts: list[tuple[HeldLease, Settlement, Verdict]]) -> None:
         """Count what was written; a rejected settlement ends with an error instead.

@@ -16,6 +16,7 @@ from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.options import Options
 from esclusa.engine.runs import RunContext
 from esclusa.engine.stage_settler import StageSettler
+from esclusa.engine.suspects import StageSuspects, Suspects
 from esclusa.engine.threads import wait_at_most
 from esclusa.model.budget import Denied
 from esclusa.model.decide import GivenBack, OverLimit, Raised, Result
@@ -53,6 +54,7 @@ class StageWorker:
         clock: StoreClock,
         telemetry: Telemetry,
         options: Options,
+        suspects: Suspects,
         paused: Callable[[], bool],
         forever: bool = False,
     ) -> None:
@@ -68,6 +70,8 @@ class StageWorker:
         self._telemetry = telemetry
         self._options = options
         self._paused = paused
+        self._woken = asyncio.Event()
+        self._freed = asyncio.Event()
         self._size = stage.batch or 1
         self._handler = HandlerCaller(stage)
         self._pool = HandlerPool(
@@ -78,9 +82,18 @@ class StageWorker:
             stopped=self._halted,
             give_back=self._give_back,
         )
+        self._suspects = StageSuspects(
+            suspects,
+            stage.name,
+            self._pool,
+            batch=self._size,
+            handle=self._attempt,
+            flush=self._settler.flush,
+            stopped=self._halted,
+            resumed=self._freed.set,
+            given_back=self._settler.given_back,
+        )
         self._stopping = False
-        self._woken = asyncio.Event()
-        self._freed = asyncio.Event()
         self._taken = 0
         self._unspent: Counter[datetime | None] = Counter()
 
@@ -100,16 +113,23 @@ class StageWorker:
         self._pool.cancel("stopping")
 
     async def serve(self, *, limit: int | None = None) -> None:
-        """Work until nothing is due (a run) or until stopped; return when all is settled."""
-        try:
-            while not self._over(limit):
-                if self._forever and self._paused():
-                    self._woken.clear()  # what is due now waits until the cycle is resumed
-                    await wait_at_most(self._options.poll, self._woken)
-                elif await self._claim(limit) == 0 and not await self._idle():
-                    break
-        finally:
-            await self._wind_down()
+        """Work until nothing is due (a run) or until stopped; return when all is settled.
+
+        If it is stopped and then cancelled, it ends without waiting for its handlers.
+        """
+        me = asyncio.current_task()
+        assert me is not None
+        with self._suspects.joined():
+            try:
+                while not self._over(limit):
+                    if self._forever and self._paused():
+                        self._woken.clear()  # what is due now waits until the cycle is resumed
+                        await wait_at_most(self._options.poll, self._woken)
+                    elif await self._claim(limit) == 0 and not await self._idle():
+                        break
+            finally:
+                if not (self._stopping and me.cancelling()):
+                    await self._wind_down()
 
     def _halted(self) -> bool:
         return self._stopping or self.run.halted
@@ -125,10 +145,11 @@ class StageWorker:
         most = max(self._options.prefetch, full)
         pace = self._handler.pace
         ahead = min(most, int(full * LEAD / pace)) if pace else 0
-        if self._pool.waiting > ahead // 2:
+        if self._pool.backlog > ahead // 2:
             return 0
         wanted = min(full + max(ahead, full // 4 if self._size > 1 else 0), most)
-        room = min(wanted - (self.inflight - self._settler.settling), 2 * most - self.inflight)
+        begun = self.inflight - self._settler.settling - self._suspects.waiting
+        room = min(wanted - begun, 2 * most - self.inflight)
         return room if limit is None else min(room, limit - self._taken)
 
     async def _claim(self, limit: int | None) -> int:
@@ -179,16 +200,21 @@ class StageWorker:
         self._taken += len(leases)
         self.run.counters["taken"] += len(leases)
         begun: list[HeldLease] = []
+        suspects: list[HeldLease] = []
         for held in self._leases.hold(leases, self._tools.lease, claimed.at):
             lease = held.lease
             if lease.fault is not None:
                 self._settler.settle(held, Raised(Failure(lease.fault, type="invalid_record")))
             elif lease.over:
                 self._settler.settle(held, OverLimit())
+            elif lease.group:
+                suspects.append(held)
             else:
                 begun.append(held)
         self._pool.add(begun)
-        return len(begun)
+        if suspects:
+            self._suspects.add(suspects)
+        return len(begun) + len(suspects)
 
     async def _idle(self) -> bool:
         """Nothing is due: return False once a run's handlers are done; a server waits and polls."""
@@ -230,7 +256,11 @@ class StageWorker:
         try:
             results = handler.outcomes(await handler.call(leases, attempt), len(batch))
         except BaseException as error:  # noqa: BLE001 - an error of these records alone
-            results = [self._caught(error, batch, me, cancels)] * len(batch)
+            result = self._caught(error, batch, me, cancels)
+            results = [result] * len(batch)
+            if leases[0].group and isinstance(result, GivenBack):
+                self._suspects.give_back([h for h in batch if not self._settler.drop_lost(h)])
+                results = []
         took = handler.took(start)
         for held, result in zip(batch, results, strict=False):
             held.task, held.took = None, took
@@ -259,8 +289,11 @@ class StageWorker:
         """Give back what waits and was not begun."""
         why = self.run.message if self.run.halted else None
         reason = text("run_stopped", why=why) if why else text("worker_stopped")
-        for held in self._pool.take_waiting():
-            self._unspent[held.spent_at] += 1
+        suspects = self._suspects.take_waiting()
+        waiting = self._pool.take_waiting()
+        self._unspent.update(held.spent_at for held in (*suspects, *waiting))
+        self._suspects.give_back(suspects)
+        for held in waiting:
             self._settler.settle(held, GivenBack(reason))
         self._freed.set()
 
