@@ -224,5 +224,5 @@ async def test_an_outcome_is_settled_and_not_worked_again_after_a_long_outage(
             await asyncio.sleep(2.5)
         await until(lambda: _all(engine, Order, 20), 20)
     assert set(pipeline.calls.values()) == {1}
-    assert {order.attempts for order in await engine.records.find(Order, limit=50)} == {1}
+    assert {order.attempts async for order in engine.records.each(Order)} == {1}
     assert events.warnings_about("orders o0")  # the lease ran out and was taken again

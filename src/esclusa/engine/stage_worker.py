@@ -174,22 +174,28 @@ class StageWorker:
             await wait_at_most(self._options.poll, self._woken)
             return -1
         if isinstance(claimed, Denied):
-            await self._denied(claimed)
-            return 0
+            return await self._denied(claimed)
         begun = self._take(claimed) if claimed.leases else 0
         await self._claimer.give_back(claimed.granted - begun, claimed.at)
         return len(claimed.leases)
 
-    async def _denied(self, denied: Denied) -> None:
-        """The budget is empty: a run ends, a server waits for the reset."""
+    async def _denied(self, denied: Denied) -> int:
+        """The budget is empty: a server waits for the reset, a run for refunds, and then ends.
+
+        Return -1 to claim again, 0 when nothing more can be claimed.
+        """
         if self._forever:
             left = (denied.until - self._clock.now()).total_seconds()
             await wait_at_most(min(30.0, max(0.05, left)), self._woken)
+        elif self.inflight > self._settler.aside:
+            await self._progress()
+            return -1
         else:
             assert self.stage.budget is not None
             self.run.halt(
                 "blocked", text("budget_empty", budget=self.stage.budget.name, until=denied.until)
             )
+        return 0
 
     def _take(self, claimed: Claimed) -> int:
         """Queue the records for their handlers and return how many; settle the others at once."""
