@@ -88,13 +88,13 @@ class Suspects:
         return next((stage for stage in self._stages if stage.alone), None)
 
     async def _run_alone(self) -> None:
-        patience = DRAIN
+        limit = DRAIN
         while self._next() is not None:
             self._pause()
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(limit):
                     await self._drained()
-                patience = DRAIN
+                limit = DRAIN
                 while (stage := self._next()) is not None:
                     if not await stage.run_alone():
                         break
@@ -103,13 +103,13 @@ class Suspects:
                     "warning",
                     "a crash suspect must be handled alone, but other handlers are still under way;"
                     " will try again",
-                    seconds=patience,
+                    seconds=limit,
                 )
-                patience *= 2
+                limit *= 2
             finally:
                 self._resume()
             if self._next() is not None:
-                await asyncio.sleep(patience)
+                await asyncio.sleep(limit)
 
     def _pause(self) -> None:
         self.paused = True

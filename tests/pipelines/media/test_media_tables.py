@@ -335,7 +335,10 @@ COUNTED = f"{PLAIN}, media_attempts int DEFAULT 0 CHECK (media_attempts BETWEEN 
 async def test_crash_in_fifth_attempt_ends_at_five(
     empty_database: Any, new_service: NewService, body: str, cdn: Any
 ) -> None:
-    """A table whose attempts are limited to 0..5, as in the seed, blocks nothing."""
+    """A table whose attempts are limited to 0..5, as in the seed, blocks nothing.
+
+    The row was being handled alone, as the mark of its holder says.
+    """
     await make(empty_database, body)
     insert = f"INSERT INTO {TABLE} (id, post_id, imagen_url) VALUES"
     await sql(
@@ -344,7 +347,7 @@ async def test_crash_in_fifth_attempt_ends_at_five(
     )
     service = await new_service(empty_database)
     held = (
-        "media_status = 'downloading', media_attempts = 5, media_leased_by = 'dead', "
+        "media_status = 'downloading', media_attempts = 5, media_leased_by = 'dead/1', "
         "media_fence = 5"
     )
     await sql(empty_database, f"UPDATE {TABLE} SET {held}, media_due_at = NULL WHERE id = 1")
