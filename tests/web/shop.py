@@ -136,7 +136,8 @@ def routes(runtime: Runtime) -> APIRouter:
         return {"store": runtime.store.url.partition(":")[0]}
 
     @router.post("/hook", openapi_extra=SELF_AUTHENTICATED)
-    async def hook() -> dict[str, bool]:
+    async def hook(request: Request) -> dict[str, bool]:
+        await request.body()
         return {"received": True}
 
     @router.get("/hook")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -132,6 +134,26 @@ async def test_open_paths_and_self_authenticated_webhooks_need_no_token(secured:
     assert (await secured.post("/shop/hook")).json == {"received": True}
     for path in ("/healthz/", "//healthz", "/healthz/../api/kinds", "/shop/hook/", "/shop/hook%2F"):
         assert (await secured.post(path)).status == 401, path
+
+
+async def test_bodies_of_unknown_callers_are_small(secured: Client) -> None:
+    """Many of them at a time must not fill the memory."""
+    large, small = b"x" * 5_000_000, b"x" * 1_000_000
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield small
+
+    for body in (io.BytesIO(large), chunks()):
+        problem = (await secured.call("POST", "/shop/hook", data=body)).problem(413)
+        assert "larger than 4 MB" in problem["detail"]
+    assert (await secured.call("POST", "/shop/hook", data=small)).status == 200
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    sign_in = await secured.call("POST", "/console/sign-in", data=io.BytesIO(large), headers=form)
+    assert sign_in.status == 413
+    row = json.dumps([{"shop": "a", "code": "1", "note": large.decode()}]).encode()
+    added = await secured.call("POST", "/api/records/items", OPERATE, data=io.BytesIO(row))
+    assert added.json["created"] == 1
 
 
 async def test_the_audit_names_the_token(secured: Client) -> None:

@@ -14,6 +14,8 @@ from esclusa.web.paths import restore_slashes
 from esclusa.web.problems import error_response, problem
 
 BODY_LIMIT: Final = 16 * 1024 * 1024
+# The limit where no authentication was required: such a body is read before its signature is known.
+OPEN_BODY_LIMIT: Final = 4 * 1024 * 1024
 # Set in the scope of a HEAD request: a route with an endless or expensive body leaves it out.
 HEAD_ONLY: Final = "esclusa.head"
 # Response headers; a header that a route sets itself is kept.
@@ -37,9 +39,6 @@ class SecurityMiddleware:
         self._app = app
         self._telemetry = telemetry
         self._body_limit = body_limit
-        self._too_large = (
-            f"the body is larger than {body_limit // (1024 * 1024)} MB; send it in parts"
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,7 +58,9 @@ class SecurityMiddleware:
             await send(message)
 
         try:
-            await (self._refusal(scope) or self._app)(scope, self._limited(receive), with_headers)
+            await (self._refusal(scope) or self._app)(
+                scope, self._limited(scope, receive), with_headers
+            )
         except ClientDisconnect:
             return  # nobody waits for an answer
         except Exception as error:
@@ -84,18 +85,25 @@ class SecurityMiddleware:
             )
         length = Headers(scope=scope).get("content-length", "0")
         if length.isdigit() and int(length) > self._body_limit:
-            return problem(413, self._too_large)
+            return problem(413, _too_large(self._body_limit))
         return None
 
-    def _limited(self, receive: Receive) -> Receive:
-        left = self._body_limit
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        received = 0
 
         async def limited() -> Message:
-            nonlocal left
+            nonlocal received
             message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
-                raise HTTPException(413, self._too_large)
+            received += len(message.get("body", b""))
+            limit = self._body_limit
+            if scope.get("state", {}).get("open"):
+                limit = min(limit, OPEN_BODY_LIMIT)
+            if received > limit:
+                raise HTTPException(413, _too_large(limit))
             return message
 
         return limited
+
+
+def _too_large(limit: int) -> str:
+    return f"the body is larger than {limit // (1024 * 1024)} MB; send it in parts"

@@ -134,6 +134,7 @@ class ConsoleContext:
     def _signed_out(self, scope: Scope, path: str) -> Response | bool:
         """The answer to a request without a session; the sign-in page is open."""
         if path == "/console/sign-in":
+            scope["state"]["open"] = True
             return True
         if path == "/console/live":
             return Response("signed out", 401)
