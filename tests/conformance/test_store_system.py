@@ -25,7 +25,8 @@ from conformance.kinds import KINDS, STAGES, STATES, WORK, Job, Note, Post, stag
 
 from esclusa.model.errors import MigrationError, SchemaError
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.model.record import Record
+from esclusa.model.query import above, query
+from esclusa.model.record import Record, Ref
 
 
 class First(Record, table="t_growing", key="name"):
@@ -53,7 +54,45 @@ class Whole(Record, table="t_growing", key="name"):
     lifecycle = Lifecycle(STATES)
 
 
+class Reserved(
+    Record,
+    table="order",
+    key=("group", "user"),
+    archive=True,
+    index=[("table", "-limit")],
+):
+    """Words of SQL as names."""
+
+    group: str
+    user: str
+    table: str | None = None
+    limit: int = 0
+    select: dict[str, str] = {}
+
+    lifecycle = Lifecycle("from -> where -> null | from")
+
+
 # schema
+
+
+async def test_reserved_words_are_names_like_any_other(bare_store: Any) -> None:
+    work = stage(
+        "t.order", Reserved.kind, take="from", hold="where", exhausted="null", order=("-limit",)
+    )
+    store = await bare_store((Reserved.kind,), (work,))
+    ids = await insert_new(store, *[Reserved(group="a", user=str(n), limit=n) for n in range(3)])
+    lease = await claim_one(store, work, limit=1)
+    assert (lease.record.limit, lease.record.status) == (2, "where")
+    await settle_all(
+        store, settlement_of(lease, "null", fields={"table": "drop", "select": {"union": "all"}})
+    )
+    await assert_chain(store, Ref(Reserved.kind, ids[2]), [("from", "where"), ("where", "null")])
+    done = {"table": "drop", "limit": above(1), "status": "null"}
+    [found] = (await store.find(query(Reserved, done, order="-limit"))).items
+    assert (found.id, found.select) == (ids[2], {"union": "all"})
+    assert await store.archive(query(Reserved, done)) == 1
+    assert (await store.count(query(Reserved)))[0] == 2
+    assert await store.purge(query(Reserved, {"group": "a"})) == 2
 
 
 async def test_migrate_is_idempotent_and_reports_its_changes(bare_store: Any) -> None:

@@ -601,6 +601,24 @@ async def test_the_console_refuses_an_unknown_filter(shop: Client, path: str) ->
         assert (answer.status, "in the list" in answer.text) == (200, False)
 
 
+@pytest.mark.parametrize(
+    "text", ["'; DROP TABLE items; --", 'x"; DROP TABLE items; --', "id) OR 1=1 --", "1=1", "`id`"]
+)
+async def test_a_hostile_text_is_neither_a_name_nor_part_of_a_statement(
+    shop: Client, text: str
+) -> None:
+    await shop.add({"shop": "a", "code": "1"}, {"shop": text, "code": text, "note": text})
+    written = quote(text, safe="")
+    for question in (f"{written}=1", f"{written}__eq=1", f"order={written}", f"after={written}"):
+        (await shop.get(f"/api/records/items?{question}")).problem(400)
+    (await shop.get(f"/api/records/{written}")).problem(404)
+    found = (await shop.get(f"/api/records/items?note__eq={written}")).json["items"]
+    assert [item["note"] for item in found] == [text]
+    moved = {"filter": {text: "x"}, "to": "pending"}
+    (await shop.post("/api/records/items/move", moved)).problem(400)
+    assert len((await shop.get("/api/records/items")).json["items"]) == 2
+
+
 async def test_every_list_accepts_a_page(shop: Client) -> None:
     for path in ("/api/kinds", "/api/workers", "/api/budgets", "/api/stages", "/api/cycles"):
         assert (await shop.get(f"{path}?limit=10&after=")).status == 200, path

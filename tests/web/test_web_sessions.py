@@ -142,3 +142,12 @@ async def test_sign_in_from_another_site_is_refused(
         answer = await sign_in(client, **filled)
         assert answer.status == status
         assert ("set-cookie" in answer.headers) == (status == 303)
+
+
+async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(tmp_path: Path) -> None:
+    async with served(tmp_path, tokens=TOKENS) as client:
+        for scheme, secure in (("http", False), ("https", True)):
+            cookie = (await sign_in(client, **{"X-Forwarded-Proto": scheme})).headers["set-cookie"]
+            flags = {flag.strip().lower() for flag in cookie.split(";")[1:]}
+            assert {"httponly", "samesite=lax", "path=/"} <= flags
+            assert ("secure" in flags) == secure
