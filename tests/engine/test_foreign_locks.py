@@ -13,6 +13,8 @@ import pytest
 from support.scheduling import running_scheduler
 
 from esclusa import Add, App, Backoff, Lifecycle, Record, To
+from esclusa.engine import attempt
+from esclusa.model import decide
 from esclusa.ports.telemetry import Silent
 
 STATES = """
@@ -226,3 +228,57 @@ async def test_an_outcome_is_settled_and_not_worked_again_after_a_long_outage(
     assert set(pipeline.calls.values()) == {1}
     assert {order.attempts async for order in engine.records.each(Order)} == {1}
     assert events.warnings_about("orders o0")  # the lease ran out and was taken again
+
+
+class SavingPipeline:
+    """One stage, whose handler saves a field when ``go`` is set, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+        self.app = App("shop")
+        self.app.stage(Order, name="order", **OPTIONS)(self._order)
+
+    async def _order(self, order: Order, at: Any) -> To:
+        self.numbers.append(at.number)
+        self.begun.set()
+        await self.go.wait()
+        await at.save(account="paid")
+        return To("done")
+
+
+@pytest.mark.promise(7)
+async def test_save_waits_for_a_lock_of_another_program(
+    new_engine: Any, empty_database: Any
+) -> None:
+    pipeline, events = SavingPipeline(), Events()
+    engine = await new_engine(pipeline.app, lease=2.0, telemetry=events)
+    await engine.records.insert([Order(name="o")])
+    async with running_scheduler(engine):
+        await pipeline.begun.wait()
+        async with locked(empty_database, "orders", "o"):
+            pipeline.go.set()
+            await asyncio.sleep(3)
+        await until(lambda: _all(engine, Order, 1), 20)
+    order = await engine.records.get(Order, "o")
+    assert (order.account, order.attempts, pipeline.numbers) == ("paid", 1, [1])
+    assert any("save" in warning for warning in events.warnings_about("o"))
+
+
+@pytest.mark.promise(7)
+async def test_save_gives_up_on_a_long_lock_and_the_attempt_does_not_count(
+    new_engine: Any, empty_database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "SAVE_SECONDS", 1.0)
+    monkeypatch.setattr(decide, "STORE_PAUSE", 0.1)
+    pipeline = SavingPipeline()
+    engine = await new_engine(pipeline.app, lease=5.0)
+    await engine.records.insert([Order(name="o")])
+    async with running_scheduler(engine):
+        await pipeline.begun.wait()
+        async with locked(empty_database, "orders", "o"):
+            pipeline.go.set()
+            await asyncio.sleep(3)
+        await until(lambda: _all(engine, Order, 1), 20)
+    order = await engine.records.get(Order, "o")
+    assert (order.account, order.attempts, pipeline.numbers) == ("paid", 1, [1, 1])

@@ -273,6 +273,20 @@ async def test_the_lease_of_a_locked_record_is_renewed(store: PostgresStore, url
     assert {x.ref for x in again} == {a.ref, b.ref}
 
 
+@pytest.mark.promise(7)
+async def test_the_mark_of_a_locked_suspect_is_not_written_and_its_lease_goes_on(
+    store: PostgresStore, url: str
+) -> None:
+    """It is handled without the mark: a crash then does not count."""
+    a, b = await claimed(store, 2)
+    async with other_program(url, "SELECT 1 FROM t_jobs WHERE id = 'j0' FOR UPDATE"):
+        async with asyncio.timeout(SOON):
+            marks = [Renewal(x.ref, x.fence, 500, holder="w/1") for x in (a, b)]
+            assert await store.renew(marks) == {a.ref, b.ref}
+    holders = [found and found.leased_by for found in await store.get(Job.kind, ["j0", "j1"])]
+    assert holders == [a.record.leased_by, "w/1"]
+
+
 async def test_a_kept_lease_does_not_hold_a_record_that_was_settled(
     store: PostgresStore, url: str
 ) -> None:
