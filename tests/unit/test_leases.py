@@ -49,9 +49,9 @@ class Events:
         self.seen.append((message, fields))
 
 
-def leased(id: str, fence: int = 1, attempts: int = 1) -> Leased:
+def leased(id: str, fence: int = 1, attempts: int = 1, group: int = 0) -> Leased:
     job = Job(id=id, n=1, status="working", fence=fence, attempts=attempts)
-    return Leased(job, "waiting", datetime.now(UTC))
+    return Leased(job, "waiting", datetime.now(UTC), group=group)
 
 
 class World:
@@ -145,8 +145,20 @@ def test_a_record_that_this_process_still_holds_goes_on_under_the_new_lease() ->
     async def main() -> None:
         world = World()
         [held] = world.hold("mine")
-        again, other = leased("mine", fence=2), leased("other", fence=7)
+        again, other = leased("mine", fence=2, group=8), leased("other", fence=7, group=8)
         assert world.leases.take_over([again, other]) == [other]
         assert (held.lease.fence, held.lost) == (2, False)
+
+    run_shifted(main())
+
+
+def test_the_outcome_of_an_earlier_attempt_is_dropped() -> None:
+    async def main() -> None:
+        world = World()
+        [taken, settled] = world.hold("taken by another in between", "settled since")
+        leases = [leased(taken.ref.id, fence=3, group=8), leased(settled.ref.id, fence=2)]
+        assert world.leases.take_over(leases) == leases
+        assert taken.lost
+        assert settled.lost
 
     run_shifted(main())

@@ -94,19 +94,23 @@ class LeaseRenewer:
         self._held.update(held_leases)
         return held_leases
 
-    def take_over(self, orphans: Iterable[Leased]) -> list[Leased]:
+    def take_over(self, leases: Iterable[Leased]) -> list[Leased]:
         """Continue the work of this process on records that it claimed again.
 
-        Their leases ran out while they were handled or settled, and no other worker took them. The
-        handler is not called again. Return the leases of the other records.
+        Their leases ran out while they were handled or settled. The handler is not called again.
+        Return the leases of the other records. Work on a record that another worker had in between,
+        or that was settled since, is stopped: its outcome is out of date.
         """
         now = asyncio.get_running_loop().time()
         by_ref = {held.ref: held for held in self._held}
         others = []
-        for lease in orphans:
+        for lease in leases:
             held = by_ref.get(lease.ref)
-            if held is None:
+            if held is None or not lease.group or lease.fence != held.lease.fence + 1:
                 others.append(lease)
+                if held is not None:
+                    self.release([held])
+                    held.lose()
                 continue
             held.take_over(lease)
             held.renewed = now
