@@ -18,6 +18,8 @@ from esclusa.model.effects import Add, Create, Move
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased, Locked, Rejected, Renewal, Settled, Verdict
 from esclusa.stores.postgres import PostgresStore
+from esclusa.stores.postgres.limits import MIGRATION_LOCK_SECONDS
+from esclusa.stores.postgres.schema import _ADVISORY_LOCK
 
 numbers = count()
 
@@ -415,3 +417,25 @@ async def test_no_record_is_left_out_while_the_store_writes_nothing(
         await store.claim(claim_request(WORK))
     await run_sql(url, "DROP TRIGGER nap ON t_jobs; DROP TRIGGER nap ON esclusa_leases")
     assert len(await store.claim(claim_request(WORK))) == 2
+
+
+# migrations
+
+
+async def test_a_migration_names_who_locks_the_table(store: PostgresStore, url: str) -> None:
+    await run_sql(url, "ALTER TABLE t_jobs DROP COLUMN rank")
+    async with other_program(url, "SELECT 1 FROM t_jobs"):
+        with pytest.raises(StoreConflict, match=r"add column t_jobs\.rank.*payroll") as caught:
+            async with asyncio.timeout(30):
+                await store.migrate(KINDS, STAGES)
+    assert "idle in transaction" in str(caught.value)
+    assert "add column t_jobs.rank" in await store.migrate(KINDS, STAGES)
+
+
+async def test_a_migration_waits_for_another_one(store: PostgresStore, url: str) -> None:
+    await run_sql(url, "ALTER TABLE t_jobs DROP COLUMN rank")
+    async with other_program(url, f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"):
+        migrating = asyncio.create_task(store.migrate(KINDS, STAGES))
+        await asyncio.sleep(MIGRATION_LOCK_SECONDS + 1)
+        assert not migrating.done()
+    assert "add column t_jobs.rank" in await migrating

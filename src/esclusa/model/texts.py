@@ -167,6 +167,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "store_locked": "{store}: another process has kept the database locked for {seconds} s",
     "table_locked": "the table {table} is locked by another program",
     "row_locked": "{table} {id} is locked by another program ({holder})",
+    "migration_locked": (
+        "cannot {step}: the table is locked by another program ({holder}); end that transaction,"
+        " or run 'esclusa migrate' again later"
+    ),
     "write_timeout": "the store does not write it within {seconds:g} s",
     "too_large": "it is too large for the store: {why}",
     # What a health check found, and what to do: `text` and `do` of a Check.

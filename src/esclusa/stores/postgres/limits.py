@@ -13,7 +13,7 @@ LOCK_SECONDS = 0.25
 # The limit of what may read many rows: queries of readers, large inserts, archive, purge.
 LONG_SECONDS = 60.0
 # How long a migration waits for a lock. Statements that come after it wait as long.
-MIGRATION_LOCK_SECONDS = 10.0
+MIGRATION_LOCK_SECONDS = 5.0
 # How long a reader may keep a cursor open between two pages.
 CURSOR_SECONDS = 600.0
 

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from esclusa.model.effects import Create
+from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.record import Kind
 from esclusa.model.settlement import Settlement
 from esclusa.model.texts import Text, text
@@ -21,6 +24,9 @@ from esclusa.stores.postgres.statements import ROW_LOCK
 _HOLDER = """concat_ws(', ', 'pid ' || a.pid, nullif(a.application_name, ''), a.usename,
     a.state || coalesce(' for ' || extract(epoch FROM now() - a.state_change)::bigint || ' s', ''))
 """
+_BLOCKERS = (
+    f"SELECT a.pid, {_HOLDER} FROM pg_stat_activity a WHERE a.pid = ANY(pg_blocking_pids($1))"
+)
 # Between two statements, a worker's session is idle for a moment.
 _IS_BUSY = f"""a.application_name = '{APPLICATION}'
     AND (a.state = 'active' OR a.state_change > now() - interval '0.5 s')"""
@@ -106,3 +112,25 @@ def _locked_rows(table: Table) -> str:
     LEFT JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = t.xmax AND l.granted
     LEFT JOIN pg_stat_activity a ON a.pid = l.pid
     WHERE {wanted} AND t.{table.id.ident} NOT IN (SELECT id FROM free)"""
+
+
+@asynccontextmanager
+async def session_blockers(
+    connections: ConnectionPools, connection: Any
+) -> AsyncIterator[dict[int, str]]:
+    """Watch for which sessions this connection waits; by pid, who they are."""
+    blockers: dict[int, str] = {}
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(1)
+            with suppress(StoreUnavailable, StoreConflict):
+                rows = await connections.fetch(_BLOCKERS, connection.get_server_pid())
+                blockers.update(rows)
+
+    watching = asyncio.create_task(watch(), name="esclusa-blockers")
+    try:
+        yield blockers
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

@@ -18,10 +18,11 @@ from typing import Any
 from asyncpg import exceptions as pg
 
 from esclusa.model.columns import EXTRAS, TRACKING
-from esclusa.model.errors import MigrationError, SchemaError
+from esclusa.model.errors import MigrationError, SchemaError, StoreConflict
 from esclusa.model.query import Order
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
+from esclusa.model.texts import text
 from esclusa.stores.postgres.client import ConnectionPools, mapped_errors
 from esclusa.stores.postgres.codec import (
     CHAR_TYPE,
@@ -35,6 +36,8 @@ from esclusa.stores.postgres.codec import (
     quote,
 )
 from esclusa.stores.postgres.introspection import ExistingTable, introspect
+from esclusa.stores.postgres.limits import MIGRATION_LIMITS
+from esclusa.stores.postgres.locks import session_blockers
 from esclusa.stores.postgres.statements import constant_condition, direction, in_states
 
 # Held while a schema is migrated.
@@ -96,19 +99,26 @@ async def migrate(
     try:
         with mapped_errors(connections.url):
             async with connection.transaction():
+                await connection.execute("SET LOCAL lock_timeout = 0")  # another migration may last
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY_LOCK)
+                await connection.execute(MIGRATION_LIMITS.set_local)
                 missing = await plan(connection, kinds, stages)
-                for step in missing.steps:
-                    await _run(connection, step)
+                async with session_blockers(connections, connection) as blockers:
+                    for step in missing.steps:
+                        await _run(connection, step, blockers)
                 tables |= (await plan(connection, kinds, stages)).tables
         return missing.summaries
     finally:
         await connection.close()
 
 
-async def _run(connection: Any, step: MigrationStep) -> None:
+async def _run(connection: Any, step: MigrationStep, blockers: dict[int, str]) -> None:
+    blockers.clear()
     try:
         await connection.execute(step.sql)
+    except pg.LockNotAvailableError as error:
+        holders = "; ".join(blockers.values()) or "another session"
+        raise StoreConflict(text("migration_locked", step=step.summary, holder=holders)) from error
     except (pg.InsufficientPrivilegeError, pg.InvalidSchemaNameError) as error:
         help = "let a role that may change the schema run what `esclusa migrate --sql` prints"
         raise SchemaError(f"cannot {step.summary}", [f"{error}; {help}"]) from error
@@ -178,10 +188,10 @@ async def _system_steps(connection: Any) -> list[MigrationStep]:
                 f"migration {name} was edited after it ran on {row['applied_at']:%Y-%m-%d};"
                 " restore the file and write a new one"
             )
-    for number, (name, text, checksum) in sorted(known.items()):
+    for number, (name, source, checksum) in sorted(known.items()):
         row = f"({number}, {literal(name)}, {literal(checksum)})"
         steps += [
-            MigrationStep(f"run migration {name}", text.strip()),
+            MigrationStep(f"run migration {name}", source.strip()),
             MigrationStep(
                 "", f"INSERT INTO esclusa_migrations (number, name, checksum) VALUES {row}"
             ),
