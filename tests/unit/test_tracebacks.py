@@ -101,6 +101,8 @@ class Own(Exception):
         StoreUnavailable("x"),
         Own("x"),
         TimeoutError(text("handler_timeout", seconds=3.0)),
+        TimeoutError("no answer"),
+        ConnectionResetError("gone"),
         ExceptionGroup("one", [Failure("x")]),
     ],
     ids=lambda error: type(error).__name__,

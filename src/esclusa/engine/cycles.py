@@ -19,7 +19,7 @@ from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused, SettingsE
 from esclusa.model.pipeline import Plan
 from esclusa.model.query import Where
 from esclusa.model.record import Ref
-from esclusa.model.schedule import Every
+from esclusa.model.schedule import Always, Every
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import CycleRecord, Run
@@ -262,6 +262,14 @@ class CycleRunner:
         """A run that is not written yet; without a slot it gets one of its own."""
         tools = self._run_tools(self._registry.plan_of(cycle.name))
         return RunContext(tools, cycle, "", slot or f"{now:%Y%m%dT%H%M%S.%fZ}-{self._worker}", now)
+
+    def claim_refused(self, ref: Ref, why: str) -> None:
+        """A table refused the claim of a record: runs that wanted it end as errors."""
+        for run in self._active.values():
+            if not isinstance(run.cycle.schedule, Always) and any(
+                stage.kind == ref.kind for stage in run.cycle.stages
+            ):
+                run.end("error", f"BadRecord: {why}")
 
     async def _run(self, run: RunContext) -> None:
         await self._alerts.end("cycle_not_started", run.cycle.name)

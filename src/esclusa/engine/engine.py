@@ -354,6 +354,7 @@ class Engine:
         )
 
     def _report_refused(self, ref: Ref, why: str) -> None:
+        self.runner.claim_refused(ref, why)
         self.telemetry.event(
             "warning", f"claim: {why}; it is left out for some minutes", record=str(ref)
         )

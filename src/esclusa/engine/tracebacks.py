@@ -11,7 +11,7 @@ from types import CodeType, TracebackType
 from typing import Any, Final
 
 from esclusa.model.errors import EsclusaError
-from esclusa.model.retry import error_message, unwrap_group
+from esclusa.model.retry import NETWORK_ERRORS, error_message, error_type, unwrap_group
 from esclusa.model.storable import storable_text
 from esclusa.model.texts import Text
 
@@ -29,13 +29,14 @@ _CONTEXT = "During handling of the above exception, another exception occurred:"
 def traceback_of(error: BaseException) -> str | None:
     """The traceback of an error that nobody declared. None for an expected one.
 
-    Expected are Esclusa's own errors, a pipeline's errors with an ``error_type``, and what the
-    engine raises itself, such as a timeout of the stage.
+    Expected are Esclusa's own errors, a pipeline's errors with an ``error_type``, errors of the
+    network, and what the engine raises itself, such as a timeout of the stage.
     """
     try:
         error = unwrap_group(error)
         declared = isinstance(error, EsclusaError) or hasattr(error, "error_type")
-        if declared or (error.args and isinstance(error.args[0], Text)):
+        own = bool(error.args) and isinstance(error.args[0], Text)
+        if declared or own or error_type(error) in NETWORK_ERRORS:
             return None
         whole = "\n\n".join(_parts(error, set()))
     except Exception as broken:  # noqa: BLE001 - an error that cannot be described

@@ -66,6 +66,10 @@ class Backoff:
         return self.tries is not None and attempt >= self.tries
 
 
+# The types of errors that every network has: they need no traceback.
+NETWORK_ERRORS = frozenset({"timeout", "http_error", "connection_error"})
+
+
 def error_type(error: BaseException) -> str:
     """The type of an error in records, history and metrics, such as ``timeout``."""
     own = (error.type if isinstance(error, Failure) else None) or getattr(error, "error_type", None)

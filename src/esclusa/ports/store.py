@@ -160,7 +160,7 @@ class Store(Protocol):
         crash counts only for a record that was handled alone (model/suspects.py).
 
         A record that cannot be claimed, because a constraint or a trigger of another program's
-        table refuses it, is left out for some minutes and reported once by ``on_refused``. Raises
+        table refuses it, is left out for some minutes and reported by ``on_refused``. Raises
         BadRecord if many cannot be claimed, and no other can.
         """
 

@@ -69,7 +69,7 @@ class ClaimIsolation:
     """Claims what can be claimed, although the table refuses it for some record.
 
     A constraint or a trigger of another program's table may refuse it, or take too long. Such a
-    record is left out of claims for some minutes, and reported once.
+    record is left out of claims for some minutes, and reported each time.
 
     ``claim`` raises BadRecord or StatementTimeout if a record cannot be claimed; then nothing is.
     ``candidates`` returns the ids of the records that a claim would take. ``claim_part`` is used
@@ -93,7 +93,6 @@ class ClaimIsolation:
         self._check_writes = check_writes
         # By table and id: until when a record is left out.
         self._left_out: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._reported: set[tuple[Ref, str]] = set()
 
     async def claim(self, request: ClaimRequest) -> list[Leased]:
         """Claim; raise the error if it seems to be that of every record, or of the store."""
@@ -158,8 +157,4 @@ class ClaimIsolation:
 
     def _leave_out(self, ref: Ref, why: str) -> None:
         self._left_out[ref.kind.table][ref.id] = time.monotonic() + _LEFT_OUT
-        if (ref, why) not in self._reported:
-            if len(self._reported) >= _MAX_LEFT_OUT:
-                self._reported.clear()
-            self._reported.add((ref, why))
-            self._report(ref, why)
+        self._report(ref, why)
