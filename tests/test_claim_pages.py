@@ -41,6 +41,8 @@ def test_every_claim_names_a_test_that_exists(page: str, least: int) -> None:
 
 def test_every_promise_has_a_section() -> None:
     """The promises of concepts.md are numbered; reliability.md has a section for each."""
-    promises = re.findall(r"^\| (\d+) \| \*\*", (ROOT / "docs/concepts.md").read_text(), re.M)
-    sections = re.findall(r"^## (\d+)\. ", (ROOT / "docs/reliability.md").read_text(), re.M)
+    promises = re.findall(
+        r"^\| (\d+) \| \*\*", (ROOT / "docs/concepts.md").read_text(), re.MULTILINE
+    )
+    sections = re.findall(r"^## (\d+)\. ", (ROOT / "docs/reliability.md").read_text(), re.MULTILINE)
     assert promises == sections == [str(n) for n in range(1, 13)]
