@@ -131,7 +131,11 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
     try:
         async with opened as runtime:
             schema = await check_schema(runtime)
-            work = await check_work(runtime) if schema.verdict == "ok" else []
+            work: list[Check] = []
+            if schema.verdict == "ok":
+                faults = await runtime.engine.registration.offset_faults()
+                work = [Check("clock", "fail", fault, text("set_offset")) for fault in faults]
+                work += await check_work(runtime)
             return [
                 Check("store", "ok", f"{runtime.store.url} answers"),
                 schema,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -253,6 +253,38 @@ async def test_runs_and_workers_that_died_are_ended(new_engine: Any) -> None:
         "worker gone stopped without finishing this run",
     )
     assert (await engine.records.get(WorkerRecord, "gone")).status == "lost"
+
+
+async def test_a_lost_worker_is_pruned(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    engine = await new_engine(pipeline(work))
+    now = await engine.store.now()
+    expired = {"leased_by": "gone", "due_at": now}
+    for id, started in (("old", now - timedelta(days=15)), ("new", now - timedelta(days=13))):
+        worker = WorkerRecord(id=id, host="h", pid=1, version="0", started_at=started, **expired)
+        await engine.store.insert([worker])
+    await engine.run_cycle("esclusa.end-dead-workers")
+    await engine.run_cycle("esclusa.prune")
+    assert await engine.records.get(WorkerRecord, "old") is None
+    assert (await engine.records.get(WorkerRecord, "new")).status == "lost"
+
+
+async def test_a_worker_whose_record_was_pruned_registers_again(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    engine = await new_engine(pipeline(work), register=True)
+    before = await engine.records.get(WorkerRecord, engine.worker)
+    await engine.store.remove([before.ref])
+    await engine.registration.renewed(set())
+    after = await engine.records.get(WorkerRecord, engine.worker)
+    assert (after.status, after.cycles, after.leased_by) == (
+        "running",
+        before.cycles,
+        engine.worker,
+    )
 
 
 async def test_rates_are_kept_by_minute(new_engine: Any) -> None:

@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from random import Random
 from typing import Any
@@ -29,6 +29,7 @@ from esclusa.engine.rates import Rates
 from esclusa.engine.read_model import ReadModel
 from esclusa.engine.read_shapes import Titles
 from esclusa.engine.records import Records
+from esclusa.engine.registration import WorkerRegistration
 from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext, RunLog, RunTools
 from esclusa.engine.scheduler import Scheduler
@@ -41,14 +42,12 @@ from esclusa.engine.tick import Tick, Ticked
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.query import Where, conditions
 from esclusa.model.record import Ref
-from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
-from esclusa.model.stage import Cycle, Stage
-from esclusa.model.system_records import WorkerRecord
+from esclusa.model.settlement import ClaimRequest
+from esclusa.model.stage import Stage
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.publisher import Publisher
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Silent, Telemetry
-from esclusa.version import __version__
 
 # Seconds that the store has to write what is given back when the handlers are stopped.
 ABORT = 2.0
@@ -111,7 +110,9 @@ class Engine:
             active=self.under_way,
         )
         self._rng = rng or Random()
-        self._registration = WorkerRegistration(store, self.settler, clock, options, worker)
+        self.registration = WorkerRegistration(
+            store, records, self.settler, clock, telemetry, options, worker
+        )
         self._runs = RunLog(store, self.settler, clock, telemetry, options, worker)
         self.runner = CycleRunner(
             registry,
@@ -178,6 +179,7 @@ class Engine:
         """
         async with AsyncExitStack() as stack:
             await self.clock.sync()
+            await self.registration.check_offset(refuse=bool(register) or not judge)
             self.settler.start()
             stack.push_async_callback(self.settler.stop)
             stack.push_async_callback(self.alerts.close)
@@ -191,8 +193,8 @@ class Engine:
             await self.cycle_records.refresh()
             if register:
                 names = self.registry.cycles if register is True else register
-                await self._registration.register([self.registry.cycle(name) for name in names])
-                stack.push_async_callback(self._registration.leave)
+                await self.registration.register([self.registry.cycle(name) for name in names])
+                stack.push_async_callback(self.registration.leave)
             if judge:
                 self.judge.start()
                 stack.push_async_callback(self.judge.stop)
@@ -364,46 +366,7 @@ class Engine:
 
     async def _renew(self) -> None:
         """Renew the records under work, and the leases of this process itself."""
-        await self.leases.renew(
-            [*self._runs.renewals(), *self.runner.renewals(), *self._registration.renewals()]
+        renewed = await self.leases.renew(
+            [*self._runs.renewals(), *self.runner.renewals(), *self.registration.renewals()]
         )
-
-
-class WorkerRegistration:
-    """The record of this worker process, held under its own lease: its death is seen."""
-
-    def __init__(
-        self, store: Store, settler: Settler, clock: StoreClock, options: Options, worker: str
-    ) -> None:
-        self._store = store
-        self._settler = settler
-        self._clock = clock
-        self._options = options
-        self._worker = worker
-        self._record: WorkerRecord | None = None
-
-    async def register(self, cycles: Iterable[Cycle]) -> None:
-        now, cycles = self._clock.now(), list(cycles)
-        record = WorkerRecord(
-            id=self._worker,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=__version__,
-            cycles=sorted(cycle.name for cycle in cycles),
-            stages=sorted({stage.name for cycle in cycles for stage in cycle.stages}),
-            started_at=now,
-            leased_by=self._worker,
-            due_at=now + timedelta(seconds=self._options.lease),
-        )
-        await self._store.insert([record])
-        self._record = record
-
-    async def leave(self) -> None:
-        if self._record is not None:
-            await self._settler.settle(
-                Settlement(self._record.ref, "stopped", ("running",), 0, who=self._worker)
-            )
-            self._record = None
-
-    def renewals(self) -> list[Renewal]:
-        return [Renewal(self._record.ref, 0, self._options.lease)] if self._record else []
+        await self.registration.renewed(renewed)

@@ -122,15 +122,20 @@ class LeaseRenewer:
     def release(self, held_leases: Iterable[HeldLease]) -> None:
         self._held.difference_update(held_leases)
 
-    async def renew(self, others: Sequence[Renewal] = ()) -> None:
-        """Renew what is held and ``others``; stop the work whose lease is lost."""
+    async def renew(self, others: Sequence[Renewal] = ()) -> set[Ref]:
+        """Renew what is held and ``others``; stop the work whose lease is lost.
+
+        Return what was renewed.
+        """
         now = asyncio.get_running_loop().time()
         aged = [held for held in self._held if now - held.renewed >= held.seconds * RENEW_AFTER]
         renewals = [Renewal(held.ref, held.lease.fence, held.seconds) for held in aged]
         renewals += others
+        all_renewed: set[Ref] = set()
         for start in range(0, len(renewals), BATCH):
             batch = renewals[start : start + BATCH]
             renewed = await self._renew(batch)
+            all_renewed |= renewed
             for held, sent in zip(aged[start : start + BATCH], batch, strict=False):
                 if held.ref in renewed:
                     held.renewed = now
@@ -140,6 +145,7 @@ class LeaseRenewer:
                     )
                     self.release([held])
                     held.lose()
+        return all_renewed
 
     async def _renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
         """Renew them; a record whose lease cannot be written does not stop the others.

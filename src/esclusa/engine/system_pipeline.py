@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from esclusa.engine.alerts import AlertLog
@@ -35,6 +36,12 @@ KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
     (EndedSession, "ended_at", timedelta(days=1)),  # longer than a session lasts
     (Message, "created_at", timedelta(days=30)),
 )
+
+# The states in which they are not kept, if these are not the terminal states of the lifecycle.
+PRUNED: Mapping[type[Record], tuple[str, ...]] = {
+    Alert: ("raised", "seen", "ended"),  # an alert that is still true begins again
+    WorkerRecord: ("stopped", "lost"),
+}
 
 
 def system_pipeline(publisher: Publisher | None, alerts: AlertLog) -> App:
@@ -74,9 +81,7 @@ def system_pipeline(publisher: Publisher | None, alerts: AlertLog) -> App:
             where = {field: below(run.started - age)}
             life = kind.kind.lifecycle
             if life.terminal and len(life.states) > 1:
-                # An alert that is still true begins again.
-                ended = life.terminal if kind is not Alert else frozenset(life.states)
-                where["status"] = one_of(*sorted(ended))
+                where["status"] = one_of(*sorted(PRUNED.get(kind, life.terminal)))
             if removed := await run.records.purge(kind, where):
                 run.count(kind.kind.table, removed)
 

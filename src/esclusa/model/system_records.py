@@ -88,16 +88,20 @@ class CycleRecord(Record, table="esclusa_cycles", key="cycle", history=False):
 
 
 class WorkerRecord(Record, table="esclusa_workers", history=False):
-    """One worker process, leased by itself: if it is past due, the worker is dead."""
+    """One worker process, leased by itself: if it is past due, the worker is dead.
+
+    ``clock_offset``: how many seconds its clock is shifted; older versions did not write it.
+    """
 
     host: str
     pid: int
     version: str
+    clock_offset: float | None = None
     cycles: list[str] = []
     stages: list[str] = []
     started_at: datetime
 
-    lifecycle = Lifecycle("running -> stopped | lost", failed=["lost"])
+    lifecycle = Lifecycle("running -> stopped | lost\nlost -> running", failed=["lost"])
 
 
 class Rate(

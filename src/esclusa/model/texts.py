@@ -57,6 +57,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "pipeline_started": "pipeline {pipeline} is ready now",
     "lifespan_timeout": "the lifespan was not open after {seconds:g} seconds",
     "lifespan_timeout_close": "the lifespan was not closed after {seconds:g} seconds",
+    "registered_again": "this worker was taken for dead; it is registered again",
     # Why a record is not moving: `esclusa why`.
     "why_unknown_state": "{state!r} is not a state of {table}; another program wrote it",
     "why_finished": "finished: {state} is a terminal state",
@@ -190,6 +191,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "work_in_time": "no work waits for a worker",
     "no_worker_needed": "no worker is running; nothing is late yet",
     "start_worker": "start one with 'esclusa worker', or let something call 'esclusa tick'",
+    "other_offset": (
+        "ESCLUSA_CLOCK_OFFSET_SECONDS is {own:g}, but worker {worker} on this store has"
+        " {offset:g}: each would take the other's leases for expired"
+    ),
+    "set_offset": "set the same offset for all, or stop that worker",
     "pipeline_parts": "kinds {kinds}, stages {stages}, cycles {cycles}",
 }
 

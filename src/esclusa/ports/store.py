@@ -37,6 +37,8 @@ class Store(Protocol):
 
     # The address of the store without secrets, for messages.
     url: str
+    # How many seconds its clock is shifted, for tests.
+    clock_offset: float
 
     # Called with a record that cannot be claimed, and why; see ``claim``.
     on_refused: OnRefused | None
