@@ -10,7 +10,8 @@ import itertools
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,6 +52,12 @@ class Database(Protocol):
 
     async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
         """Change a row, as another program would."""
+
+    def locks_rows(self) -> bool:
+        """Whether another program can lock a row, and no others."""
+
+    def locked(self, name: str, key: str, id: str) -> AbstractAsyncContextManager[None]:
+        """Lock a row, as a transaction of another program does."""
 
     async def refuse(self, name: str, key: str, ids: Sequence[str]) -> None:
         """Let a trigger refuse any change of these rows, as another program would."""
@@ -170,6 +177,12 @@ class SqliteDatabase:
             *map(_sqlite_value, values.values()),
             id,
         )
+
+    def locks_rows(self) -> bool:
+        return False
+
+    def locked(self, name: str, key: str, id: str) -> AbstractAsyncContextManager[None]:
+        raise NotImplementedError("SQLite locks the whole database")
 
     async def refuse(self, name: str, key: str, ids: Sequence[str]) -> None:
         listed = ", ".join(f"'{id}'" for id in ids)
@@ -318,6 +331,23 @@ class PostgresDatabase:
             id,
             *map(_postgres_value, values.values()),
         )
+
+    def locks_rows(self) -> bool:
+        return True
+
+    @asynccontextmanager
+    async def locked(self, name: str, key: str, id: str) -> AsyncIterator[None]:
+        import asyncpg
+
+        connection = await asyncpg.connect(self.url)
+        try:
+            async with connection.transaction():
+                await connection.execute(
+                    f"SELECT 1 FROM {quoted(name)} WHERE {quoted(key)} = $1 FOR UPDATE", id
+                )
+                yield
+        finally:
+            await connection.close()
 
     async def refuse(self, name: str, key: str, ids: Sequence[str]) -> None:
         listed = ", ".join(f"'{id}'" for id in ids)

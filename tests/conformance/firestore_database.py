@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -75,6 +76,23 @@ class FirestoreDatabase:
 
     async def write(self, name: str, key: str, id: Any, **values: Any) -> None:
         raise NotImplementedError("Firestore has no tables")
+
+    def locks_rows(self) -> bool:
+        return True
+
+    @asynccontextmanager
+    async def locked(self, name: str, key: str, id: str) -> AsyncIterator[None]:
+        from esclusa.stores.firestore.client import FirestoreClient
+
+        other = FirestoreClient(self.project, "(default)", None)
+        await other.open()
+        transaction = await other.begin()
+        try:
+            await other.get([f"{other.root}/{name}/{id}"], "test", transaction)
+            yield
+        finally:
+            await other.rollback(transaction)
+            await other.close()
 
     async def refuse(self, name: str, key: str, ids: Sequence[str]) -> None:
         raise NotImplementedError("Firestore has no triggers")

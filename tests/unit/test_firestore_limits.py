@@ -97,9 +97,9 @@ async def test_commit_has_at_most_500_writes_and_4_megabytes(
     sizes: list[tuple[int, int]] = []
     commit = store._client.commit
 
-    async def counted(writes: Any, op: str, transaction: bytes | None = None) -> Any:
+    async def counted(writes: Any, *args: Any, **options: Any) -> Any:
         sizes.append((len(writes), sum(w.ByteSize() for w in writes)))
-        return await commit(writes, op, transaction)
+        return await commit(writes, *args, **options)
 
     monkeypatch.setattr(store._client, "commit", counted)
     await insert_new(store, *[Job(id=f"j{n:04}") for n in range(1200)])

@@ -167,6 +167,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "store_unavailable": "{store} does not answer: {why}",
     "store_locked": "{store}: another process has kept the database locked for {seconds} s",
     "table_locked": "the table {table} is locked by another program",
+    "document_locked": "{table} {id}, or what it changes, is locked by another program",
     "row_locked": "{table} {id} is locked by another program ({holder})",
     "migration_locked": (
         "cannot {step}: the table is locked by another program ({holder}); end that transaction,"

@@ -18,10 +18,8 @@ async def test_folder_is_not_written_for_each_document(
     writes: Counter[str] = Counter()
     commit = FirestoreClient.commit
 
-    async def counted(
-        self: FirestoreClient, unit: Any, op: str, transaction: bytes | None = None
-    ) -> Any:
-        done = await commit(self, unit, op, transaction)
+    async def counted(self: FirestoreClient, unit: Any, *args: Any, **options: Any) -> Any:
+        done = await commit(self, unit, *args, **options)
         for write in unit:
             path = (write.update.name or write.delete).partition("/documents/")[2].split("/")
             writes["/".join(path[::2])] += 1

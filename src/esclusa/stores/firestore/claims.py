@@ -21,9 +21,10 @@ from esclusa.model.settlement import Backlog, ClaimRequest, Leased, Renewal
 from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text
 from esclusa.stores.firestore import queries
-from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.client import LOCKED, FirestoreClient, PreconditionFailed
 from esclusa.stores.firestore.codec import SEQ, SHARD, SHARDS, STEPS, Document
 from esclusa.stores.firestore.documents import CallContext, DocumentState, document_state
+from esclusa.stores.firestore.leases import KeptLeases
 from esclusa.stores.firestore.queries import FoundDocument
 
 # When claims look in one shard of the records instead of all of them.
@@ -31,6 +32,8 @@ from esclusa.stores.firestore.queries import FoundDocument
 # The first number is the share of candidates that a claim must have lost to other workers; the
 # second is the factor by which that share fades with each claim.
 _CONTENTION, _DECAY = 0.1, 0.9
+# Seconds that a document which another client has locked is left out of claims.
+_LEFT_OUT = 10.0
 _TRACKING = ("status", "attempts", "due_at", "fence", "leased_by", "updated_at")
 
 
@@ -70,10 +73,13 @@ class DocumentClaimer:
 
     client: FirestoreClient
     leases: LeaseCache
+    kept: KeptLeases
     rng: Random
     locks: dict[str, asyncio.Lock] = field(default_factory=dict)
     # By table, the share of candidates that recent claims lost to other workers.
     contention: dict[str, float] = field(default_factory=dict)
+    # By name and time of the last write, until when a document that is locked is left out.
+    locked: dict[tuple[str, int, int], float] = field(default_factory=dict)
 
     async def claim(self, context: CallContext, request: ClaimRequest) -> list[Leased]:
         async with self.locks.setdefault(request.kind.table, asyncio.Lock()):
@@ -105,17 +111,23 @@ class DocumentClaimer:
         writes = [(doc, doc.writes(context)) for doc, *_ in claims]
         # A claim with a history document needs a commit of its own; all others share commits.
         single = [(doc, unit[0]) for doc, unit in writes if len(unit) == 1]
-        written = await self.client.each([w for _, w in single], "claim")
+        written = await self.client.each([w for _, w in single], "claim", skip_locked=True)
         results = {doc.name: result for (doc, _), result in zip(single, written, strict=True)}
         for doc, unit in writes:
             if len(unit) > 1:
                 try:
-                    results[doc.name] = (await self.client.commit(unit, "claim"))[0]
+                    [results[doc.name], *_] = await self.client.commit(unit, "claim", bounded=True)
                 except PreconditionFailed:
                     continue
+                except StoreConflict:
+                    results[doc.name] = LOCKED
         out = []
         for doc, taken_from, over, group in claims:
-            if (result := results.get(doc.name)) is not None:
+            result = results.get(doc.name)
+            if result is LOCKED:
+                left_out = doc.name, *_moment(doc.update_time)
+                self.locked[left_out] = self.client.clock.ticks() + _LEFT_OUT
+            elif result is not None:
                 self.leases.remember(doc, doc.get("fence"), result.update_time)
                 record, fault = doc.codec.checked_record(doc.values())
                 out.append(Leased(record, taken_from, until, fault, over, group))
@@ -159,14 +171,22 @@ class DocumentClaimer:
             return await self._named(context, request, limit)
         codec = context.codec_of(request.kind)
         due = queries.prepare(codec, due_query(request, context.now, shard), self.client.root)
-        most = limit + len(request.excluded)
+        now = self.client.clock.ticks()
+        self.locked = {each: until for each, until in self.locked.items() if until > now}
+        most = limit + len(request.excluded) + len(self.locked)
         found = await queries.page(self.client, codec, due, most, "claim")
         if request.eager and request.before is not None and shard is None:
             known = {f.id for f in found}
             more = await queries.first(self.client, codec, eager_query(request), most, "claim")
             found += [f for f in more if f.id not in known]
             queries.sort_found(due, found)
-        return [f for f in found if f.id not in request.excluded][:limit]
+        found = [
+            f for f in found if f.id not in request.excluded and _version(f) not in self.locked
+        ]
+        claimable = await self._without_kept(context, request, found[:limit])
+        if found and not claimable:  # all of these are held: look at the next ones
+            return await self._candidates(context, request, limit, shard)
+        return claimable
 
     async def _named(
         self, context: CallContext, request: ClaimRequest, limit: int
@@ -177,11 +197,23 @@ class DocumentClaimer:
         found = await queries.first(self.client, codec, query, len(request.ids), "claim")
         latest = _latest_due(request, context.now)
         early = eager_query(request).where if request.eager and request.before is not None else None
-        return [
+        due = [
             f
             for f in found
             if f.values["due_at"] <= latest or (early is not None and matches(f.values, early))
-        ][:limit]
+        ]
+        return await self._without_kept(context, request, due[:limit])
+
+    async def _without_kept(
+        self, context: CallContext, request: ClaimRequest, found: Sequence[FoundDocument]
+    ) -> list[FoundDocument]:
+        """Without the orphans whose lease is kept apart from their document."""
+        states = (document_state(context, Ref(request.kind, f.id), f.document) for f in found)
+        orphans = [doc for doc in states if doc is not None and doc.get("leased_by") is not None]
+        held = await self.kept.held(context, orphans)
+        until = self.client.clock.ticks() + _LEFT_OUT
+        self.locked |= {_version(f): until for f in found if f.id in held}
+        return [f for f in found if f.id not in held]
 
     # Renewal
 
@@ -194,28 +226,41 @@ class DocumentClaimer:
         ]
         cached = {(r.ref, r.fence) for r, _ in pairs}
         unread = [r for r in renewals if (r.ref, r.fence) not in cached]
+        locked: list[Renewal] = []
         for _ in range(5):
-            for renewal, renewed in await self._extend(context, pairs):
-                (held.add(renewal.ref) if renewed else unread.append(renewal))
-            if not unread:
-                return held
-            names = {r.ref: context.document_name(r.ref.kind, r.ref.id) for r in unread}
-            documents = await self.client.get([n for n in names.values() if n is not None], "renew")
-            read = [
-                (r, document_state(context, r.ref, documents.get(names[r.ref] or "")))
-                for r in unread
-            ]
-            pairs = [
-                (r, doc)
-                for r, doc in read
-                if doc is not None and doc.exists and doc.held_under(r.fence)
-            ]
-            unread = []
-        raise StoreConflict("Firestore: other writers kept changing the records to renew")
+            for renewal, result in await self._extend(context, pairs):
+                if result is LOCKED:
+                    locked.append(renewal)
+                elif result is not None:
+                    held.add(renewal.ref)
+                else:
+                    unread.append(renewal)
+            pairs, unread = await self._read_held(context, unread), []
+            if not pairs:
+                break
+        # what is left is still held, but other clients change it all the time
+        return held | await self._keep(context, [*locked, *(renewal for renewal, _ in pairs)])
+
+    async def _read_held(
+        self, context: CallContext, renewals: Sequence[Renewal]
+    ) -> list[tuple[Renewal, DocumentState]]:
+        """Read the documents of these leases; return those that are still held."""
+        if not renewals:
+            return []
+        names = {r.ref: context.document_name(r.ref.kind, r.ref.id) for r in renewals}
+        documents = await self.client.get([n for n in names.values() if n is not None], "renew")
+        read = (
+            (r, document_state(context, r.ref, documents.get(names[r.ref] or ""))) for r in renewals
+        )
+        return [
+            (r, doc)
+            for r, doc in read
+            if doc is not None and doc.exists and doc.held_under(r.fence)
+        ]
 
     async def _extend(
         self, context: CallContext, pairs: Sequence[tuple[Renewal, DocumentState]]
-    ) -> list[tuple[Renewal, bool]]:
+    ) -> list[tuple[Renewal, Any | None]]:
         for renewal, doc in pairs:
             doc.set("due_at", context.now + timedelta(seconds=renewal.seconds))
             if renewal.holder is not None:
@@ -224,11 +269,23 @@ class DocumentClaimer:
                 doc.set(name, value)
             if renewal.fields:
                 doc.set("updated_at", doc.change_time(context.now))
-        results = await self.client.each([doc.writes(context)[0] for _, doc in pairs], "renew")
+        results = await self.client.each(
+            [doc.writes(context)[0] for _, doc in pairs], "renew", skip_locked=True
+        )
         for (renewal, doc), result in zip(pairs, results, strict=True):
-            if result is not None:
+            if result is not None and result is not LOCKED:
                 self.leases.remember(doc, renewal.fence, result.update_time)
-        return [(r, result is not None) for (r, _), result in zip(pairs, results, strict=True)]
+        return [(renewal, result) for (renewal, _), result in zip(pairs, results, strict=True)]
+
+    async def _keep(self, context: CallContext, locked: Sequence[Renewal]) -> set[Ref]:
+        """Keep the leases of locked documents apart from them; return those still held."""
+        if not locked:
+            return set()
+        if any(renewal.fields for renewal in locked):
+            raise StoreConflict("Firestore: another client has locked the record")
+        held = [renewal for renewal, _ in await self._read_held(context, locked)]
+        await self.kept.keep(context, held)
+        return {renewal.ref for renewal in held}
 
     # Backlog
 
@@ -255,6 +312,14 @@ class DocumentClaimer:
             following = found[0].values["due_at"] if found else None
         oldest = first[0].values["due_at"] if first else None
         return Backlog(min(counted, cap), counted <= cap, oldest, following)
+
+
+def _moment(time: Any) -> tuple[int, int]:
+    return time.seconds, time.nanos
+
+
+def _version(found: FoundDocument) -> tuple[str, int, int]:
+    return found.document.name, *_moment(found.document.update_time)
 
 
 def _latest_due(request: ClaimRequest, now: datetime) -> datetime:

@@ -27,6 +27,7 @@ from esclusa.model.errors import (
 from esclusa.model.texts import Text, text
 from esclusa.stores.firestore.clock import ServerClock
 from esclusa.stores.firestore.writes import in_commits
+from esclusa.stores.isolate import LockTimeout
 
 T = TypeVar("T")
 
@@ -52,6 +53,15 @@ _CHANNEL = [
 ]
 
 
+# Seconds that a commit waits for the transactions of other clients, where others depend on it;
+# and seconds for each of its writes, so that a large commit does not pass for a locked one.
+LOCK_SECONDS, _WRITE_SECONDS = 4.0, 0.005
+# Seconds after such a wait in which documents are written one by one.
+_LOCKS_REMEMBERED = 30.0
+# The answer to a write whose document another client has locked.
+LOCKED: Any = object()
+
+
 class PreconditionFailed(EsclusaError):
     """A precondition does not hold: another writer was first. Callers catch it and read again."""
 
@@ -73,6 +83,7 @@ class FirestoreClient:
         self.writes: Counter[str] = Counter()
         self._client, self._owned = client, client is None
         self._metadata = [("google-cloud-resource-prefix", self.database)]
+        self._locks_until = float("-inf")
         self._calls = 0
         self._idle = asyncio.Event()
 
@@ -231,41 +242,67 @@ class FirestoreClient:
     # Writes
 
     async def commit(
-        self, writes: Sequence[Any], op: str, transaction: bytes | None = None
+        self,
+        writes: Sequence[Any],
+        op: str,
+        transaction: bytes | None = None,
+        *,
+        bounded: bool = False,
     ) -> list[Any]:
         """Apply all of these writes or none, and return their results.
 
-        Raises PreconditionFailed if the precondition of a write does not hold.
+        Raises PreconditionFailed if the precondition of a write does not hold. A commit waits for
+        the transactions of other clients; ``bounded``: some seconds, then it raises LockTimeout.
         """
+        timeout = LOCK_SECONDS + _WRITE_SECONDS * len(writes) if bounded else 60.0
         request = CommitRequest(database=self.database, writes=writes, transaction=transaction)
         began = self.clock.ticks()
         with self._mapped_errors():
-            answer = await self.api.commit(
-                types.CommitRequest.wrap(request), metadata=self._metadata, timeout=60, retry=None
-            )
+            try:
+                answer = await self.api.commit(
+                    types.CommitRequest.wrap(request),
+                    metadata=self._metadata,
+                    timeout=timeout,
+                    retry=None,
+                )
+            except google.DeadlineExceeded as error:
+                if not bounded:
+                    raise
+                raise LockTimeout(f"Firestore: {error.message}") from error
         done = types.CommitResponse.pb(answer)
         self.clock.learn(began, done.commit_time)
         self.writes[op] += len(writes)
         return list(done.write_results)
 
-    async def each(self, writes: Sequence[Any], op: str) -> list[Any | None]:
+    async def each(
+        self, writes: Sequence[Any], op: str, *, skip_locked: bool = False
+    ) -> list[Any | None]:
         """Apply each write on its own: return its result, or None if its precondition failed.
 
-        One commit of all writes is the cheapest call, so it is tried first.
+        A document that another client has locked is LOCKED with ``skip_locked``; without it, all
+        others are written, and StoreConflict is raised. One commit of all writes is the cheapest
+        call, so it is tried first.
         """
         out: list[Any | None] = []
         for chunk in in_commits([[w] for w in writes]):
             flat = [w for unit in chunk for w in unit]
+            if self.clock.ticks() < self._locks_until:
+                out += await self._each(flat, op, skip_locked)
+                continue
             try:
-                out += await self.commit(flat, op)
-            except (PreconditionFailed, StoreConflict):
-                out += await self._each(flat, op)
+                out += await self.commit(flat, op, bounded=True)
+            except (PreconditionFailed, StoreConflict) as error:
+                if isinstance(error, LockTimeout):
+                    self._locks_until = self.clock.ticks() + _LOCKS_REMEMBERED
+                out += await self._each(flat, op, skip_locked)
+        if not skip_locked and any(result is LOCKED for result in out):
+            raise StoreConflict("Firestore: other clients keep a document locked")
         return out
 
-    async def _each(self, writes: Sequence[Any], op: str) -> list[Any | None]:
+    async def _each(self, writes: Sequence[Any], op: str, skip_locked: bool) -> list[Any | None]:
         out: list[Any | None] = [None] * len(writes)
         todo = list(range(len(writes)))
-        for pause in (0.05, 0.2, 0.5, 1.0, 0.0):
+        for pause in (0.05, 0.0) if skip_locked else (0.05, 0.2, 0.5, 1.0, 0.0):
             request = BatchWriteRequest(database=self.database, writes=[writes[i] for i in todo])
             with self._mapped_errors():
                 answer = await self.api.batch_write(
@@ -282,6 +319,9 @@ class FirestoreClient:
                     self.writes[op] += 1
                 elif status.code in _RETRYABLE:
                     retryable.append(i)
+                    out[i] = LOCKED
+                else:
+                    out[i] = None
             todo = retryable
             if not todo:
                 break

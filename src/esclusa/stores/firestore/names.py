@@ -17,6 +17,7 @@ from esclusa.model.storable import fits
 
 HISTORY = "esclusa_history"
 BUDGETS = "esclusa_budgets"
+LEASES = "esclusa_leases"
 WAKES = "esclusa_wakes"
 SCHEMA = "esclusa_schema"
 

@@ -38,6 +38,7 @@ from esclusa.stores.firestore.claims import DocumentClaimer, LeaseCache
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Codec
 from esclusa.stores.firestore.documents import CallContext
+from esclusa.stores.firestore.leases import KeptLeases
 from esclusa.stores.firestore.notifications import WakeNotifier
 from esclusa.stores.firestore.settlements import DocumentSettler
 from esclusa.stores.isolate import ClaimIsolation
@@ -78,7 +79,7 @@ class FirestoreStore:
         self._codecs: dict[str, Codec] = {}
         self._staged_states: dict[str, frozenset[str]] = {}
         leases = LeaseCache()
-        self._claimer = DocumentClaimer(self._client, leases, rng)
+        self._claimer = DocumentClaimer(self._client, leases, KeptLeases(self._client), rng)
         self.on_refused: OnRefused | None = None
         self._claims = ClaimIsolation(
             self._claim,
