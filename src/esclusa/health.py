@@ -115,8 +115,6 @@ def check_pipelines(settings: Settings, failures: Mapping[str, str] = {}) -> Ite
     A text is a failure; a pair (verdict, text) gives the verdict. ``failures`` has those of the
     lifespans, by pipeline.
     """
-    if not settings.plans:
-        yield Check("pipelines", "warn", text("no_pipelines"), text("set_pipelines"))
     for plan in settings.plans:
         needs, checks = plan.app.needs_, plan.app.checks_
         faults: list[str | tuple[Verdict, str]] = [*(needs(plan.settings) if needs else ())]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -76,8 +76,9 @@ class Settings(BaseModel):
     )
     pipelines: tuple[str, ...] = option(
         "ESCLUSA_PIPELINES",
-        BUILT_IN,
-        help=f"The pipelines to load: {', '.join(BUILT_IN)}, module:app or path/to/file.py:app.",
+        (),
+        help=f"The pipelines to load: {', '.join(BUILT_IN)}, module:app or path/to/file.py:app. "
+        "Required, except by the commands of a pipeline's own group.",
     )
     api_tokens: Annotated[tuple[ApiToken, ...], _AsIs] = option(
         "ESCLUSA_API_TOKENS",
@@ -349,6 +350,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     overrides: Mapping[str, Any] | None = None,
     apps: Callable[[str], App] = load_app,
+    implied: Sequence[str] = (),
 ) -> Settings:
     """Read the settings. Raises SettingsError with every fault.
 
@@ -356,17 +358,26 @@ def load(
     it exists. Then the environment. Then ``overrides``, by the name of the setting (None: not
     given). An empty text in the environment counts as not set. ``NAME_FILE`` names a file with the
     value of ``NAME``.
+
+    ``implied`` are the pipelines to load if the settings name none; without them that is a fault.
     """
     reader = SettingsReader(environ, {k: v for k, v in (overrides or {}).items() if v is not None})
     reader.read_file(path)
     settings: Settings = reader.fill(Settings, SYSTEM_OPTIONS, reader.file, "")
     _check_artifacts(reader, settings)
-    plans = _plans(reader, settings.pipelines, apps)
+    names = settings.pipelines or tuple(implied)
+    if not names:
+        reader.faults.append(
+            "ESCLUSA_PIPELINES: no pipeline is named, so nothing is loaded and nothing is changed;"
+            f" name one or more of {', '.join(BUILT_IN)}, module:app or path/to/file.py:app"
+        )
+    plans = _plans(reader, names, apps)
     _refuse_unknown_keys(reader, plans)
     if reader.faults:
         raise SettingsError("the settings are wrong:", reader.faults)
     return settings.model_copy(
         update={
+            "pipelines": names,
             "plans": plans,
             "config": reader.path,
             "sources": reader.sources,

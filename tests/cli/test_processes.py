@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from esclusa.loading import BUILT_IN
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hello.py"
 SLOW = """
 import asyncio
@@ -339,3 +341,50 @@ def test_counters_are_shown_while_a_run_lasts(tmp_path: Path) -> None:
     run.until("taken")
     assert run.end() == 0
     assert "slow.all: ok (taken 8, there 8)" in run.seen
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("migrate",),
+        ("migrate", "--sql"),
+        ("worker",),
+        ("serve", "--port", "0"),
+        ("run", "media.download"),
+        ("tick",),
+        ("status",),
+        ("records", "posts"),
+        ("doctor",),
+        ("dead-letters", "list"),
+    ],
+    ids=" ".join,
+)
+def test_without_a_named_pipeline_nothing_is_done(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    answer = call(tmp_path, *argv, ESCLUSA_PIPELINES="")
+    assert answer.returncode == 3
+    assert "no pipeline is named" in answer.stdout + answer.stderr
+    assert "replies, tenders, media, documents" in answer.stdout + answer.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipelines_own_command_names_its_pipeline(tmp_path: Path) -> None:
+    answer = call(tmp_path, "media", "summary", "--json", ESCLUSA_PIPELINES="")
+    assert answer.returncode == 4, answer.stderr  # not migrated yet, and reading does not migrate
+    (tmp_path / "esclusa.db").unlink(missing_ok=True)
+    assert call(tmp_path, "migrate", ESCLUSA_PIPELINES="media").returncode == 0
+    assert call(tmp_path, "media", "summary", "--json", ESCLUSA_PIPELINES="").returncode == 0
+    kinds = json.loads(call(tmp_path, "kinds", "--json", ESCLUSA_PIPELINES="media").stdout)
+    assert {kind["pipeline"] for kind in kinds["items"]} == {"media"}
+
+
+def test_a_pipeline_that_the_settings_do_not_name_is_refused(tmp_path: Path) -> None:
+    answer = call(tmp_path, "media", "summary", ESCLUSA_PIPELINES="tenders")
+    assert answer.returncode == 3
+    assert "ESCLUSA_PIPELINES: it names tenders, not media; add media" in answer.stderr
+
+
+def test_help_lists_the_commands_of_the_built_in_pipelines(tmp_path: Path) -> None:
+    answer = call(tmp_path, "--help", ESCLUSA_PIPELINES="")
+    assert answer.returncode == 0
+    listed = [line.split()[0] for line in answer.stdout.splitlines() if line.strip()]
+    assert [name for name in listed if name in BUILT_IN] == list(BUILT_IN)

@@ -11,11 +11,12 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from esclusa import App, Attempt, Lifecycle, Outcome, Record, To, option
-from esclusa.loading import NoPipeline
+from esclusa import settings as settings_module
+from esclusa.loading import BUILT_IN, NoPipeline
 from esclusa.model.errors import SettingsError
 from esclusa.model.options import options_of
 from esclusa.pipelines.media.settings import MediaSettings
-from esclusa.settings import SYSTEM_OPTIONS, Settings, is_loopback, load
+from esclusa.settings import SYSTEM_OPTIONS, Settings, is_loopback
 from esclusa.stores import without_password
 
 
@@ -52,6 +53,11 @@ def only_post(name: str) -> App:
     return post_app()
 
 
+def load(**kwargs: Any) -> Settings:
+    """The settings, with all built-in pipelines if the test names none."""
+    return settings_module.load(**{"implied": BUILT_IN} | kwargs)
+
+
 def faults_of(**kwargs: Any) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         load(**kwargs)
@@ -74,6 +80,14 @@ def test_defaults() -> None:
     )
     assert [plan.name for plan in settings.plans] == ["replies", "tenders", "media", "documents"]
     assert settings.auto_migrate
+
+
+def test_no_pipeline_is_loaded_unless_it_is_named(empty_folder: Path) -> None:
+    for environ in ({}, {"ESCLUSA_PIPELINES": ""}, {"ESCLUSA_PIPELINES": " , "}):
+        [fault] = faults_of(environ=environ, implied=())
+        assert fault.startswith("ESCLUSA_PIPELINES: no pipeline is named")
+    (empty_folder / "esclusa.toml").write_text("pipelines = []\n")
+    assert "no pipeline is named" in faults_of(environ={}, implied=())[0]
 
 
 def test_file_then_environment_then_flags(empty_folder: Path) -> None:

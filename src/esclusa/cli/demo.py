@@ -40,15 +40,19 @@ def demonstrate(session: Session, *, stay: bool, port: int | None) -> int:
     with ExitStack() as stack:
         session.note(f"Starting simulators: {', '.join(simulators)}")
         urls = {name: stack.enter_context(SimulatorProcess(name)).url for name in simulators}
-        settings = _settings(demos, urls, session.settings.port if port is None else port)
+        settings = _settings(demos, urls, port)
         return run_fast(_run(session, settings, demos, urls, stay=stay))
 
 
-def _settings(demos: dict[str, ModuleType], urls: dict[str, str], port: int) -> Settings:
-    """The demo's own settings. ``ESCLUSA_`` variables of the environment are ignored."""
+def _settings(demos: dict[str, ModuleType], urls: dict[str, str], port: int | None) -> Settings:
+    """The demo's own settings. Of the variables ``ESCLUSA_…`` only the port is read."""
     from esclusa.settings import load
 
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("ESCLUSA_")}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ESCLUSA_") or name == "ESCLUSA_PORT"
+    }
     for name, demo in demos.items():
         (FOLDER / name).mkdir()
         environ |= demo.environ(urls, (FOLDER / name).absolute())

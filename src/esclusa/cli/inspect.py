@@ -68,7 +68,7 @@ def kinds(session: Session, system: bool) -> None:
             (k["table"], k["pipeline"], sum(c["count"] for c in k["counts"]), _counts(k))
             for k in answer
         ),
-        "No kinds. Set ESCLUSA_PIPELINES.",
+        "No kinds.",
     )
 
 
@@ -256,7 +256,7 @@ def cycles(session: Session, system: bool) -> None:
     from esclusa.cli.status import CYCLES, cycle_rows
 
     answer, now = session.look_now(lambda runtime: runtime.read_model.cycles(system=system))
-    session.show_list(answer, CYCLES, cycle_rows(answer, now), "No cycles. Set ESCLUSA_PIPELINES.")
+    session.show_list(answer, CYCLES, cycle_rows(answer, now), "No cycles.")
 
 
 @click.command(cls=Command)

@@ -10,7 +10,8 @@ import click
 
 from esclusa import __version__
 from esclusa.cli.session import Session
-from esclusa.model.errors import EsclusaError
+from esclusa.loading import BUILT_IN
+from esclusa.model.errors import EsclusaError, SettingsError
 
 # The groups of `--help`: the module of each, and its commands.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -124,17 +125,25 @@ class Root(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS:
-            _session(ctx).settings  # noqa: B018 - report wrong settings, not an unknown command
+            session, name = _session(ctx), args[0]
+            session.implied = (name,) if name in BUILT_IN else ()
+            settings = session.settings  # report wrong settings, not an unknown command
+            if name in BUILT_IN and name not in (plan.name for plan in settings.plans):
+                named = f"{settings.sources['pipelines']}: it names {', '.join(settings.pipelines)}"
+                fault = f"{named}, not {name}; add {name}"
+                raise SettingsError(f"the pipeline {name} is not loaded", [fault])
         return super().resolve_command(ctx, args)
 
     def _pipelines(self, ctx: click.Context) -> dict[str, Callable[[], click.Command]]:
+        """The own commands of the pipelines; for help, of the built-in ones if none is named."""
+        session = _session(ctx)
         try:
-            plans = _session(ctx).settings.plans
+            settings = session.settings if session.implied else session.load_settings(BUILT_IN)
         except EsclusaError:  # help works with wrong settings, too
             return {}
         return {
             plan.name: plan.app.commands_
-            for plan in plans
+            for plan in settings.plans
             if plan.app.commands_ and plan.name not in COMMANDS
         }
 

@@ -35,13 +35,19 @@ class Session:
         self.json = False
         self.config: str | None = None
         self.overrides: dict[str, Any] = {}
+        # The pipelines to load if the settings name none: the one whose own command this is.
+        self.implied: tuple[str, ...] = ()
 
     @cached_property
     def settings(self) -> Settings:
         """The settings, loaded on first use. Raises SettingsError."""
+        return self.load_settings(self.implied)
+
+    def load_settings(self, implied: Sequence[str]) -> Settings:
+        """The settings, with these pipelines if they name none. Raises SettingsError."""
         from esclusa.settings import load
 
-        return load(path=self.config, overrides=self.overrides)
+        return load(path=self.config, overrides=self.overrides, implied=implied)
 
     @property
     def who(self) -> str:
