@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,7 @@ async def open_store(
             lifespan=settings.lifespan_seconds,
         ),
         alert_sink=alert_sink,
+        spare_store=partial(_spare_store, settings),
         publisher=publisher_for(settings.publish, settings.topics),
     )
     await store.open()
@@ -124,6 +126,30 @@ async def open_store(
         yield Runtime(settings, store, artifacts, engine, engine.read_model(titles))
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def _spare_store(settings: Settings) -> AsyncIterator[tuple[Store, AlertSink | None]]:
+    """The store and the webhook of alerts with connections of their own, for another event loop."""
+    from esclusa.model.system_records import Alert, WorkerRecord
+
+    async with AsyncExitStack() as stack:
+        store = store_for(settings)
+        await store.open()
+        stack.push_async_callback(store.close)
+        await store.use([Alert.kind, WorkerRecord.kind], [])
+        yield store, _alert_sink(settings, stack)
+
+
+def _alert_sink(settings: Settings, stack: AsyncExitStack) -> AlertSink | None:
+    """What posts alerts to the webhook of the settings."""
+    if settings.alert_webhook is None:
+        return None
+    from esclusa.observability.alerts import AlertWebhook
+
+    webhook = AlertWebhook(settings.alert_webhook.get_secret_value())
+    stack.push_async_callback(webhook.close)
+    return webhook.send
 
 
 async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry, AlertSink | None]:
@@ -137,13 +163,7 @@ async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry
     observer = Observer()
     if missing:
         observer.event("warning", missing)
-    if settings.alert_webhook is None:
-        return observer, None
-    from esclusa.observability.alerts import AlertWebhook
-
-    webhook = AlertWebhook(settings.alert_webhook.get_secret_value())
-    stack.push_async_callback(webhook.close)
-    return observer, webhook.send
+    return observer, _alert_sink(settings, stack)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

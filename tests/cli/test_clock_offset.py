@@ -100,6 +100,7 @@ def test_a_worker_that_was_taken_for_dead_registers_again(esclusa: Esclusa) -> N
             os.kill(frozen.pid, signal.SIGCONT)
         frozen.until(lambda: alive() == {frozen.pid, other.pid})
         frozen.until_logged("this worker was taken for dead; it is registered again")
+        assert not frozen.events("event loop")  # it was not blocked: the process did not run
         assert frozen.stop() == 0
         assert other.stop() == 0
     assert {w["status"] for w in esclusa.json("workers", "--all")["items"]} == {"stopped"}

@@ -17,6 +17,7 @@ from esclusa.engine.records import Records
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.runs import RunContext
 from esclusa.engine.threads import end_tasks
+from esclusa.engine.watchdog import LOOP_BLOCKED
 from esclusa.model import duration
 from esclusa.model.budget import Budget, WindowUse
 from esclusa.model.errors import StoreConflict, StoreUnavailable
@@ -24,7 +25,7 @@ from esclusa.model.query import at_least
 from esclusa.model.schedule import Always, Manual, Schedule
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle, FromSetting, Stage
-from esclusa.model.system_records import Rate, WorkerRecord
+from esclusa.model.system_records import Alert, Rate, WorkerRecord
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
@@ -34,7 +35,7 @@ T = TypeVar("T")
 # The latest attempts of which an error share is taken: at least so many, not older than this.
 ATTEMPTS = 20
 OLDEST = timedelta(hours=1)
-# An always-on cycle has no next run: its failure is over if it is not confirmed for so long.
+# Where nothing shows that an alert is over, it is over if it is not confirmed for so long.
 QUIET = timedelta(minutes=10)
 # Windows that are long enough for a person to act before they reset.
 LONG_WINDOWS = ("hour", "day", "month")
@@ -104,7 +105,12 @@ class AlertJudge:
     async def judge(self) -> None:
         """Judge everything that does not belong to the end of a run."""
         await self._try(
-            self._error_shares, self._finished_runs, self._backlogs, self._workers, self._budgets
+            self._error_shares,
+            self._finished_runs,
+            self._blocked_loops,
+            self._backlogs,
+            self._workers,
+            self._budgets,
         )
 
     async def _try(self, *rules: Callable[[], Awaitable[None]]) -> None:
@@ -158,9 +164,7 @@ class AlertJudge:
             if name not in ("cycle_failed", "cycle_blocked") or cycle is None:
                 continue
             if isinstance(cycle.schedule, Always):
-                confirmed = alert.confirmed_at
-                quiet = confirmed is None or self._clock.now() - confirmed > QUIET
-                over = quiet and self._active(subject) is not None
+                over = self._quiet(alert) and self._active(subject) is not None
             else:
                 last = await self._cycle_records.last_run(subject)
                 over = (
@@ -170,6 +174,17 @@ class AlertJudge:
                 )
             if over:
                 await self._alerts.end(name, subject)
+
+    async def _blocked_loops(self) -> None:
+        """End the alert of a process that ended while its event loop was blocked."""
+        for (name, subject), alert in list((await self._alerts.open()).items()):
+            if name == LOOP_BLOCKED and self._quiet(alert):
+                await self._alerts.end(name, subject)
+
+    def _quiet(self, alert: Alert) -> bool:
+        """Whether nobody has confirmed the alert for long."""
+        confirmed = alert.confirmed_at
+        return confirmed is None or self._clock.now() - confirmed > QUIET
 
     # error shares
 

@@ -39,6 +39,7 @@ from esclusa.engine.stage_worker import StageWorker
 from esclusa.engine.suspects import Suspects
 from esclusa.engine.system_pipeline import system_pipeline
 from esclusa.engine.tick import Tick, Ticked
+from esclusa.engine.watchdog import SpareStore, Watchdog
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.query import Where, conditions
 from esclusa.model.record import Ref
@@ -69,6 +70,7 @@ class Engine:
         telemetry: Telemetry | None = None,
         options: Options | None = None,
         alert_sink: AlertSink | None = None,
+        spare_store: SpareStore | None = None,
         publisher: Publisher | None = None,
         worker: str | None = None,
         rng: Random | None = None,
@@ -92,6 +94,14 @@ class Engine:
         )
         self.leases = LeaseRenewer(store, telemetry)
         self._suspects = Suspects(store, self.leases, telemetry, worker)
+        self._watchdog = Watchdog(
+            self.leases,
+            self.alerts,
+            telemetry,
+            worker,
+            lease=min(options.lease, *map(self._lease_of, registry.all_stages)),
+            spare_store=spare_store,
+        )
         self.rates = Rates(store, clock, worker)
         self.lifespans = Lifespans(registry.plans, telemetry, self.alerts, seconds=options.lifespan)
         self.cycle_records = CycleRecords(store, records, self.settler, clock, options, worker)
@@ -184,6 +194,8 @@ class Engine:
             stack.push_async_callback(self.settler.stop)
             stack.push_async_callback(self.alerts.close)
             stack.push_async_callback(self._suspects.stop)
+            self._watchdog.start()
+            stack.push_async_callback(self._watchdog.stop)
             for periodic in self._periodic:
                 periodic.start()
                 stack.push_async_callback(periodic.stop)

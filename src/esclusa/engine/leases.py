@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from esclusa.model.decide import Result
 from esclusa.model.errors import StoreConflict, StoreUnavailable
@@ -118,6 +118,10 @@ class LeaseRenewer:
                 "warning", "lease ran out and was taken again; work goes on", record=str(held.ref)
             )
         return others
+
+    def held_by(self, task: asyncio.Task[Any]) -> list[HeldLease]:
+        """The leases that this task works on. May be called from any thread."""
+        return [held for held in list(self._held) if held.task is task]
 
     def release(self, held_leases: Iterable[HeldLease]) -> None:
         self._held.difference_update(held_leases)

@@ -57,6 +57,12 @@ TEXTS: Final[Mapping[str, str]] = {
     "pipeline_started": "pipeline {pipeline} is ready now",
     "lifespan_timeout": "the lifespan was not open after {seconds:g} seconds",
     "lifespan_timeout_close": "the lifespan was not closed after {seconds:g} seconds",
+    "handler_blocks": (
+        "the handler of {stage} blocks the event loop: record {record}, {seconds:g} s so far,"
+        " {where}"
+    ),
+    "task_blocks": "the event loop is blocked by {task}: {seconds:g} s so far, {where}",
+    "loop_runs": "the event loop runs again; it was blocked for {seconds:g} s",
     "registered_again": "this worker was taken for dead; it is registered again",
     # Why a record is not moving: `esclusa why`.
     "why_unknown_state": "{state!r} is not a state of {table}; another program wrote it",
