@@ -122,3 +122,35 @@ def test_failed_and_finished_name_states() -> None:
         "failed names 'error', which is not one of its states (new, done)",
         "finished names 'ok', which is not one of its states (new, done)",
     )
+
+
+def test_a_renamed_state_stands_for_its_present_name() -> None:
+    life = Lifecycle("new -> busy -> done", renamed={"fresh": "new", "young": "new"})
+    assert life.renamed == {"fresh": "new", "young": "new"}
+    assert (life.current("fresh"), life.current("done")) == ("new", "done")
+    assert life.sources("busy") == ("new", "fresh", "young")
+    assert life.with_earlier(["new", "done"]) == ("new", "done", "fresh", "young")
+    assert life.allows("fresh", "busy")
+    assert not life.allows("fresh", "done")
+    assert "fresh" not in life.states
+    assert hash(life) == hash(Lifecycle("new -> busy -> done"))
+    assert life != Lifecycle("new -> busy -> done")
+
+
+@pytest.mark.parametrize(
+    ("renamed", "fault"),
+    [
+        ({"new": "done"}, "renamed: 'new' is still one of its states (new, busy, done)"),
+        ({"old": "gone"}, "renamed: 'old' becomes 'gone', which is not one of its states"),
+        ({"a": "b", "b": "done"}, "renamed: 'a' becomes 'b', which is renamed itself"),
+        ({"a": "a"}, "renamed: 'a' becomes 'a', which is renamed itself"),
+        ({"a": "b", "b": "a"}, "renamed: 'b' becomes 'a', which is renamed itself"),
+        ({"two words": "done"}, "renamed: 'two words' is not a state name"),
+        ({"": "done"}, "renamed: '' is not a state name"),
+    ],
+    ids=str,
+)
+def test_a_wrong_rename_is_refused(renamed: dict[str, str], fault: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        Lifecycle("new -> busy -> done", renamed=renamed)
+    assert fault in str(refused.value)

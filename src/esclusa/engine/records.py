@@ -211,7 +211,7 @@ def _put(record: Record, id: str, who: str) -> Settlement:
     return Settlement(
         Ref(kind, id),
         to,
-        (to, *kind.lifecycle.sources(to)),
+        (*kind.lifecycle.with_earlier([to]), *kind.lifecycle.sources(to)),
         None,
         kind.check_fields(fields),
         who=who,

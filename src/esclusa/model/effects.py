@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from esclusa.model.query import Cond, conditions
+from esclusa.model.query import Cond, conditions, with_earlier_states
 from esclusa.model.record import Kind, Record, kind_of
 from esclusa.model.storable import storable_text
 from esclusa.model.value import set_fields, value
@@ -23,7 +23,7 @@ class Exists:
 
     def __init__(self, kind: Kind | type[Record], **where: Any) -> None:
         found = kind_of(kind)
-        set_fields(self, kind=found, where=conditions(found, where))
+        set_fields(self, kind=found, where=with_earlier_states(found, conditions(found, where)))
 
 
 @value
@@ -70,7 +70,7 @@ class Move:
             kind=found,
             id=_text("Move", found, id),
             to=to,
-            frm=froms,
+            frm=found.lifecycle.with_earlier(froms),
             unless=unless,
             reason=reason if reason is None else storable_text(reason),
             fields=found.check_fields(fields),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 
 from esclusa.model.errors import DeclarationError, UndeclaredMove
@@ -28,6 +28,9 @@ class Lifecycle:
 
     ``failed`` names the states of failed records that no stage names as ``exhausted``; ``finished``
     those of finished records that are not terminal. Console and API show the role of each state.
+
+    ``renamed`` gives states that earlier versions declared their present names:
+    ``renamed={"fresh": "pending"}``. ``esclusa migrate`` and the workers move the records.
     """
 
     states: tuple[str, ...]
@@ -35,6 +38,7 @@ class Lifecycle:
     endless: bool
     failed: frozenset[str]
     finished: frozenset[str]
+    renamed: Mapping[str, str] = field(hash=False)
     _targets: dict[str, tuple[str, ...]] = field(repr=False, compare=False, hash=False)
 
     def __init__(
@@ -44,8 +48,10 @@ class Lifecycle:
         failed: Collection[str] = (),
         finished: Collection[str] = (),
         endless: bool = False,
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
         states, moves, faults = _parse(text)
+        renamed = dict(renamed or {})
         if not faults:
             faults = _check(states, moves, endless=endless)
             faults += [
@@ -54,6 +60,7 @@ class Lifecycle:
                 for state in named
                 if state not in states
             ]
+            faults += _rename_faults(states, renamed)
         if faults:
             raise DeclarationError("lifecycle", faults)
         set_fields(
@@ -63,6 +70,7 @@ class Lifecycle:
             endless=endless,
             failed=frozenset(failed),
             finished=frozenset(finished),
+            renamed=renamed,
             _targets={s: tuple(t for t in states if (s, t) in moves) for s in states},
         )
 
@@ -79,14 +87,25 @@ class Lifecycle:
         return self._targets.get(state, ())
 
     def sources(self, state: str) -> tuple[str, ...]:
-        return tuple(s for s in self.states if (s, state) in self.moves)
+        """The states that can move to ``state``, with their earlier names."""
+        return self.with_earlier(s for s in self.states if (s, state) in self.moves)
+
+    def current(self, state: str) -> str:
+        """The present name of a state: another one if it was renamed."""
+        return self.renamed.get(state, state)
+
+    def with_earlier(self, states: Iterable[str]) -> tuple[str, ...]:
+        """These states, then the earlier names of them: of records that are not moved yet."""
+        present = tuple(states)
+        return present + tuple(old for old, new in self.renamed.items() if new in present)
 
     def allows(self, frm: str, to: str) -> bool:
-        return (frm, to) in self.moves
+        """Whether the move is declared; ``frm`` may be an earlier name."""
+        return (self.current(frm), to) in self.moves
 
     def check(self, frm: str, to: str, where: str) -> None:
         """Raise UndeclaredMove, naming ``where``, unless the move is declared."""
-        if (frm, to) not in self.moves:
+        if not self.allows(frm, to):
             raise UndeclaredMove(where, frm, to, self.targets(frm))
 
     def mermaid(self) -> str:
@@ -146,6 +165,25 @@ def _check(states: list[str], moves: set[tuple[str, str]], *, endless: bool) -> 
     return faults + [
         f"no terminal state can be reached from the state {s}" for s in states if s not in ends
     ]
+
+
+def _rename_faults(states: list[str], renamed: Mapping[str, str]) -> list[str]:
+    faults = []
+    for old, new in renamed.items():
+        if not isinstance(old, str) or not _STATE.match(old):
+            faults.append(f"renamed: {old!r} is not a state name (letters, digits, _ and -)")
+        elif old in states:
+            faults.append(f"renamed: {old!r} is still one of its states ({', '.join(states)})")
+        if new in renamed:
+            faults.append(
+                f"renamed: {old!r} becomes {new!r}, which is renamed itself; name the last state"
+            )
+        elif new not in states:
+            faults.append(
+                f"renamed: {old!r} becomes {new!r}, which is not one of its states"
+                f" ({', '.join(states)})"
+            )
+    return faults
 
 
 def _closure(start: set[str], moves: set[tuple[str, str]]) -> set[str]:

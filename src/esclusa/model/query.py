@@ -148,7 +148,11 @@ ARCHIVE_COLUMNS: dict[str, ColumnType] = {"archived_at": "time", "export_id": "t
 
 
 def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tuple[str, Cond], ...]:
-    """The filter as conditions, with values converted to the fields' types. Raises BadQuery."""
+    """The filter as conditions, with values converted to the fields' types. Raises BadQuery.
+
+    The earlier name of a renamed state also stands for its present name. In an archive, where
+    nothing is renamed, a present name also stands for the earlier ones.
+    """
     out = []
     types = {**kind.types, **ARCHIVE_COLUMNS} if archived else kind.types
     for given, test in where.items():
@@ -162,6 +166,31 @@ def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tup
             if column in ("json", "bytes") and cond.op not in ("null", "not_null"):
                 raise BadQuery(text("not_comparable", table=kind.table, field=name, type=column))
             out.append((name, _convert(f"{kind.table}.{name}", column, cond)))
+    if not kind.lifecycle.renamed:
+        return tuple(out)
+    named = _states(tuple(out), lambda s: (s, kind.lifecycle.current(s)))
+    return with_earlier_states(kind, named) if archived else named
+
+
+def with_earlier_states(
+    kind: Kind, where: tuple[tuple[str, Cond], ...]
+) -> tuple[tuple[str, Cond], ...]:
+    """The conditions, so that records with the earlier name of a renamed state pass, too."""
+    return _states(where, lambda s: kind.lifecycle.with_earlier([s]))
+
+
+def _states(
+    where: tuple[tuple[str, Cond], ...], names: Callable[[str], Iterable[str]]
+) -> tuple[tuple[str, Cond], ...]:
+    """The conditions, with every state that they name replaced by ``names`` of it."""
+    out = []
+    for name, cond in where:
+        if name == "status" and cond.op in ("eq", "in"):
+            given = cond.value if cond.op == "in" else (cond.value,)
+            found = tuple(dict.fromkeys(each for state in given for each in names(state)))
+            out.append((name, cond if found == given else Cond("in", found)))
+        else:
+            out.append((name, cond))
     return tuple(out)
 
 

@@ -109,6 +109,7 @@ class Settlement:
     The record is due ``delay`` seconds after the settlement, or at ``until``.
     ``attempts``: None keeps them. ``error`` becomes the last error, ``clear_error`` empties it.
     ``reason`` and ``error`` go to the history.
+    ``repair``: ``frm`` are states that the lifecycle does not have; ``to`` may be any that it has.
     Raises UndeclaredMove when it is made with a move that the lifecycle does not have.
     """
 
@@ -127,12 +128,20 @@ class Settlement:
     run: str | None = None
     attempt: int | None = None
     reason: str | None = None
+    repair: bool = False
 
     def __post_init__(self) -> None:
         life, to = self.ref.kind.lifecycle, self.to
         for frm in self.frm:
-            if (frm, to) not in life.moves and (frm != to or to not in life.states):
+            if (frm, to) not in life.moves and not self._allowed(frm):
                 raise UndeclaredMove(str(self.ref), frm, to, life.targets(frm))
+
+    def _allowed(self, frm: str) -> bool:
+        """Whether ``frm`` is ``to`` itself, an earlier name, or a state to repair."""
+        life, to = self.ref.kind.lifecycle, self.to
+        if self.repair:
+            return frm not in life.states and to in life.states
+        return life.allows(frm, to) or (life.current(frm) == to and to in life.states)
 
 
 @value

@@ -24,6 +24,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "batch_lost": "given back: the lease of another record in its batch was lost",
     "lease_expired": "the lease of {worker} expired",
     "store_failed": "the store could not be used: {why}",
+    "state_renamed": "the state {old} is called {new} now",
     # Errors that no handler raised: `last_error`.
     "crash": "the worker stopped without settling this record",
     "rejected": "the settlement was rejected: {why}",

@@ -152,6 +152,21 @@ class Store(Protocol):
     async def undeclared(self, kind: Kind) -> list[str]:
         """Columns of the archive that are not fields of the kind; ``scan`` does not read them."""
 
+    async def states(self, kind: Kind) -> list[str]:
+        """The states that records are in, declared or not; at most 50 undeclared ones.
+
+        Fast for any table: an index is read once for each state. Works before ``migrate``: a table
+        that does not exist has no states.
+        """
+
+    async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
+        """Give up to ``limit`` records in renamed states their present state; return how many.
+
+        Each gets a history row. Everything else stays: a lease under the earlier name goes on, and
+        its settlement is applied. A record that another program has locked is left for a later
+        call. Raises BadRecord if the table refuses the new state.
+        """
+
     # claim and settle
 
     async def claim(self, request: ClaimRequest) -> list[Leased]:

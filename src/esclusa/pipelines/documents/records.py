@@ -28,7 +28,7 @@ class FolderSignal(Record, table="folio_signals", key="signal_key"):
     force: bool = False
     answer: str | None = None
 
-    lifecycle = Lifecycle("received -> handled")
+    lifecycle = Lifecycle("received -> handled", renamed={"heard": "handled"})
 
 
 class Folio(

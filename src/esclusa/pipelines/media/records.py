@@ -48,7 +48,7 @@ class MediaNotice(
     part: str
     imagen_url: str | None = None
 
-    lifecycle = Lifecycle("received")
+    lifecycle = Lifecycle("received", renamed={"told": "received"})
 
 
 @dataclass(frozen=True, slots=True)

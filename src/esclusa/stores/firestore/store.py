@@ -32,7 +32,15 @@ from esclusa.model.settlement import (
 from esclusa.model.stage import Stage
 from esclusa.ports.store import OnRefused
 from esclusa.stores.callbacks import Callback
-from esclusa.stores.firestore import indexes, inserts, maintenance, names, queries, schema
+from esclusa.stores.firestore import (
+    indexes,
+    inserts,
+    maintenance,
+    names,
+    queries,
+    renames,
+    schema,
+)
 from esclusa.stores.firestore.budgets import BudgetDocuments
 from esclusa.stores.firestore.claims import DocumentClaimer, LeaseCache
 from esclusa.stores.firestore.client import FirestoreClient
@@ -185,7 +193,8 @@ class FirestoreStore:
             yield columns
 
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
-        states, most = kind.lifecycle.states, 2**53 if cap is None else cap
+        most = 2**53 if cap is None else cap
+        states = list(dict.fromkeys([*kind.lifecycle.states, *await self.states(kind)]))
         prepared = [self._prepare(Query(kind, (("status", Cond("eq", s)),))) for s in states]
         counts = await asyncio.gather(
             *(queries.count(self._client, codec, q, most + 1, "tally") for codec, q in prepared)
@@ -229,6 +238,16 @@ class FirestoreStore:
     async def undeclared(self, kind: Kind) -> list[str]:
         # A collection has no list of its fields.
         return ["any other fields of its documents"] if kind.attached else []
+
+    async def states(self, kind: Kind) -> list[str]:
+        return await renames.states(self._client, self._codec(kind))
+
+    async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
+        context = await self._context()
+        moved = await renames.rename_states(self._client, context, kind, limit, who)
+        if moved:
+            self._notifier.notify([kind.table])
+        return moved
 
     # Claims and settlements
 

@@ -38,6 +38,10 @@ _HISTORY_VALUES = {
 }
 
 
+# Between the states of a parameter: no declared state has it, nor one of another program.
+_SEPARATOR = "\x1f"
+
+
 @value
 class SettlementRow:
     """One move: its number in the call, the settlement, and a guard that must be false."""
@@ -106,7 +110,7 @@ def _params(
     rows: list[SettlementRow],
 ) -> list[MoveParam]:
     each = [row.settlement for row in rows]
-    match = [s.fence if fenced else ",".join(s.frm) for s in each]
+    match = [s.fence if fenced else _SEPARATOR.join(s.frm) for s in each]
     params = [
         _param("id", "text", [s.ref.id for s in each], may_share=False),
         # not shared, though fences often are equal: the planner would guess how many rows have it
@@ -160,7 +164,7 @@ def _move_statement(
         leased = IS_LEASED.format(leased_by=c["leased_by"].ident)
         match = f"{c['fence'].expr()} = u.match AND {leased}"
     else:
-        match = f"{table.status.read()} = ANY(string_to_array(u.match, ','))"
+        match = f"{table.status.read()} = ANY(string_to_array(u.match, '{_SEPARATOR}'))"
     if guard is not None:
         match += f" AND NOT {_exists(context.table(guard.kind), guard)}"
     history = returned = ""

@@ -93,7 +93,7 @@ async def count(
 async def tally(connections: ConnectionPools, table: Table, cap: int) -> list[StateCount]:
     """Count each state along the index on the state, up to the cap; beyond it, estimate."""
     states = list(table.kind.lifecycle.states)
-    states += [s for s in await _states(connections, table) if s not in states]
+    states += [s for s in await occurring_states(connections, table) if s not in states]
     status = table.status.expr()
     counts = " UNION ALL ".join(
         f"""SELECT {n}, (SELECT count(*) FROM (
@@ -113,7 +113,7 @@ async def tally(connections: ConnectionPools, table: Table, cap: int) -> list[St
     ]
 
 
-async def _states(connections: ConnectionPools, table: Table) -> list[str]:
+async def occurring_states(connections: ConnectionPools, table: Table) -> list[str]:
     """Return the states in the table, by jumping from one to the next in the index on the state."""
     status = table.status.expr()
     first = f"SELECT {status} FROM {table.ident} t ORDER BY {status} LIMIT 1"

@@ -39,6 +39,7 @@ from esclusa.stores.postgres import (
     leases,
     maintenance,
     queries,
+    renames,
     schema,
 )
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
@@ -137,9 +138,9 @@ class PostgresStore:
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         async with self._connections.connection() as connection:
             plan = await schema.plan(connection, kinds, self._all_stages(stages))
+        self._tables |= plan.tables  # also if it is behind: `states` reads what there is
         if plan.steps:
             raise SchemaBehind("the schema is not up to date; run: esclusa migrate", plan.summaries)
-        self._tables |= plan.tables
 
     async def now(self) -> datetime:
         rows = await self._connections.fetch("SELECT now() + $1::interval", self._offset)
@@ -222,6 +223,13 @@ class PostgresStore:
 
     async def undeclared(self, kind: Kind) -> list[str]:
         return await maintenance.undeclared(self._connections, self._table(kind))
+
+    async def states(self, kind: Kind) -> list[str]:
+        return await renames.states(self._connections, self._table(kind))
+
+    async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
+        table = self._table(kind)
+        return await renames.rename_states(self._connections, table, limit, who, self._offset)
 
     # claim and settle
 

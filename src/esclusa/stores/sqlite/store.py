@@ -41,6 +41,7 @@ from esclusa.stores.sqlite import (
     inserts,
     maintenance,
     queries,
+    renames,
     schema,
 )
 from esclusa.stores.sqlite.client import ConnectionThread
@@ -212,6 +213,14 @@ class SqliteStore:
 
     async def undeclared(self, kind: Kind) -> list[str]:
         return await self._reader.call(lambda c: maintenance.undeclared(c, kind))
+
+    async def states(self, kind: Kind) -> list[str]:
+        return await self._reader.call(lambda c: renames.states(c, kind))
+
+    async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
+        if not kind.lifecycle.renamed:
+            return 0
+        return await self._write(lambda t: renames.rename_states(t, kind, limit, who))
 
     # claim and settle
 

@@ -1,0 +1,95 @@
+"""Records in renamed and undeclared states."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from esclusa.model.errors import BadRecord
+from esclusa.model.texts import text
+from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_message
+from esclusa.stores.postgres.codec import TEXT_TYPES, Table, literal
+from esclusa.stores.postgres.limits import LONG_LIMITS
+from esclusa.stores.postgres.queries import occurring_states
+from esclusa.stores.postgres.statements import ROW_LOCK, STAMP_ONCE, in_states, notify_call
+
+_HAS_COLUMN = """SELECT EXISTS (
+    SELECT 1 FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attname = $2 AND NOT attisdropped
+)"""
+_ENUM_VALUES = "SELECT enumlabel::text FROM pg_enum WHERE enumtypid = to_regtype($1)"
+
+
+async def states(connections: ConnectionPools, table: Table) -> list[str]:
+    """Return the states that occur; none if the table has no states yet."""
+    [(exists,)] = await connections.fetch(_HAS_COLUMN, table.ident, table.status.column)
+    return await occurring_states(connections, table) if exists else []
+
+
+async def rename_states(
+    connections: ConnectionPools, table: Table, limit: int, who: str, offset: timedelta
+) -> int:
+    """Give records in renamed states their present state; return how many."""
+    renamed = await _storable(connections, table)
+    if not renamed:
+        return 0
+    try:
+        rows = await connections.claim(
+            _rename_statement(table, renamed), offset, limit, who, limits=LONG_LIMITS
+        )
+    except TABLE_ERRORS as error:  # a constraint or trigger of another program's table
+        raise BadRecord(
+            f"table {table.name} does not let its states be renamed: {error_message(error)}"
+        ) from None
+    return int(rows[0][0])
+
+
+async def _storable(connections: ConnectionPools, table: Table) -> Mapping[str, str]:
+    """Return the renamed states that the column can hold: an enumerated type may lack them."""
+    renamed, type = table.kind.lifecycle.renamed, table.status.sql_type
+    if not renamed or type in TEXT_TYPES:
+        return renamed
+    values = {value for (value,) in await connections.fetch(_ENUM_VALUES, type)}
+    return {o: n for o, n in renamed.items() if not values or o in values}
+
+
+def _rename_statement(table: Table, renamed: Mapping[str, str]) -> str:
+    """Pick, change and add to the history. Lease, attempts and times of a record stay.
+
+    A row that another session has locked is left for the next call.
+    """
+    status = table.status
+    cases = " ".join(
+        f"WHEN {literal(old)} THEN {status.write(literal(new))}" for old, new in renamed.items()
+    )
+    part, same_part = "", ""
+    if table.kind.attached:  # each partition has ctids of its own
+        part, same_part = ", t.tableoid AS part", " AND t.tableoid = p.part"
+    history = ""
+    if table.kind.history:
+        reasons = " ".join(
+            f"WHEN {literal(old)} THEN {literal(text('state_renamed', old=old, new=new).dump())}"
+            for old, new in renamed.items()
+        )
+        history = f""",
+        history AS (
+            INSERT INTO esclusa_history
+                (table_name, record_id, from_state, to_state, at, who, reason)
+            SELECT {literal(table.name)}, id, was, now_is, {STAMP_ONCE}, $3::text,
+                CASE was {reasons} END
+            FROM moved
+        )"""
+    return f"""WITH picked AS MATERIALIZED (
+            SELECT t.ctid AS place{part}, {status.read()} AS was FROM {table.ident} t
+            WHERE {in_states(table, list(renamed))} LIMIT $2::bigint {ROW_LOCK} SKIP LOCKED
+        ),
+        moved AS (
+            UPDATE {table.ident} t SET {status.ident} = CASE p.was {cases} END
+            FROM picked p WHERE t.ctid = p.place{same_part}
+            RETURNING {table.id.read()} AS id, p.was, {status.read()} AS now_is
+        ){history}
+        SELECT count(*), CASE WHEN count(*) > 0 THEN {notify_call(table)} END,
+            $1::interval, $3::text
+        FROM moved"""

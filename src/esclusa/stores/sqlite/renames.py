@@ -1,0 +1,66 @@
+"""Records in renamed and undeclared states."""
+
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from esclusa.model.record import Kind
+from esclusa.model.texts import text
+from esclusa.stores.sqlite.client import fetch_json
+from esclusa.stores.sqlite.maintenance import table_columns
+from esclusa.stores.sqlite.statements import (
+    count_by_state,
+    expr,
+    json_expr,
+    locator,
+    locator_array,
+    quote,
+    select_json,
+    table_of,
+)
+from esclusa.stores.sqlite.transaction import Transaction
+
+
+def states(connection: apsw.Connection, kind: Kind) -> list[str]:
+    """Return the states that occur; none if the table has no states yet."""
+    if kind.track["status"].lower() not in table_columns(connection, kind.table):
+        return []
+    return [str(state) for state, _ in fetch_json(connection, *count_by_state(kind, 0))]
+
+
+def rename_states(transaction: Transaction, kind: Kind, limit: int, who: str) -> int:
+    """Give records in renamed states their present state; return how many.
+
+    Lease, attempts and times of a record stay.
+    """
+    moved = 0
+    for old, new in kind.lifecycle.renamed.items():
+        columns = f"{locator(kind)} AS l, {json_expr(kind, 'id')} AS i"
+        found = f"SELECT {columns} FROM {table_of(kind)} WHERE {expr(kind, 'status')} = ? LIMIT ?"
+        rows = fetch_json(
+            transaction.connection, select_json("l, i", f"({found})"), (old, limit - moved)
+        )
+        if rows:
+            _rename(transaction, kind, old, new, rows, who)
+            moved += len(rows)
+    if moved:
+        transaction.woken.add(kind.table)
+    return moved
+
+
+def _rename(
+    transaction: Transaction, kind: Kind, old: str, new: str, rows: list[list[Any]], who: str
+) -> None:
+    transaction.connection.execute(
+        f"""UPDATE {table_of(kind)} SET {quote(kind.track["status"])} = ?
+        WHERE {locator(kind)} IN (SELECT value FROM carray(?))""",
+        (new, locator_array(located for located, _ in rows)),
+    )
+    if kind.history:
+        reason = text("state_renamed", old=old, new=new).dump()
+        move = (old, new, transaction.stamp, who, None, None, reason, None)
+        transaction.add_history((kind.table, id, *move) for _, id in rows)
