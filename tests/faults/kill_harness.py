@@ -17,7 +17,9 @@ from faults import worker
 
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.engine.engine import Engine
+from esclusa.model.query import one_of
 from esclusa.model.record import Ref
+from esclusa.model.system_records import WorkerRecord
 
 TESTS = Path(__file__).parents[1]
 
@@ -63,6 +65,13 @@ class KillHarness:
             if process.poll() is None:
                 process.kill()
             process.wait()
+
+    async def until_working(self, *processes: subprocess.Popen[bytes]) -> None:
+        """Wait until these workers are registered; a signal before that would just end them."""
+        pids = [process.pid for process in processes]
+        async with asyncio.timeout(60):
+            while (await self.records.count(WorkerRecord, {"pid": one_of(*pids)}))[0] < len(pids):
+                await asyncio.sleep(0.05)
 
     async def sent(self) -> int:
         return (await self.records.count(worker.Parcel, {"status": "sent"}))[0]

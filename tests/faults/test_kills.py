@@ -54,6 +54,7 @@ async def test_killed_workers_never_overspend_a_budget(empty_database: Any, tmp_
     async with kill_harness(empty_database, tmp_path, 300) as harness:
         await wait_until_killed(harness.start("handler begins:20", BUDGET="100"))
         workers = [harness.start(BUDGET="100") for _ in range(3)]
+        await harness.until_working(*workers)
         last = -1
         async with asyncio.timeout(60):
             while (now := await harness.sent()) != last or now == 0:

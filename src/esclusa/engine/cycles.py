@@ -30,6 +30,9 @@ from esclusa.ports.telemetry import Telemetry
 # How far ahead a cycle is due that has no next slot.
 NEVER = timedelta(days=36500)
 
+# Seconds that a run which is cancelled while it begins waits for the store's last answer.
+LAST_ANSWER = 2.0
+
 
 class CycleRecords:
     """One record per cycle, due at its next slot; a singleton cycle runs under its claim."""
@@ -234,18 +237,38 @@ class CycleRunner:
         run.eager, run.limit, run.params = person and cycle.eager, limit, params or {}
         self._active[name] = run
         try:
-            if cycle.singleton:
-                run.lock = await self._records.lock(cycle, now, early=person)
-            elif person:
-                await self._records.refuse_paused(name)
-            if not await self._runs.start(run):
-                raise AlreadyRunning(text("slot_done", cycle=name, slot=run.slot))
+            await self._begin(run, person)
             await self._run(run)
         finally:
             if run.lock is not None:
                 await self._records.unlock(run.lock, cycle, run.started)
             del self._active[name]
         return run
+
+    async def _begin(self, run: RunContext, person: bool) -> None:
+        """Lock the cycle and write the run. If cancelled, first hear what was written, and end it.
+
+        Raises AlreadyRunning, Paused.
+        """
+        begin = asyncio.create_task(self._write_begin(run, person), name=f"begin {run.cycle.name}")
+        try:
+            await asyncio.shield(begin)
+        except asyncio.CancelledError:
+            await asyncio.wait([begin], timeout=LAST_ANSWER)
+            begin.cancel()
+            await asyncio.gather(begin, return_exceptions=True)
+            if run.id:
+                run.end("error", text("run_cancelled"))
+                await asyncio.shield(self._finish(run))
+            raise
+
+    async def _write_begin(self, run: RunContext, person: bool) -> None:
+        if run.cycle.singleton:
+            run.lock = await self._records.lock(run.cycle, run.started, early=person)
+        elif person:
+            await self._records.refuse_paused(run.cycle.name)
+        if not await self._runs.start(run):
+            raise AlreadyRunning(text("slot_done", cycle=run.cycle.name, slot=run.slot))
 
     def _refuse_missing_settings(self, cycle: str) -> None:
         plan = self._registry.plan_of(cycle)
