@@ -121,6 +121,31 @@ async def test_a_trickle_is_ended(strict: Client, sent: str) -> None:
         assert problem_type(await answer)[0] == 408
 
 
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ("GET / HTTP/1.1\r\nX: ", 408),
+        (f"{POST}Content-Length: 9\r\n\r\n[", 408),
+        ("\0\r\n\r\n", 400),
+    ],
+)
+async def test_an_answer_reaches_a_client_that_is_still_sending(
+    strict: Client, sent: str, status: int
+) -> None:
+    async with connected(strict) as connection:
+        connection.writer.transport.pause_reading()
+        await connection.send(sent)
+        async with asyncio.timeout(DEADLINE):
+            while not any(each.ended for each in strict.service.connections):
+                await asyncio.sleep(0.05)
+        for _ in range(5):
+            await connection.send(b" ")
+            await asyncio.sleep(0.05)
+        connection.writer.transport.resume_reading()
+        assert problem_type(await connection.rest())[0] == status
+    await until_connections(strict, 0)
+
+
 async def test_the_rest_of_a_refused_body_is_not_awaited(tmp_path: Path) -> None:
     """A caller without a token cannot hold a connection with its body."""
     async with served(tmp_path, tokens=TOKEN) as client, connected(client) as connection:

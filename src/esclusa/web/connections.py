@@ -22,7 +22,7 @@ from esclusa.web import problems
 
 # Bytes per second that a client must send of a body, or take of an answer, while it is awaited.
 LEAST_RATE: Final = 500
-# Seconds in which the rest of a body may arrive after the answer: a client that is still sending
+# Seconds in which the rest of a request may arrive after the answer: a client that is still sending
 # gets the answer only if the connection stays open for a moment.
 LINGER: Final = 5.0
 # Connections beyond the limit that are answered 503; further ones are closed at once.
@@ -109,6 +109,8 @@ class HttpProtocol(H11Protocol):
         super().__init__(*args, **options)
         self.conn = _StrictConnection(h11.SERVER)
         self.refused = False
+        # The last answer was sent; what still arrives is discarded.
+        self.ended = False
         self._limits = limits
         self._awaited: Awaited = None
         self.waited = 0.0
@@ -119,13 +121,13 @@ class HttpProtocol(H11Protocol):
     # the number of connections
 
     def connection_made(self, transport: Any) -> None:
-        """Take the connection; beyond the limit, close one that is idle or refuse this one."""
+        """Take the connection; beyond the limit, close one without a request or refuse this one."""
         super().connection_made(transport)
         if len(self.connections) <= self._limits.connections:
             return
         others = [c for c in self.connections if isinstance(c, HttpProtocol) and c is not self]
-        if idle := [c for c in others if c.idle]:
-            max(idle, key=lambda c: c.waited).transport.close()
+        if needless := [c for c in others if c.idle or c.lingering]:
+            max(needless, key=lambda c: (c.lingering, c.waited)).transport.close()
         elif len(self.connections) > self._limits.connections + REFUSED:
             transport.abort()
         else:
@@ -143,15 +145,21 @@ class HttpProtocol(H11Protocol):
         return (
             self.conn.their_state is h11.IDLE
             and not self.refused
+            and not self.ended
             and not self.conn.trailing_data[0]
             and not self.transport.is_closing()
         )
+
+    @property
+    def lingering(self) -> bool:
+        """Whether the last answer was sent and the client has not closed the connection yet."""
+        return self.ended and not self.transport.is_closing()
 
     # time
 
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
-        if not self.refused:
+        if not (self.refused or self.ended):
             super().data_received(data)
 
     def check(self) -> None:
@@ -175,7 +183,7 @@ class HttpProtocol(H11Protocol):
     def _awaits(self) -> Awaited:
         if self.transport.is_closing() or self.flow.write_paused:
             return "answer"
-        if self.refused:
+        if self.refused or self.ended:
             return "rest"
         if self.conn.their_state is h11.IDLE:
             return "request"
@@ -196,17 +204,31 @@ class HttpProtocol(H11Protocol):
                 f" or came at less than {LEAST_RATE} bytes per second"
             )
             self._answer(problems.problem(408, detail, slug="request-timeout"))
+            self._linger()
+        else:
+            self.transport.close()
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self.transport.close()
+
+    def _linger(self) -> None:
+        """Send nothing more, and wait for the client to close: a reset would take its answer."""
+        self.ended = True
+        self.transport.write_eof()
+
+    def shutdown(self) -> None:
+        """End the connection, after its answer if one is under way."""
+        if self.ended:
+            self.transport.close()
+        else:
+            super().shutdown()
 
     # answers that come from no route
 
     def send_400_response(self, msg: str) -> None:
         """Answer a malformed request, and close the connection."""
         self._answer(problems.problem(400, _BAD_REQUEST, slug="bad-request"))
-        self.transport.close()
+        self._linger()
 
     def _answer(self, refusal: JSONResponse) -> None:
         """Send a problem that ends the connection, unless another response has begun."""
