@@ -111,31 +111,40 @@ async def test_an_outcome_that_was_written_is_not_written_again_under_the_next_c
     pipeline = Pipeline(failing=True)
     engine, other = await new_engine(pipeline.app, lease=5.0), await new_engine(pipeline.app)
     await engine.records.insert([Draft(name="a")])
-    settle, claim = engine.store.settle, engine.store.claim
-    written, claiming = asyncio.Event(), asyncio.Event()
+    settle, claim, renew = engine.store.settle, engine.store.claim, engine.store.renew
+    written, answering, claims = asyncio.Event(), asyncio.Event(), asyncio.Lock()
+    first = 1  # the fence of the settlement without an answer
 
     async def settle_unanswered(batch: Any) -> Any:
-        if batch[0].ref.kind is not Draft.kind:
+        if (batch[0].ref, batch[0].fence) != (Ref(Draft.kind, "a"), first):
             return await settle(batch)
         if not written.is_set():
             await settle(batch)
             written.set()
         raise StoreUnavailable("the answer is lost")
 
-    async def claim_together(request: Any) -> Any:
-        return await claim(request) if claiming.is_set() else []
+    async def claim_in_turn(request: Any) -> Any:
+        async with claims:
+            return await claim(request)
 
+    async def renew_later(renewals: Any) -> Any:
+        if not answering.is_set():
+            raise StoreUnavailable("the answer is lost")
+        return await renew(renewals)
+
+    monkeypatch.setattr(engine.store, "claim", claim_in_turn)
     async with running_scheduler(engine):
         await pipeline.begun.wait()
         with monkeypatch.context() as patch:
-            patch.setattr(engine.store, "settle", settle_unanswered)
-            patch.setattr(engine.store, "claim", claim_together)
-            pipeline.go.set()
-            await written.wait()
-            await engine.records.insert([Draft(name="b")])
-            await claimed_elsewhere(other, "b", lease=0.1)
-            await asyncio.sleep(0.3)
-            claiming.set()
+            async with claims:
+                patch.setattr(engine.store, "settle", settle_unanswered)
+                patch.setattr(engine.store, "renew", renew_later)
+                pipeline.go.set()
+                await written.wait()
+                await engine.records.insert([Draft(name="b")])
+                await claimed_elsewhere(other, "b", lease=0.1)
+                await asyncio.sleep(0.3)
+                answering.set()
             async with asyncio.timeout(20):
                 while len(pipeline.calls) < 3:
                     await asyncio.sleep(0.05)
