@@ -60,29 +60,34 @@ def _store_timeout(settings: Settings) -> float:
 
 @asynccontextmanager
 async def open_runtime(
-    settings: Settings, *, migrate: bool | None = None, work: bool = True
+    settings: Settings, *, migrate: bool | None = None, work: bool = True, wait: float = 0.0
 ) -> AsyncIterator[Runtime]:
     """Open the store, the artifacts and the engine; see ``esclusa.runtime.RuntimeOpener``."""
     async with AsyncExitStack() as stack:
         telemetry, sink = await _observe(settings, stack) if work else (None, None)
         runtime = await stack.enter_async_context(
-            open_store(settings, telemetry=telemetry, alert_sink=sink)
+            open_store(settings, telemetry=telemetry, alert_sink=sink, wait=wait)
         )
+        engine = runtime.engine
         if (work and settings.auto_migrate) if migrate is None else migrate:
-            await runtime.migrate()
-        await runtime.store.use(runtime.engine.all_kinds, runtime.engine.all_stages)
+            await engine.startup.call(runtime.migrate)
+        await engine.startup.call(lambda: runtime.store.use(engine.all_kinds, engine.all_stages))
         if work:
             await runtime.artifacts.open()
             stack.push_async_callback(runtime.artifacts.close)
-            if runtime.engine.publisher is not None:
-                await runtime.engine.publisher.open()
-                stack.push_async_callback(runtime.engine.publisher.close)
+            if engine.publisher is not None:
+                await engine.publisher.open()
+                stack.push_async_callback(engine.publisher.close)
         yield runtime
 
 
 @asynccontextmanager
 async def open_store(
-    settings: Settings, *, telemetry: Telemetry | None = None, alert_sink: AlertSink | None = None
+    settings: Settings,
+    *,
+    telemetry: Telemetry | None = None,
+    alert_sink: AlertSink | None = None,
+    wait: float = 0.0,
 ) -> AsyncIterator[Runtime]:
     """A runtime with only its store opened, whatever the schema is."""
     from esclusa.artifacts import open_artifacts
@@ -114,14 +119,15 @@ async def open_store(
             alert_budget=settings.alert_budget_share,
             alert_no_worker=settings.alert_no_worker_seconds,
             lifespan=settings.lifespan_seconds,
+            store_wait=wait,
         ),
         alert_sink=alert_sink,
         spare_store=partial(_spare_store, settings),
         publisher=publisher_for(settings.publish, settings.topics),
     )
-    await store.open()
+    await engine.startup.call(store.open)
     try:
-        await engine.clock.sync()
+        await engine.startup.call(engine.clock.sync)
         titles = Titles(hidden=redact.secret_name, masked=redact.text)
         yield Runtime(settings, store, artifacts, engine, engine.read_model(titles))
     finally:

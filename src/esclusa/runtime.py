@@ -58,13 +58,19 @@ class RuntimeOpener(Protocol):
     """Opens the system; the composition root provides it."""
 
     def __call__(
-        self, settings: Settings, *, migrate: bool | None = None, work: bool = True
+        self,
+        settings: Settings,
+        *,
+        migrate: bool | None = None,
+        work: bool = True,
+        wait: float = 0.0,
     ) -> AbstractAsyncContextManager[Runtime]:
         """Open the store and what the caller needs. Raises SchemaBehind if the schema is behind.
 
         ``work``: records will be handled, so telemetry and artifacts are opened, and the schema is
         brought up to date if ``ESCLUSA_AUTO_MIGRATE`` is set. Without it the system is only read,
         which starts faster and changes nothing. ``migrate`` overrides; None without ``work`` is no.
+        ``wait``: seconds to wait for a store that is not ready; StartStopped if a signal ends it.
         """
 
 

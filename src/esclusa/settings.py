@@ -241,6 +241,13 @@ class Settings(BaseModel):
         "auto",
         help="The format of log lines; auto is text on a terminal and JSON elsewhere.",
     )
+    store_wait_seconds: float = option(
+        "ESCLUSA_STORE_WAIT_SECONDS",
+        60.0,
+        ge=0,
+        help="How long run and tick wait at their start for a store that is not ready: it refuses "
+        "connections, is starting, or has no free connection. worker and serve wait without limit.",
+    )
     postgres_pool_size: int = option(
         "ESCLUSA_POSTGRES_POOL_SIZE",
         10,

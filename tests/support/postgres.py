@@ -34,6 +34,7 @@ class PostgresServer:
         self.options = options or {}
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._ending: subprocess.Popen[bytes] | None = None
         self._base: Path | None = None
         self._programs: Path | None = None
         self._user = _unprivileged()
@@ -62,9 +63,26 @@ class PostgresServer:
         """Kill the server with SIGKILL; ``recover`` starts it again with the same data."""
         self._end(signal.SIGKILL)
 
+    def shut_down(self) -> None:
+        """Begin to end the server: it refuses new sessions and waits for the end of open ones."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self._process, self._ending = None, self._process
+
+    def require_password(self, role: str) -> None:
+        """Let this role sign in only with its password, over TCP."""
+        path = self.run_sql("SHOW hba_file")
+        rules = [f"host all {role} 127.0.0.1/32 scram-sha-256", "host all all 127.0.0.1/32 trust"]
+        lines = ", ".join(f"('{rule}')" for rule in rules)
+        self.run_sql(f"COPY (SELECT * FROM (VALUES {lines}) AS rules) TO '{path}'")
+        self.run_sql("SELECT pg_reload_conf()")
+
     def recover(self) -> None:
         """Start the killed server. Its old processes may take a moment to end."""
         deadline = time.monotonic() + 30
+        if self._ending is not None:
+            self._ending.wait(30)
+            self._ending = None
         while self._process is None:
             try:
                 self._launch()

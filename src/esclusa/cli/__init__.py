@@ -22,6 +22,7 @@ from esclusa.model.errors import (
     MigrationError,
     SchemaError,
     SettingsError,
+    StartStopped,
     StoreUnavailable,
 )
 
@@ -118,6 +119,8 @@ def exit_code(error: EsclusaError) -> int:
             return CONFIGURATION
         case BadQuery():
             return USAGE
+        case StartStopped():
+            return STOPPED
         case StoreUnavailable() | SchemaError() | MigrationError() | ArtifactError():
             return UNHEALTHY
         case _:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from esclusa.cli.options import Seconds
 from esclusa.cli.output import STYLES, Screen
 from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
+from esclusa.model.errors import StartStopped
 from esclusa.model.results import RunOutcome
 
 if TYPE_CHECKING:
@@ -75,8 +77,7 @@ def serve(session: Session, host: str | None, port: int | None, worker: bool) ->
             proxies=settings.proxies,
         )
 
-    session.work(served)
-    return OK
+    return _work_until_stopped(session, served)
 
 
 @click.command(cls=Command)
@@ -114,7 +115,17 @@ def run_worker(session: Session, only: Sequence[str] = ()) -> int:
             )
             await scheduler.serve(names)
 
-    session.work(serve_cycles)
+    return _work_until_stopped(session, serve_cycles)
+
+
+def _work_until_stopped(
+    session: Session, serve: Callable[[Runtime], Coroutine[Any, Any, None]]
+) -> int:
+    """Serve until a signal; wait for the store without a limit. Return the exit code."""
+    try:
+        session.work(serve, wait=math.inf)
+    except StartStopped as stopped:
+        session.note(f"{stopped}")
     return OK
 
 

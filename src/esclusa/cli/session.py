@@ -84,12 +84,20 @@ class Session:
 
         return self.look(both)
 
-    def work(self, do: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
-        """Open the runtime to handle records."""
-        return run_fast(self._opened(do, work=True))
+    def work(
+        self, do: Callable[[Runtime], Coroutine[Any, Any, T]], *, wait: float | None = None
+    ) -> T:
+        """Open the runtime to handle records.
 
-    async def _opened(self, do: Callable[[Runtime], Awaitable[T]], *, work: bool) -> T:
-        async with self.open_runtime(self.settings, work=work) as runtime:
+        ``wait``: seconds to wait for a store that is not ready; None: as the settings say.
+        """
+        seconds = self.settings.store_wait_seconds if wait is None else wait
+        return run_fast(self._opened(do, work=True, wait=seconds))
+
+    async def _opened(
+        self, do: Callable[[Runtime], Awaitable[T]], *, work: bool, wait: float = 0.0
+    ) -> T:
+        async with self.open_runtime(self.settings, work=work, wait=wait) as runtime:
             return await do(runtime)
 
     # answers

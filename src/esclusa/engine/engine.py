@@ -36,6 +36,7 @@ from esclusa.engine.scheduler import Scheduler
 from esclusa.engine.settler import Settler
 from esclusa.engine.stage_settler import StageSettler
 from esclusa.engine.stage_worker import StageWorker
+from esclusa.engine.startup import Startup
 from esclusa.engine.suspects import Suspects
 from esclusa.engine.system_pipeline import system_pipeline
 from esclusa.engine.tick import Tick, Ticked
@@ -84,6 +85,7 @@ class Engine:
         self.worker = worker = (
             worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
         )
+        self.startup = Startup(telemetry, options.store_wait)
         self.clock = clock = StoreClock(store)
         self.records = records = Records(store)
         self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink)
@@ -188,8 +190,9 @@ class Engine:
         needed.
         """
         async with AsyncExitStack() as stack:
-            await self.clock.sync()
-            await self.registration.check_offset(refuse=bool(register) or not judge)
+            await self.startup.call(self.clock.sync)
+            refuse = bool(register) or not judge
+            await self.startup.call(partial(self.registration.check_offset, refuse=refuse))
             self.settler.start()
             stack.push_async_callback(self.settler.stop)
             stack.push_async_callback(self.alerts.close)
@@ -201,11 +204,14 @@ class Engine:
                 stack.push_async_callback(periodic.stop)
             stack.push_async_callback(self.lifespans.close)
             await self.lifespans.start(pipelines)
-            await self.cycle_records.write(self.registry.cycles.values())
-            await self.cycle_records.refresh()
+            await self.startup.call(
+                partial(self.cycle_records.write, list(self.registry.cycles.values()))
+            )
+            await self.startup.call(self.cycle_records.refresh)
             if register:
                 names = self.registry.cycles if register is True else register
-                await self.registration.register([self.registry.cycle(name) for name in names])
+                cycles = [self.registry.cycle(name) for name in names]
+                await self.startup.call(partial(self.registration.register, cycles))
                 stack.push_async_callback(self.registration.leave)
             if judge:
                 self.judge.start()

@@ -12,7 +12,8 @@ class Options:
     ``lease``: how long a claim holds a record unless the stage sets its own. ``poll``: between two
     claims of an idle stage. ``grace``: what handlers have to end after a stop. ``prefetch``: the
     most records that one stage claims ahead. ``settle_batch``: the most settlements in one
-    transaction. ``lifespan``: what a pipeline's lifespan has to open.
+    transaction. ``lifespan``: what a pipeline's lifespan has to open. ``store_wait``: how long a
+    start waits for a store that is not ready.
 
     When an alert begins, unless the stage or cycle says otherwise; None: never. ``alert_rate``: the
     share of failed attempts, of at least ``alert_min``. ``alert_backlog``: seconds that a record is
@@ -25,6 +26,7 @@ class Options:
     poll: float = 1.0
     grace: float = 20.0
     lifespan: float = 30.0
+    store_wait: float = 0.0
     prefetch: int = 4000
     settle_batch: int = 2000
     alert_rate: float | None = 0.2

@@ -91,6 +91,17 @@ class StoreUnavailable(Refusal):
     """The store does not answer now. Transient: the same call may succeed later."""
 
 
+class StoreNotReady(StoreUnavailable):
+    """The store accepts no connection now, or cut it: it starts, is full or is out of reach.
+
+    Settings may be right, so a process that starts waits for it.
+    """
+
+
+class StartStopped(EsclusaError):
+    """The process was asked to stop while it waited for the store at its start."""
+
+
 class StoreConflict(Refusal):
     """The store rolled back the transaction because of another one. Transient."""
 

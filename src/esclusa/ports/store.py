@@ -44,7 +44,10 @@ class Store(Protocol):
     on_refused: OnRefused | None
 
     async def open(self) -> None:
-        """Connect. Raises StoreUnavailable with the reason if the store does not answer."""
+        """Connect. Raises StoreUnavailable with the reason if the store does not answer.
+
+        Raises StoreNotReady if it probably will: then ``open`` may be called again.
+        """
 
     async def close(self) -> None:
         """Wait for the calls under way, then disconnect."""

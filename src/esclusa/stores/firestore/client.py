@@ -22,6 +22,7 @@ from esclusa.model.errors import (
     EsclusaError,
     SchemaError,
     StoreConflict,
+    StoreNotReady,
     StoreUnavailable,
 )
 from esclusa.model.texts import Text, text
@@ -404,12 +405,18 @@ class FirestoreClient:
             grpc.RpcError,
             GoogleAuthError,
         ) as error:
-            raise StoreUnavailable(_unavailable(error)) from error
+            raise _unavailable_error(error)(_unavailable(error)) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             raise StoreUnavailable(f"Firestore: the connection is closed: {error}") from error
         finally:
             self._calls -= 1
             self._idle.set()
+
+
+def _unavailable_error(error: Exception) -> type[StoreUnavailable]:
+    """The kind of the error: StoreNotReady unless a setting is wrong."""
+    passing = isinstance(error, google.ServiceUnavailable | google.DeadlineExceeded)
+    return StoreNotReady if passing and "DNS resolution" not in str(error) else StoreUnavailable
 
 
 def _unavailable(error: Exception) -> Text:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -12,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 from asyncpg import exceptions as pg
 
-from esclusa.model.errors import SchemaError, StoreConflict, StoreUnavailable
+from esclusa.model.errors import SchemaError, StoreConflict, StoreNotReady, StoreUnavailable
 from esclusa.model.texts import text
 from esclusa.stores.isolate import LockTimeout, StatementTimeout
 from esclusa.stores.postgres.codec import use_time_codec
@@ -46,6 +48,23 @@ UNAVAILABLE = (
     OSError,
     TimeoutError,
 )
+# Of these, what passes by itself.
+_NOT_READY = (
+    pg.TooManyConnectionsError,
+    pg.CannotConnectNowError,
+    pg.AdminShutdownError,
+    pg.CrashShutdownError,
+    pg.ConnectionDoesNotExistError,
+    pg.ConnectionFailureError,
+    TimeoutError,
+)
+_UNREACHABLE = {
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ETIMEDOUT,
+}
 CONFLICT = (
     pg.TransactionRollbackError,
     pg.InvalidCachedStatementError,
@@ -330,7 +349,21 @@ def mapped_errors(url: str) -> Iterator[None]:
         if isinstance(error, pg.InterfaceError) and isinstance(error, ValueError):
             raise  # asyncpg cannot encode a value
         why = str(error) or "no answer in time"
-        raise StoreUnavailable(text("store_unavailable", store=url, why=why)) from error
+        unavailable = StoreNotReady if _is_not_ready(error, url) else StoreUnavailable
+        raise unavailable(text("store_unavailable", store=url, why=why)) from error
+
+
+def _is_not_ready(error: BaseException, url: str) -> bool:
+    """Whether the server may accept the same connection later; not if a setting is wrong."""
+    if isinstance(error, FileNotFoundError):  # its Unix socket, not the file of a certificate
+        return not urlsplit(url).hostname
+    if isinstance(error, ConnectionError):
+        return "rejected SSL upgrade" not in str(error)  # the server has no TLS
+    if isinstance(error, _NOT_READY):
+        return True
+    # asyncio joins the errors of several addresses in one text.
+    numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))}
+    return isinstance(error, OSError) and bool(numbers) and numbers <= _UNREACHABLE
 
 
 def error_message(error: Exception) -> str:
