@@ -7,9 +7,8 @@ import pytest
 from .cluster import Size
 from .run import run
 
-# A crash of the server is in tests/faults/test_outages.py: a worker that starts while the server
-# recovers ends, so a crash beside a kill would fail here now and then.
-FAULTS = ["lost-answer", "lock-records", "hang", "kill"]
+# The kill comes right before the crash: workers start while the server recovers.
+FAULTS = ["lost-answer", "lock-records", "hang", "kill", "crash"]
 
 
 @pytest.mark.promise(1)
