@@ -106,3 +106,18 @@ def indexes_of(pipeline: Path, indexes: dict[str, Any]) -> None:
 
     app = load_app(str(pipeline))
     indexes.update(indexes_for([app.bind(app.settings())]))
+
+
+@pytest.mark.parametrize("id", ["-100123", "a/b", "50%", "El Niño:1"])
+def test_an_id_works_as_it_is_shown(esclusa: RunCommand, tmp_path: Path, id: str) -> None:
+    (tmp_path / "pasted.py").write_text(
+        "from esclusa import *\n"
+        "class Note(Record, table='notes'):\n    lifecycle = Lifecycle('new -> done')\n"
+        "app = App('pasted')\napp.records += [Note]\n"
+        f"@app.cycle()\nasync def fill(run):\n    await run.records.insert([Note(id={id!r})])\n"
+    )
+    assert esclusa("run", "pasted.fill", "--pipelines", "pasted.py").code == 0
+    for command in ("show", "why", "related"):
+        answer = esclusa(command, "notes", id, "--json", "--pipelines", "pasted.py")
+        assert answer.code == 0, answer.err
+    assert esclusa("show", "notes", "--jsn", id, "--pipelines", "pasted.py").code == 2

@@ -45,7 +45,7 @@ def test_nested_record_is_stored_below_its_parent() -> None:
     assert names.id_at(Documento.kind, "folios/b:f/documentos/a.pdf") == documento
 
 
-@pytest.mark.parametrize("id", ["singleton", "other:x", ":x", "b%3Af:"])
+@pytest.mark.parametrize("id", ["singleton", "other:x", ":x", "b:f,"])
 def test_id_without_the_parents_id_is_refused(id: str) -> None:
     with pytest.raises(BadRecord, match="begins with its parent's id"):
         names.identify(Documento.kind, Documento(id=id, folio_id="b:f", uri="u"), str)

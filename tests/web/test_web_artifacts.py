@@ -51,3 +51,16 @@ async def test_active_content_is_downloaded_and_sandboxed(shop: Client) -> None:
         else:
             assert headers["content-type"] == "application/octet-stream"
             assert headers["content-disposition"] == "attachment"
+
+
+async def test_a_path_works_as_it_is_shown(shop: Client) -> None:
+    for path in ("raw/El%20Salvador/x.png", "raw/El Salvador/x.png", "100%.png"):
+        await shop.runtime.artifacts.put(path, path.encode())
+    for pasted, path in (
+        ("raw/El%20Salvador/x.png", "raw/El Salvador/x.png"),  # encoded comes first
+        ("raw/El%2520Salvador/x.png", "raw/El%20Salvador/x.png"),
+        ("100%.png", "100%.png"),
+    ):
+        assert (await shop.get(f"/api/artifacts/{pasted}")).text == path
+    await shop.runtime.artifacts.put("only/a%2Fb.png", b"escaped")
+    assert (await shop.get("/api/artifacts/only/a%2Fb.png")).text == "escaped"

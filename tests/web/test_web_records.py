@@ -206,6 +206,28 @@ async def test_an_id_may_contain_any_character(shop: Client) -> None:
     ] == "/api/records/sheets/no/body"
 
 
+PASTED = ["a/b", "https://x.org/y", "50%", "%2F", "a%20b", "año/día", "-100123", "a,b", "x=1"]
+
+
+async def test_an_id_works_as_it_is_shown(shop: Client) -> None:
+    """Pasted into an address without encoding: a client encodes only what no address contains."""
+    for id in PASTED:
+        await shop.post("/api/records/sheets", [{"id": id, "title": "t"}])
+    for id in PASTED:
+        path = quote(id, safe="/:%,=")
+        assert (await shop.get(f"/api/records/sheets/{path}")).json["id"] == id
+        assert (await shop.get(f"/api/records/sheets/{path}/why")).json["reasons"]
+        assert (await shop.get(f"/api/records/sheets/{path}/history")).json["items"] == []
+        page = await shop.get(f"/console/records/sheets/{path}", headers={"Accept": "text/html"})
+        assert page.status == 200
+
+
+async def test_an_encoded_id_is_preferred_to_a_pasted_one(shop: Client) -> None:
+    await shop.post("/api/records/sheets", [{"id": id, "title": "t"} for id in ("a b", "a%20b")])
+    assert (await shop.get("/api/records/sheets/a%20b")).json["id"] == "a b"
+    assert (await shop.get("/api/records/sheets/a%2520b")).json["id"] == "a%20b"
+
+
 async def test_ids_made_from_keys_can_be_requested(shop: Client) -> None:
     await shop.add({"shop": "a/b:c", "code": "100%"})
     id = (await shop.get("/api/records/items")).json["items"][0]["id"]

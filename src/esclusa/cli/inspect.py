@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa.cli.options import (
+    DASHED_ID,
     Seconds,
     after_option,
     kind_argument,
@@ -129,7 +130,7 @@ def records(
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, context_settings=DASHED_ID)
 @kind_argument
 @click.argument("id")
 @click.pass_obj
@@ -174,7 +175,7 @@ def _cause(step: Any) -> str:
     return "; ".join(filter(None, (step.reason, error))) or "-"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, context_settings=DASHED_ID)
 @kind_argument
 @click.argument("id")
 @click.pass_obj
@@ -369,7 +370,7 @@ def leases(session: Session) -> None:
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, context_settings=DASHED_ID)
 @kind_argument
 @click.argument("id")
 @click.pass_obj

@@ -23,6 +23,9 @@ class Seconds(click.FloatRange):
         return number
 
 
+# For a command with one id, which may begin with a dash: -100123.
+DASHED_ID = {"ignore_unknown_options": True}
+
 kind_argument = click.argument("table", metavar="KIND", shell_complete=kind_names)
 ids_argument = click.argument("ids", nargs=-1, metavar="[ID]...")
 where_option = click.option(

@@ -34,6 +34,15 @@ def restore_slashes(text: str) -> str:
     return text.replace(SLASH, "/")
 
 
+def as_pasted(scope: Scope, prefix: str, suffix: str = "") -> str:
+    """The text between these parts of the path as it was sent, without decoding.
+
+    A person may paste an id or a path with a ``%`` into an address, where it should be ``%25``.
+    """
+    raw = (scope.get("raw_path") or b"").split(b"?", 1)[0].decode("ascii", "replace")
+    return raw.partition(prefix)[2].removesuffix(suffix)
+
+
 class _Text(StringConvertor):
     def convert(self, value: str) -> str:
         return restore_slashes(value)

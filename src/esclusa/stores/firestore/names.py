@@ -2,16 +2,16 @@
 
 A kind's collection is named after its table. Documents of a kind with ``within`` and ``parent`` are
 stored below their parent's document: ``folios/{folio}/documentos/{doc}``. The id of such a record
-is its parent's id, quoted as in ``key_id``, then ``:``, then the rest, so the path follows from the
-id alone. A key that begins with the ``within`` field produces such ids.
+begins with its parent's id, as the first part of a key (``model/keys.py``), so the path follows
+from the id alone. A key that begins with the ``within`` field produces such ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import quote, unquote
 
 from esclusa.model.errors import BadRecord
+from esclusa.model.keys import join_id, key_id, split_id
 from esclusa.model.record import Kind, Record
 from esclusa.model.storable import fits
 
@@ -60,9 +60,9 @@ def path(kind: Kind, id: str, *, archived: bool = False) -> str | None:
         last = segment(id)
         fits_segment = len(last.encode()) <= _MAX_SEGMENT
         return f"{collection(kind, archived=archived)}/{last}" if fits_segment else None
-    head, colon, rest = id.partition(":")
-    above = path(kind.parent, unquote(head)) if colon and rest else None
-    last = segment(rest)
+    parts = split_id(id)
+    above = path(kind.parent, parts[0]) if parts else None
+    last = segment(parts[1]) if parts else ""
     if above is None or len(last.encode()) > _MAX_SEGMENT:
         return None
     return f"{above}/{kind.table}/{last}"
@@ -73,7 +73,8 @@ def id_at(kind: Kind, document_path: str, *, archived: bool = False) -> str:
     above, _, last = document_path.rpartition("/")
     if archived or kind.parent is None:
         return unsegment(last)
-    return f"{_quoted(id_at(kind.parent, above.rpartition('/')[0]))}:{unsegment(last)}"
+    parent = id_at(kind.parent, above.rpartition("/")[0])
+    return join_id(parent, unsegment(last), len(kind.key) or 2)
 
 
 def identify(kind: Kind, record: Record, new_id: Callable[[], str]) -> tuple[str, str]:
@@ -84,16 +85,17 @@ def identify(kind: Kind, record: Record, new_id: Callable[[], str]) -> tuple[str
     else:
         parent = str(getattr(record, kind.within))
         random = not record.id and not kind.key
-        id = f"{_quoted(parent)}:{new_id()}" if random else kind.identify(record, new_id)
+        id = key_id([parent, new_id()]) if random else kind.identify(record, new_id)
         document_path = path(kind, id)
+        parts = split_id(id)
         if document_path is not None and (
-            id_at(kind, document_path) != id or unquote(id.partition(":")[0]) != parent
+            id_at(kind, document_path) != id or (parts and parts[0] != parent)
         ):
             document_path = None
         if document_path is None:
             raise BadRecord(
                 f"{kind.table} {id!r:.200}: on Firestore the id of a record within {kind.within}"
-                f" begins with its parent's id ({_quoted(parent)}:…);"
+                f" begins with its parent's id ({key_id([parent, 'x'])[:-1]}…);"
                 f" put {kind.within} first in its key"
             )
     if document_path is None:
@@ -106,7 +108,3 @@ def identify(kind: Kind, record: Record, new_id: Callable[[], str]) -> tuple[str
 def history_path(kind: Kind, id: str, number: int) -> str:
     """The path of the history document whose first step has this number."""
     return f"{HISTORY}/{segment(f'{kind.table}:{id}:{number:09d}')}"
-
-
-def _quoted(id: str) -> str:
-    return quote(id, safe="").replace("~", "%7E")

@@ -13,8 +13,9 @@ from fastapi.params import Query as QueryInfo
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import Page
+from esclusa.model.query import Page, one_of
 from esclusa.model.record import Kind, Record
 from esclusa.model.storable import storage_fault
 from esclusa.model.texts import text
@@ -22,6 +23,7 @@ from esclusa.observability import redact
 from esclusa.runtime import Runtime
 from esclusa.web.api.filters import OPERATORS, filter_from_json
 from esclusa.web.auth.tokens import read_only
+from esclusa.web.paths import as_pasted
 
 T = TypeVar("T")
 
@@ -89,9 +91,29 @@ System = Annotated[bool, Query(description="Include Esclusa's own kinds, stages 
 Table = Annotated[
     str, Path(description="The kind's table, as listed by `GET /api/kinds`", examples=["orders"])
 ]
-RecordId = Annotated[
-    str, Path(description="The record's id, percent-encoded", examples=["acme:42"])
-]
+
+
+async def _record_id(
+    request: Request,
+    runtime: CurrentRuntime,
+    table: Table,
+    id: Annotated[str, Path(description="The record's id", examples=["acme:42"])],
+) -> str:
+    return await pasted_id(request, runtime.read_model, table, id)
+
+
+async def pasted_id(request: Request, read_model: ReadModel, table: str, id: str) -> str:
+    """The id of a record in the path. A ``%`` in it need not be encoded as ``%25``."""
+    route = request.scope["route"].path.partition("{id:path}")[2]
+    pasted = as_pasted(request.scope, f"/records/{table}/", route)
+    if pasted in ("", id) or "%" not in pasted:
+        return id
+    found = await read_model.records(table, {"id": one_of(id, pasted)}, limit=2)
+    ids = {record.id for record in found.items}
+    return pasted if pasted in ids and id not in ids else id
+
+
+RecordId = Annotated[str, Depends(_record_id)]
 
 FILTER_NOTE: Final = (
     "Any other parameter filters by a field of the kind: `?platform=twitter`, or with an operator"

@@ -51,7 +51,7 @@ class RunOut(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "run": "media.download:2026-11-16T02%3A15",
+                "run": "media.download,2026-11-16T02:15",
                 "cycle": "media.download",
                 "outcome": "partial",
                 "counters": {"taken": 12, "success": 11, "error": 1},

@@ -233,7 +233,7 @@ async def records(
 
 
 @router.get(
-    "/records/{table}/{id}/history",
+    "/records/{table}/{id:path}/history",
     response_model=ListOut[HistoryEntryOut],
     summary="Get a record's history, oldest first",
 )
@@ -265,7 +265,7 @@ def _history_entry(step: Step) -> dict[str, Any]:
 
 
 @router.get(
-    "/records/{table}/{id}/why",
+    "/records/{table}/{id:path}/why",
     response_model=WhyOut,
     summary="Explain why a record is not moving",
 )
@@ -279,7 +279,7 @@ async def why(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
 
 
 @router.get(
-    "/records/{table}/{id}/related",
+    "/records/{table}/{id:path}/related",
     response_model=ListOut[RelationOut],
     summary="List related records",
 )
@@ -289,7 +289,7 @@ async def related(runtime: CurrentRuntime, table: Table, id: RecordId) -> Any:
 
 
 @router.get(
-    "/records/{table}/{id}",
+    "/records/{table}/{id:path}",
     response_model=RecordJson,
     summary="Get a record",
 )

@@ -19,6 +19,7 @@ from esclusa.web.api.common import (
     api_router,
     mask_fields,
 )
+from esclusa.web.paths import as_pasted
 from esclusa.web.security import HEAD_ONLY
 
 router = api_router("work")
@@ -124,6 +125,9 @@ async def artifact(
 ) -> Any:
     """A file that a pipeline keeps."""
     info = await runtime.artifacts.info(path) if fault(path) is None else None
+    pasted = as_pasted(request.scope, "/artifacts/")
+    if info is None and "%" in pasted and fault(pasted) is None:
+        path, info = pasted, await runtime.artifacts.info(pasted)
     if info is None:
         raise ArtifactMissing(f"there is no file {path}")
     media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"

@@ -20,6 +20,7 @@ from esclusa.model.storable import storage_fault
 from esclusa.model.suspects import worker_of
 from esclusa.observability import redact
 from esclusa.web.api import filters
+from esclusa.web.api.common import pasted_id
 from esclusa.web.console import page_data, render, translate
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.catalog import ngettext
@@ -328,9 +329,9 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
                 raise
             return page.items[0], True
 
-    @api.get("/console/records/{table}/{id}")
+    @api.get("/console/records/{table}/{id:path}")
     async def record(request: Request, table: str, id: str) -> Response:
-        record, archived = await find(table, id)
+        record, archived = await find(table, await pasted_id(request, read_model, table, id))
         kind = record.kind
         roles = console.read_model.roles(kind)
         why = None if archived else await read_model.why(table, record.id)
@@ -364,7 +365,7 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
             steps=page_data.timeline(await read_model.history(table, record.id, HISTORY), roles),
         )
 
-    @api.post("/console/records/{table}/{id}")
+    @api.post("/console/records/{table}/{id:path}")
     async def act(request: Request, table: str, id: str) -> Response:
         form = await console.form(request)
         operations = console.operations(request)
