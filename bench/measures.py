@@ -129,7 +129,7 @@ async def growth(driver: Driver, report: Report, scale: Scale) -> None:
         await driver.drain(OURS, 1, url=url)
     start = time.monotonic()
     _multiply(driver, "full", "plain", {"id": "'old-' || s", "number": f"{count} + s"}, scale.rows)
-    _multiply(driver, "full", "esclusa_history", {"record_id": "'old-' || s"}, scale.rows)
+    _multiply(driver, "full", "esclusa.history", {"record_id": "'old-' || s"}, scale.rows)
     progress(f"growth: {scale.rows:,} settled records made in {time.monotonic() - start:.0f} s")
     measured: dict[str, list[float]] = {full: [], empty: []}
     for turn in range(scale.rounds):
@@ -257,12 +257,12 @@ def _multiply(
     """Insert many copies of a row that a real drain left behind, with these columns changed."""
     listed = driver.server.run_sql(
         "SELECT column_name FROM information_schema.columns"
-        f" WHERE table_name = '{table}' AND is_identity = 'NO'",
+        f" WHERE table_name = '{table.rpartition('.')[2]}' AND is_identity = 'NO'",
         database,
     ).split()
     values = ", ".join(changed.get(name, f'"{name}"') for name in listed)
     names = ", ".join(f'"{name}"' for name in listed)
-    where = "WHERE table_name = 'plain'" if table == "esclusa_history" else ""
+    where = "WHERE table_name = 'plain'" if table == "esclusa.history" else ""
     driver.server.run_sql(
         f"INSERT INTO {table} ({names}) SELECT {values}"
         f" FROM (SELECT * FROM {table} {where} LIMIT 1) one, generate_series(1, {count}) s",

@@ -184,7 +184,7 @@ async def export(driver: Driver, report: Report, scale: Scale) -> None:
             for _ in range(min(3, scale.rounds)):
                 bare.append(await _bare_export(driver, Path(folder) / "bare.parquet"))
                 driver.server.run_sql(
-                    "UPDATE archive_exports SET status = 'filling'", "tenders-export"
+                    "UPDATE esclusa.exports SET status = 'filling'", "tenders-export"
                 )
                 begun = time.monotonic()
                 async with _memory(grown):
@@ -254,7 +254,7 @@ async def _fill(driver: Driver, rows: int) -> None:
         detail,
     )
     await connection.execute(
-        """INSERT INTO archive_exports (
+        """INSERT INTO esclusa.exports (
             id, status, attempts, fence, created_at, updated_at,
             table_name, month, part, path, row_count, byte_count, checksum)
         VALUES (

@@ -48,6 +48,7 @@ def store_for(settings: Settings) -> Store:
         pool_size=settings.postgres_pool_size,
         statement_cache_size=settings.postgres_statement_cache_size,
         timeout=_store_timeout(settings),
+        schema=settings.postgres_schema,
     )
 
 

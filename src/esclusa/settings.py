@@ -29,7 +29,6 @@ from esclusa.loading import BUILT_IN, NoPipeline, load_app
 from esclusa.model.errors import DeclarationError, SettingsError
 from esclusa.model.options import Option, option, options_of
 from esclusa.model.pipeline import App, Plan
-from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.model.value import value
 from esclusa.settings_reader import SettingsReader, unknown_setting
 from esclusa.stores import check_url
@@ -262,6 +261,14 @@ class Settings(BaseModel):
         help="Prepared statements per connection; set 0 behind PgBouncer.",
     )
 
+    postgres_schema: str = option(
+        "ESCLUSA_POSTGRES_SCHEMA",
+        "esclusa",
+        pattern="^[a-z_][a-z0-9_]{0,54}$",
+        help="The PostgreSQL schema of Esclusa's own tables. Installations that share a database "
+        "need different ones.",
+    )
+
     # The pipelines, each with its own settings.
     plans: Annotated[tuple[Plan, ...], _AsIs] = ()
     # The file that was read.
@@ -277,6 +284,13 @@ class Settings(BaseModel):
         return value.lower() if isinstance(value, str) else value
 
     _check_store = field_validator("store")(check_url)
+
+    @field_validator("postgres_schema")
+    @classmethod
+    def _check_schema(cls, name: str) -> str:
+        if name.startswith("pg_") or name in ("public", "archive", "information_schema"):
+            raise ValueError("Esclusa's own tables need a schema of their own, such as esclusa")
+        return name
 
     @field_validator("publish")
     @classmethod
@@ -410,7 +424,7 @@ def _plans(
 ) -> tuple[Plan, ...]:
     source = reader.sources.get("pipelines", "ESCLUSA_PIPELINES")
     plans: dict[str, Plan] = {}
-    owners = {record.kind.table.lower(): "Esclusa" for record in SYSTEM_RECORDS}
+    owners: dict[str, str] = {}
     for written in names:
         try:
             app = apps(written)
@@ -435,9 +449,7 @@ def _plans(
                 continue
             for kind in plan.kinds:
                 name = kind.table.lower()
-                owner = owners.setdefault(
-                    name, "Esclusa" if name.startswith("esclusa_") else app.name
-                )
+                owner = "Esclusa" if kind.system else owners.setdefault(name, app.name)
                 if owner != app.name:
                     reader.faults.append(
                         f"{source}: {written!r}: record {kind.name}: "

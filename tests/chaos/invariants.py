@@ -106,7 +106,7 @@ async def gather(cluster: Cluster, episodes: list[Episode]) -> Evidence:
     for row in await cluster.fetch(
         """SELECT table_name, record_id, from_state, to_state, extract(epoch FROM at)::float8,
             who, attempt, reason
-        FROM esclusa_history WHERE table_name IN ('parcels', 'questions') ORDER BY seq"""
+        FROM esclusa.history WHERE table_name IN ('parcels', 'questions') ORDER BY seq"""
     ):
         steps[row[0], row[1]].append(Step(*row[2:]))
     calls: defaultdict[tuple[str, str], list[Call]] = defaultdict(list)
@@ -114,9 +114,9 @@ async def gather(cluster: Cluster, episodes: list[Episode]) -> Evidence:
         calls["parcels" if call.stage == "send" else "questions", call.record].append(call)
     [ledgers] = await cluster.fetch("SELECT sum(sent), count(*) FROM ledgers")
     assert ledgers[1] == LEDGERS
-    used = await cluster.fetch("SELECT sum(used) FROM esclusa_budgets WHERE budget = 'questions'")
+    used = await cluster.fetch("SELECT sum(used) FROM esclusa.budgets WHERE budget = 'questions'")
     letters = await cluster.fetch(
-        "SELECT record_id FROM dead_letters WHERE table_name = 'parcels' ORDER BY 1"
+        "SELECT record_id FROM esclusa.dead_letters WHERE table_name = 'parcels' ORDER BY 1"
     )
     return Evidence(
         lease=cluster.size.lease,

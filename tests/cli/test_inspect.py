@@ -52,7 +52,7 @@ def test_rates_leases_archives_relations_and_audit(greeted: RunCommand) -> None:
     assert call("archives") == []
     assert [
         (r["table"], r["way"], len(r["items"])) for r in call("related", "greetings", "grace")
-    ] == [("dead_letters", "from", 1)]
+    ] == [("esclusa_dead_letters", "from", 1)]
     assert [a["verb"] for a in call("audit")] == ["run"]
 
 

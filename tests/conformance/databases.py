@@ -366,7 +366,7 @@ class PostgresDatabase:
     async def edit_migration(self) -> None:
         found = await self._run(
             """SELECT table_schema, table_name FROM information_schema.columns
-            WHERE column_name = 'checksum' AND table_name LIKE 'esclusa%'"""
+            WHERE column_name = 'checksum' AND table_name = 'migrations'"""
         )
         assert len(found) == 1
         table = f"{quoted(found[0]['table_schema'])}.{quoted(found[0]['table_name'])}"
@@ -380,7 +380,7 @@ class PostgresDatabase:
             """SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) AS name
             FROM pg_tables
             WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
-                AND tablename <> 'esclusa_migrations'"""
+                AND tablename <> 'migrations'"""
         )
         await self._run(
             "DO $$ BEGIN " + "".join(f"DELETE FROM {t['name']}; " for t in tables) + "END $$"

@@ -19,7 +19,7 @@ from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased, Locked, Rejected, Renewal, Settled, Verdict
 from esclusa.stores.postgres import PostgresStore
 from esclusa.stores.postgres.limits import MIGRATION_LOCK_SECONDS
-from esclusa.stores.postgres.schema import _ADVISORY_LOCK
+from esclusa.stores.postgres.names import Installation
 
 numbers = count()
 
@@ -244,12 +244,12 @@ async def test_a_store_that_writes_nothing_in_time_rejects_nothing(
         """CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN PERFORM pg_sleep(30); RETURN NEW; END $$;
         CREATE TRIGGER nap BEFORE UPDATE ON t_jobs FOR EACH ROW EXECUTE FUNCTION nap();
-        CREATE TRIGGER nap BEFORE INSERT ON esclusa_leases FOR EACH ROW EXECUTE FUNCTION nap()""",
+        CREATE TRIGGER nap BEFORE INSERT ON esclusa.leases FOR EACH ROW EXECUTE FUNCTION nap()""",
     )
     made = [settlement_of(lease, "done") for lease in leases]
     with pytest.raises(StoreUnavailable):
         await store.settle(made)
-    await run_sql(url, "DROP TRIGGER nap ON t_jobs; DROP TRIGGER nap ON esclusa_leases")
+    await run_sql(url, "DROP TRIGGER nap ON t_jobs; DROP TRIGGER nap ON esclusa.leases")
     assert set(names(await store.settle(made))) == {"Settled"}
 
 
@@ -351,7 +351,7 @@ async def test_leases_that_ended_are_removed(store: PostgresStore, url: str) -> 
             await store.renew([Renewal(lease.ref, lease.fence, 60)])
         advance(store, seconds=200)
     async with other_program(url) as session:
-        rows = await session.fetch("SELECT record_id FROM esclusa_leases")
+        rows = await session.fetch("SELECT record_id FROM esclusa.leases")
     assert [row[0] for row in rows] == [leases[-1].ref.id]
 
 
@@ -411,11 +411,11 @@ async def test_no_record_is_left_out_while_the_store_writes_nothing(
         """CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN PERFORM pg_sleep(30); RETURN NEW; END $$;
         CREATE TRIGGER nap BEFORE UPDATE ON t_jobs FOR EACH ROW EXECUTE FUNCTION nap();
-        CREATE TRIGGER nap BEFORE INSERT ON esclusa_leases FOR EACH ROW EXECUTE FUNCTION nap()""",
+        CREATE TRIGGER nap BEFORE INSERT ON esclusa.leases FOR EACH ROW EXECUTE FUNCTION nap()""",
     )
     with pytest.raises(StoreUnavailable):
         await store.claim(claim_request(WORK))
-    await run_sql(url, "DROP TRIGGER nap ON t_jobs; DROP TRIGGER nap ON esclusa_leases")
+    await run_sql(url, "DROP TRIGGER nap ON t_jobs; DROP TRIGGER nap ON esclusa.leases")
     assert len(await store.claim(claim_request(WORK))) == 2
 
 
@@ -434,7 +434,7 @@ async def test_a_migration_names_who_locks_the_table(store: PostgresStore, url: 
 
 async def test_a_migration_waits_for_another_one(store: PostgresStore, url: str) -> None:
     await run_sql(url, "ALTER TABLE t_jobs DROP COLUMN rank")
-    async with other_program(url, f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"):
+    async with other_program(url, f"SELECT pg_advisory_xact_lock({Installation().migration_lock})"):
         migrating = asyncio.create_task(store.migrate(KINDS, STAGES))
         await asyncio.sleep(MIGRATION_LOCK_SECONDS + 1)
         assert not migrating.done()

@@ -201,7 +201,7 @@ def test_an_accepted_event_survives_its_instance_on_google_cloud(tmp_path: Path)
             assert second.counts("folders") == {"listed": 1}
             assert second.counts("pages") == {"read": 19, "lost": 1}
             assert second.counts("esclusa_outbox") == {"published": 1}
-            assert second.counts("dead_letters") == {"open": 1}
+            assert second.counts("esclusa_dead_letters") == {"open": 1}
         finally:
             second.kill()
         [message] = topic.read(1)

@@ -64,7 +64,7 @@ MUTANTS = (
     Check("UNCOUNTED_IS_OVER", rule="a claim that does not count exhausts nothing"),
     Check("NOT_ALONE", rule="a suspect of two crashes runs alone"),
     Check("ALONE_UNTIL_ANSWERED", rule="it stays alone until its outcome is written"),
-    Check("NO_LEASE_ROW", rule="the lease of a locked row is kept in esclusa_leases"),
+    Check("NO_LEASE_ROW", rule="the lease of a locked row is kept in esclusa.leases"),
     Check("CRASHES_NEVER_COUNT", "finished", rule="a crash counts for what ran alone"),
     Check("NO_SESSION_TIMEOUT", "finished", rule="the server ends idle transactions"),
     Check(

@@ -31,7 +31,7 @@ typedef Row {           /* in the database */
     byte holder;        /* leased_by: the worker, and how it began: ... */
     byte mark;          /* ... /8 among other suspects, /1 alone, 0 neither */
     bool passed;        /* due_at has passed */
-    bool kept;          /* esclusa_leases has a valid row of this fence */
+    bool kept;          /* esclusa.leases has a valid row of this fence */
     byte lock;
     bool lost           /* (*) the holder could not renew the lease */
 }

@@ -155,5 +155,5 @@ def test_firestore_indexes_are_printed_without_a_connection(
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert {index["collectionGroup"] for index in json.loads(done.stdout)["indexes"]} >= {
         "greetings",
-        "worker_runs",
+        "esclusa_runs",
     }

@@ -327,7 +327,7 @@ def test_a_table_belongs_to_one_pipeline(empty_folder: Path) -> None:
     for name, table, pipeline in (
         ("One", "people", "first"),
         ("Two", "People", "second"),
-        ("Three", "worker_runs", "third"),
+        ("Three", "esclusa_runs", "third"),
     ):
         (empty_folder / f"{pipeline}.py").write_text(
             SHARED.format(name=name, table=table, pipeline=pipeline)
@@ -335,8 +335,8 @@ def test_a_table_belongs_to_one_pipeline(empty_folder: Path) -> None:
     assert faults_of(environ={"ESCLUSA_PIPELINES": "first.py,second.py,third.py"}) == [
         "ESCLUSA_PIPELINES: 'second.py': record Two: the table People is used by first already",
         (
-            "ESCLUSA_PIPELINES: 'third.py': record Three: "
-            "the table worker_runs is used by Esclusa already"
+            "ESCLUSA_PIPELINES: 'third.py' is declared wrongly: record Three: esclusa_runs: "
+            "only the names of Esclusa's own tables begin with esclusa_ (third.py, line 3)"
         ),
     ]
 

@@ -108,7 +108,7 @@ async def test_filtered_lists(shop: Client) -> None:
         "/api/records/items?shop=a/b&status=done&note__null=true",
         "/api/records/items?attempts__gte=1",
         "/api/records/items?order=-updated_at&status=done&limit=2",
-        "/api/records/dead_letters?status=open&order=-created_at",
+        "/api/records/esclusa_dead_letters?status=open&order=-created_at",
     ):
         answer = await shop.get(path)
         assert answer.status == 200, f"{path}: {answer.text[:1500]}"

@@ -31,7 +31,7 @@ async def test_kinds_show_the_lifecycle_and_the_counts(shop: Client) -> None:
         "failed": 0,
     }
     system = (await shop.get("/api/kinds?system=true")).json
-    assert {"worker_runs", "dead_letters", "esclusa_calls"} <= {
+    assert {"esclusa_runs", "esclusa_dead_letters", "esclusa_calls"} <= {
         kind["table"] for kind in system["items"]
     }
     assert (
@@ -387,7 +387,7 @@ async def test_a_value_nested_too_deeply_is_an_error_of_its_row(shop: Client, de
 
 
 async def test_system_tables_cannot_be_written(shop: Client) -> None:
-    for table in ("esclusa_audit", "worker_runs", "dead_letters"):
+    for table in ("esclusa_audit", "esclusa_runs", "esclusa_dead_letters"):
         assert (
             "only the engine writes it"
             in (await shop.post(f"/api/records/{table}", [{}])).problem(405)["detail"]

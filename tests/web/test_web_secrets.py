@@ -38,7 +38,7 @@ PATHS = (
     "/api/records/items/a:2/why",
     "/api/records/items/a:3",
     "/api/records/items/a:3/history",
-    "/api/records/dead_letters",
+    "/api/records/esclusa_dead_letters",
     "/",
     "/console/records/items",
     "/console/records/items/a:1",

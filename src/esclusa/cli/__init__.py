@@ -21,6 +21,7 @@ from esclusa.model.errors import (
     FaultsError,
     MigrationError,
     SchemaError,
+    SchemaRefused,
     SettingsError,
     StartStopped,
     StoreUnavailable,
@@ -115,7 +116,7 @@ def code_of(
 def exit_code(error: EsclusaError) -> int:
     """The exit code of an error."""
     match error:
-        case SettingsError() | DeclarationError():
+        case SettingsError() | DeclarationError() | SchemaRefused():
             return CONFIGURATION
         case BadQuery():
             return USAGE

@@ -20,13 +20,13 @@ from esclusa.model.query import Cond, Where, one_of, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Locked, Lost, Settled, Settlement
 from esclusa.model.stage import Ways, ways_back
-from esclusa.model.system_records import SYSTEM_RECORDS, Audit, CycleRecord, DeadLetter
+from esclusa.model.system_records import Alert, Audit, CycleRecord, DeadLetter, Message
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
 
 CHUNK = 500
 # The system records that an operator may move.
-MOVABLE = ("dead_letters", "esclusa_outbox", "esclusa_alerts")
+MOVABLE = (DeadLetter.kind, Message.kind, Alert.kind)
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Operations:
         Raises UndeclaredMove, and moves none, if one of them cannot make that move.
         """
         kind = self._registry.kind(table)
-        if kind in [record.kind for record in SYSTEM_RECORDS] and kind.table not in MOVABLE:
+        if kind.system and kind not in MOVABLE:
             raise BadQuery(text("system_table", table=table))
         if to not in kind.lifecycle.states:
             raise UndeclaredMove(table, "any state", to, kind.lifecycle.states)

@@ -25,6 +25,8 @@ ColumnType: TypeAlias = Literal[
     "text", "int", "float", "bool", "time", "date", "decimal", "json", "bytes"
 ]
 
+# How the names of Esclusa's own tables begin, and no others.
+SYSTEM_PREFIX = "esclusa_"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
 # The tracking columns of every record. The engine can do without created_at and last_error.

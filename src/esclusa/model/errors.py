@@ -36,6 +36,10 @@ class SchemaBehind(SchemaError):
     """The schema lacks what ``migrate`` would add. The store cannot be used before that."""
 
 
+class SchemaRefused(SchemaError):
+    """A person must decide first: whose a table is, or that the role may make what is missing."""
+
+
 class MigrationError(EsclusaError):
     """A migration was edited after it ran, or the schema is newer than this program."""
 

@@ -14,7 +14,16 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from esclusa.model import columns as declared
-from esclusa.model.columns import EXTRAS, NAME, TRACKING, ColumnType, Field, Track, column_type
+from esclusa.model.columns import (
+    EXTRAS,
+    NAME,
+    SYSTEM_PREFIX,
+    TRACKING,
+    ColumnType,
+    Field,
+    Track,
+    column_type,
+)
 from esclusa.model.errors import BadRecord, DeclarationError, EsclusaError, NotFound
 from esclusa.model.keys import id_of_key_text, key_id
 from esclusa.model.lifecycle import Lifecycle
@@ -45,6 +54,8 @@ class Kind:
     refs: tuple[tuple[str, str], ...] = ()
     # The first state of rows that existed before the tracking: (state, conditions).
     adopt: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+    # One of Esclusa's own tables.
+    system: bool = False
 
     def __hash__(self) -> int:
         return hash(self.table)
@@ -254,6 +265,7 @@ class Record(BaseModel):
         refs: Mapping[str, type[Record] | str] | None = None,
         database_id: bool = False,
         adopt: Mapping[str, Mapping[str, Any]] | None = None,
+        system: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__pydantic_init_subclass__()
@@ -266,6 +278,10 @@ class Record(BaseModel):
         columns = columns or {}
         tracked = track or declared.track()
         faults = unknown + _faults_of(cls, table, key, columns, id, index, within)
+        if table.lower().startswith(SYSTEM_PREFIX) is not system:
+            faults.append(
+                f"{table}: only the names of Esclusa's own tables begin with {SYSTEM_PREFIX}"
+            )
         fields = []
         for name, info in cls.model_fields.items():
             if name in Record.model_fields:
@@ -321,6 +337,7 @@ class Record(BaseModel):
             database_id=database_id,
             parent=None if parent is None else parent.kind,
             refs=tuple(followed.items()),
+            system=system,
         )
         if adopt:
             cls.kind = replace(cls.kind, adopt=_adopted(cls.kind, adopt))

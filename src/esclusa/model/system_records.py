@@ -1,4 +1,7 @@
-"""System records: Esclusa's own tables. Stores, API and console treat them like any record."""
+"""System records: Esclusa's own tables. Stores, API and console treat them like any record.
+
+Their names begin with ``esclusa_``. On PostgreSQL they are in a schema of their own, without it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from esclusa.model.record import Record
 
 
 class DeadLetter(
-    Record, table="dead_letters", index=[("table_name", "record_id"), ("status", "error_type")]
+    Record,
+    table="esclusa_dead_letters",
+    system=True,
+    index=[("table_name", "record_id"), ("status", "error_type")],
 ):
     """A record that went to its exhausted state, with what is needed to redrive it."""
 
@@ -33,7 +39,7 @@ class DeadLetter(
     )
 
 
-class Message(Record, table="esclusa_outbox"):
+class Message(Record, table="esclusa_outbox", system=True):
     """A message to publish: written in the settlement, sent at least once afterwards."""
 
     topic: str
@@ -52,7 +58,8 @@ class Message(Record, table="esclusa_outbox"):
 
 class Run(
     Record,
-    table="worker_runs",
+    table="esclusa_runs",
+    system=True,
     key=("cycle", "slot"),
     history=False,
     index=[("cycle", "-started_at"), ("-started_at",)],
@@ -71,7 +78,7 @@ class Run(
     lifecycle = Lifecycle("running -> ok | blocked | partial | error", failed=["blocked", "error"])
 
 
-class CycleRecord(Record, table="esclusa_cycles", key="cycle", history=False):
+class CycleRecord(Record, table="esclusa_cycles", system=True, key="cycle", history=False):
     """One cycle, due at its next slot. A singleton cycle claims it as its lock."""
 
     cycle: str
@@ -87,7 +94,7 @@ class CycleRecord(Record, table="esclusa_cycles", key="cycle", history=False):
     )
 
 
-class WorkerRecord(Record, table="esclusa_workers", history=False):
+class WorkerRecord(Record, table="esclusa_workers", system=True, history=False):
     """One worker process, leased by itself: if it is past due, the worker is dead.
 
     ``clock_offset``: how many seconds its clock is shifted; older versions did not write it.
@@ -107,6 +114,7 @@ class WorkerRecord(Record, table="esclusa_workers", history=False):
 class Rate(
     Record,
     table="esclusa_rates",
+    system=True,
     key=("stage", "minute", "worker"),
     history=False,
     index=[("minute",), ("stage", "minute")],
@@ -130,6 +138,7 @@ class Rate(
 class Alert(
     Record,
     table="esclusa_alerts",
+    system=True,
     key=("name", "subject", "number"),
     columns={"begun_at": "raised_at"},
     history=False,
@@ -164,7 +173,7 @@ class Alert(
         return f"{self.name}:{self.subject}"
 
 
-class Audit(Record, table="esclusa_audit", history=False, index=[("-done_at",)]):
+class Audit(Record, table="esclusa_audit", system=True, history=False, index=[("-done_at",)]):
     """What an operator did: who, what, on how many, why."""
 
     who: str
@@ -178,7 +187,9 @@ class Audit(Record, table="esclusa_audit", history=False, index=[("-done_at",)])
     lifecycle = Lifecycle("kept")
 
 
-class Export(Record, table="archive_exports", key=("table_name", "month", "part"), history=False):
+class Export(
+    Record, table="esclusa_exports", system=True, key=("table_name", "month", "part"), history=False
+):
     """A Parquet file of archived rows.
 
     While it is ``filling``, archived rows are assigned to it. Then it is written. The rows may be
@@ -200,7 +211,12 @@ class Export(Record, table="archive_exports", key=("table_name", "month", "part"
 
 
 class IdempotentCall(
-    Record, table="esclusa_calls", key=("who", "key"), history=False, index=[("called_at",)]
+    Record,
+    table="esclusa_calls",
+    system=True,
+    key=("who", "key"),
+    history=False,
+    index=[("called_at",)],
 ):
     """A call with an idempotency key: the same key gets the same answer.
 
@@ -219,7 +235,12 @@ class IdempotentCall(
 
 
 class EndedSession(
-    Record, table="esclusa_ended_sessions", key="session", history=False, index=[("ended_at",)]
+    Record,
+    table="esclusa_ended_sessions",
+    system=True,
+    key="session",
+    history=False,
+    index=[("ended_at",)],
 ):
     """A console session whose visitor signed out: no process accepts its cookie any more."""
 

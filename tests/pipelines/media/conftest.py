@@ -170,7 +170,10 @@ async def empty_database(
     found.dialect = request.param
     yield found
     if request.param == "postgres":
-        await found._run("DO $$ BEGIN DROP SCHEMA public CASCADE; CREATE SCHEMA public; END $$")
+        await found._run(
+            "DO $$ BEGIN DROP SCHEMA public CASCADE; CREATE SCHEMA public;"
+            " DROP SCHEMA IF EXISTS esclusa CASCADE; END $$"
+        )
         databases.append(found)
     else:
         await found.remove()

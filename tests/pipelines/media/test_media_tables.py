@@ -11,7 +11,7 @@ from pipelines.media.conftest import TABLE, NewService, environ_of, feed, sql
 
 from esclusa.app import open_store
 from esclusa.health import check_schema
-from esclusa.model.errors import SchemaError
+from esclusa.model.errors import SchemaError, SchemaRefused
 from esclusa.settings import load
 
 PLAIN = "post_id text, tipo_item text, imagen_url text, imagen_local text"
@@ -216,6 +216,7 @@ async def test_view_is_refused(
 async def test_missing_privilege_names_the_owner(empty_database: Any, tmp_path: Path) -> None:
     await sql(empty_database, f"CREATE TABLE {TABLE} (id serial PRIMARY KEY, {PLAIN})")
     await sql(empty_database, "REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    await sql(empty_database, "DROP SCHEMA IF EXISTS esclusa CASCADE")
     await sql(empty_database, "CREATE ROLE pobre LOGIN")
     await sql(empty_database, f"GRANT SELECT, INSERT, UPDATE ON {TABLE} TO pobre")
     environ = environ_of(
@@ -226,18 +227,20 @@ async def test_missing_privilege_names_the_owner(empty_database: Any, tmp_path: 
     )
     try:
         async with open_store(load(environ=environ)) as runtime:
-            with pytest.raises(SchemaError, match=r"no schema .*esclusa migrate --sql"):
+            create = "CREATE SCHEMA esclusa AUTHORIZATION pobre;"
+            with pytest.raises(SchemaRefused, match=f"permission denied .* run: {create}"):
+                await runtime.migrate()
+            await sql(empty_database, create)
+            with pytest.raises(SchemaRefused, match=r"no schema .*esclusa migrate --sql"):
                 await runtime.migrate()
             await sql(empty_database, "GRANT USAGE ON SCHEMA public TO pobre")
-            with pytest.raises(SchemaError, match=r"permission denied .*esclusa migrate --sql"):
+            with pytest.raises(SchemaRefused, match=r"must be owner .*esclusa migrate --sql"):
                 await runtime.migrate()
             assert (await check_schema(runtime)).verdict == "warn"
     finally:
         await sql(empty_database, "DROP OWNED BY pobre")
         await sql(empty_database, "DROP ROLE pobre")
-    assert (
-        await sql(empty_database, "SELECT 1 FROM pg_tables WHERE tablename LIKE 'esclusa%'") == []
-    )
+    assert await sql(empty_database, "SELECT 1 FROM pg_tables WHERE schemaname = 'esclusa'") == []
 
 
 async def test_last_errors_of_any_form_are_read(

@@ -142,12 +142,11 @@ async def place(
     kept = databases.pop() if databases else await providers("postgres").database(empty=True)
     yield kept
     rows = await kept._run(
-        "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('public', 'archive')"
+        """SELECT schemaname, tablename FROM pg_tables
+        WHERE schemaname IN ('public', 'archive', 'esclusa')"""
     )
     names = [
-        f'"{r["schemaname"]}"."{r["tablename"]}"'
-        for r in rows
-        if r["tablename"] != "esclusa_migrations"
+        f'"{r["schemaname"]}"."{r["tablename"]}"' for r in rows if r["tablename"] != "migrations"
     ]
     await kept._run("DO $$ BEGIN " + "".join(f"DELETE FROM {name}; " for name in names) + "END $$")
     databases.append(kept)

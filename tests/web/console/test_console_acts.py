@@ -194,7 +194,7 @@ async def test_a_confirmed_bulk_action_counts_only_once(
                     f"{own_world.url}/console/{path.partition('?')[0]}", form=form, max_redirects=0
                 )
             assert answer.status == 303
-    assert counted == ["dead_letters", "pictures"]
+    assert counted == ["esclusa_dead_letters", "pictures"]
 
 
 async def test_a_second_click_does_not_send_the_form_again(
@@ -295,7 +295,9 @@ async def test_an_invalid_edit_is_refused(own_world: World, new_page: NewPage) -
         await page.locator("#reason-redrive").fill("x")
         await page.get_by_role("button", name="Retry").click()
         assert "options is not JSON" in await page.locator(".error-page").inner_text()
-    assert (await own_world.runtime.read_model.record("dead_letters", letter.id)).status == "open"
+    assert (
+        await own_world.runtime.read_model.record("esclusa_dead_letters", letter.id)
+    ).status == "open"
 
 
 async def test_discard_and_redrive_a_group(own_world: World, new_page: NewPage) -> None:

@@ -131,7 +131,7 @@ async def summary(runtime: Runtime) -> list[str]:
         [1 async for d in runtime.records.each(Delivery, {"sent_at": not_null}) if d.sends > 1]
     )
     inactive = (await runtime.records.count(DeviceInstallation, {"active": False}))[0]
-    exports = await runtime.read_model.records("archive_exports", {"table_name": "licitaciones"})
+    exports = await runtime.read_model.records("esclusa_exports", {"table_name": "licitaciones"})
     verified = [export for export in exports.items if export.status == "verified"]
     rows = sum(getattr(export, "row_count", 0) for export in verified)
     invalid = f"{states.get('invalid', 0)} were for {inactive} devices that no longer exist"

@@ -24,7 +24,6 @@ from esclusa.stores.firestore import names, queries
 from esclusa.stores.firestore.claims import due_query, eager_query
 from esclusa.stores.firestore.codec import SEQ, STEPS, Codec
 
-_SYSTEM_KINDS = frozenset(record.kind for record in SYSTEM_RECORDS)
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _DESCENDING = 2
 _RANGE_OPS = (1, 2, 3, 4)
@@ -173,7 +172,7 @@ def _kind_queries(kind: Kind) -> list[Query]:
     state = (("status", Cond("eq", kind.initial)),)
     out = [Query(kind, state)]
     times: list[str] = [n for n in ("due_at", "updated_at", "created_at") if n in kind.types]
-    if kind in _SYSTEM_KINDS:
+    if kind.system:
         times = [n for n, t in kind.types.items() if t == "time"]
     for name in times:
         out += [Query(kind, state, (Order(name),)), Query(kind, (), (Order(name, True),))]

@@ -3,6 +3,8 @@
 Units are reserved under a row lock, which keeps budgets from being overspent.
 """
 
+# ruff: noqa: S608 - names are declared and quoted; values are bound
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,6 +24,7 @@ from esclusa.model.budget import (
     reserve,
 )
 from esclusa.stores.postgres.codec import json_text
+from esclusa.stores.postgres.names import Installation
 
 # How long the rows of closed windows are kept; of other windows, for ever.
 _KEPT_FOR = {
@@ -31,22 +34,120 @@ _KEPT_FOR = {
     "day": timedelta(days=400),
 }
 
-_READ = """SELECT per, used, limit_seen, spenders FROM esclusa_budgets
-WHERE budget = $1
-    AND (per, starts_at) IN (SELECT * FROM unnest($2::text[], $3::timestamptz[]))
-ORDER BY per"""
-_LOCK = f"{_READ} FOR UPDATE"
-_OPEN = """INSERT INTO esclusa_budgets (budget, per, starts_at)
-SELECT $1, * FROM unnest($2::text[], $3::timestamptz[]) ON CONFLICT DO NOTHING RETURNING per"""
-_WRITE = """UPDATE esclusa_budgets b
-SET used = u.used, limit_seen = u.limit_seen, spenders = u.spenders
-FROM unnest($2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::jsonb[])
-    AS u(per, starts_at, used, limit_seen, spenders)
-WHERE b.budget = $1 AND b.per = u.per AND b.starts_at = u.starts_at"""
-_BLOCK = "UPDATE esclusa_budgets SET until = $4 WHERE budget = $1 AND per = $2 AND starts_at = $3"
-_BLOCKED_UNTIL = "SELECT max(until) FROM esclusa_budgets WHERE budget = $1"
-_DELETE_OLD = """DELETE FROM esclusa_budgets
-WHERE budget = $1 AND per = $2 AND starts_at < $3 AND (until IS NULL OR until < $4)"""
+
+class BudgetTable:
+    """The statements for the budgets of an installation."""
+
+    def __init__(self, installation: Installation) -> None:
+        table = installation.budgets
+        self._read = f"""SELECT per, used, limit_seen, spenders FROM {table}
+            WHERE budget = $1
+                AND (per, starts_at) IN (SELECT * FROM unnest($2::text[], $3::timestamptz[]))
+            ORDER BY per"""
+        self._lock = f"{self._read} FOR UPDATE"
+        self._open = f"""INSERT INTO {table} (budget, per, starts_at)
+            SELECT $1, * FROM unnest($2::text[], $3::timestamptz[])
+            ON CONFLICT DO NOTHING RETURNING per"""
+        self._update = f"""UPDATE {table} b
+            SET used = u.used, limit_seen = u.limit_seen, spenders = u.spenders
+            FROM unnest($2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::jsonb[])
+                AS u(per, starts_at, used, limit_seen, spenders)
+            WHERE b.budget = $1 AND b.per = u.per AND b.starts_at = u.starts_at"""
+        self._block = f"""UPDATE {table} SET until = $4
+            WHERE budget = $1 AND per = $2 AND starts_at = $3"""
+        self._blocked_until = f"SELECT max(until) FROM {table} WHERE budget = $1"
+        self._delete_old = f"""DELETE FROM {table}
+            WHERE budget = $1 AND per = $2 AND starts_at < $3 AND (until IS NULL OR until < $4)"""
+
+    async def _locked(
+        self, connection: Any, budget: Budget, windows: Sequence[Window], moment: datetime
+    ) -> list[OpenWindow]:
+        """Return the open windows with their rows locked; rows are created for new windows."""
+        pers, starts = [w.per for w in windows], [w.start(moment) for w in windows]
+        rows = await connection.fetch(self._lock, budget.name, pers, starts)
+        if len(rows) < len(windows):
+            for (per,) in await connection.fetch(self._open, budget.name, pers, starts):
+                if per in _KEPT_FOR:
+                    old = moment - _KEPT_FOR[per]
+                    await connection.execute(self._delete_old, budget.name, per, old, moment)
+            rows = await connection.fetch(self._lock, budget.name, pers, starts)
+        return _opened(windows, moment, rows)
+
+    async def _write(self, connection: Any, budget: Budget, windows: Sequence[OpenWindow]) -> None:
+        columns = zip(
+            *(
+                (w.window.per, w.start, w.used, w.limit_seen, json_text(w.spenders))
+                for w in windows
+            ),
+            strict=True,
+        )
+        await connection.execute(self._update, budget.name, *columns)
+
+    async def spend(
+        self,
+        connection: Any,
+        offset: timedelta,
+        budget: Budget,
+        units: int,
+        spender: str,
+        least: int,
+    ) -> Granted | Denied:
+        """Reserve units under the row locks of all windows."""
+        moment = await now(connection, offset)
+        windows = await self._locked(connection, budget, budget.windows, moment)
+        barred = await connection.fetchval(self._blocked_until, budget.name)
+        answer = reserve(windows, units, spender, least, now=moment, barred=barred)
+        if isinstance(answer, Granted):
+            await self._write(connection, budget, windows)
+        return answer
+
+    async def refund(
+        self,
+        connection: Any,
+        offset: timedelta,
+        budget: Budget,
+        units: int,
+        spender: str,
+        at: datetime | None,
+    ) -> None:
+        """Return units to the windows that were open when they were reserved."""
+        windows = await self._locked(
+            connection, budget, budget.windows, await now(connection, offset)
+        )
+        give_back(windows, units, spender, at)
+        await self._write(connection, budget, windows)
+
+    async def observe(
+        self,
+        connection: Any,
+        offset: timedelta,
+        budget: Budget,
+        per: str,
+        used: int | None,
+        limit: int | None,
+        until: datetime | None,
+    ) -> None:
+        """Write what the provider reported about the open window."""
+        window = next((w for w in budget.windows if w.per == per), None)
+        if window is None:
+            raise budget.no_window(per)
+        [open] = await self._locked(connection, budget, [window], await now(connection, offset))
+        open.learn(used, limit)
+        await self._write(connection, budget, [open])
+        if until is not None:
+            await connection.execute(self._block, budget.name, per, open.start, until)
+
+    async def usage(self, connection: Any, offset: timedelta, budget: Budget) -> list[WindowUse]:
+        """Return the use of each open window."""
+        moment = await now(connection, offset)
+        rows = await connection.fetch(
+            self._read,
+            budget.name,
+            [w.per for w in budget.windows],
+            [w.start(moment) for w in budget.windows],
+        )
+        barred = await connection.fetchval(self._blocked_until, budget.name)
+        return [w.use(budget.name, moment, barred) for w in _opened(budget.windows, moment, rows)]
 
 
 async def now(connection: Any, offset: timedelta) -> datetime:
@@ -55,92 +156,9 @@ async def now(connection: Any, offset: timedelta) -> datetime:
     return moment
 
 
-async def _locked(
-    connection: Any, budget: Budget, windows: Sequence[Window], moment: datetime
-) -> list[OpenWindow]:
-    """Return the open windows with their rows locked; rows are created for new windows."""
-    pers, starts = [w.per for w in windows], [w.start(moment) for w in windows]
-    rows = await connection.fetch(_LOCK, budget.name, pers, starts)
-    if len(rows) < len(windows):
-        for (per,) in await connection.fetch(_OPEN, budget.name, pers, starts):
-            if per in _KEPT_FOR:
-                old = moment - _KEPT_FOR[per]
-                await connection.execute(_DELETE_OLD, budget.name, per, old, moment)
-        rows = await connection.fetch(_LOCK, budget.name, pers, starts)
-    return _opened(windows, moment, rows)
-
-
 def _opened(windows: Sequence[Window], moment: datetime, rows: Sequence[Any]) -> list[OpenWindow]:
     opened = {w.per: OpenWindow(w, w.start(moment)) for w in windows}
     for per, used, limit_seen, spenders in rows:
         open = opened[per]
         open.used, open.limit_seen, open.spenders = used, limit_seen, from_json(spenders)
     return list(opened.values())
-
-
-async def _write(connection: Any, budget: Budget, windows: Sequence[OpenWindow]) -> None:
-    columns = zip(
-        *((w.window.per, w.start, w.used, w.limit_seen, json_text(w.spenders)) for w in windows),
-        strict=True,
-    )
-    await connection.execute(_WRITE, budget.name, *columns)
-
-
-async def spend(
-    connection: Any, offset: timedelta, budget: Budget, units: int, spender: str, least: int
-) -> Granted | Denied:
-    """Reserve units under the row locks of all windows."""
-    moment = await now(connection, offset)
-    windows = await _locked(connection, budget, budget.windows, moment)
-    barred = await connection.fetchval(_BLOCKED_UNTIL, budget.name)
-    answer = reserve(windows, units, spender, least, now=moment, barred=barred)
-    if isinstance(answer, Granted):
-        await _write(connection, budget, windows)
-    return answer
-
-
-async def refund(
-    connection: Any,
-    offset: timedelta,
-    budget: Budget,
-    units: int,
-    spender: str,
-    at: datetime | None,
-) -> None:
-    """Return units to the windows that were open when they were reserved."""
-    windows = await _locked(connection, budget, budget.windows, await now(connection, offset))
-    give_back(windows, units, spender, at)
-    await _write(connection, budget, windows)
-
-
-async def observe(
-    connection: Any,
-    offset: timedelta,
-    budget: Budget,
-    per: str,
-    used: int | None,
-    limit: int | None,
-    until: datetime | None,
-) -> None:
-    """Write what the provider reported about the open window."""
-    window = next((w for w in budget.windows if w.per == per), None)
-    if window is None:
-        raise budget.no_window(per)
-    [open] = await _locked(connection, budget, [window], await now(connection, offset))
-    open.learn(used, limit)
-    await _write(connection, budget, [open])
-    if until is not None:
-        await connection.execute(_BLOCK, budget.name, per, open.start, until)
-
-
-async def usage(connection: Any, offset: timedelta, budget: Budget) -> list[WindowUse]:
-    """Return the use of each open window."""
-    moment = await now(connection, offset)
-    rows = await connection.fetch(
-        _READ,
-        budget.name,
-        [w.per for w in budget.windows],
-        [w.start(moment) for w in budget.windows],
-    )
-    barred = await connection.fetchval(_BLOCKED_UNTIL, budget.name)
-    return [w.use(budget.name, moment, barred) for w in _opened(budget.windows, moment, rows)]

@@ -107,7 +107,7 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
         run = binder.add(request.run, "text")
         history = f""",
         history AS (
-            INSERT INTO esclusa_history
+            INSERT INTO {table.installation.history}
                 (table_name, record_id, from_state, to_state, at, who, run, attempt, reason)
             {_history_rows(table, request, alias, run)}
         )"""

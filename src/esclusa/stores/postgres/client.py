@@ -26,14 +26,12 @@ from esclusa.stores.postgres.limits import (
     watch_peer,
     work_limits,
 )
+from esclusa.stores.postgres.names import Installation
 
 T = TypeVar("T")
 # Runs a statement with its values and returns the rows.
 Fetch: TypeAlias = Callable[..., Awaitable[list[Any]]]
 Purpose: TypeAlias = Literal["work", "claims", "reads"]
-
-# The name of every session, by which the sessions of other workers are known.
-APPLICATION = "esclusa"
 
 UNAVAILABLE = (
     pg.PostgresConnectionError,
@@ -147,8 +145,16 @@ class ConnectionPools:
     before they are used again: they probably hang, too.
     """
 
-    def __init__(self, dsn: str, pool_size: int, statement_cache_size: int, timeout: float) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        pool_size: int,
+        statement_cache_size: int,
+        timeout: float,
+        installation: Installation,
+    ) -> None:
         self.dsn = dsn
+        self.installation = installation
         self.url = without_password(dsn)
         self.limits = work_limits(timeout)
         # Called when a connection hangs.
@@ -189,7 +195,7 @@ class ConnectionPools:
 
     def _options(self, limits: StatementLimits, settings: dict[str, str]) -> dict[str, Any]:
         """The options of every connection."""
-        named = {"application_name": APPLICATION}
+        named = {"application_name": self.installation.application}
         if self._cache:  # a pooler such as PgBouncer refuses other settings
             named |= settings | limits.settings | SERVER_KEEPALIVE
         return {

@@ -19,6 +19,7 @@ from esclusa.model.query import ARCHIVE_COLUMNS, Cond
 from esclusa.model.record import Kind, Record
 from esclusa.model.stage import Stage
 from esclusa.model.storable import fit_decimal, fit_float, fits
+from esclusa.stores.postgres.names import Installation, quote
 
 # The types of bound values, and of the columns that Esclusa creates.
 PARAMETER_TYPES: dict[ColumnType, str] = {
@@ -41,11 +42,6 @@ NUMBER_TYPES = frozenset({*INTEGER_LIMITS, "numeric", "double precision", "real"
 TIME_WITHOUT_ZONE = "timestamp without time zone"
 # On an attached table, null in these is older than every time.
 OLDEST_IF_NULL = {"due_at", "updated_at"}
-
-
-def quote(name: str) -> str:
-    """Return a declared name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
@@ -170,6 +166,7 @@ class Table:
 
     ``actual``: the types of the columns of an existing table. ``returns_old``: PostgreSQL 18 and
     later return the row as it was before an update. ``makes_ids``: the table fills its id column.
+    ``schema``: the schema of a business table; otherwise the search path finds it.
     """
 
     def __init__(
@@ -179,13 +176,17 @@ class Table:
         actual: Mapping[str, str] | None = None,
         returns_old: bool = False,
         makes_ids: bool | None = None,
+        *,
+        installation: Installation,
+        schema: str | None = None,
     ) -> None:
         self.kind = kind
+        self.installation = installation
         self.makes_ids = kind.database_id if makes_ids is None else makes_ids
         self.returns_old = returns_old
         self.name = kind.table
-        self.ident = quote(kind.table)
-        self.archive = f'"archive".{quote(kind.table)}'
+        self.ident = installation.table(kind, schema)
+        self.archive = installation.archive(kind.table)
         self.stages = tuple(stages)
         actual = actual or {}
         self.columns = {

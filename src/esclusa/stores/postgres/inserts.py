@@ -14,7 +14,8 @@ from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, FanOut, Inserted, RecordWithChildren
 from esclusa.model.storable import misfit
 from esclusa.stores.postgres.client import error_message
-from esclusa.stores.postgres.codec import Table, TableColumn, literal, quote
+from esclusa.stores.postgres.codec import Table, TableColumn, literal
+from esclusa.stores.postgres.names import quote
 from esclusa.stores.postgres.statements import NOW, WriteContext, notify_call
 
 K = TypeVar("K")

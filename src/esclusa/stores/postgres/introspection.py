@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from esclusa.model.errors import SchemaError
+from esclusa.model.errors import SchemaError, SchemaRefused
+from esclusa.model.record import Kind
 from esclusa.stores.postgres.codec import Table
+from esclusa.stores.postgres.names import Installation, maker
 
 _COLUMNS = """
 SELECT n.name, a.attname, format_type(a.atttypid, -1), c.relkind::text, a.attnotnull,
@@ -15,7 +17,7 @@ SELECT n.name, a.attname, format_type(a.atttypid, -1), c.relkind::text, a.attnot
         SELECT enumlabel::text FROM pg_enum WHERE enumtypid = y.oid
     ) END,
     CASE WHEN y.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 THEN a.atttypmod - 4 END,
-    a.atthasdef OR a.attidentity <> ''
+    a.atthasdef OR a.attidentity <> '', obj_description(c.oid, 'pg_class')
 FROM unnest($1::text[]) AS n(name)
 JOIN pg_class c ON c.oid = to_regclass(n.name)
 JOIN pg_attribute a ON a.attrelid = c.oid
@@ -31,6 +33,14 @@ JOIN pg_index i ON i.indrelid = to_regclass(n.name)
 JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indisvalid"""
 
+# Which of these schemas has the table first.
+_FIRST_SCHEMA = """
+SELECT DISTINCT ON (c.relname) c.relname::text, p.schema
+FROM unnest($2::text[]) WITH ORDINALITY AS p(schema, number)
+JOIN pg_namespace n ON n.nspname = p.schema
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = ANY($1::text[])
+ORDER BY c.relname, p.number"""
+
 
 @dataclass
 class ExistingTable:
@@ -40,6 +50,8 @@ class ExistingTable:
     columns: dict[str, str] = field(default_factory=dict)
     # What it is, as in `pg_class`.
     relkind: str = "r"
+    # The schema of the installation that created it; None if another program did.
+    made_by: str | None = None
     # Values of the columns that have an enumerated type.
     enums: dict[str, list[str]] = field(default_factory=dict)
     # Declared lengths of text columns.
@@ -57,8 +69,8 @@ async def introspect(connection: Any, names: Iterable[str]) -> dict[str, Existin
     wanted = list(dict.fromkeys(names))
     tables: dict[str, ExistingTable] = {}
     for row in await connection.fetch(_COLUMNS, wanted):
-        name, column, type, relkind, not_null, enum, length, default = row
-        table = tables.setdefault(name, ExistingTable(relkind=relkind))
+        name, column, type, relkind, not_null, enum, length, default, comment = row
+        table = tables.setdefault(name, ExistingTable(relkind=relkind, made_by=maker(comment)))
         table.columns[column] = type
         if not_null:
             table.not_null.add(column)
@@ -76,14 +88,33 @@ async def introspect(connection: Any, names: Iterable[str]) -> dict[str, Existin
     return tables
 
 
+async def business_schemas(
+    connection: Any, installation: Installation, kinds: Sequence[Kind]
+) -> dict[Kind, str]:
+    """Return the schemas of business tables, if the search path also has that of system tables.
+
+    The path of the role ``esclusa`` has: it begins with the schema of the role's name.
+    """
+    path = await connection.fetchval("SELECT current_schemas(false)::text[]")
+    if installation.schema not in path:
+        return {}
+    business = [schema for schema in path if schema != installation.schema]
+    if not business:
+        what = f"the search path has only {installation.schema}, the schema of system tables"
+        raise SchemaRefused(what, ["add a schema for business tables to it"])
+    tables = [kind.table for kind in kinds if not kind.system]
+    found = dict(await connection.fetch(_FIRST_SCHEMA, tables, business))
+    return {kind: found.get(kind.table, business[0]) for kind in kinds if not kind.system}
+
+
 async def archived_columns(connection: Any, table: Table) -> list[str]:
     """Return every column of a table, declared or not; SchemaError if its archive lacks one."""
-    archive = f"archive.{table.ident}"
-    found = await introspect(connection, [table.ident, archive])
-    columns, archived = (found.get(n, ExistingTable()).columns for n in (table.ident, archive))
+    pair = (table.ident, table.archive)
+    found = await introspect(connection, pair)
+    columns, archived = (found.get(name, ExistingTable()).columns for name in pair)
     missing = [name for name in (*columns, *table.archive_columns) if name not in archived]
     if missing:
         raise SchemaError(
-            f"archive.{table.name}", [f"it lacks {', '.join(missing)}; run: esclusa migrate"]
+            f"table {table.archive}", [f"it lacks {', '.join(missing)}; run: esclusa migrate"]
         )
     return [name for name in columns if name not in table.archive_columns]

@@ -23,12 +23,12 @@ from esclusa.stores.postgres.statements import (
     WriteContext,
 )
 
-_FORGET = """DELETE FROM esclusa_leases WHERE ctid = ANY(ARRAY(
-    SELECT ctid FROM esclusa_leases WHERE until < (now() + $1::interval) - interval '1 minute'
+_FORGET = """DELETE FROM {leases} WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM {leases} WHERE until < (now() + $1::interval) - interval '1 minute'
     LIMIT 1000 FOR UPDATE SKIP LOCKED
 ))"""
 # A lease of no record, which has ended.
-_CHECK = """INSERT INTO esclusa_leases (table_name, record_id, fence, until)
+_CHECK = """INSERT INTO {leases} (table_name, record_id, fence, until)
 VALUES ('', gen_random_uuid()::text, 0, now())"""
 
 
@@ -36,7 +36,7 @@ def not_kept(table: Table) -> str:
     """Return the test that a record is not an orphan whose lease is kept apart."""
     c = table.columns
     return f"""(t.{c["leased_by"].ident} IS NULL OR NOT EXISTS (
-        SELECT 1 FROM esclusa_leases l
+        SELECT 1 FROM {table.installation.leases} l
         WHERE l.table_name = {literal(table.name)} AND l.record_id = {table.id.read()}
             AND l.fence = {c["fence"].expr()} AND l.until > {NOW}
     ))"""
@@ -45,7 +45,7 @@ def not_kept(table: Table) -> str:
 async def check_writes(connections: ConnectionPools) -> None:
     """Raise StoreUnavailable unless the store commits a small write in time."""
     try:
-        await connections.fetch(_CHECK)
+        await connections.fetch(_CHECK.format(leases=connections.installation.leases))
     except StatementTimeout as error:  # not the fault of a single record
         raise StoreUnavailable(str(error)) from error
 
@@ -81,7 +81,7 @@ async def _keep(context: WriteContext, table: Table, renewals: Sequence[Renewal]
     """Keep the leases that are held apart from their rows; return their ids."""
     statement = table.statement("keep", lambda: _keep_statement(table))
     rows = await context.fetch(statement, context.offset, *_arrays(renewals))
-    await context.fetch(_FORGET, context.offset)
+    await context.fetch(_FORGET.format(leases=table.installation.leases), context.offset)
     return {row[0] for row in rows}
 
 
@@ -115,7 +115,7 @@ def _renew_statement(table: Table, marked: bool) -> str:
 
 
 def _keep_statement(table: Table) -> str:
-    return f"""INSERT INTO esclusa_leases (table_name, record_id, fence, until)
+    return f"""INSERT INTO {table.installation.leases} (table_name, record_id, fence, until)
         SELECT {literal(table.name)}, u.id, u.fence, {STAMP} + u.seconds * interval '1 second'
         FROM {_held(table)}
         ON CONFLICT (table_name, record_id)

@@ -17,8 +17,8 @@ from esclusa.model.settlement import Settlement
 from esclusa.model.texts import Text, text
 from esclusa.model.value import value
 from esclusa.stores.isolate import LockTimeout
-from esclusa.stores.postgres.client import APPLICATION, ConnectionPools
-from esclusa.stores.postgres.codec import Table
+from esclusa.stores.postgres.client import ConnectionPools
+from esclusa.stores.postgres.codec import Table, literal
 from esclusa.stores.postgres.statements import ROW_LOCK
 
 _HOLDER = """concat_ws(', ', 'pid ' || a.pid, nullif(a.application_name, ''), a.usename,
@@ -28,7 +28,7 @@ _BLOCKERS = (
     f"SELECT a.pid, {_HOLDER} FROM pg_stat_activity a WHERE a.pid = ANY(pg_blocking_pids($1))"
 )
 # Between two statements, a worker's session is idle for a moment.
-_IS_BUSY = f"""a.application_name = '{APPLICATION}'
+_IS_BUSY = """a.application_name = {worker}
     AND (a.state = 'active' OR a.state_change > now() - interval '0.5 s')"""
 
 
@@ -103,11 +103,12 @@ async def _locks_of(
 def _locked_rows(table: Table) -> str:
     """Select the rows that another session has locked, who it is, and whether a busy worker."""
     wanted = f"t.{table.id.ident} = ANY({table.id_array('$1::text[]')})"
+    is_busy = _IS_BUSY.format(worker=literal(table.installation.application))
     return f"""WITH free AS MATERIALIZED (
         SELECT t.{table.id.ident} AS id FROM {table.ident} t WHERE {wanted} {ROW_LOCK} SKIP LOCKED
     )
     SELECT {table.id.read()}, COALESCE(NULLIF({_HOLDER}, ''), 'another session'),
-        COALESCE({_IS_BUSY}, false)
+        COALESCE({is_busy}, false)
     FROM {table.ident} t
     LEFT JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = t.xmax AND l.granted
     LEFT JOIN pg_stat_activity a ON a.pid = l.pid

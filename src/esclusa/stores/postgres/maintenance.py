@@ -17,17 +17,18 @@ from esclusa.model.storable import fits
 from esclusa.model.system_records import Export
 from esclusa.stores.postgres import introspection
 from esclusa.stores.postgres.client import ConnectionPools
-from esclusa.stores.postgres.codec import Table, quote
+from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.limits import LONG_LIMITS
+from esclusa.stores.postgres.names import quote
 from esclusa.stores.postgres.statements import NOW, Binder, conditions, locked_ids
 
 _HISTORY = """SELECT from_state, to_state, at, who, run, attempt, reason, error
-FROM esclusa_history WHERE table_name = $1 AND record_id = $2 ORDER BY seq {direction} LIMIT $3"""
+FROM {history} WHERE table_name = $1 AND record_id = $2 ORDER BY seq {direction} LIMIT $3"""
 
 _DELETE_WITH_HISTORY = """WITH deleted AS (
     DELETE FROM {source} t WHERE t.{key} = ANY({ids}) RETURNING {id} AS id
 ), history AS (
-    DELETE FROM esclusa_history h
+    DELETE FROM {history} h
     WHERE h.table_name = {name} AND h.record_id = ANY(ARRAY(SELECT id FROM deleted))
 ) SELECT {answer} FROM deleted"""
 
@@ -36,7 +37,9 @@ async def history(connections: ConnectionPools, ref: Ref, limit: int, newest: bo
     """Return the moves of a record, oldest first; with ``newest``, the last ones."""
     if not fits(ref.id):
         return []
-    statement = _HISTORY.format(direction="DESC" if newest else "ASC")
+    statement = _HISTORY.format(
+        history=connections.installation.history, direction="DESC" if newest else "ASC"
+    )
     rows = await connections.fetch(statement, ref.kind.table, ref.id, limit)
     steps = [
         Step(frm, to, at, who, run, attempt, reason, error and from_json(error))
@@ -49,6 +52,7 @@ async def purge(connections: ConnectionPools, table: Table, query: Query) -> int
     """Delete the rows of a query, up to its limit, with their history."""
     binder = Binder()
     statement = _DELETE_WITH_HISTORY.format(
+        history=table.installation.history,
         source=table.source(query.archived),
         key=table.id.ident,
         ids=f"ARRAY({locked_ids(table, query, binder)})",
@@ -70,6 +74,7 @@ async def remove(
         for name, kind in sorted({ref.kind.table: ref.kind for ref in refs}.items()):
             table = table_of(kind)
             statement = _DELETE_WITH_HISTORY.format(
+                history=table.installation.history,
                 source=table.ident,
                 key=table.id.ident,
                 ids=table.id_array("$1::text[]"),
@@ -107,7 +112,7 @@ async def archive(
         filling, guard = "", ""
         if export is not None:
             filling = f"""filling AS (
-                SELECT 1 FROM {quote(Export.kind.table)}
+                SELECT 1 FROM {table.installation.table(Export.kind)}
                 WHERE id = {given} AND status = 'filling' FOR SHARE
             ), """
             guard = " AND EXISTS (SELECT 1 FROM filling)"

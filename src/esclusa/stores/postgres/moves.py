@@ -173,7 +173,7 @@ def _move_statement(
         values = [label if label in labels else refer[label] for label in _HISTORY_VALUES.values()]
         history = f""",
         history AS (
-            INSERT INTO esclusa_history
+            INSERT INTO {table.installation.history}
                 (table_name, record_id, from_state, at, {", ".join(_HISTORY_VALUES)})
             SELECT {literal(table.name)}, id, was, at, {", ".join(values)} FROM moved
         )"""

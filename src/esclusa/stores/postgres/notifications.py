@@ -10,7 +10,6 @@ from typing import Any
 from esclusa.model.errors import StoreUnavailable
 from esclusa.stores.callbacks import Callback, WakeCallbacks
 from esclusa.stores.postgres.client import UNAVAILABLE, ConnectionPools, Fetch
-from esclusa.stores.postgres.statements import CHANNEL
 
 # Passed to callbacks after the connection was cut: anything may have become due.
 ANY_TABLE = "*"
@@ -19,9 +18,9 @@ ANY_TABLE = "*"
 _PROBE_SECONDS = 15.0
 
 
-async def notify(fetch: Fetch, tables: Sequence[str]) -> None:
+async def notify(fetch: Fetch, channel: str, tables: Sequence[str]) -> None:
     """Notify listeners of every process that these tables may have due records."""
-    await fetch("SELECT pg_notify($1, name) FROM unnest($2::text[]) AS name", CHANNEL, list(tables))
+    await fetch("SELECT pg_notify($1, name) FROM unnest($2::text[]) AS name", channel, list(tables))
 
 
 class NotificationListener(WakeCallbacks):
@@ -57,7 +56,8 @@ class NotificationListener(WakeCallbacks):
             try:
                 connection = await self._connections.dedicated()
                 connection.add_termination_listener(lambda _: self._suspected.set())
-                await connection.add_listener(CHANNEL, lambda *event: self._call(event[-1]))
+                channel = self._connections.installation.channel
+                await connection.add_listener(channel, lambda *event: self._call(event[-1]))
                 if connected.is_set():
                     self._call(ANY_TABLE)
                 connected.set()

@@ -75,7 +75,7 @@ def _rename_statement(table: Table, renamed: Mapping[str, str]) -> str:
         )
         history = f""",
         history AS (
-            INSERT INTO esclusa_history
+            INSERT INTO {table.installation.history}
                 (table_name, record_id, from_state, to_state, at, who, reason)
             SELECT {literal(table.name)}, id, was, now_is, {STAMP_ONCE}, $3::text,
                 CASE was {reasons} END

@@ -9,16 +9,14 @@ lock, so that it happens whole and once, also if several processes migrate at th
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from asyncpg import exceptions as pg
 
 from esclusa.model.columns import EXTRAS, TRACKING
-from esclusa.model.errors import MigrationError, SchemaError, StoreConflict
+from esclusa.model.errors import SchemaError, SchemaRefused, StoreConflict
 from esclusa.model.query import Order
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
@@ -33,15 +31,14 @@ from esclusa.stores.postgres.codec import (
     Table,
     TableColumn,
     literal,
-    quote,
 )
-from esclusa.stores.postgres.introspection import ExistingTable, introspect
+from esclusa.stores.postgres.introspection import ExistingTable, business_schemas, introspect
 from esclusa.stores.postgres.limits import MIGRATION_LIMITS
 from esclusa.stores.postgres.locks import session_blockers
+from esclusa.stores.postgres.names import Installation, quote
 from esclusa.stores.postgres.statements import constant_condition, direction, in_states
-
-# Held while a schema is migrated.
-_ADVISORY_LOCK = 0x65_73_63_6C_75_73_61
+from esclusa.stores.postgres.steps import MigrationStep, create_table, shown
+from esclusa.stores.postgres.system_tables import schema_step, system_steps
 
 _TRACKING_TYPES: dict[str, frozenset[str]] = {
     "text": TEXT_TYPES | {CHAR_TYPE},
@@ -60,20 +57,6 @@ _TRACKING_DEFAULTS = {
     "created_at": " NOT NULL DEFAULT now()",
     "updated_at": " NOT NULL DEFAULT now()",
 }
-_MIGRATIONS = """CREATE TABLE esclusa_migrations (
-    number bigint PRIMARY KEY,
-    name text NOT NULL,
-    checksum text NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT now()
-)"""
-
-
-@dataclass(frozen=True)
-class MigrationStep:
-    """One statement of a migration, and a summary for people (empty: not worth reporting)."""
-
-    summary: str
-    sql: str
 
 
 @dataclass(frozen=True)
@@ -100,13 +83,15 @@ async def migrate(
         with mapped_errors(connections.url):
             async with connection.transaction():
                 await connection.execute("SET LOCAL lock_timeout = 0")  # another migration may last
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY_LOCK)
+                await connection.execute(
+                    "SELECT pg_advisory_xact_lock($1)", connections.installation.migration_lock
+                )
                 await connection.execute(MIGRATION_LIMITS.set_local)
-                missing = await plan(connection, kinds, stages)
+                missing = await plan(connection, connections.installation, kinds, stages)
                 async with session_blockers(connections, connection) as blockers:
                     for step in missing.steps:
                         await _run(connection, step, blockers)
-                tables |= (await plan(connection, kinds, stages)).tables
+                tables |= (await plan(connection, connections.installation, kinds, stages)).tables
         return missing.summaries
     finally:
         await connection.close()
@@ -120,8 +105,7 @@ async def _run(connection: Any, step: MigrationStep, blockers: dict[int, str]) -
         holders = "; ".join(blockers.values()) or "another session"
         raise StoreConflict(text("migration_locked", step=step.summary, holder=holders)) from error
     except (pg.InsufficientPrivilegeError, pg.InvalidSchemaNameError) as error:
-        help = "let a role that may change the schema run what `esclusa migrate --sql` prints"
-        raise SchemaError(f"cannot {step.summary}", [f"{error}; {help}"]) from error
+        raise SchemaRefused(f"cannot {step.summary}", [f"{error}; {step.help}"]) from error
     except (
         pg.SyntaxOrAccessError,
         pg.IntegrityConstraintViolationError,
@@ -131,17 +115,27 @@ async def _run(connection: Any, step: MigrationStep, blockers: dict[int, str]) -
         raise SchemaError(f"cannot {step.summary}", [str(error)]) from error
 
 
-async def plan(connection: Any, kinds: Sequence[Kind], stages: Sequence[Stage]) -> SchemaPlan:
+async def plan(
+    connection: Any, installation: Installation, kinds: Sequence[Kind], stages: Sequence[Stage]
+) -> SchemaPlan:
     """Return what is missing; SchemaError names every fault that adding cannot repair."""
-    steps = await _system_steps(connection)
-    archives = [f"archive.{quote(k.table)}" for k in kinds if k.archive]
-    found = await introspect(connection, [*(quote(k.table) for k in kinds), *archives])
+    own = [kind.table for kind in kinds if kind.system]
+    steps = await system_steps(connection, installation, own)
+    if any(kind.archive for kind in kinds):
+        steps += await schema_step(connection, installation.archive_schema)
+    schemas = await business_schemas(connection, installation, kinds)
+    idents = {kind: installation.table(kind, schemas.get(kind)) for kind in kinds}
+    archives = [installation.archive(kind.table) for kind in kinds if kind.archive]
+    found = await introspect(connection, [*idents.values(), *archives])
     version = connection.get_server_version().major
     nulls = "" if version < 15 else " NULLS NOT DISTINCT"
     faults: list[str] = []
+    refused: list[str] = []
     tables: dict[str, Table] = {}
     for kind in kinds:
-        existing = found.get(quote(kind.table))
+        existing = found.get(idents[kind])
+        archived = found.get(installation.archive(kind.table)) if kind.archive else None
+        refused += _refusals(installation, kind, idents[kind], existing, archived)
         faults += _faults(kind, existing)
         makes_ids = kind.database_id and (existing is None or kind.id_column in existing.defaults)
         table = tables[kind.table] = Table(
@@ -150,53 +144,41 @@ async def plan(connection: Any, kinds: Sequence[Kind], stages: Sequence[Stage]) 
             None if existing is None else existing.columns,
             version >= 18,
             makes_ids,
+            installation=installation,
+            schema=schemas.get(kind),
         )
         steps += _table_steps(table, existing)
         steps += _index_steps(table, existing or ExistingTable(), nulls)
-        steps += _archive_steps(table, existing, found.get(f"archive.{quote(kind.table)}"))
+        steps += _archive_steps(table, existing, archived)
+    if refused:
+        raise SchemaRefused("these tables cannot be used", refused)
     if faults:
         raise SchemaError("the tables do not fit the declared records", faults)
     return SchemaPlan(steps, tables)
 
 
-def migration_files() -> list[tuple[int, str, str]]:
-    """Return the migrations of the system tables: number, name, text."""
-    folder = resources.files("esclusa.stores.postgres.migrations")
-    named = sorted(f.name for f in folder.iterdir() if re.fullmatch(r"\d{4}_\w+\.sql", f.name))
-    return [(int(name[:4]), name, (folder / name).read_text(encoding="utf-8")) for name in named]
+def _refusals(
+    installation: Installation,
+    kind: Kind,
+    ident: str,
+    existing: ExistingTable | None,
+    archived: ExistingTable | None,
+) -> list[str]:
+    """Return whose the existing tables are, if they cannot be used for that.
 
-
-async def _system_steps(connection: Any) -> list[MigrationStep]:
-    known = {
-        number: (name, text, hashlib.sha256(text.encode()).hexdigest())
-        for number, name, text in migration_files()
-    }
-    steps, applied = [], []
-    if await connection.fetchval("SELECT to_regclass('esclusa_migrations') IS NOT NULL"):
-        applied = await connection.fetch("SELECT * FROM esclusa_migrations ORDER BY number")
-    else:
-        steps.append(MigrationStep("create table esclusa_migrations", _MIGRATIONS))
-    for row in applied:
-        if row["number"] not in known:
-            raise MigrationError(
-                f"the schema has migration {row['name']}, which this program does not know: it is"
-                " newer; use a newer version of Esclusa"
-            )
-        name, _, checksum = known.pop(row["number"])
-        if row["checksum"] != checksum:
-            raise MigrationError(
-                f"migration {name} was edited after it ran on {row['applied_at']:%Y-%m-%d};"
-                " restore the file and write a new one"
-            )
-    for number, (name, source, checksum) in sorted(known.items()):
-        row = f"({number}, {literal(name)}, {literal(checksum)})"
-        steps += [
-            MigrationStep(f"run migration {name}", source.strip()),
-            MigrationStep(
-                "", f"INSERT INTO esclusa_migrations (number, name, checksum) VALUES {row}"
-            ),
-        ]
-    return steps
+    A record that is attached may use tables of other programs, but not of another installation.
+    """
+    named = [(ident, existing), (installation.archive(kind.table), archived)]
+    faults = [
+        installation.refusal(name, table.made_by)
+        for name, table in named
+        if table is not None and not (kind.attached and table.made_by is None)
+    ]
+    help = (
+        "if it is another program's table, attach to it with track=track(…);"
+        " a second installation needs its own ESCLUSA_POSTGRES_SCHEMA and search path"
+    )
+    return [f"{fault}; {help}" for fault in faults if fault]
 
 
 def _faults(kind: Kind, existing: ExistingTable | None) -> list[str]:
@@ -281,8 +263,7 @@ def _table_steps(table: Table, existing: ExistingTable | None) -> list[Migration
         wanted.setdefault(column.column, column)  # an extra may share the column of a field
     if existing is None:
         body = ",\n    ".join(_define(column, table.kind) for column in wanted.values())
-        sql = f"CREATE TABLE {table.ident} (\n    {body}\n)"
-        return [MigrationStep(f"create table {table.name}", sql)]
+        return [create_table(table.installation, table.ident, f"\n    {body}\n")]
     steps = [
         MigrationStep(
             f"add column {table.name}.{column.column}",
@@ -314,7 +295,7 @@ def _index_steps(table: Table, existing: ExistingTable, nulls: str) -> list[Migr
     def index(purpose: str, columns: str, where: str = "", unique: str = "") -> None:
         definition = f"({columns}){nulls if unique else ''}{f' WHERE {where}' if where else ''}"
         checksum = hashlib.sha256(definition.encode()).hexdigest()[:8]
-        name = f"{table.name[:36]}_{purpose[:12]}_{checksum}"
+        name = f"{table.installation.name(table.name)[:36]}_{purpose[:12]}_{checksum}"
         if name not in existing.indexes:
             sql = f"CREATE {unique}INDEX {quote(name)} ON {table.ident} {definition}"
             steps.setdefault(sql, MigrationStep(f"create index {name}", sql))
@@ -350,7 +331,7 @@ def _archive_steps(
         return []
     name = f"{table.name[:36]}_export"
     index = MigrationStep(
-        f"create index archive.{name}",
+        f"create index {table.installation.archive_schema}.{name}",
         f"CREATE INDEX {quote(name)} ON {table.archive} (export_id, archived_at)",
     )
     if archived is None:
@@ -360,19 +341,15 @@ def _archive_steps(
             if c.column not in table.kind.columns.values()
         ]
         like, key = f"LIKE {table.ident} INCLUDING DEFAULTS", f"PRIMARY KEY ({table.id.ident})"
-        sql = f"CREATE TABLE {table.archive} ({', '.join([like, *own, key])})"
-        return [
-            MigrationStep("create schema archive", "CREATE SCHEMA IF NOT EXISTS archive"),
-            MigrationStep(f"create table archive.{table.name}", sql),
-            index,
-        ]
+        body = ", ".join([like, *own, key])
+        return [create_table(table.installation, table.archive, body), index]
     columns = dict(existing.columns if existing is not None else {})
     declared = (table.columns, table.extras, table.archive_columns)
     for column in (column for group in declared for column in group.values()):
         columns.setdefault(column.column, column.sql_type)
     steps = [
         MigrationStep(
-            f"add column archive.{table.name}.{column}",
+            f"add column {shown(table.archive)}.{column}",
             f"ALTER TABLE {table.archive} ADD COLUMN {quote(column)} {type}",
         )
         for column, type in columns.items()

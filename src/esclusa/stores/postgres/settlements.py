@@ -120,7 +120,7 @@ async def _in_transaction(
     woken = {s.ref.kind.table for _, s in moved if _wakes(context.table(s.ref.kind), s)}
     woken |= await _apply(context, [(n, s) for n, s in moved if s.effects])
     if woken:
-        await notify(context.fetch, sorted(woken))
+        await notify(context.fetch, context.channel, sorted(woken))
     return done
 
 

@@ -38,8 +38,6 @@ STAMP_ONCE = "(SELECT clock_timestamp() + $1::interval)"
 IS_LEASED = "num_nulls(t.{leased_by}) <> 1"
 # The lock of rows that work changes. It does not conflict with that of a foreign key's target.
 ROW_LOCK = "FOR NO KEY UPDATE"
-# The channel of NOTIFY.
-CHANNEL = "esclusa"
 
 # SQL text and the values that it binds.
 Statement: TypeAlias = tuple[str, list[Any]]
@@ -56,6 +54,8 @@ class WriteContext:
     table: Callable[[Kind], Table]
     offset: timedelta
     new_id: Callable[[], str]
+    # The channel of NOTIFY.
+    channel: str
 
 
 class Binder:
@@ -79,7 +79,8 @@ class Binder:
 
 def notify_call(table: Table) -> str:
     """Return the call that notifies listeners of a table."""
-    return f"(SELECT pg_notify('{CHANNEL}', {literal(table.name)}))"
+    channel = literal(table.installation.channel)
+    return f"(SELECT pg_notify({channel}, {literal(table.name)}))"
 
 
 # conditions

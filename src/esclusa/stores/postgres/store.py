@@ -33,7 +33,6 @@ from esclusa.ports.store import OnRefused
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.isolate import ClaimIsolation
 from esclusa.stores.postgres import (
-    budgets,
     claims,
     inserts,
     leases,
@@ -42,18 +41,21 @@ from esclusa.stores.postgres import (
     renames,
     schema,
 )
+from esclusa.stores.postgres.budgets import BudgetTable
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.isolation import SettlementIsolation
 from esclusa.stores.postgres.limits import LONG_LIMITS, StatementLimits, part_limits
+from esclusa.stores.postgres.names import SCHEMA, Installation
 from esclusa.stores.postgres.notifications import NotificationListener, notify
 from esclusa.stores.postgres.settlements import settle
 from esclusa.stores.postgres.statements import WriteContext
 
 
 class PostgresStore:
-    """Records in PostgreSQL, in the schema that the connection's search path names first.
+    """Records in PostgreSQL, in tables that the connection's search path finds.
 
+    ``schema`` has Esclusa's own tables. Installations with different schemas share nothing.
     ``statement_cache_size=0`` is for a pooler such as PgBouncer; notifications from other processes
     then need a session-mode pool, and polling remains. ``clock_offset`` may change at any time.
     ``timeout``: seconds after which a claim, renewal or settlement that does not end is given up;
@@ -69,8 +71,13 @@ class PostgresStore:
         pool_size: int = 8,
         statement_cache_size: int = 512,
         timeout: float = 10.0,
+        schema: str = SCHEMA,
     ) -> None:
-        self._connections = ConnectionPools(dsn, pool_size, statement_cache_size, timeout)
+        self._installation = Installation(schema)
+        self._connections = ConnectionPools(
+            dsn, pool_size, statement_cache_size, timeout, self._installation
+        )
+        self._budgets = BudgetTable(self._installation)
         self._listener = NotificationListener(self._connections)
         self._tables: dict[str, Table] = {}
         self._stages: dict[str, dict[str, Stage]] = defaultdict(dict)
@@ -98,11 +105,15 @@ class PostgresStore:
                     f"table {kind.table}",
                     ["the store does not know it yet; call use() or migrate() with its kind"],
                 )
-            found = self._tables[kind.table] = Table(kind, tuple(self._stages[kind.table].values()))
+            stages = tuple(self._stages[kind.table].values())
+            found = Table(kind, stages, installation=self._installation)
+            self._tables[kind.table] = found
         return found
 
     def _context(self, fetch: Fetch) -> WriteContext:
-        return WriteContext(fetch, self._table, self._offset, self._new_id)
+        return WriteContext(
+            fetch, self._table, self._offset, self._new_id, self._installation.channel
+        )
 
     def _long_context(self, connection: Any) -> WriteContext:
         return self._context(partial(connection.fetch, timeout=LONG_LIMITS.client))
@@ -130,14 +141,16 @@ class PostgresStore:
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
         try:
             async with self._connections.connection() as connection:
-                plan = await schema.plan(connection, kinds, stages)
+                plan = await schema.plan(connection, self._installation, kinds, stages)
         except SchemaError as error:  # no statement repairs it: the faults are comments instead
             return [f"-- {fault}" for fault in error.faults]
         return [step.sql for step in plan.steps]
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         async with self._connections.connection() as connection:
-            plan = await schema.plan(connection, kinds, self._all_stages(stages))
+            plan = await schema.plan(
+                connection, self._installation, kinds, self._all_stages(stages)
+            )
         self._tables |= plan.tables  # also if it is behind: `states` reads what there is
         if plan.steps:
             raise SchemaBehind("the schema is not up to date; run: esclusa migrate", plan.summaries)
@@ -283,14 +296,14 @@ class PostgresStore:
         self, budget: Budget, units: int, spender: str, least: int = 1
     ) -> Granted | Denied:
         return await self._connections.transaction(
-            lambda c: budgets.spend(c, self._offset, budget, units, spender, least)
+            lambda c: self._budgets.spend(c, self._offset, budget, units, spender, least)
         )
 
     async def refund(
         self, budget: Budget, units: int, spender: str, at: datetime | None = None
     ) -> None:
         await self._connections.transaction(
-            lambda c: budgets.refund(c, self._offset, budget, units, spender, at)
+            lambda c: self._budgets.refund(c, self._offset, budget, units, spender, at)
         )
 
     async def observe(
@@ -303,16 +316,18 @@ class PostgresStore:
         until: datetime | None = None,
     ) -> None:
         await self._connections.transaction(
-            lambda c: budgets.observe(c, self._offset, budget, per, used, limit, until)
+            lambda c: self._budgets.observe(c, self._offset, budget, per, used, limit, until)
         )
 
     async def usage(self, budget: Budget) -> list[WindowUse]:
-        return await self._connections.transaction(lambda c: budgets.usage(c, self._offset, budget))
+        return await self._connections.transaction(
+            lambda c: self._budgets.usage(c, self._offset, budget)
+        )
 
     # waking
 
     async def wake(self, kind: Kind) -> None:
-        await notify(self._connections.fetch, [kind.table])
+        await notify(self._connections.fetch, self._installation.channel, [kind.table])
 
     async def listen(self, callback: Callback) -> Callable[[], Awaitable[None]]:
         return await self._listener.add(callback)

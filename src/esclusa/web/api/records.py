@@ -16,7 +16,6 @@ from esclusa.model.errors import BadRecord, NotFound
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Step
 from esclusa.model.stage import Role
-from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.model.texts import Text, text
 from esclusa.runtime import Runtime
 from esclusa.web.api import rows
@@ -46,7 +45,6 @@ from esclusa.web.api.rows import InsertOut
 from esclusa.web.problems import problem_responses
 
 INSERT_BATCH: Final = 1000
-_SYSTEM_TABLES: Final = frozenset(record.kind.table for record in SYSTEM_RECORDS)
 
 router = api_router("records")
 
@@ -367,7 +365,7 @@ async def insert(request: Request, runtime: CurrentRuntime, table: Table, who: W
     number and the others are added; 422 if no row is valid.
     """
     kind = runtime.engine.kind(table)
-    if table in _SYSTEM_TABLES:
+    if kind.system:
         raise HTTPException(
             405, f"{table} is a system table; only the engine writes it", {"Allow": "GET"}
         )

@@ -1,6 +1,6 @@
 -- The engine's own tables: every move of every record, and what budgets have spent.
 
-CREATE TABLE esclusa_history (
+CREATE TABLE {schema}.history (
     seq bigint GENERATED ALWAYS AS IDENTITY,
     table_name text COLLATE "C" NOT NULL,
     record_id text COLLATE "C" NOT NULL,
@@ -14,9 +14,9 @@ CREATE TABLE esclusa_history (
     error jsonb
 );
 
-CREATE INDEX esclusa_history_record ON esclusa_history (table_name, record_id, seq);
+CREATE INDEX history_record ON {schema}.history (table_name, record_id, seq);
 
-CREATE TABLE esclusa_budgets (
+CREATE TABLE {schema}.budgets (
     budget text COLLATE "C" NOT NULL,
     per text COLLATE "C" NOT NULL,
     starts_at timestamptz NOT NULL,

@@ -1,6 +1,6 @@
 -- Leases of records whose rows cannot be written: another program has locked them, for example.
 
-CREATE TABLE esclusa_leases (
+CREATE TABLE {schema}.leases (
     table_name text COLLATE "C" NOT NULL,
     record_id text COLLATE "C" NOT NULL,
     fence bigint NOT NULL,
@@ -8,4 +8,4 @@ CREATE TABLE esclusa_leases (
     PRIMARY KEY (table_name, record_id)
 );
 
-CREATE INDEX esclusa_leases_until ON esclusa_leases (until);
+CREATE INDEX leases_until ON {schema}.leases (until);
