@@ -34,6 +34,8 @@ from esclusa.stores.firestore.queries import FoundDocument
 _CONTENTION, _DECAY = 0.1, 0.9
 # Seconds that a document which another client has locked is left out of claims.
 _LEFT_OUT = 10.0
+# Seconds after which nothing is known of a locked document whose lease was not renewed again.
+_FORGOTTEN = 60.0
 _TRACKING = ("status", "attempts", "due_at", "fence", "leased_by", "updated_at")
 
 
@@ -80,6 +82,8 @@ class DocumentClaimer:
     contention: dict[str, float] = field(default_factory=dict)
     # By name and time of the last write, until when a document that is locked is left out.
     locked: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    # By record whose document is locked, when a renewal tries to write it again.
+    unwritable: dict[Ref, float] = field(default_factory=dict)
 
     async def claim(self, context: CallContext, request: ClaimRequest) -> list[Leased]:
         async with self.locks.setdefault(request.kind.table, asyncio.Lock()):
@@ -218,6 +222,13 @@ class DocumentClaimer:
     # Renewal
 
     async def renew(self, context: CallContext, renewals: Sequence[Renewal]) -> set[Ref]:
+        now = self.client.clock.ticks()
+        known = [r for r in renewals if not r.fields and r.ref in self.unwritable]
+        kept = await self._keep(context, known)  # first: to try to write them takes long
+        left_out = {r.ref for r in known if self.unwritable[r.ref] > now}
+        return kept | await self._renew(context, [r for r in renewals if r.ref not in left_out])
+
+    async def _renew(self, context: CallContext, renewals: Sequence[Renewal]) -> set[Ref]:
         held: set[Ref] = set()
         pairs = [
             (r, doc)
@@ -228,7 +239,7 @@ class DocumentClaimer:
         unread = [r for r in renewals if (r.ref, r.fence) not in cached]
         locked: list[Renewal] = []
         for _ in range(5):
-            for renewal, result in await self._extend(context, pairs):
+            for renewal, result in await self._extend(context.refreshed(), pairs):
                 if result is LOCKED:
                     locked.append(renewal)
                 elif result is not None:
@@ -239,7 +250,20 @@ class DocumentClaimer:
             if not pairs:
                 break
         # what is left is still held, but other clients change it all the time
-        return held | await self._keep(context, [*locked, *(renewal for renewal, _ in pairs)])
+        locked += [renewal for renewal, _ in pairs]
+        self._mark_unwritable(held, locked)
+        return held | await self._keep(context, locked)
+
+    def _mark_unwritable(self, written: set[Ref], locked: Sequence[Renewal]) -> None:
+        if not self.unwritable and not locked:
+            return
+        now = self.client.clock.ticks()
+        self.unwritable = {
+            ref: again
+            for ref, again in self.unwritable.items()
+            if ref not in written and now - again < _FORGOTTEN
+        }
+        self.unwritable |= {renewal.ref: now + _LEFT_OUT for renewal in locked}
 
     async def _read_held(
         self, context: CallContext, renewals: Sequence[Renewal]
@@ -284,7 +308,7 @@ class DocumentClaimer:
         if any(renewal.fields for renewal in locked):
             raise StoreConflict("Firestore: another client has locked the record")
         held = [renewal for renewal, _ in await self._read_held(context, locked)]
-        await self.kept.keep(context, held)
+        await self.kept.keep(context.refreshed(), held)
         return {renewal.ref for renewal in held}
 
     # Backlog
