@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -76,31 +74,3 @@ def test_workers_of_a_version_that_wrote_no_offset_are_not_compared(
             assert newer.stop() == 0
         assert older.stop() == 0
     assert len(esclusa.json("workers", "--all")["items"]) == 2
-
-
-@pytest.mark.promise(1)
-def test_a_worker_that_was_taken_for_dead_registers_again(esclusa: Esclusa) -> None:
-    def alive() -> set[int]:
-        return {w["pid"] for w in esclusa.json("workers")["items"] if w["alive"]}
-
-    with (
-        esclusa.start("worker", ESCLUSA_LEASE_SECONDS="2") as frozen,
-        esclusa.start("worker", ESCLUSA_LEASE_SECONDS="2") as other,
-    ):
-        frozen.until(lambda: alive() == {frozen.pid, other.pid})
-        os.kill(frozen.pid, signal.SIGSTOP)
-        try:
-            other.until(
-                lambda: any(
-                    w["pid"] == frozen.pid and w["status"] == "lost"
-                    for w in esclusa.json("workers", "--all")["items"]
-                )
-            )
-        finally:
-            os.kill(frozen.pid, signal.SIGCONT)
-        frozen.until(lambda: alive() == {frozen.pid, other.pid})
-        frozen.until_logged("this worker was taken for dead; it is registered again")
-        assert not frozen.events("event loop")  # it was not blocked: the process did not run
-        assert frozen.stop() == 0
-        assert other.stop() == 0
-    assert {w["status"] for w in esclusa.json("workers", "--all")["items"]} == {"stopped"}

@@ -347,6 +347,39 @@ async def test_a_run_whose_worker_died_is_an_alert(new_engine: Any) -> None:
     assert await ended(engine)
 
 
+@pytest.mark.promise(1)
+async def test_a_run_that_was_ended_by_mistake_goes_on_under_a_new_row(new_engine: Any) -> None:
+    """Its process did not run for longer than its lease, and another one took it for dead."""
+    app = pipeline(done)
+    frozen = await new_engine(app, lease=3.0)
+    async with running_scheduler(frozen):
+        run = await until(lambda: asyncio.sleep(0, frozen.under_way("try.work")))
+        former = await until(lambda: asyncio.sleep(0, run.id))
+        later = await new_engine(app, offset=100)
+        await later.run_cycle("esclusa.end-dead-runs")
+        assert (await later.records.get(Run, former)).status == "error"
+        assert [alert.details["run"] for alert in await alerts(later)] == [former]
+        await until(lambda: asyncio.sleep(0, run.id != former))
+        assert (await frozen.records.get(Run, run.id)).status == "running"
+        await until(lambda: judged_as_ended(frozen))
+        await frozen.records.insert([Item(name="next")])
+        await until(lambda: is_done(frozen, "next"))
+        steps = await frozen.store.history(Ref(Item.kind, "next"))
+        assert {step.run for step in steps} == {run.id}
+    row = await frozen.records.get(Run, run.id)
+    assert row.status == "ok"
+    assert f"continues run {former}, whose worker was taken for dead" in load(row.message)
+
+
+async def judged_as_ended(engine: Engine) -> bool:
+    await engine.judge.judge()
+    return await ended(engine)
+
+
+async def is_done(engine: Engine, name: str) -> bool:
+    return (await engine.records.get(Item, name)).status == "done"
+
+
 async def test_the_alert_of_an_always_on_cycle_ends_when_it_is_quiet(new_engine: Any) -> None:
     app = pipeline(done)
     engine = await new_engine(app)

@@ -278,7 +278,7 @@ async def test_a_worker_whose_record_was_pruned_registers_again(new_engine: Any)
     engine = await new_engine(pipeline(work), register=True)
     before = await engine.records.get(WorkerRecord, engine.worker)
     await engine.store.remove([before.ref])
-    await engine.registration.renewed(set())
+    await engine.registration.restore([before.ref])
     after = await engine.records.get(WorkerRecord, engine.worker)
     assert (after.status, after.cycles, after.leased_by) == (
         "running",

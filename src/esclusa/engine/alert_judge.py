@@ -164,7 +164,8 @@ class AlertJudge:
             if name not in ("cycle_failed", "cycle_blocked") or cycle is None:
                 continue
             if isinstance(cycle.schedule, Always):
-                over = self._quiet(alert) and self._active(subject) is not None
+                run, failed = self._active(subject), (alert.details or {}).get("run")
+                over = run is not None and (self._quiet(alert) or run.continues == failed)
             else:
                 last = await self._cycle_records.last_run(subject)
                 over = (

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
+from esclusa.engine.runs import RunContext
 from esclusa.model.budget import Denied
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import ClaimRequest, Leased
@@ -71,11 +72,13 @@ class Claimer:
     def __init__(
         self,
         request: ClaimRequest,
+        run: RunContext,
         store: Store,
         reservation: BudgetReservation,
         telemetry: Telemetry,
     ) -> None:
         self._request = request
+        self._run = run
         self._store = store
         self._reservation = reservation
         self._telemetry = telemetry
@@ -91,7 +94,9 @@ class Claimer:
         granted, at = reserved
         start = time.monotonic()
         try:
-            leases = await self._store.claim(replace(self._request, limit=granted))
+            leases = await self._store.claim(
+                replace(self._request, limit=granted, run=self._run.id or None)
+            )
         except (StoreUnavailable, StoreConflict):
             await self._reservation.give_back(granted, at)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.options import Options
 from esclusa.engine.records import Records
 from esclusa.engine.registry import Registry
-from esclusa.engine.runs import RunContext, RunLog, RunTools
+from esclusa.engine.runs import RunContext, RunLog, RunTools, own_slot
 from esclusa.engine.settler import Settler
 from esclusa.engine.stage_worker import StageWorker
 from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused, SettingsError
@@ -284,7 +284,7 @@ class CycleRunner:
     def new_run(self, cycle: Cycle, now: datetime, *, slot: str | None = None) -> RunContext:
         """A run that is not written yet; without a slot it gets one of its own."""
         tools = self._run_tools(self._registry.plan_of(cycle.name))
-        return RunContext(tools, cycle, "", slot or f"{now:%Y%m%dT%H%M%S.%fZ}-{self._worker}", now)
+        return RunContext(tools, cycle, "", slot or own_slot(now, self._worker), now)
 
     def claim_refused(self, ref: Ref, why: str) -> None:
         """A table refused the claim of a record: runs that wanted it end as errors."""
@@ -379,6 +379,11 @@ class CycleRunner:
             del self._active[cycle.name]
             if run.id:
                 await asyncio.shield(self._runs.finish(run))
+
+    async def restore(self, lost: Collection[Ref]) -> None:
+        """Continue the runs that another worker has ended because it took this one for dead."""
+        for run in await self._runs.restore(lost):
+            run.log(text("run_goes_on", former=run.continues, run=run.id), level="warning")
 
     # look
 

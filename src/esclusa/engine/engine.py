@@ -325,7 +325,6 @@ class Engine:
             stage.order,
             lease=self._lease_of(stage),
             worker=self.worker,
-            run=run.id or None,
             before=before,
             eager=eager,
             tries=stage.retry.tries,
@@ -359,6 +358,7 @@ class Engine:
             tools=tools,
             claimer=Claimer(
                 request,
+                run,
                 self.store,
                 BudgetReservation(stage, self.store, self.telemetry),
                 self.telemetry,
@@ -384,7 +384,7 @@ class Engine:
 
     async def _renew(self) -> None:
         """Renew the records under work, and the leases of this process itself."""
-        renewed = await self.leases.renew(
-            [*self._runs.renewals(), *self.runner.renewals(), *self.registration.renewals()]
-        )
-        await self.registration.renewed(renewed)
+        own = [*self._runs.renewals(), *self.runner.renewals(), *self.registration.renewals()]
+        if lost := {renewal.ref for renewal in own} - await self.leases.renew(own):
+            await self.registration.restore(lost)
+            await self.runner.restore(lost)

@@ -110,10 +110,10 @@ class WorkerRegistration:
         record = self._record
         return [] if record is None else [Renewal(record.ref, record.fence, self._options.lease)]
 
-    async def renewed(self, refs: Collection[Ref]) -> None:
+    async def restore(self, lost: Collection[Ref]) -> None:
         """Register again if the lease was lost: the worker did not run, and was taken for dead."""
         record = self._record
-        if record is None or record.ref in refs:
+        if record is None or record.ref not in lost:
             return
         again = Settlement(record.ref, "running", ("lost",), None, who=self._worker)
         await self._store.settle([again])

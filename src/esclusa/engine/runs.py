@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -53,6 +53,7 @@ class RunContext:
     """The run that a cycle's function or a handler is part of.
 
     ``shared`` belongs to the pipeline: a cycle's function sets it, handlers read ``at.run.shared``.
+    ``continues`` is the former id of a run that another worker had ended, and that went on.
     """
 
     tools: RunTools
@@ -68,6 +69,7 @@ class RunContext:
     message: str | None = None
     halted: bool = False
     cut_by: str | None = None
+    continues: str | None = None
     lock: tuple[Ref, int] | None = None
     shared: Any = None
     _begun: float = field(default_factory=time.monotonic)
@@ -214,6 +216,11 @@ class RunContext:
         self.tools.telemetry.event(level, message, cycle=self.cycle.name, run=self.id, **fields)
 
 
+def own_slot(now: datetime, worker: str) -> str:
+    """The slot of a run that no schedule started."""
+    return f"{now:%Y%m%dT%H%M%S.%fZ}-{worker}"
+
+
 class RunLog:
     """Writes runs: a row at the start, a renewal while it lasts, its outcome at the end."""
 
@@ -236,12 +243,37 @@ class RunLog:
 
     async def start(self, run: RunContext) -> bool:
         """Write its row, held under a lease; False if this cycle has already run for this slot."""
+        return await self._insert(run, run.slot, run.started)
+
+    async def restore(self, lost: Collection[Ref]) -> list[RunContext]:
+        """Give each run that goes on although another worker has ended its row a new row.
+
+        This process did not run, and was taken for dead. Return these runs.
+        """
+        restored = []
+        for id, run in list(self._open.items()):
+            if Ref(Run.kind, id) not in lost:
+                continue
+            [row] = await self._store.get(Run.kind, [id])
+            if (row is not None and row.status == "running") or id not in self._open:
+                continue  # another worker is about to end it, or it has come to its end
+            now = self._clock.now()
+            if not await self._insert(run, own_slot(now, self._worker), now):
+                continue
+            run.continues = id
+            run.message = run.message or text("run_continued", run=id)
+            if self._open.pop(id, None) is None:  # it came to its end meanwhile
+                await self._end(run)
+            restored.append(run)
+        return restored
+
+    async def _insert(self, run: RunContext, slot: str, started: datetime) -> bool:
         row = Run(
-            id=Run.kind.id_of(run.cycle.name, run.slot),
+            id=Run.kind.id_of(run.cycle.name, slot),
             cycle=run.cycle.name,
-            slot=run.slot,
+            slot=slot,
             worker=self._worker,
-            started_at=run.started,
+            started_at=started,
             leased_by=self._worker,
             due_at=self._clock.now() + timedelta(seconds=self._options.lease),
         )
@@ -262,16 +294,19 @@ class RunLog:
     async def finish(self, run: RunContext) -> None:
         """Write its outcome."""
         counters, seconds = run.named_counters, run.seconds
+        await self._end(run)
+        self._telemetry.run_finished(run.cycle.name, run.outcome, seconds, counters, run.message)
+
+    async def _end(self, run: RunContext) -> None:
+        self._open.pop(run.id, None)
         fields = {
-            "counters": counters,
+            "counters": run.named_counters,
             "message": run.message and dump(run.message),
             "finished_at": self._clock.now(),
-            "duration_ms": round(seconds * 1000),
+            "duration_ms": round(run.seconds * 1000),
         }
-        self._open.pop(run.id, None)
         await self._settler.settle(
             Settlement(
                 Ref(Run.kind, run.id), run.outcome, ("running",), 0, fields, who=self._worker
             )
         )
-        self._telemetry.run_finished(run.cycle.name, run.outcome, seconds, counters, run.message)

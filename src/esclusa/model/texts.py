@@ -40,6 +40,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "by_stop": "a stop of the process",
     "by_tick": "the time limit of the tick",
     "run_abandoned": "worker {worker} stopped without finishing this run",
+    "run_continued": "continues run {run}, whose worker was taken for dead",
     # What an alert reports: `message` of an alert.
     "cycle_failed": "{cycle} failed: {why}",
     "cycle_blocked": "{cycle} is blocked: {why}",
@@ -64,6 +65,9 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "task_blocks": "the event loop is blocked by {task}: {seconds:g} s so far, {where}",
     "loop_runs": "the event loop runs again; it was blocked for {seconds:g} s",
+    "run_goes_on": (
+        "this worker was taken for dead; run {former}, which was ended, goes on as {run}"
+    ),
     "registered_again": "this worker was taken for dead; it is registered again",
     # Why a record is not moving: `esclusa why`.
     "why_unknown_state": "{state!r} is not a state of {table}; another program wrote it",
