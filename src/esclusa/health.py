@@ -26,6 +26,8 @@ from esclusa.stores import without_password
 Verdict = Literal["ok", "warn", "fail"]
 SKEW = timedelta(seconds=2)
 SHORT_TOKEN = 16
+# Seconds for which the doctor reads the file of a store.
+DATA_SECONDS = 30.0
 _START = text("start_worker")
 
 
@@ -126,8 +128,10 @@ def check_pipelines(settings: Settings, failures: Mapping[str, str] = {}) -> Ite
 
 
 async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list[Check]:
+    data: list[Check] = []
     try:
         async with opened as runtime:
+            data = await check_data(runtime)
             schema = await check_schema(runtime)
             work: list[Check] = []
             if schema.verdict == "ok":
@@ -136,12 +140,24 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
                 work += await check_work(runtime)
             return [
                 Check("store", "ok", f"{runtime.store.url} answers"),
+                *data,
                 schema,
                 await check_clock(runtime),
                 *work,
             ]
     except EsclusaError as error:
-        return [Check("store", "fail", _one_line(error), f"is {url} right, and does it run?")]
+        failed = Check("store", "fail", _one_line(error), f"is {url} right, and does it run?")
+        return [failed, *data]
+
+
+async def check_data(runtime: Runtime) -> list[Check]:
+    """Whether a store that is a file can be written and is not damaged."""
+    found = await runtime.store.check(DATA_SECONDS)
+    if found is None:
+        return []
+    partly = text("data_partly_read", seconds=DATA_SECONDS)
+    whole = Check("data", "ok", text("data_whole") if found.complete else partly)
+    return [Check("data", "fail", fault) for fault in found.faults] or [whole]
 
 
 async def check_schema(runtime: Runtime) -> Check:

@@ -24,8 +24,17 @@ from esclusa.model.settlement import (
     Verdict,
 )
 from esclusa.model.stage import Stage
+from esclusa.model.value import value
 
 OnRefused: TypeAlias = Callable[[Ref, str], None]
+
+
+@value
+class StoreFaults:
+    """What is wrong with the data of a store. ``complete``: all of it was read."""
+
+    faults: tuple[str, ...]
+    complete: bool
 
 
 class Store(Protocol):
@@ -51,6 +60,12 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Wait for the calls under way, then disconnect."""
+
+    async def check(self, seconds: float) -> StoreFaults | None:
+        """The faults that calls have met, and those that reading for ``seconds`` finds.
+
+        None if the store's server checks its data itself.
+        """
 
     async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
         """Bring the schema up to date by adding to it; return one line for each change.

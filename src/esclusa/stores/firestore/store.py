@@ -116,6 +116,9 @@ class FirestoreStore:
         await self._notifier.close()
         await self._client.close()
 
+    async def check(self, seconds: float) -> None:
+        return None
+
     async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
         return await schema.migrate(self._client, kinds)
 

@@ -125,6 +125,9 @@ class PostgresStore:
         await self._listener.close()
         await self._connections.close()
 
+    async def check(self, seconds: float) -> None:
+        return None
+
     # schema
 
     def _all_stages(self, stages: Sequence[Stage]) -> list[Stage]:

@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 
 import apsw
 
-from esclusa.model.errors import BadRecord, EsclusaError, SchemaError, StoreUnavailable
+from esclusa.model.errors import (
+    BadRecord,
+    EsclusaError,
+    SchemaError,
+    StoreNotReady,
+    StoreUnavailable,
+)
 from esclusa.model.texts import text
 from esclusa.stores.sqlite.codec import DECIMAL_COLLATION, compare_decimals
 
@@ -22,9 +28,14 @@ _UNAVAILABLE = (
     apsw.CantOpenError,
     apsw.IOError,
     apsw.FullError,
-    apsw.ReadOnlyError,
     apsw.PermissionsError,
 )
+
+
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+# How a WAL is read whose shared memory cannot be made: without locks, as if no other process had
+# the file open.
+_UNLOCKED = "mode=ro&vfs=unix-none"
 
 
 class ConnectionThread:
@@ -41,6 +52,10 @@ class ConnectionThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{name}")
         self._closed = False
         self.connection: apsw.Connection | None = None
+        # Whether the file, or its folder, cannot be written.
+        self.read_only = False
+        # What SQLite reported about a damaged page that a call met.
+        self.damage: str | None = None
 
     async def open(self) -> None:
         await self._run(self._open)
@@ -84,8 +99,19 @@ class ConnectionThread:
     def _open(self) -> None:
         if not self._path.parent.is_dir():
             raise StoreUnavailable(f"{self._path}: the folder {self._path.parent} does not exist")
-        connection = apsw.Connection(str(self._path), statementcachesize=400)
         try:
+            self.connection = self._connect(str(self._path))
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            if not self._path.is_file():
+                raise
+            self.connection = self._connect(_read_only_uri(self._path))
+        self.read_only = self.connection.readonly("main")
+
+    def _connect(self, name: str) -> apsw.Connection:
+        connection = apsw.Connection(name, flags=_FLAGS, statementcachesize=400)
+        try:
+            if _UNLOCKED in name:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.set_busy_timeout(int(self._busy * 1000))
             connection.execute(
                 f"""PRAGMA journal_mode = WAL;
@@ -98,7 +124,7 @@ class ConnectionThread:
         except BaseException:
             connection.close()
             raise
-        self.connection = connection
+        return connection
 
     def _close(self) -> None:
         if self.connection is not None:
@@ -111,9 +137,11 @@ class ConnectionThread:
         try:
             yield
         except (apsw.BusyError, apsw.LockedError):
-            raise StoreUnavailable(
+            raise StoreNotReady(
                 text("store_locked", store=self._path, seconds=f"{self._busy:g}")
             ) from None
+        except apsw.ReadOnlyError:
+            raise StoreUnavailable(text("store_read_only", store=self._path)) from None
         except _UNAVAILABLE as error:
             raise StoreUnavailable(f"{self._path}: {error}") from None
         except apsw.NotADBError:
@@ -121,9 +149,8 @@ class ConnectionThread:
                 f"{self._path} is not a SQLite database; move it away or name another file"
             ) from None
         except apsw.CorruptError as error:
-            raise EsclusaError(
-                f"{self._path} is damaged ({error}); restore it from a copy"
-            ) from None
+            self.damage = str(error)
+            raise EsclusaError(text("store_damaged", store=self._path, why=error)) from None
         except apsw.ConstraintError as error:
             raise BadRecord(f"the table does not allow it: {error}") from None
         except apsw.SQLError as error:
@@ -133,6 +160,16 @@ class ConnectionThread:
             raise
         except (OverflowError, UnicodeEncodeError) as error:
             raise BadRecord(f"a value cannot be stored: {error}") from None
+
+
+def _read_only_uri(path: Path) -> str:
+    """The address of a file beside which SQLite cannot make the files of its WAL.
+
+    No process has it open, because these files are missing, so it does not change.
+    """
+    wal = path.with_name(f"{path.name}-wal")
+    left = wal.is_file() and wal.stat().st_size > 0
+    return f"{path.absolute().as_uri()}?{_UNLOCKED if left else 'immutable=1'}"
 
 
 def fetch_value(connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> Any:

@@ -1,9 +1,10 @@
-"""History, and what deletes or archives records: purge, remove, archive, assign."""
+"""History, what deletes or archives records (purge, remove, archive, assign), and quick_check."""
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,22 @@ from esclusa.stores.sqlite.statements import (
     text_array,
 )
 from esclusa.stores.sqlite.transaction import Transaction
+
+# The most faults of a damaged file that are reported.
+_MOST_FAULTS = 3
+# How often a check of the file looks at the time, in SQLite's steps.
+_STEPS = 10_000
+
+
+def quick_check(connection: apsw.Connection, seconds: float) -> tuple[list[str], bool]:
+    """Return what ``PRAGMA quick_check`` finds, and whether it came to its end in time."""
+    end = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+    try:
+        rows = connection.execute(f"PRAGMA quick_check({_MOST_FAULTS})").fetchall()
+    except apsw.InterruptError:
+        return [], False
+    return [str(fault) for (fault,) in rows if fault != "ok"], True
 
 
 def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> list[Step]:

@@ -32,7 +32,8 @@ from esclusa.model.settlement import (
     Verdict,
 )
 from esclusa.model.stage import Stage
-from esclusa.ports.store import OnRefused
+from esclusa.model.texts import text
+from esclusa.ports.store import OnRefused, StoreFaults
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.isolate import ClaimIsolation, settle_isolated
 from esclusa.stores.sqlite import (
@@ -123,6 +124,23 @@ class SqliteStore:
 
     async def now(self) -> datetime:
         return self._now()
+
+    async def check(self, seconds: float) -> StoreFaults:
+        threads = (self._writer, self._reader, self._counter)
+        met = dict.fromkeys(each.damage for each in threads if each.damage)
+        faults = [text("store_damaged", store=self.path, why=why) for why in met]
+        if self._writer.read_only:
+            faults.append(text("store_read_only", store=self.path))
+        if not seconds:
+            return StoreFaults(tuple(faults), complete=False)
+        thread = ConnectionThread(self.path, "check", self._busy, cache=4)
+        await thread.open()
+        try:
+            found, complete = await thread.call(lambda c: maintenance.quick_check(c, seconds))
+        finally:
+            await thread.close()
+        faults += [text("store_damaged", store=self.path, why=why) for why in found]
+        return StoreFaults(tuple(dict.fromkeys(faults)), complete)
 
     # schema
 

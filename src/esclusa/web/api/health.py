@@ -114,7 +114,13 @@ class Readiness:
             or self._schema[1].verdict == "fail"
         ):
             self._schema = (time.monotonic(), await health.check_schema(self._runtime))
-        return [Check("store", "ok", text("check_answers")), self._schema[1]]
+        met = await self._runtime.store.check(0)
+        faulty = Check("data", "fail", text("data_faulty"), text("run_doctor"))
+        return [
+            Check("store", "ok", text("check_answers")),
+            *([faulty] if met is not None and met.faults else []),
+            self._schema[1],
+        ]
 
     async def _artifacts(self) -> list[Check]:
         await self._runtime.artifacts.info("esclusa-readiness")
