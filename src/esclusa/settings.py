@@ -94,6 +94,21 @@ class Settings(BaseModel):
         le=65535,
         help="The port that the server listens on; 0 takes a free one.",
     )
+    worker_port: int | None = option(
+        "ESCLUSA_WORKER_PORT",
+        None,
+        ge=0,
+        le=65535,
+        help="The port on which esclusa worker serves /healthz, /readyz and /metrics, at "
+        "ESCLUSA_HOST; 0 takes a free one. If not set, it serves none.",
+    )
+    liveness_seconds: float = option(
+        "ESCLUSA_LIVENESS_SECONDS",
+        300.0,
+        ge=0,
+        help="How long outcomes may wait while the store writes none of them before /healthz of a "
+        "worker answers 503; 0 for never.",
+    )
     proxies: str = option(
         "ESCLUSA_PROXIES",
         "127.0.0.1,::1",

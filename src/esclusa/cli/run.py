@@ -6,6 +6,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -88,9 +89,12 @@ def serve(session: Session, host: str | None, port: int | None, worker: bool) ->
     shell_complete=cycle_names,
     help="Run only this cycle. Repeatable.",
 )
+@click.option("--host", metavar="ADDRESS", help="The address of its port (127.0.0.1).")
+@click.option("--port", type=int, help="Serve /healthz, /readyz and /metrics on this port.")
 @click.pass_obj
-def worker(session: Session, only: tuple[str, ...]) -> int:
+def worker(session: Session, only: tuple[str, ...], host: str | None, port: int | None) -> int:
     """Run the cycles until SIGTERM or Ctrl-C; a second signal aborts."""
+    session.overrides |= {"host": host, "worker_port": port}
     return run_worker(session, only)
 
 
@@ -102,7 +106,10 @@ def run_worker(session: Session, only: Sequence[str] = ()) -> int:
 
     async def serve_cycles(runtime: Runtime) -> None:
         names = frozenset(runtime.engine.cycle(name).name for name in only) or None
-        async with runtime.engine.running(register=names or True, judge=True) as engine:
+        async with (
+            runtime.engine.running(register=names or True, judge=True) as engine,
+            _worker_port(runtime),
+        ):
             scheduler = engine.scheduler()
             scheduler.stop_on_signals()
             cycles = (
@@ -116,6 +123,14 @@ def run_worker(session: Session, only: Sequence[str] = ()) -> int:
             await scheduler.serve(names)
 
     return _work_until_stopped(session, serve_cycles)
+
+
+def _worker_port(runtime: Runtime) -> AbstractAsyncContextManager[None]:
+    if runtime.settings.worker_port is None:
+        return nullcontext()
+    from esclusa.web.worker_port import worker_port
+
+    return worker_port(runtime)
 
 
 def _work_until_stopped(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict, deque
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -110,6 +111,9 @@ class SettlementQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: asyncio.Task[None] | None = None
         self._over = False
+        # Since when the store has not answered a call, and when it last did.
+        self.waiting_since: float | None = None
+        self.answered_at = -math.inf
 
     def add(
         self,
@@ -277,8 +281,11 @@ class SettlementQueue:
     async def _send(self, batch: list[_Entry]) -> list[Verdict] | Exception:
         """Make one call of the store; return its verdicts, or its transient error."""
         settlements = [entry[0] for entry in batch]
+        self.waiting_since = self.waiting_since or _now()
         try:
-            return await self._store.settle(settlements)
+            verdicts = await self._store.settle(settlements)
+            self.waiting_since, self.answered_at = None, _now()
+            return verdicts
         except (StoreUnavailable, StoreConflict) as error:
             about = {"record": str(settlements[0].ref)} if len(settlements) == 1 else {}
             self._telemetry.event(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from esclusa.engine.settlement_queue import SettlementQueue
 from esclusa.model.settlement import Settlement, Verdict
@@ -56,6 +57,15 @@ class Settler:
     async def settle(self, settlement: Settlement) -> Verdict:
         """Queue a settlement of a system record and wait for its verdict."""
         return await self.queue(settlement.ref.kind.table).settle(settlement)
+
+    @property
+    def stalled(self) -> float:
+        """Seconds for which outcomes have waited while the store wrote nothing; 0 if none waits."""
+        queues = self._queues.values()
+        waiting = [q.waiting_since for q in queues if q.waiting_since is not None]
+        if not waiting:
+            return 0.0
+        return time.monotonic() - max(min(waiting), *(queue.answered_at for queue in queues))
 
     def give_up_in(self, seconds: float) -> None:
         """Wait at most this long for a store that does not answer: the process ends.

@@ -47,7 +47,12 @@ _API: Final = (records, stages, status, cycles, dead_letters, views, tick)
 
 
 def create_app(
-    runtime: Runtime, *, root_path: str = "", proxies: str = PROXIES, body_limit: int = BODY_LIMIT
+    runtime: Runtime,
+    *,
+    worker: bool = False,
+    root_path: str = "",
+    proxies: str = PROXIES,
+    body_limit: int = BODY_LIMIT,
 ) -> FastAPI:
     """The ASGI app: API, health, the pipelines' own routes, and the console.
 
@@ -65,7 +70,7 @@ def create_app(
     app.state.runtime = runtime
     tokens, failed_attempts = hash_tokens(runtime.settings.api_tokens), FailedAttempts()
     console = ConsoleContext(runtime, tokens, failed_attempts)
-    first = [health.health_router(runtime), *(module.router for module in _API)]
+    first = [health.health_router(runtime, worker=worker), *(module.router for module in _API)]
     pipelines = list(_pipelines(runtime))
     last = pages.routers(console)
     for router, required in [*((r, None) for r in first), *pipelines, *((r, None) for r in last)]:
@@ -178,7 +183,7 @@ class Service:
         """Serve on these sockets until stopped; return when all work is settled."""
         engine = self._runtime.engine
         async with engine.running(register=self._scheduler is not None, judge=True):
-            app = create_app(self._runtime, **options)
+            app = create_app(self._runtime, worker=self._scheduler is not None, **options)
             settings = self._runtime.settings
             limits = ConnectionLimits(settings.client_timeout_seconds, settings.max_connections)
             self._server = HttpServer(app, limits, engine.telemetry, grace=engine.options.grace)
@@ -247,8 +252,11 @@ async def serve(
             each.close()
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets on every address of the host, all on one port. Raises SettingsError."""
+def listen(host: str, port: int, setting: str = "PORT") -> list[socket.socket]:
+    """Listening sockets on every address of the host, all on one port.
+
+    Raises SettingsError, which names the setting of the port.
+    """
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:
@@ -272,9 +280,13 @@ def listen(host: str, port: int) -> list[socket.socket]:
             each.close()
         raise SettingsError(
             "settings",
-            [f"PORT: cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}"],
+            [f"{setting}: cannot listen on {host}:{port}: {_reason(error)}"],
         ) from None
     return sockets
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _listening_socket(af: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:

@@ -32,14 +32,23 @@ GAUGES_MAX_AGE: Final = 5.0
 _abandoned: set[asyncio.Task[Any]] = set()
 
 
-def health_router(runtime: Runtime) -> APIRouter:
-    """The routes ``/healthz``, ``/readyz`` and ``/metrics``."""
+def health_router(runtime: Runtime, *, worker: bool = False) -> APIRouter:
+    """The routes ``/healthz``, ``/readyz`` and ``/metrics``, of a server or of a worker."""
     router = APIRouter(tags=["health"])
     readiness, gauges = Readiness(runtime), Gauges(runtime)
 
-    @router.get("/healthz", openapi_extra=SELF_AUTHENTICATED, summary="Check liveness")
-    async def healthz() -> dict[str, str]:
-        """200 as long as the process runs."""
+    @router.get(
+        "/healthz",
+        openapi_extra=SELF_AUTHENTICATED,
+        responses={503: {"description": "A worker that could settle nothing for a long time"}},
+        summary="Check liveness",
+    )
+    async def healthz(response: Response) -> dict[str, str]:
+        """200 as long as the process runs; 503 if a worker cannot settle its outcomes."""
+        limit = runtime.settings.liveness_seconds
+        if worker and limit and runtime.engine.settler.stalled > limit:
+            response.status_code = 503
+            return {"status": "stalled"}
         return {"status": "ok"}
 
     @router.get(
