@@ -72,7 +72,11 @@ async def open_runtime(
         engine = runtime.engine
         if (work and settings.auto_migrate) if migrate is None else migrate:
             await engine.startup.call(runtime.migrate)
+            for stage in await engine.startup.call(runtime.save_lifecycles):
+                engine.telemetry.event("warning", stage.text, stage=stage.stage)
         await engine.startup.call(lambda: runtime.store.use(engine.all_kinds, engine.all_stages))
+        if not engine.lifecycles.loaded:
+            await engine.startup.call(engine.lifecycles.load_starts)
         if work:
             await runtime.artifacts.open()
             stack.push_async_callback(runtime.artifacts.close)

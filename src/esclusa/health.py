@@ -134,9 +134,11 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
             data = await check_data(runtime)
             schema = await check_schema(runtime)
             work: list[Check] = []
+            if schema.verdict != "fail":
+                work += await check_states(runtime)
             if schema.verdict == "ok":
                 faults = await runtime.engine.registration.offset_faults()
-                work = [Check("clock", "fail", fault, text("set_offset")) for fault in faults]
+                work += [Check("clock", "fail", fault, text("set_offset")) for fault in faults]
                 work += await check_work(runtime)
             return [
                 Check("store", "ok", f"{runtime.store.url} answers"),
@@ -175,6 +177,23 @@ async def check_schema(runtime: Runtime) -> Check:
         if runtime.settings.auto_migrate
         else Check("schema", "fail", behind, text("schema_migrate"))
     )
+
+
+async def check_states(runtime: Runtime) -> list[Check]:
+    """Whether records are in states that their lifecycle does not have, and how many."""
+    checks = []
+    for kind in runtime.engine.all_kinds:
+        for found in await runtime.engine.lifecycles.undeclared(kind):
+            count = f"{found.count:,}{'' if found.exact else '+'}"
+            values = {"table": kind.table, "state": found.state, "count": count}
+            new = kind.lifecycle.renamed.get(found.state)
+            if new is not None:
+                waiting = text("state_not_renamed", **values, new=new)
+                checks.append(Check("states", "warn", waiting, text("state_migrate")))
+            else:
+                repair = text("state_repair", table=kind.table, state=found.state)
+                checks.append(Check("states", "fail", text("state_undeclared", **values), repair))
+    return checks or [Check("states", "ok", text("states_declared"))]
 
 
 async def check_work(runtime: Runtime) -> list[Check]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.engine import Engine
+from esclusa.engine.lifecycles import StageDiff
 from esclusa.engine.operations import Operations
 from esclusa.engine.read_model import ReadModel
 from esclusa.engine.records import Records
@@ -48,6 +49,11 @@ class Runtime:
     async def migrate(self) -> list[str]:
         """Bring the schema up to date; return one line for each change."""
         return await self.store.migrate(self.engine.all_kinds, self.engine.all_stages)
+
+    async def save_lifecycles(self) -> list[StageDiff]:
+        """Store the declared lifecycles; return the new stages that find records waiting."""
+        changed = await self.engine.lifecycles.save(self.engine.worker)
+        return [stage for diff in changed for stage in diff.stages if stage.count]
 
     async def pending(self) -> list[str]:
         """The statements that ``migrate`` would run."""

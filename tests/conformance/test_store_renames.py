@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -11,17 +12,19 @@ from conformance.helpers import (
     advance,
     claim,
     claim_one,
+    claim_request,
     find_all,
     insert_new,
     is_near,
     operator_move,
     read,
+    set_clock,
     settle,
     settle_all,
     settle_lost,
     settlement_of,
 )
-from conformance.kinds import stage
+from conformance.kinds import WORK, Job, stage
 
 from esclusa.model.effects import Exists, Move
 from esclusa.model.lifecycle import Lifecycle
@@ -319,3 +322,31 @@ async def test_only_a_repair_moves_a_record_out_of_an_undeclared_state(stores: A
     assert (moved.status, moved.attempts) == ("pending", 0)
     [step] = await new.history(ref)
     assert (step.frm, step.to, step.who, step.reason) == ("new", "pending", "op", "why")
+
+
+async def test_a_stage_that_begins_at_a_time_leaves_what_was_due_before(store: Any) -> None:
+    start = await set_clock(store)
+    await insert_new(store, Job(id="before", due_at=start - timedelta(days=1)))
+    await insert_new(store, Job(id="at", due_at=start), Job(id="held"))
+    advance(store, seconds=60)
+    request = claim_request(WORK, since=start, limit=1, ids=("held",))
+    [held] = await store.claim(request)
+    assert (await store.backlog(claim_request(WORK, since=start))).due == 1
+    assert (await store.backlog(claim_request(WORK))).due == 2
+    assert [x.record.id for x in await claim(store, WORK, since=start)] == ["at"]
+    assert await claim(store, WORK, since=start) == []
+    now = await store.now()
+    eager = {"before": now, "eager": True}
+    assert await claim(store, WORK, since=start, **eager) == []
+    # a retry, an orphan and an operator's move are due again, so they are taken
+    await settle_all(store, settlement_of(held, "pending"))
+    assert [x.record.id for x in await claim(store, WORK, since=start)] == ["held"]
+    advance(store, seconds=120)
+    orphans = await claim(store, WORK, since=start)
+    assert sorted(x.record.id for x in orphans) == ["at", "held"]
+    await settle_all(
+        store,
+        operator_move(Ref(Job.kind, "before"), "pending", "working"),
+    )
+    await settle_all(store, operator_move(Ref(Job.kind, "before"), "working", "pending"))
+    assert [x.record.id for x in await claim(store, WORK, since=start)] == ["before"]

@@ -1,4 +1,4 @@
-"""Administration: migrate, doctor, completion, version."""
+"""Administration: migrate, lifecycle, doctor, completion, version."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from esclusa import __version__
 from esclusa.cli import CONFIGURATION, FAILED, OK, UNHEALTHY
+from esclusa.cli.lifecycle import follow, from_now_option, lifecycle
 from esclusa.cli.output import STYLES, Screen, text_of
 from esclusa.cli.root import Command, root
 from esclusa.cli.session import Session
@@ -18,19 +19,24 @@ from esclusa.model.errors import SettingsError
 if TYPE_CHECKING:
     from esclusa.health import Check
 
+__all__ = ["completion", "doctor", "lifecycle", "migrate", "version"]
+
 
 @click.command(cls=Command)
 @click.option("--sql", is_flag=True, help="Print the statements instead of running them.")
 @click.option(
     "--check", is_flag=True, help="Report whether the schema is up to date; exit code 1 if not."
 )
+@from_now_option
 @click.pass_obj
-def migrate(session: Session, sql: bool, check: bool) -> int:
-    """Bring the store's schema up to date. It only adds."""
+def migrate(session: Session, sql: bool, check: bool, from_now: tuple[str, ...]) -> int:
+    """Bring the store's schema up to date, and records of renamed states. It only adds."""
 
     async def do() -> list[str]:
         async with session.open_store(session.settings) as runtime:
-            return await runtime.pending() if sql or check else await runtime.migrate()
+            if sql or check:
+                return await runtime.pending()
+            return [*await runtime.migrate(), *await follow(session, runtime, from_now)]
 
     lines = asyncio.run(do())
     if sql:

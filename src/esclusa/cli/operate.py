@@ -28,6 +28,7 @@ from esclusa.model.errors import BadQuery
 from esclusa.model.query import parse_filter
 from esclusa.model.record import Kind
 from esclusa.model.system_records import DeadLetter
+from esclusa.model.texts import text
 
 if TYPE_CHECKING:
     from esclusa.engine.operations import Acted, Operations
@@ -92,6 +93,33 @@ def move(
         session,
         lambda o: lambda **how: o.move(table, to, **chosen, **how),
         f"Move {{}} of {table} to {to}?",
+        reason,
+        dry_run,
+        yes,
+    )
+
+
+@click.command(cls=Command)
+@kind_argument
+@click.option(
+    "--from", "frm", required=True, metavar="STATE", help="The state that is not declared."
+)
+@click.option("--to", required=True, metavar="STATE", help="The state to move them to.")
+@reason_option
+@dry_option
+@yes_option
+@click.pass_obj
+def repair(
+    session: Session, table: str, frm: str, to: str, reason: str, dry_run: bool, yes: bool
+) -> int:
+    """Move all records out of a state that their lifecycle does not have. It needs a reason."""
+    session.kind(table)
+    if not reason and not dry_run:
+        raise BadQuery(text("repair_reason"))
+    return _apply(
+        session,
+        lambda o: lambda **how: o.repair(table, frm, to, **how),
+        f"Move {{}} of {table} from {frm} to {to}?",
         reason,
         dry_run,
         yes,
@@ -329,10 +357,10 @@ def _chosen(kind: Kind, ids: tuple[str, ...], where: tuple[str, ...]) -> dict[st
 def _fields(given: tuple[str, ...]) -> dict[str, Any]:
     """The values of ``--set``. The kind converts them to its own types."""
     fields: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
+    for each in given:
+        name, equals, value = each.partition("=")
         if not equals:
-            raise BadQuery(f"--set {text!r}: write FIELD=VALUE, or FIELD=null to empty it")
+            raise BadQuery(f"--set {each!r}: write FIELD=VALUE, or FIELD=null to empty it")
         fields[name.strip()] = None if value == "null" else value
     return fields
 

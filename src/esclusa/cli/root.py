@@ -38,10 +38,10 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Operate": (
         "operate",
-        ("retry", "move", "dead-letters", "pause", "resume", "limit"),
+        ("retry", "move", "repair", "dead-letters", "pause", "resume", "limit"),
     ),
     "Statistics": ("stats", ("rates", "archives", "audit")),
-    "Administration": ("admin", ("migrate", "doctor", "completion", "version")),
+    "Administration": ("admin", ("migrate", "lifecycle", "doctor", "completion", "version")),
 }
 
 # The module of each command.

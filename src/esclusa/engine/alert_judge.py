@@ -23,7 +23,6 @@ from esclusa.model.budget import Budget, WindowUse
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.query import at_least
 from esclusa.model.schedule import Always, Manual, Schedule
-from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle, FromSetting, Stage
 from esclusa.model.system_records import Alert, Rate, WorkerRecord
 from esclusa.model.texts import text
@@ -316,10 +315,7 @@ class AlertJudge:
 
     async def _oldest(self, stage: Stage) -> datetime | None:
         """Since when a record of the stage is due."""
-        request = ClaimRequest(
-            stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order
-        )
-        return (await self._store.backlog(request, cap=1)).oldest
+        return (await self._store.backlog(self._registry.request(stage), cap=1)).oldest
 
     async def _denied(self, stage: Stage) -> bool:
         """Whether its records wait for the budget; then the budget's own alert says so."""

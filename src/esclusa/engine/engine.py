@@ -22,6 +22,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.idempotency import Idempotency
 from esclusa.engine.leases import LeaseRenewer, Periodic
+from esclusa.engine.lifecycles import Lifecycles, StragglerRenamer
 from esclusa.engine.lifespans import Lifespans
 from esclusa.engine.operations import Operations
 from esclusa.engine.options import Options
@@ -44,7 +45,6 @@ from esclusa.engine.watchdog import SpareStore, Watchdog
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.query import Where, conditions
 from esclusa.model.record import Ref
-from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Stage
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.publisher import Publisher
@@ -91,6 +91,8 @@ class Engine:
         self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink)
         system = system_pipeline(publisher, self.alerts).bind(NoSettings())
         self.registry = registry = Registry((*plans, system))
+        self.lifecycles = Lifecycles(registry, store, clock)
+        self._renamer = StragglerRenamer(registry, store, clock, telemetry, worker)
         self.settler = Settler(
             store, artifacts, telemetry, batch=options.settle_batch, lease=options.lease
         )
@@ -202,6 +204,8 @@ class Engine:
             for periodic in self._periodic:
                 periodic.start()
                 stack.push_async_callback(periodic.stop)
+            self._renamer.start()
+            stack.push_async_callback(self._renamer.stop)
             stack.push_async_callback(self.lifespans.close)
             await self.lifespans.start(pipelines)
             await self.startup.call(
@@ -316,13 +320,9 @@ class Engine:
         before: datetime | None = None,
         eager: bool = False,
     ) -> StageWorker:
-        request = ClaimRequest(
-            stage.kind,
-            stage.name,
-            stage.take,
-            stage.hold,
-            stage.where + conditions(stage.kind, where or {}),
-            stage.order,
+        request = self.registry.request(
+            stage,
+            where=stage.where + conditions(stage.kind, where or {}),
             lease=self._lease_of(stage),
             worker=self.worker,
             before=before,

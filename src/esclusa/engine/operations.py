@@ -5,7 +5,7 @@ Every operation leaves an audit row.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,11 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
 from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext
+from esclusa.engine.selection import condition_text, narrowed, selected
 from esclusa.model.effects import Move
-from esclusa.model.errors import BadQuery, NotFound, StoreConflict, UndeclaredMove
+from esclusa.model.errors import BadQuery, NotFound, StoreConflict, UndeclaredMove, UndeclaredState
 from esclusa.model.outcome import To
-from esclusa.model.query import Cond, Where, one_of, query
+from esclusa.model.query import Where, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Locked, Lost, Settled, Settlement
 from esclusa.model.stage import Ways, ways_back
@@ -86,17 +87,45 @@ class Operations:
     ) -> Acted:
         """Move records to a state, by id or by a filter. Attempts restart at 0 and leases end.
 
-        Raises UndeclaredMove, and moves none, if one of them cannot make that move.
+        Raises UndeclaredMove or UndeclaredState, and moves none, if one cannot make that move.
         """
         kind = self._registry.kind(table)
         if kind.system and kind not in MOVABLE:
             raise BadQuery(text("system_table", table=table))
         if to not in kind.lifecycle.states:
             raise UndeclaredMove(table, "any state", to, kind.lifecycle.states)
-        chosen = _chosen(kind, ids, where)
+        chosen = selected(kind, ids, where)
         await self._refuse_undeclared(kind, to, chosen)
         return await self._bulk(
             "move", kind, to, chosen, reason, fields or {}, seen=seen, dry_run=dry_run
+        )
+
+    async def repair(
+        self,
+        table: str,
+        frm: str,
+        to: str,
+        *,
+        reason: str,
+        seen: int | None = None,
+        dry_run: bool = False,
+    ) -> Acted:
+        """Move all records out of a state that the lifecycle does not have.
+
+        Attempts restart at 0 and leases end.
+        """
+        kind = self._registry.kind(table)
+        life = kind.lifecycle
+        if to not in life.states:
+            raise BadQuery(text("no_state", table=table, state=to, states=", ".join(life.states)))
+        if frm in life.states:
+            raise BadQuery(text("repair_declared", table=table, state=frm))
+        if frm in life.renamed:
+            raise BadQuery(text("repair_renamed", table=table, state=frm, new=life.renamed[frm]))
+        if not reason and not dry_run:
+            raise BadQuery(text("repair_reason"))
+        return await self._bulk(
+            "repair", kind, to, {"status": frm}, reason, {}, seen=seen, dry_run=dry_run, repair=frm
         )
 
     async def retry(
@@ -114,7 +143,7 @@ class Operations:
         ways = ways_back(kind, self._registry.all_stages)
         if not ways:
             raise NotFound(text("no_retry", table=table))
-        chosen = _narrowed(_chosen(kind, ids, where), ways)
+        chosen = narrowed(selected(kind, ids, where), kind.lifecycle.with_earlier(ways))
         return await self._bulk("retry", kind, ways, chosen, reason, {}, seen=seen, dry_run=dry_run)
 
     async def apply(
@@ -177,7 +206,7 @@ class Operations:
 
         A dead letter whose record has left its exhausted state is skipped.
         """
-        chosen = _narrowed(_chosen(DeadLetter.kind, ids, where), ["open"])
+        chosen = narrowed(selected(DeadLetter.kind, ids, where), ["open"])
         acted = await self._start("redrive", DeadLetter.kind, chosen, seen=seen, dry_run=dry_run)
         async for letters in self._chunks(DeadLetter.kind, chosen, acted):
             settlements = []
@@ -199,7 +228,7 @@ class Operations:
         dry_run: bool = False,
     ) -> Acted:
         """Close dead letters without sending them back."""
-        chosen = _narrowed(_chosen(DeadLetter.kind, ids, where), ["open"])
+        chosen = narrowed(selected(DeadLetter.kind, ids, where), ["open"])
         return await self._bulk(
             "discard", DeadLetter.kind, "discarded", chosen, reason, {}, seen=seen, dry_run=dry_run
         )
@@ -276,11 +305,16 @@ class Operations:
         await self._cycle_records.refresh()
 
     async def _refuse_undeclared(self, kind: Kind, to: str, chosen: Where) -> None:
-        wrong = [s for s in kind.lifecycle.states if s != to and not kind.lifecycle.allows(s, to)]
-        page = await self._store.find(query(kind, _narrowed(chosen, wrong), limit=1))
+        life = kind.lifecycle
+        wrong = life.with_earlier(s for s in life.states if s != to and not life.allows(s, to))
+        declared = life.with_earlier(life.states)
+        strange = [s for s in await self._store.states(kind) if s not in declared]
+        page = await self._store.find(query(kind, narrowed(chosen, [*wrong, *strange]), limit=1))
         if page.items:
-            state = page.items[0].status
-            raise UndeclaredMove(str(page.items[0].ref), state, to, kind.lifecycle.targets(state))
+            ref, state = page.items[0].ref, page.items[0].status
+            if state in strange:
+                raise UndeclaredState(str(ref), state, kind.table)
+            raise UndeclaredMove(str(ref), state, to, life.targets(life.current(state)))
 
     async def _bulk(
         self,
@@ -293,6 +327,7 @@ class Operations:
         *,
         seen: int | None,
         dry_run: bool,
+        repair: str | None = None,
     ) -> Acted:
         acted = await self._start(verb, kind, chosen, seen=seen, dry_run=dry_run)
         checked = kind.check_fields(fields)
@@ -300,19 +335,20 @@ class Operations:
             settlements = []
             for record in records:
                 state = to if isinstance(to, str) else await self._back(record, to)
-                if record.status == state:
+                if kind.lifecycle.current(record.status) == state:
                     acted.passed.append({"id": record.id, "why": text("same_state", state=state)})
                     continue
                 settlements.append(
                     Settlement(
                         record.ref,
                         state,
-                        kind.lifecycle.sources(state),
+                        kind.lifecycle.sources(state) if repair is None else (repair,),
                         None,
                         checked,
                         attempts=0,
                         who=self.who,
                         reason=reason or verb,
+                        repair=repair is not None,
                     )
                 )
             await self._settle(settlements, acted)
@@ -352,7 +388,7 @@ class Operations:
                 acted.verb,
                 acted.table,
                 acted.moved,
-                {name: _condition_text(given) for name, given in chosen.items()},
+                {name: condition_text(given) for name, given in chosen.items()},
                 reason,
             )
             acted.passed = acted.passed[:100]
@@ -363,7 +399,7 @@ class Operations:
 
         If several stages could have exhausted it, the history decides.
         """
-        found = ways[record.status]
+        found = ways[record.kind.lifecycle.current(record.status)]
         if len({state for _, state in found}) > 1:
             steps = await self._store.history(record.ref, 10, newest=True)
             came = next((s.frm for s in reversed(steps) if s.to == record.status != s.frm), None)
@@ -378,44 +414,17 @@ class Operations:
         record = (await self._store.get(kind, [letter.record_id]))[0]
         if record is None:
             raise NotFound(text("dead_letter_orphaned", id=letter.record_id, table=kind.table))
-        if record.status not in ways:
+        state, before = (
+            kind.lifecycle.current(each) for each in (record.status, letter.state_before)
+        )
+        if state not in ways:
             code = "dead_letter_outdated" if ways else "dead_letter_final"
-            raise NotFound(text(code, record=str(record.ref), state=record.status))
-        taken = any(
-            letter.state_before in s.take for s, _ in ways[record.status]
-        ) and kind.lifecycle.allows(record.status, letter.state_before)
-        back = letter.state_before if taken else await self._back(record, ways)
+            raise NotFound(text(code, record=str(record.ref), state=state))
+        taken = any(before in s.take for s, _ in ways[state])
+        taken = taken and kind.lifecycle.allows(state, before)
+        back = before if taken else await self._back(record, ways)
         reason = reason or "redrive"
-        effect = Move(kind, record.id, back, frm=record.status, reason=reason, **fields)
+        effect = Move(kind, record.id, back, frm=state, reason=reason, **fields)
         return Settlement(
             letter.ref, "redriven", ("open",), None, effects=(effect,), who=self.who, reason=reason
         )
-
-
-def _narrowed(chosen: Where, states: Iterable[str]) -> dict[str, Any]:
-    """The same filter, for records in these states only."""
-    given = chosen.get("status")
-    conditions = () if given is None else given if isinstance(given, tuple) else (given,)
-    equal = (each if isinstance(each, Cond) else Cond("eq", each) for each in conditions)
-    return {**chosen, "status": (*equal, one_of(*states))}
-
-
-def _chosen(kind: Kind, ids: Sequence[str] | None, where: Where | None) -> dict[str, Any]:
-    if ids is None and not where:
-        raise BadQuery(text("choose_records", table=kind.table))
-    if ids is not None and where:
-        raise BadQuery(text("choose_once"))
-    return dict(where or {}) if ids is None else {"id": one_of(*ids)}
-
-
-def _condition_text(given: Any) -> str:
-    """A condition as the audit shows it."""
-    if isinstance(given, tuple):
-        return " and ".join(dict.fromkeys(_condition_text(part) for part in given))
-    if isinstance(given, Cond):
-        values = given.value if isinstance(given.value, tuple) else (given.value,)
-        sign = {"lt": "< ", "le": "<= ", "gt": "> ", "ge": ">= "}.get(given.op, "")
-        return {"null": "is empty", "not_null": "is not empty"}.get(
-            given.op, f"{sign}{' or '.join(map(str, values))}"[:500]
-        )
-    return str(given)

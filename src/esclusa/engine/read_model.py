@@ -27,13 +27,14 @@ from esclusa.model.query import (
     query,
 )
 from esclusa.model.record import Kind, Record, Ref
-from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, Step
+from esclusa.model.settlement import Backlog, StateCount, Step
 from esclusa.model.stage import Role, Stage, roles, ways_back
 from esclusa.model.system_records import (
     Alert,
     CycleRecord,
     DeadLetter,
     Export,
+    LifecycleRecord,
     Rate,
     Run,
     WorkerRecord,
@@ -178,8 +179,17 @@ class ReadModel:
             {s.budget.name: await self._store.usage(s.budget) for s in stages if s.budget},
             now=await self._clock.sync(),
             workers_alive=any(worker["alive"] for worker in await self.workers()),
-            last_reason=steps[-1].reason if steps and steps[-1].to == record.status else None,
+            last=steps[-1] if steps and steps[-1].to == record.status else None,
+            earlier=await self._earlier_states(record),
+            starts={s.name: t for s in stages if (t := self.registry.start_of(s)) is not None},
         )
+
+    async def _earlier_states(self, record: Record) -> list[str]:
+        """The states that earlier versions declared, if the record may be in one."""
+        kind = LifecycleRecord.kind
+        known = record.status in record.kind.lifecycle.states
+        [stored] = [None] if known else await self._store.get(kind, [record.kind.table])
+        return stored.earlier if isinstance(stored, LifecycleRecord) else []
 
     async def search(self, text: str, limit: int = 5) -> list[dict[str, Any]]:
         """Records of every kind whose id is this text, or else begins with it.
@@ -273,9 +283,7 @@ class ReadModel:
         ]
 
     async def backlog(self, stage: Stage) -> Backlog:
-        return await self._store.backlog(
-            ClaimRequest(stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order)
-        )
+        return await self._store.backlog(self.registry.request(stage))
 
     async def rates(self, minutes: int = 60, *, system: bool = False) -> list[dict[str, Any]]:
         """What each stage did, minute by minute; the current minute is not in it yet."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 from esclusa.model.errors import NotFound
 from esclusa.model.pipeline import Plan
 from esclusa.model.record import Kind
+from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.model.texts import text
@@ -26,7 +29,19 @@ class Registry:
         self.kinds |= {record.kind.table: record.kind for record in SYSTEM_RECORDS}
         self.all_stages = tuple(self.stages.values())
         self.all_kinds = tuple(self.kinds.values())
+        # From when on stages take records, as `migrate --from-now` stored it.
+        self.starts: dict[str, datetime] = {}
         self._plans = {plan.name: plan for plan in plans}
+
+    def start_of(self, stage: Stage) -> datetime | None:
+        """The time from which on the stage takes records; None: it takes all."""
+        times = [t for t in (stage.since, self.starts.get(stage.name)) if t is not None]
+        return max(times, default=None)
+
+    def request(self, stage: Stage, **options: Any) -> ClaimRequest:
+        """The claim of a stage; ``options`` are those of ClaimRequest."""
+        given = {"where": stage.where, "order": stage.order, "since": self.start_of(stage)}
+        return ClaimRequest(stage.kind, stage.name, stage.take, stage.hold, **(given | options))
 
     def plan_of(self, name: str) -> Plan:
         """The plan that a cycle or stage belongs to."""

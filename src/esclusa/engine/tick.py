@@ -17,7 +17,6 @@ from esclusa.engine.runs import RunContext
 from esclusa.engine.threads import end_tasks
 from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused
 from esclusa.model.schedule import Always, Manual
-from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle
 from esclusa.model.texts import text
 from esclusa.model.value import value
@@ -161,10 +160,7 @@ class Tick:
 
     async def _has_due(self, cycle: Cycle) -> bool:
         for stage in cycle.stages:
-            request = ClaimRequest(
-                stage.kind, stage.name, stage.take, stage.hold, stage.where, stage.order
-            )
-            if (await self._store.backlog(request, cap=1)).due:
+            if (await self._store.backlog(self._registry.request(stage), cap=1)).due:
                 return True
         return False
 

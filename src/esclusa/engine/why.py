@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from esclusa.model.budget import WindowUse
 from esclusa.model.query import Cond, matches
 from esclusa.model.record import Record
 from esclusa.model.schedule import Always, Manual
+from esclusa.model.settlement import Step
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.suspects import worker_of
 from esclusa.model.system_records import CycleRecord
@@ -56,17 +57,20 @@ def why(
     *,
     now: datetime,
     workers_alive: bool,
-    last_reason: str | None = None,
+    last: Step | None = None,
+    earlier: Collection[str] = (),
+    starts: Mapping[str, datetime] = {},
 ) -> Why:
     """Name what keeps the record where it is.
 
-    ``stages`` are those of its kind, ``cycles`` their cycles; ``last_reason`` is that of its last
-    move.
+    ``stages`` are those of its kind, ``cycles`` their cycles. ``last``: the move that brought it
+    into its state, if one did. ``earlier``: states that earlier versions declared. ``starts``: the
+    times from which on stages take records.
     """
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
-        unknown = text("why_unknown_state", state=state, table=record.kind.table)
-        return Why(state, (Reason("unknown_state", unknown),))
+        until = now if state in life.renamed and workers_alive else None
+        return Why(state, (_undeclared(record, last, earlier, until),), until)
     if state in life.terminal:
         return Why(state, (Reason("finished", text("why_finished", state=state)),))
     taking = [stage for stage in stages if state in stage.states]
@@ -75,9 +79,12 @@ def why(
     passing = [stage for stage in taking if matches(record.model_dump(), stage.where)]
     if not passing:
         return Why(state, tuple(_filtered(record, stage) for stage in taking))
-    stage = passing[0]
+    begun = [s for s in passing if not _before_start(record, s, starts)]
+    if not begun:
+        return Why(state, tuple(_not_begun(record, stage, starts) for stage in passing))
+    stage = begun[0]
     cycle = cycles.get(stage.name)
-    reasons = _schedule_reasons(record, stage, now, last_reason)
+    reasons = _schedule_reasons(record, stage, now, None if last is None else last.reason)
     if cycle is not None:
         reasons += _cycle_reasons(cycle, cycle_records.get(cycle.name), now)
     if stage.budget is not None:
@@ -88,6 +95,33 @@ def why(
         reasons = [Reason("due", text("why_due", due=record.due_at or now, stage=stage.name), now)]
     ends = [reason.until for reason in reasons if reason.until is not None]
     return Why(state, tuple(reasons), max(ends) if len(ends) == len(reasons) else None)
+
+
+def _undeclared(
+    record: Record, last: Step | None, earlier: Collection[str], until: datetime | None
+) -> Reason:
+    life, values = record.kind.lifecycle, {"state": record.status, "table": record.kind.table}
+    if record.status in life.renamed:
+        new = life.renamed[record.status]
+        return Reason("renamed", text("why_renamed", state=record.status, new=new), until)
+    if record.status in life.foreign:
+        return Reason("foreign_state", text("why_foreign_state", state=record.status))
+    if last is not None:
+        moved = text("why_undeclared_moved", **values, who=last.who, at=last.at)
+        return Reason("unknown_state", moved)
+    code = "why_undeclared_earlier" if record.status in earlier else "why_undeclared"
+    return Reason("unknown_state", text(code, **values))
+
+
+def _before_start(record: Record, stage: Stage, starts: Mapping[str, datetime]) -> bool:
+    due, since = record.due_at or record.created_at, starts.get(stage.name)
+    return since is not None and (due is None or due < since)
+
+
+def _not_begun(record: Record, stage: Stage, starts: Mapping[str, datetime]) -> Reason:
+    due = record.due_at or record.created_at
+    values = {"stage": stage.name, "since": starts[stage.name], "due": due}
+    return Reason("before_start", text("why_before_start", **values))
 
 
 def _not_taken(record: Record, stages: Sequence[Stage]) -> Reason:

@@ -67,6 +67,14 @@ class UndeclaredMove(Refusal):
         super().__init__(text(code, where=where, frm=frm, to=to, targets=targets))
 
 
+class UndeclaredState(Refusal):
+    """A record is in a state that the lifecycle does not have; only a repair moves it."""
+
+    def __init__(self, where: str, state: str, table: str) -> None:
+        self.state = state
+        super().__init__(text("undeclared_state", where=where, state=state, table=table))
+
+
 class BadQuery(Refusal):
     """The kind cannot be queried by this filter, order or cursor."""
 

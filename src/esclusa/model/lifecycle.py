@@ -31,6 +31,9 @@ class Lifecycle:
 
     ``renamed`` gives states that earlier versions declared their present names:
     ``renamed={"fresh": "pending"}``. ``esclusa migrate`` and the workers move the records.
+
+    ``foreign`` names states that only other programs use, in a table that they share with Esclusa.
+    Records there are left alone; in any other undeclared state they are reported.
     """
 
     states: tuple[str, ...]
@@ -39,6 +42,7 @@ class Lifecycle:
     failed: frozenset[str]
     finished: frozenset[str]
     renamed: Mapping[str, str] = field(hash=False)
+    foreign: frozenset[str]
     _targets: dict[str, tuple[str, ...]] = field(repr=False, compare=False, hash=False)
 
     def __init__(
@@ -49,6 +53,7 @@ class Lifecycle:
         finished: Collection[str] = (),
         endless: bool = False,
         renamed: Mapping[str, str] | None = None,
+        foreign: Collection[str] = (),
     ) -> None:
         states, moves, faults = _parse(text)
         renamed = dict(renamed or {})
@@ -61,6 +66,11 @@ class Lifecycle:
                 if state not in states
             ]
             faults += _rename_faults(states, renamed)
+            faults += [
+                f"foreign names {state!r}, which is one of its states or renamed"
+                for state in foreign
+                if state in states or state in renamed
+            ]
         if faults:
             raise DeclarationError("lifecycle", faults)
         set_fields(
@@ -71,6 +81,7 @@ class Lifecycle:
             failed=frozenset(failed),
             finished=frozenset(finished),
             renamed=renamed,
+            foreign=frozenset(foreign),
             _targets={s: tuple(t for t in states if (s, t) in moves) for s in states},
         )
 

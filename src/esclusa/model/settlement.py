@@ -22,6 +22,8 @@ class ClaimRequest:
     and no record twice.
     ``eager`` (with ``before``): also records in the take states that are not due yet, if they are
     not held and were last written before that moment.
+    ``since``: only records that are due from this time on. A stage that begins now leaves those
+    that were in its state already.
     ``ids``: only these records. ``excluded``: not these.
     ``tries``: attempts are counted up to this number. A record that has had them all is claimed as
     well, with ``over`` set. The claim of an orphan counts only if it was handled alone.
@@ -42,6 +44,7 @@ class ClaimRequest:
     ids: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     tries: int | None = None
+    since: datetime | None = None
 
 
 @value

@@ -187,6 +187,24 @@ class Audit(Record, table="esclusa_audit", system=True, history=False, index=[("
     lifecycle = Lifecycle("kept")
 
 
+class LifecycleRecord(
+    Record, table="esclusa_lifecycles", system=True, key="table_name", history=False
+):
+    """The lifecycle of a table as ``migrate`` last stored it.
+
+    ``earlier``: states that versions before declared. ``stages``: the states that each stage takes
+    and holds. ``starts``: the time from which on a stage takes records, if it does not take all.
+    """
+
+    table_name: str
+    states: list[str] = []
+    earlier: list[str] = []
+    stages: dict[str, list[str]] = {}
+    starts: dict[str, str] = {}
+
+    lifecycle = Lifecycle("kept")
+
+
 class Export(
     Record, table="esclusa_exports", system=True, key=("table_name", "month", "part"), history=False
 ):
@@ -259,6 +277,7 @@ SYSTEM_RECORDS: tuple[type[Record], ...] = (
     Rate,
     Alert,
     Audit,
+    LifecycleRecord,
     Export,
     IdempotentCall,
     EndedSession,

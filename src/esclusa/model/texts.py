@@ -70,7 +70,27 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "registered_again": "this worker was taken for dead; it is registered again",
     # Why a record is not moving: `esclusa why`.
-    "why_unknown_state": "{state!r} is not a state of {table}; another program wrote it",
+    "why_undeclared": (
+        "{state!r} is not a state of {table}, and Esclusa did not write it; move it with:"
+        " esclusa repair {table} --from {state!r} --to STATE --reason TEXT"
+    ),
+    "why_undeclared_moved": (
+        "{state!r} is not a state of {table}; {who} moved it there at {at}, as another version"
+        " declares it; move it with:"
+        " esclusa repair {table} --from {state!r} --to STATE --reason TEXT"
+    ),
+    "why_undeclared_earlier": (
+        "{state!r} is not a state of {table} any more; an earlier version declared it; move it"
+        " with: esclusa repair {table} --from {state!r} --to STATE --reason TEXT"
+    ),
+    "why_renamed": (
+        "{state} is called {new} now; the next worker of this version, or 'esclusa migrate',"
+        " moves it there"
+    ),
+    "why_foreign_state": "{state} is a state of another program; Esclusa leaves the record alone",
+    "why_before_start": (
+        "{stage} takes only records that are due from {since} on, and this one was due at {due}"
+    ),
     "why_finished": "finished: {state} is a terminal state",
     "why_no_stage": (
         "no stage takes {state}; an operator or another record can move it to {targets}"
@@ -135,6 +155,15 @@ TEXTS: Final[Mapping[str, str]] = {
     "undeclared_move_terminal": (
         "{where}: the move {frm} -> {to} is not declared; {frm} is a terminal state"
     ),
+    "undeclared_state": (
+        "{where}: {state!r} is not a state of {table}; move such records with:"
+        " esclusa repair {table} --from {state!r} --to STATE --reason TEXT"
+    ),
+    "repair_declared": "{state} is a state of {table}: 'esclusa move' moves its records",
+    "repair_renamed": (
+        "{state} of {table} is called {new} now: 'esclusa migrate' and the workers move its records"
+    ),
+    "repair_reason": "a repair needs a reason; it is kept in the history and the audit log",
     "system_table": "{table} is a system table: only the engine moves its records",
     "choose_records": "name the records of {table}: by their ids, or by a filter",
     "choose_once": "give ids or a filter, not both",
@@ -173,6 +202,17 @@ TEXTS: Final[Mapping[str, str]] = {
     "bad_cursor": "{cursor!r:.60} is not a cursor of this list; use `next` of the page before",
     "pipeline_opening": "pipeline {pipeline} is not ready yet: its lifespan is opening",
     "pipeline_not_ready": "pipeline {pipeline} is not ready ({error}); it is tried again",
+    # How a declared lifecycle differs from the stored one.
+    "stage_new": "stage {stage} is new; records in {states} that it takes at once: {count}",
+    "stage_wider": "stage {stage} now takes {states}, too; records that it takes at once: {count}",
+    "stage_since": (
+        "stage {stage} takes records in {states} that are due from {since} on; now: {count}"
+    ),
+    "stage_removed": "stage {stage} is not declared any more; it took {states}",
+    "start_needs_time": (
+        "{stage} cannot begin now: a row of {table} may have no due time, and then its creation"
+        " counts; map it with track(created_at=…)"
+    ),
     # Why a store cannot answer.
     "store_not_open": "{store} is not open",
     "store_unavailable": "{store} does not answer: {why}",
@@ -204,6 +244,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "schema_automatic": "run, worker and serve bring it up to date",
     "schema_migrate": "run 'esclusa migrate'",
     "schema_docs": "see docs/operations.md, Stores",
+    "states_declared": "all records are in declared states",
+    "state_undeclared": "{table}: records in {state!r}, which is not one of its states: {count}",
+    "state_repair": "run: esclusa repair {table} --from {state!r} --to STATE --reason TEXT",
+    "state_not_renamed": "{table}: records in {state}, which is called {new} now: {count}",
+    "state_migrate": "run 'esclusa migrate', or let a worker of this version run",
     "work_in_time": "no work waits for a worker",
     "no_worker_needed": "no worker is running; nothing is late yet",
     "start_worker": "start one with 'esclusa worker', or let something call 'esclusa tick'",

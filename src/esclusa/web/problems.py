@@ -72,6 +72,7 @@ _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
     BadFile: (400, "bad-body", "Unreadable body"),
     errors.BadRecord: (422, "bad-record", "Invalid record"),
     errors.UndeclaredMove: (409, "undeclared-move", "Move not declared"),
+    errors.UndeclaredState: (409, "undeclared-state", "State not declared"),
     errors.AlreadyRunning: (409, "already-running", "Cycle already running"),
     errors.Paused: (409, "paused", "Cycle paused"),
     errors.ArtifactExists: (409, "exists", "File already exists"),

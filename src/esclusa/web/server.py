@@ -22,6 +22,7 @@ from esclusa.web.api import (
     cycles,
     dead_letters,
     health,
+    lifecycles,
     openapi,
     records,
     stages,
@@ -43,7 +44,7 @@ from esclusa.web.security import BODY_LIMIT, SecurityMiddleware
 PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
-_API: Final = (records, stages, status, cycles, dead_letters, views, tick)
+_API: Final = (records, lifecycles, stages, status, cycles, dead_letters, views, tick)
 
 
 def create_app(

@@ -53,6 +53,35 @@ async def test_bulk_retry_with_preview_and_reason(own_world: World, new_page: Ne
         assert "the account is public again" in await page.locator("tbody tr").first.inner_text()
 
 
+async def test_records_in_an_undeclared_state_are_repaired(
+    own_world: World, new_page: NewPage
+) -> None:
+    import apsw
+
+    engine = own_world.runtime.engine
+    job = await engine.records.first(Job, {"status": "failed"})
+    assert job is not None
+    database = apsw.Connection(own_world.runtime.store.url.removeprefix("sqlite:///"))
+    database.execute("UPDATE pending_jobs SET status = 'on hold' WHERE id = ?", (job.id,))
+    database.close()
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/records/pending_jobs/{quote(job.id)}")
+        assert "'on hold' is not a state of pending_jobs" in await page.locator(".why").inner_text()
+        await page.get_by_role("link", name="Repair…").click()
+        assert await page.locator("tbody tr").count() == 1
+        await page.get_by_label("State to move to").select_option("failed")
+        await page.get_by_role("button", name="Repair…").click()
+        assert "Move 1 record to failed?" in await page.locator("h1").inner_text()
+        await page.get_by_label("Reason").fill("the hold is over")
+        await page.get_by_role("button", name="Move").click()
+        assert "1 record moved." in await page.locator(".flash").inner_text()
+    audit = await last_action(own_world)
+    assert (audit.verb, audit.affected, audit.reason) == ("repair", 1, "the hold is over")
+    moved = await engine.records.get(Job, job.id)
+    assert moved is not None
+    assert moved.status == "failed"
+
+
 async def test_bulk_move_of_selected_records_only(own_world: World, new_page: NewPage) -> None:
     async with new_page() as page:
         await page.goto(f"{own_world.url}/console/records/pending_jobs?status=empty_result")

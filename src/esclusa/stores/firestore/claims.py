@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from esclusa.model.errors import StoreConflict
-from esclusa.model.query import Cond, Order, Query, at_most, matches, null
+from esclusa.model.query import Cond, Order, Query, at_least, at_most, matches, null
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Backlog, ClaimRequest, Leased, Renewal
 from esclusa.model.suspects import claimed, group_of, worker_of
@@ -196,7 +196,8 @@ class DocumentClaimer:
         self, context: CallContext, request: ClaimRequest, limit: int
     ) -> list[FoundDocument]:
         conditions = (("id", Cond("in", request.ids)), ("status", Cond("in", _states(request))))
-        query = Query(request.kind, (*conditions, *request.where), _order(request))
+        where = (*conditions, *_since(request), *request.where)
+        query = Query(request.kind, where, _order(request))
         codec = context.codec_of(request.kind)
         found = await queries.first(self.client, codec, query, len(request.ids), "claim")
         latest = _latest_due(request, context.now)
@@ -364,10 +365,15 @@ def due_query(request: ClaimRequest, now: datetime, shard: int | None = None) ->
     where = (
         ("status", Cond("in", _states(request))),
         ("due_at", at_most(_latest_due(request, now))),
+        *_since(request),
         *request.where,
         *(() if shard is None else ((SHARD, Cond("eq", shard)),)),
     )
     return Query(request.kind, where, _order(request))
+
+
+def _since(request: ClaimRequest) -> tuple[tuple[str, Cond], ...]:
+    return () if request.since is None else (("due_at", at_least(request.since)),)
 
 
 def eager_query(request: ClaimRequest) -> Query:
@@ -380,6 +386,7 @@ def eager_query(request: ClaimRequest) -> Query:
         ("status", Cond("in", request.take)),
         ("leased_by", null),
         ("updated_at", at_most(request.before)),
+        *_since(request),
         *request.where,
     )
     return Query(request.kind, where, _order(request))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import Order
@@ -172,9 +172,20 @@ def candidates(
         tests.append(f"t.{table.id.ident} <> ALL({binder.ids(table, request.excluded)})")
     if table.kind.attached:  # a row without an id cannot be addressed
         tests.append(f"t.{table.id.ident} IS NOT NULL")
+    if request.since is not None:
+        tests.append(_is_since(table, request.since, binder))
     if due:
         tests += [_is_due(table, request, binder), leases.not_kept(table)]
     return tests
+
+
+def _is_since(table: Table, since: datetime, binder: Binder) -> str:
+    """Return the test for rows due from a time on; creation counts where another left it empty."""
+    due, given = table.columns["due_at"], binder.add(since, "timestamptz")
+    value = due.expr()
+    if table.kind.attached and "created_at" in table.columns:
+        value = f"COALESCE(t.{due.ident}, t.{table.columns['created_at'].ident}, {due.default})"
+    return f"{value} >= {due.write_time(given)}"
 
 
 def _is_due(table: Table, request: ClaimRequest, binder: Binder) -> str:

@@ -363,6 +363,12 @@ def claim_candidates(
     else:
         tests.append(f"{due} <= ?")
         values.append(limit)
+    if request.since is not None:
+        since = due
+        if kind.attached and "created_at" in kind.columns:  # where another program left it empty
+            since = f"COALESCE(NULLIF({due}, ''), {time_expr(kind, 'created_at')})"
+        tests.append(f"{since} >= ?")
+        values.append(encode_time(request.since))
     if request.ids:
         tests.append(f"{quote(kind.id_column)} IN (SELECT value FROM carray(?))")
         values.append(text_array(request.ids))

@@ -35,13 +35,18 @@ _LOST_PLUS = re.compile(r"(T[0-9:.]+) (\d\d:?\d\d)\Z")
 
 
 def filter_from_query(
-    kind: Kind, params: Iterable[tuple[str, str]], *, archived: bool = False
+    kind: Kind,
+    params: Iterable[tuple[str, str]],
+    *,
+    archived: bool = False,
+    any_state: bool = False,
 ) -> dict[str, Test]:
     """The filter in a query string: ``parse_filter``'s syntax, or operators after the name.
 
     A field that is given twice may have either value. A field without a value is ignored, because
     HTML forms send those; an unknown name is refused all the same. With ``archived``, the archive's
-    own columns can be filtered, too.
+    own columns can be filtered, too. With ``any_state``, an undeclared state is not refused;
+    ``check_states`` refuses it if no record is in it.
     """
     tests: dict[str, Test] = {}
     for name, value in params:
@@ -54,7 +59,8 @@ def filter_from_query(
             kind, [_expression(kind, name, value)], archived=archived
         ).items():
             tests[field] = _combine(tests[field], test) if field in tests else test
-    return _checked(kind, tests)
+    _refuse_secrets(kind, tests)
+    return tests if any_state else check_states(kind, tests)
 
 
 def strict_filter_from_query(
@@ -84,7 +90,8 @@ def filter_from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
             *tests.get(field, ()),
             *(_cond(field, _operator(name, op), each) for op, each in conditions.items()),
         )
-    return _checked(kind, dict(tests))
+    _refuse_secrets(kind, tests)
+    return check_states(kind, dict(tests))
 
 
 def check_order(kind: Kind, order: str) -> tuple[str, ...]:
@@ -162,16 +169,16 @@ def _cond(name: str, op: Op, value: Any) -> Cond:
     return Cond("in", tuple(values)) if isinstance(value, list) or op == "in" else Cond(op, value)
 
 
-def _checked(kind: Kind, tests: dict[str, Test]) -> dict[str, Test]:
-    """The tests, if they are allowed. An undeclared state is refused: it is probably misspelt.
+def check_states(kind: Kind, tests: dict[str, Test]) -> dict[str, Test]:
+    """The tests. Raises BadQuery for an undeclared state: it is probably misspelt.
 
     In an attached table other programs may write states of their own, so any state is allowed.
     """
-    _refuse_secrets(kind, tests)
+    declared = kind.lifecycle.with_earlier(kind.lifecycle.states)
     test = tests.get("status", ()) if not kind.attached else ()
     for cond in test if isinstance(test, tuple) else (test,):
         for state in cond.value if cond.op == "in" else (cond.value,):
-            if state is not None and state not in kind.lifecycle.states:
+            if state is not None and state not in declared:
                 raise BadQuery(
                     text(
                         "no_state",

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 # Seconds after which a part that does not answer counts as not ready.
 CHECK_TIMEOUT: Final = 5.0
-# Seconds for which a good verdict on the schema is reused.
+# Seconds for which a good verdict on the schema and the states is reused.
 SCHEMA_MAX_AGE: Final = 30.0
 # Seconds for which gauges that are read from the store are reused.
 GAUGES_MAX_AGE: Final = 5.0
@@ -95,7 +95,7 @@ class Readiness:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._schema: tuple[float, Check] | None = None
+        self._schema: tuple[float, list[Check]] | None = None
 
     async def checks(self) -> list[Check]:
         """All checks; the server is ready if none has the verdict fail."""
@@ -120,15 +120,18 @@ class Readiness:
         if (
             self._schema is None
             or time.monotonic() - self._schema[0] > SCHEMA_MAX_AGE
-            or self._schema[1].verdict == "fail"
+            or any(check.verdict == "fail" for check in self._schema[1])
         ):
-            self._schema = (time.monotonic(), await health.check_schema(self._runtime))
+            checks = [await health.check_schema(self._runtime)]
+            if checks[0].verdict != "fail":
+                checks += await health.check_states(self._runtime)
+            self._schema = (time.monotonic(), checks)
         met = await self._runtime.store.check(0)
         faulty = Check("data", "fail", text("data_faulty"), text("run_doctor"))
         return [
             Check("store", "ok", text("check_answers")),
             *([faulty] if met is not None and met.faults else []),
-            self._schema[1],
+            *self._schema[1],
         ]
 
     async def _artifacts(self) -> list[Check]:

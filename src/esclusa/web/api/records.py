@@ -40,7 +40,7 @@ from esclusa.web.api.common import (
     page_json,
     record_json,
 )
-from esclusa.web.api.filters import check_order, filter_from_query
+from esclusa.web.api.filters import check_order, check_states, filter_from_query
 from esclusa.web.api.rows import InsertOut
 from esclusa.web.problems import problem_responses
 
@@ -217,17 +217,20 @@ async def records(
 ) -> Any:
     """One page of records, filtered and in order."""
     kind = runtime.engine.kind(table)
-    where = filter_from_query(kind, request.query_params.multi_items(), archived=archived)
-    return page_json(
-        await runtime.read_model.records(
-            table,
-            where,
-            order=check_order(kind, order),
-            limit=limit,
-            after=after,
-            archived=archived,
-        )
+    where = filter_from_query(
+        kind, request.query_params.multi_items(), archived=archived, any_state=True
     )
+    page = await runtime.read_model.records(
+        table,
+        where,
+        order=check_order(kind, order),
+        limit=limit,
+        after=after,
+        archived=archived,
+    )
+    if not page.items:
+        check_states(kind, where)
+    return page_json(page)
 
 
 @router.get(

@@ -356,6 +356,12 @@ def timeline(steps: Sequence[Step], of_state: Mapping[str, str]) -> list[dict[st
     return out[::-1]
 
 
+def is_repairable(kind: Kind, state: str) -> bool:
+    """Whether records in this state need a repair: no version declares it."""
+    life = kind.lifecycle
+    return state not in life.states and state not in life.renamed and state not in life.foreign
+
+
 def possible_moves(
     console: ConsoleContext, record: Record, of_state: Mapping[str, str]
 ) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from esclusa.engine.operations import Acted
+from esclusa.engine.operations import Acted, Operations
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.query import beginning, one_of, parse_filter, query
 from esclusa.model.record import Kind, Record
@@ -98,7 +98,7 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
     ) -> Response:
         kind = read_model.lookup(table)
         items = _filter_items(request.query_params.multi_items(), "after")
-        where = filters.filter_from_query(kind, items, archived=archived)
+        where = filters.filter_from_query(kind, items, archived=archived, any_state=True)
         if address := _canonical(kind, request):
             return RedirectResponse(address, 303)
         given = [(n, v) for n, v in items if v]
@@ -123,6 +123,8 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
                 raise
             usual = ""  # the store has no index for this order, so list by id
             page = await read_model.records(table, where, limit=PAGE, archived=archived)
+        if not page.items:
+            filters.check_states(kind, where)
         matched = await console.cache.get(
             f"count {query(kind, where, archived=archived)}",
             1.0,
@@ -166,6 +168,8 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             fields=_filterable(kind),
             targets=[s for s in kind.lifecycle.states if kind.lifecycle.sources(s)],
             retryable=bool(read_model.retry_targets(kind)),
+            repairable=[n for n, _v in here] == ["status"]
+            and page_data.is_repairable(kind, states[0]),
         )
 
 
@@ -242,20 +246,14 @@ def _bulk(api: APIRouter, console: ConsoleContext) -> None:
         ids = [v for n, v in items if n == "ids"]
         conditions = _filter_items(items, "after", "order")
         given = [(n, v) for n, v in conditions if v]
-        where = filters.filter_from_query(kind, conditions)
+        verb, to = form.get("verb", ""), form.get("to", "")
+        where = filters.filter_from_query(kind, conditions, any_state=verb == "repair")
         if q := form.get("q", "").strip():
             where["id"] = beginning(q)
         if not ids and not where:
             where = {"status": one_of(*kind.lifecycle.states)}
         chosen: dict[str, Any] = {"ids": ids} if ids else {"where": where}
-        verb, to = form.get("verb", ""), form.get("to", "")
-        operations = console.operations(request)
-        if verb == "retry":
-            acted = await operations.retry(kind.table, **chosen, **options)
-        elif verb == "move" and to:
-            acted = await operations.move(kind.table, to, **chosen, **options)
-        else:
-            raise FormRefused(422, _("Choose an action for the records."))
+        acted = await _perform(console.operations(request), kind, form, chosen, options)
         where = {"id": ids} if ids else where
         return acted, {"ids": ids, "where": where, "given": given, "verb": verb, "to": to, "q": q}
 
@@ -314,6 +312,24 @@ def _bulk(api: APIRouter, console: ConsoleContext) -> None:
         )
 
 
+async def _perform(
+    operations: Operations,
+    kind: Kind,
+    form: dict[str, str],
+    chosen: dict[str, Any],
+    options: dict[str, Any],
+) -> Acted:
+    """Perform the action that the form names on the chosen records."""
+    verb, to = form.get("verb", ""), form.get("to", "")
+    if verb == "retry":
+        return await operations.retry(kind.table, **chosen, **options)
+    if verb == "repair" and to:  # of all records in that state
+        return await operations.repair(kind.table, form.get("status", ""), to, **options)
+    if verb == "move" and to:
+        return await operations.move(kind.table, to, **chosen, **options)
+    raise FormRefused(422, _("Choose an action for the records."))
+
+
 def _record(api: APIRouter, console: ConsoleContext) -> None:
     read_model = console.read_model
 
@@ -352,7 +368,10 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
             ),
             why=page_data.reasons(why) if why else [],
             next_at=why.next if why else None,
-            buttons=[b for e in console.extensions for b in e.buttons_of(record)],
+            buttons=[
+                *(b for e in console.extensions for b in e.buttons_of(record)),
+                *_repair_button(record),
+            ],
             error=page_data.error(record.last_error),
             error_at=page_data.error_time(record.last_error),
             fields=page_data.fields(console, record),
@@ -386,6 +405,13 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
             kind="good" if acted.moved else "warning",
             details=[translate.sentence(p["why"]) for p in acted.passed],
         )
+
+
+def _repair_button(record: Record) -> list[tuple[str, str]]:
+    """The way to the list of all records in the undeclared state of this one."""
+    if not page_data.is_repairable(record.kind, record.status):
+        return []
+    return [(_("Repair…"), _address(record.kind, [("status", record.status)]))]
 
 
 def edited(form: SubmittedForm, record: Record) -> dict[str, Any]:
