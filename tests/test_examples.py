@@ -7,8 +7,13 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
+from google.cloud import firestore
+from support.firestore import FirestoreEmulator
 
 ROOT = Path(__file__).parents[1]
 
@@ -88,6 +93,44 @@ def test_existing_table_in_30_lines(tmp_path: Path) -> None:
     base.close()
     ran = esclusa(tmp_path, "existing_table.py", "run", "customers.check")
     assert ran["counters"] == {"taken": 1, "valid": 1}
+
+
+@pytest.fixture
+def emulator() -> Iterator[FirestoreEmulator]:
+    if reason := FirestoreEmulator.missing():
+        pytest.skip(reason)
+    emulator = FirestoreEmulator()
+    emulator.start()
+    yield emulator
+    emulator.stop()
+
+
+def test_existing_collection_in_30_lines(tmp_path: Path, emulator: FirestoreEmulator) -> None:
+    text = (ROOT / "examples" / "existing_collection.py").read_text()
+    assert len(text.splitlines()) <= 30
+    store = {"ESCLUSA_STORE": "firestore://examples", "FIRESTORE_EMULATOR_HOST": emulator.host}
+
+    def call(*argv: str, codes: tuple[int, ...] = (0,)) -> Any:
+        return esclusa(tmp_path, "existing_collection.py", *argv, codes=codes, **store)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIRESTORE_EMULATOR_HOST", emulator.host)
+        customers = firestore.Client(project="examples").collection("customers")
+    fields = [{"email": "ana@example.com", "vip": True}, {"email": "not an address"}]
+    ids = [customers.add(each)[1].id for each in fields]
+    call("migrate")
+    ran = call("run", "customers.check", codes=(5,))
+    assert ran["counters"] == {"taken": 2, "valid": 1, "invalid": 1}
+    ana = customers.document(ids[0]).get().to_dict()
+    assert (ana["email"], ana["vip"], ana["check_status"]) == ("ana@example.com", True, "valid")
+    # The other program adds documents as before.
+    later = customers.add({"email": "eva@example.com"})[1].id
+    left = call("status")["unadopted"]
+    assert left == [{"table": "customers", "count": 1, "examples": [f"customers/{later}"]}]
+    found = [check for check in call("doctor")["checks"] if check["name"] == "adoption"]
+    assert [(check["verdict"], later in check["text"]) for check in found] == [("warn", True)]
+    assert call("run", "customers.check")["counters"] == {"taken": 1, "valid": 1}
+    assert call("status")["unadopted"] == []
 
 
 def test_demo(tmp_path: Path) -> None:

@@ -39,7 +39,12 @@ def store_for(settings: Settings) -> Store:
             )
             raise SettingsError("settings", [missing]) from error
         project, _, database = url.removeprefix("firestore://").partition("/")
-        return FirestoreStore(project, database or "(default)", clock_offset=offset)
+        return FirestoreStore(
+            project,
+            database or "(default)",
+            clock_offset=offset,
+            adopt_every=settings.firestore_adopt_seconds,
+        )
     from esclusa.stores.postgres.store import PostgresStore
 
     return PostgresStore(

@@ -144,6 +144,7 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
                 Check("store", "ok", f"{runtime.store.url} answers"),
                 *data,
                 schema,
+                *await check_adoption(runtime),
                 await check_clock(runtime),
                 *work,
             ]
@@ -194,6 +195,24 @@ async def check_states(runtime: Runtime) -> list[Check]:
                 repair = text("state_repair", table=kind.table, state=found.state)
                 checks.append(Check("states", "fail", text("state_undeclared", **values), repair))
     return checks or [Check("states", "ok", text("states_declared"))]
+
+
+async def check_adoption(runtime: Runtime, *, named: bool = True) -> list[Check]:
+    """The records that no stage can take, because they have no tracking fields yet.
+
+    Without ``named``, their ids are left out.
+    """
+    seconds = runtime.settings.firestore_adopt_seconds
+    do = text("adopt_worker", seconds=seconds) if seconds else text("schema_migrate")
+    verdict: Verdict = "warn" if seconds else "fail"
+    checks = []
+    for left in await runtime.read_model.unadopted():
+        values: dict[str, Any] = {"table": left.table, "count": left.count}
+        shown = text("unadopted_count", **values)
+        if named:
+            shown = text("unadopted", **values, examples=", ".join(left.examples))
+        checks.append(Check("adoption", verdict, shown, do))
+    return checks
 
 
 async def check_work(runtime: Runtime) -> list[Check]:

@@ -262,6 +262,14 @@ class Settings(BaseModel):
         help="How long run and tick wait at their start for a store that is not ready: it refuses "
         "connections, is starting, or has no free connection. worker and serve wait without limit.",
     )
+    firestore_adopt_seconds: float = option(
+        "ESCLUSA_FIRESTORE_ADOPT_SECONDS",
+        60.0,
+        ge=0,
+        help="How often workers look for Firestore documents that other programs wrote without "
+        "tracking fields, besides the start of a run; 0: only 'esclusa migrate' adopts them. Each "
+        "look counts the collection twice: 1 read per 500 documents.",
+    )
     postgres_pool_size: int = option(
         "ESCLUSA_POSTGRES_POOL_SIZE",
         10,

@@ -35,9 +35,6 @@ class Database(Protocol):
     def store(self, **options: Any) -> Store:
         """Return a store on it, not open yet."""
 
-    def has_tables(self) -> bool:
-        """Whether another program can create a table there."""
-
     async def make_table(
         self,
         name: str,
@@ -144,9 +141,6 @@ class SqliteDatabase:
         from esclusa.stores.sqlite.store import SqliteStore
 
         return SqliteStore(str(self.path), **options)
-
-    def has_tables(self) -> bool:
-        return True
 
     async def make_table(
         self,
@@ -296,9 +290,6 @@ class PostgresDatabase:
 
         return PostgresStore(self.provider.server.url(self.name), **options)
 
-    def has_tables(self) -> bool:
-        return True
-
     async def make_table(
         self,
         name: str,
@@ -410,3 +401,6 @@ PROVIDERS: dict[str, type[DatabaseProvider]] = {
     "firestore": FirestoreProvider,
 }
 """The stores that the conformance and property suites run on."""
+
+SQL = ["sqlite", "postgres"]
+"""The stores with tables, whose columns have types, and with triggers."""

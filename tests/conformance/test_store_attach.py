@@ -27,7 +27,7 @@ from conformance.kinds import stage
 
 from esclusa.model.columns import track
 from esclusa.model.effects import Create
-from esclusa.model.errors import EsclusaError, SchemaError
+from esclusa.model.errors import SchemaError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null, query
 from esclusa.model.record import Record, Ref
@@ -105,8 +105,6 @@ def rows(count: int = 6) -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def table(empty_database: Database) -> Database:
-    if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
     columns = {**COLUMNS, "imagen_local": "text"}
     await empty_database.make_table("publicaciones", columns, "pk", rows())
     return empty_database
@@ -299,58 +297,6 @@ async def test_migrate_adds_only_what_is_missing_and_once(table: Database, bare_
     assert await store.pending((Media.kind,), (LOAD,)) == []
 
 
-async def test_a_missing_business_or_id_column_names_table_and_column(
-    empty_database: Database, bare_store: Any
-) -> None:
-    if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
-    columns = {n: t for n, t in COLUMNS.items() if n not in ("pk", "imagen")}
-    await empty_database.make_table("publicaciones", {"other": "int", **columns}, "other")
-    store = await bare_store()
-    with pytest.raises(SchemaError) as caught:
-        await store.migrate((Media.kind,), (LOAD,))
-    for word in ("publicaciones", "imagen", "pk"):
-        assert word in str(caught.value)
-    assert await empty_database.rows("publicaciones", "other") == []
-    assert await store.pending((Media.kind,), (LOAD,)) is not None
-
-
-async def test_a_row_without_an_id_is_not_claimed(
-    empty_database: Database, bare_store: Any
-) -> None:
-    """Another column is the primary key. A row without an id does not hold up the others."""
-    if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
-    given = [
-        {"other": n, **row, "pk": None if n == 2 else row["pk"]} for n, row in enumerate(rows(), 1)
-    ]
-    await empty_database.make_table(
-        "publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given
-    )
-    store = await bare_store((Media.kind,), (LOAD,))
-    assert sorted(lease.ref.id for lease in await store.claim(claim_request(LOAD))) == [
-        "10",
-        "40",
-        "50",
-        "60",
-    ]
-    assert await store.claim(claim_request(LOAD)) == []
-
-
-async def test_an_id_column_with_duplicates_is_refused(
-    empty_database: Database, bare_store: Any
-) -> None:
-    if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: other programs have no tables in this store")
-    given = [{"other": n, **row, "pk": 7} for n, row in enumerate(rows(), 1)]
-    await empty_database.make_table(
-        "publicaciones", {"other": "int", **COLUMNS, "imagen_local": "text"}, "other", given
-    )
-    store = await bare_store()
-    with pytest.raises(EsclusaError, match="pk"):
-        await store.migrate((Media.kind,), (LOAD,))
-
-
 async def test_an_attached_table_that_is_absent_is_created(bare_store: Any) -> None:
     class Letters(Record, table="cartas", key="name", track=track(prefix="x_"), id="key"):
         name: str
@@ -374,8 +320,6 @@ class Numbered(Record, table="t_numbered", key="name", database_id=True):
 
 @pytest.mark.promise(5)
 async def test_the_table_may_generate_ids(empty_database: Database, bare_store: Any) -> None:
-    if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: this store has no tables that could number their rows")
     store = await bare_store((Numbered.kind,), ())
     one, two = await store.insert([Numbered(name="x"), Numbered(name="ñ")])
     assert isinstance(one, Inserted)

@@ -61,13 +61,8 @@ def test_kinds_that_firestore_cannot_hold() -> None:
         folio_id: str
         lifecycle = Lifecycle("a -> b")
 
-    class Numbered(Record, table="numbered", key="uri", database_id=True):
-        uri: str
-        lifecycle = Lifecycle("a -> b")
-
     assert "must begin with folio_id" in schema.unfit(Wrong.kind)[0]
     assert "parent=" in schema.unfit(Orphan.kind)[0]
-    assert "does not generate ids" in schema.unfit(Numbered.kind)[0]
     assert schema.unfit(Extraccion.kind) == []
     assert issubclass(SchemaError, Exception)
 

@@ -29,7 +29,7 @@ from conformance.kinds import AGE, COLLECT, KINDS, READ, STAGES, WORK, Job, Note
 
 from esclusa.engine.system_pipeline import KEEP
 from esclusa.model.effects import Add, Create, Exists, Move
-from esclusa.model.errors import BadRecord, SchemaError, StoreUnavailable
+from esclusa.model.errors import BadRecord, StoreUnavailable
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import above, below, not_null, one_of, query
 from esclusa.model.record import Record, Ref
@@ -179,16 +179,6 @@ async def test_wrong_nested_id_is_refused_before_any_write(
 
 
 # Limits and errors
-
-
-async def test_database_id_is_refused(bare_store: Any) -> None:
-    class Numbered(Record, table="numbered", key="name", database_id=True):
-        name: str
-        lifecycle = Lifecycle("a -> b")
-
-    store = await bare_store()
-    with pytest.raises(SchemaError, match="does not generate ids"):
-        await store.migrate((Numbered.kind,), ())
 
 
 async def test_unreachable_server_is_reported_at_once(

@@ -20,6 +20,7 @@ from esclusa.cli.output import (
     share,
     text_of,
 )
+from esclusa.model.texts import text
 
 KINDS = ["KIND", "STATES"]
 STAGES = ["STAGE", ">DUE", "OLDEST", ">PER MIN", ">ERRORS", ">P50", ">P99", "TIME TO DRAIN"]
@@ -34,6 +35,8 @@ def draw_status(screen: Screen, answer: dict[str, Any]) -> None:
         screen.line()
         screen.table(columns, rows)
     screen.line()
+    for line in _unadopted(answer):
+        screen.line(line, "yellow")
     screen.line(_foot(answer))
 
 
@@ -63,7 +66,13 @@ async def watch_status(
                     ),
                 ]
             live.update(
-                Group(*parts, Text(), Text(_foot(answer)), Text("Press Ctrl-C to stop.", "dim")),
+                Group(
+                    *parts,
+                    Text(),
+                    *(Text(line, "yellow") for line in _unadopted(answer)),
+                    Text(_foot(answer)),
+                    Text("Press Ctrl-C to stop.", "dim"),
+                ),
                 refresh=True,
             )
             await asyncio.sleep(every)
@@ -82,6 +91,18 @@ def _foot(answer: dict[str, Any]) -> str:
         else "no dead letters"
     )
     return f"{workers if alive else 'no worker is running (esclusa worker)'}, {letters}"
+
+
+def _unadopted(answer: dict[str, Any]) -> list[str]:
+    return [
+        text(
+            "unadopted",
+            table=each["table"],
+            count=each["count"],
+            examples=", ".join(each["examples"]),
+        )
+        for each in answer["unadopted"]
+    ]
 
 
 def _tables(answer: dict[str, Any]) -> Iterator[tuple[list[str], list[Any]]]:

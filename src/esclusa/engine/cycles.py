@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from esclusa.engine.stage_worker import StageWorker
 from esclusa.model.errors import AlreadyRunning, EsclusaError, Paused, SettingsError
 from esclusa.model.pipeline import Plan
 from esclusa.model.query import Where
-from esclusa.model.record import Ref
+from esclusa.model.record import Kind, Ref
 from esclusa.model.schedule import Always, Every
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Cycle, Stage
@@ -192,6 +192,7 @@ class CycleRunner:
         require: Callable[[str], Awaitable[None]],
         run_tools: Callable[[Plan], RunTools],
         stage_worker: NewStageWorker,
+        adopt: Callable[[Sequence[Kind], datetime], Awaitable[None]],
     ) -> None:
         self._registry = registry
         self._records = records
@@ -205,6 +206,7 @@ class CycleRunner:
         self._require = require
         self._run_tools = run_tools
         self._stage_worker = stage_worker
+        self._adopt = adopt
         self._active: dict[str, RunContext] = {}
         self._workers: set[StageWorker] = set()
         self.stopping = False
@@ -297,6 +299,7 @@ class CycleRunner:
     async def _run(self, run: RunContext) -> None:
         await self._alerts.end("cycle_not_started", run.cycle.name)
         try:
+            await self._adopt(self._registry.plan_of(run.cycle.name).kinds, run.started)
             if run.cycle.function is not None:
                 await run.cycle.function(run)
             else:

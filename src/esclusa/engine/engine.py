@@ -42,6 +42,7 @@ from esclusa.engine.suspects import Suspects
 from esclusa.engine.system_pipeline import system_pipeline
 from esclusa.engine.tick import Tick, Ticked
 from esclusa.engine.watchdog import SpareStore, Watchdog
+from esclusa.model.adoption import Adopted
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.query import Where, conditions
 from esclusa.model.record import Ref
@@ -78,6 +79,7 @@ class Engine:
     ) -> None:
         self.store = store
         store.on_refused = self._report_refused
+        store.on_adopted = self._report_adopted
         self.artifacts = artifacts
         self.publisher = publisher
         self.telemetry = telemetry = telemetry or Silent()
@@ -141,6 +143,7 @@ class Engine:
             require=self.lifespans.require,
             run_tools=self._run_tools,
             stage_worker=self._stage_worker,
+            adopt=store.adopt,
         )
         interval = min(10.0, *(self._lease_of(stage) / 6 for stage in registry.all_stages))
         self._periodic = (
@@ -378,6 +381,18 @@ class Engine:
         self.telemetry.event(
             "warning", f"claim: {why}; it is left out for some minutes", record=str(ref)
         )
+
+    def _report_adopted(self, adopted: Adopted) -> None:
+        self.telemetry.event(
+            "info",
+            f"{adopted.table}: documents of other programs adopted",
+            table=adopted.table,
+            adopted=adopted.count,
+            documents=adopted.documents,
+            reads_per_hour=adopted.reads_per_hour,
+        )
+        for why in adopted.refused.values():
+            self.telemetry.event("warning", f"not adopted: {why}", table=adopted.table)
 
     def _lease_of(self, stage: Stage) -> float:
         return stage.lease or self.options.lease

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from esclusa.engine.rates import merge
 from esclusa.engine.records import Records
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.why import Why, why
+from esclusa.model.adoption import Unadopted
 from esclusa.model.errors import NotFound
 from esclusa.model.pipeline import Plan, View
 from esclusa.model.query import (
@@ -129,6 +130,11 @@ class ReadModel:
     async def tally(self, kind: Kind, cap: int | None = None) -> list[StateCount]:
         """How many records are in each state; with ``cap`` no state is counted further."""
         return await self._store.tally(kind, cap)
+
+    async def unadopted(self) -> list[Unadopted]:
+        """Per table, the records that no stage can take, because they have no tracking yet."""
+        found = [await self._store.unadopted(kind) for kind in self.declared()]
+        return [each for each in found if each is not None]
 
     async def count(
         self, table: str, where: Where, *, cap: int = 100_000, archived: bool = False
@@ -422,6 +428,7 @@ class ReadModel:
             "now": self.now(),
             "store": self.store_url,
             "kinds": await self.kinds(),
+            "unadopted": [asdict(each) for each in await self.unadopted()],
             "stages": await self.stages(),
             "cycles": await self.cycles(),
             "budgets": await self.budgets(),

@@ -39,7 +39,11 @@ class Records:
     async def get(self, kind: type[R], *key: Any) -> R | None:
         """The record with this id, or with this key when several parts are given."""
         id = str(key[0]) if len(key) == 1 else kind.kind.id_of(*key)
-        return (await self.get_many(kind, [id]))[0]
+        [found] = await self.get_many(kind, [id])
+        if found is None and len(key) > 1 and (kind.kind.attached or kind.kind.database_id):
+            # Ids of an existing table are not made of the key.
+            return await self.first(kind, dict(zip(kind.kind.key, key, strict=True)))
+        return found
 
     async def get_many(self, kind: type[R], ids: Sequence[str]) -> list[R | None]:
         return cast("list[R | None]", await self._store.get(kind.kind, ids))

@@ -237,7 +237,10 @@ def matches(values: Mapping[str, Any], where: tuple[tuple[str, Cond], ...]) -> b
 def _holds(value: Any, cond: Cond) -> bool:
     if cond.op in ("null", "not_null"):
         return (value is None) == (cond.op == "null")
-    return value is not None and bool(_HOLDS[cond.op](value, cond.value))
+    try:
+        return value is not None and bool(_HOLDS[cond.op](value, cond.value))
+    except TypeError:  # another program wrote a value of another type
+        return False
 
 
 _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
@@ -315,6 +318,13 @@ _CONVERT: dict[str, Any] = {
 }
 
 
+@value
+class AsStored:
+    """A value that another program wrote, of another type than its field's."""
+
+    value: Any
+
+
 def encode_cursor(query: Query, values: list[Any]) -> str:
     """The cursor after a page: the last record's values of the order fields, and its id."""
     written = json.dumps([_fingerprint(query), *(_out(v) for v in values)], ensure_ascii=False)
@@ -346,7 +356,7 @@ def decode_cursor(query: Query) -> list[Any]:
     values = open_cursor(query, len(names))
     try:
         return [
-            None if v is None else _CONVERT[types[n]](v) for n, v in zip(names, values, strict=True)
+            _in(types[n], v) if v is not None else None for n, v in zip(names, values, strict=True)
         ]
     except _UNFIT:
         raise not_a_cursor(query) from None
@@ -364,7 +374,16 @@ def _fingerprint(query: Query) -> str:
     ).hexdigest()
 
 
+def _in(type: ColumnType, value: Any) -> Any:
+    if isinstance(value, dict):
+        return _time(value["time"]) if "time" in value else value["as_stored"]
+    return _CONVERT[type](value)
+
+
 def _out(value: Any) -> Any:
+    if isinstance(value, AsStored):
+        time = isinstance(value.value, datetime)
+        return {"time" if time else "as_stored": _out(value.value)}
     if isinstance(value, datetime | date):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value

@@ -174,7 +174,7 @@ class Kind:
 
     def as_json(self, record: Record) -> dict[str, Any]:
         """The record as the API shows it; mapped tracking columns also under their own names."""
-        shown = record.model_dump(mode="json")
+        shown = record.model_dump(mode="json", warnings=False)  # other programs write any type
         shown |= {
             column: shown[name]
             for name, column in self.columns.items()

@@ -249,6 +249,14 @@ TEXTS: Final[Mapping[str, str]] = {
     "state_repair": "run: esclusa repair {table} --from {state!r} --to STATE --reason TEXT",
     "state_not_renamed": "{table}: records in {state}, which is called {new} now: {count}",
     "state_migrate": "run 'esclusa migrate', or let a worker of this version run",
+    "unadopted": (
+        "{table}: {count} documents have no tracking fields yet and are not worked ({examples})"
+    ),
+    "unadopted_count": "{table}: {count} documents have no tracking fields yet and are not worked",
+    "adopt_worker": (
+        "a worker adopts them at the start of a run, or after {seconds:g} s; 'esclusa migrate'"
+        " adopts them now"
+    ),
     "work_in_time": "no work waits for a worker",
     "no_worker_needed": "no worker is running; nothing is late yet",
     "start_worker": "start one with 'esclusa worker', or let something call 'esclusa tick'",

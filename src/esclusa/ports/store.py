@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
+from esclusa.model.adoption import Adopted, Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.query import Page, Query
 from esclusa.model.record import Kind, Record, Ref
@@ -27,6 +28,7 @@ from esclusa.model.stage import Stage
 from esclusa.model.value import value
 
 OnRefused: TypeAlias = Callable[[Ref, str], None]
+OnAdopted: TypeAlias = Callable[[Adopted], None]
 
 
 @value
@@ -51,6 +53,9 @@ class Store(Protocol):
 
     # Called with a record that cannot be claimed, and why; see ``claim``.
     on_refused: OnRefused | None
+
+    # Called when records that other programs wrote without tracking fields were adopted.
+    on_adopted: OnAdopted | None
 
     async def open(self) -> None:
         """Connect. Raises StoreUnavailable with the reason if the store does not answer.
@@ -184,6 +189,16 @@ class Store(Protocol):
         its settlement is applied. A record that another program has locked is left for a later
         call. Raises BadRecord if the table refuses the new state.
         """
+
+    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
+        """Give tracking fields to the records that other programs wrote without them before then.
+
+        Claims adopt such records as well, but only now and then. Only documents can lack fields: on
+        SQL stores, null tracking means a new record.
+        """
+
+    async def unadopted(self, kind: Kind) -> Unadopted | None:
+        """The records that no claim can find, because they have no tracking fields yet."""
 
     # claim and settle
 

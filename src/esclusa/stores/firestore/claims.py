@@ -22,8 +22,13 @@ from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text
 from esclusa.stores.firestore import queries
 from esclusa.stores.firestore.client import LOCKED, FirestoreClient, PreconditionFailed
-from esclusa.stores.firestore.codec import SEQ, SHARD, SHARDS, STEPS, Document
-from esclusa.stores.firestore.documents import CallContext, DocumentState, document_state
+from esclusa.stores.firestore.codec import SEQ, SHARD, SHARDS, STEPS, Document, from_timestamp
+from esclusa.stores.firestore.documents import (
+    GRACE,
+    CallContext,
+    DocumentState,
+    document_state,
+)
 from esclusa.stores.firestore.leases import KeptLeases
 from esclusa.stores.firestore.queries import FoundDocument
 
@@ -188,6 +193,7 @@ class DocumentClaimer:
             f for f in found if f.id not in request.excluded and _version(f) not in self.locked
         ]
         claimable = await self._without_kept(context, request, found[:limit])
+        claimable = await self._without_foreign(context, request, claimable)
         if found and not claimable:  # all of these are held: look at the next ones
             return await self._candidates(context, request, limit, shard)
         return claimable
@@ -205,9 +211,11 @@ class DocumentClaimer:
         due = [
             f
             for f in found
-            if f.values["due_at"] <= latest or (early is not None and matches(f.values, early))
+            if matches(f.values, (("due_at", at_most(latest)),))
+            or (early is not None and matches(f.values, early))
         ]
-        return await self._without_kept(context, request, due[:limit])
+        claimable = await self._without_kept(context, request, due[:limit])
+        return await self._without_foreign(context, request, claimable)
 
     async def _without_kept(
         self, context: CallContext, request: ClaimRequest, found: Sequence[FoundDocument]
@@ -219,6 +227,36 @@ class DocumentClaimer:
         until = self.client.clock.ticks() + _LEFT_OUT
         self.locked |= {_version(f): until for f in found if f.id in held}
         return [f for f in found if f.id not in held]
+
+    async def _without_foreign(
+        self, context: CallContext, request: ClaimRequest, found: Sequence[FoundDocument]
+    ) -> list[FoundDocument]:
+        """Without those that another program moved to the hold state within the grace.
+
+        They become due when it ends.
+        """
+        codec = context.codec_of(request.kind)
+        if not codec.foreign or request.hold is None:
+            return list(found)
+        held = [
+            f
+            for f in found
+            if f.values["status"] == request.hold
+            and _held_by_others(f)
+            and from_timestamp(f.document.update_time) + GRACE > context.now
+        ]
+        writes = []
+        for f in held:
+            doc = document_state(context, Ref(request.kind, f.id), f.document)
+            assert doc is not None
+            doc.set("due_at", from_timestamp(f.document.update_time) + GRACE)
+            writes += doc.writes(context)
+        results = await self.client.each(writes, "claim", skip_locked=True)
+        until = self.client.clock.ticks() + _LEFT_OUT
+        self.locked |= {
+            _version(f): until for f, r in zip(held, results, strict=True) if r in (None, LOCKED)
+        }
+        return [f for f in found if f not in held]
 
     # Renewal
 
@@ -345,6 +383,18 @@ def _moment(time: Any) -> tuple[int, int]:
 
 def _version(found: FoundDocument) -> tuple[str, int, int]:
     return found.document.name, *_moment(found.document.update_time)
+
+
+def _held_by_others(found: FoundDocument) -> bool:
+    """Whether another program moved a record to its state: no lease, and no step of the history."""
+    if found.values["leased_by"] is not None:
+        return False
+    fields = found.document.fields
+    steps = fields[STEPS].array_value.values if STEPS in fields else ()
+    if not steps:
+        return True
+    last = steps[-1].map_value.fields["to_state"].string_value
+    return bool(last != found.values["status"])
 
 
 def _latest_due(request: ClaimRequest, now: datetime) -> datetime:

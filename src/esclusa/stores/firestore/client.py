@@ -175,9 +175,10 @@ class FirestoreClient:
         self.reads[op] += max(1, len(found))  # an empty answer costs one read
         return found
 
-    async def count(self, query: Any, up_to: int, op: str) -> int:
+    async def count(self, query: Any, up_to: int, op: str, transaction: bytes | None = None) -> int:
         """Count the documents that match, up to ``up_to``."""
-        values = await self._aggregate(query, {"count": {"up_to": {"value": up_to}}}, op)
+        counted = {"count": {"up_to": {"value": up_to}}}
+        values = await self._aggregate(query, counted, op, transaction=transaction)
         found = sum(each.integer_value for each in values)
         self.reads[op] += max(1, -(-found // 1000))
         return int(found)
@@ -194,10 +195,16 @@ class FirestoreClient:
         return float(found[0].double_value or found[0].integer_value)
 
     async def _aggregate(
-        self, query: Any, aggregation: dict[str, Any], op: str, average: str | None = None
+        self,
+        query: Any,
+        aggregation: dict[str, Any],
+        op: str,
+        average: str | None = None,
+        transaction: bytes | None = None,
     ) -> list[Any]:
         request = AggregationRequest(
             parent=self.root,
+            transaction=transaction,
             structured_aggregation_query={
                 "structured_query": query,
                 "aggregations": [{"alias": "value", **aggregation}],
@@ -216,7 +223,7 @@ class FirestoreClient:
             parts = [types.RunAggregationQueryResponse.pb(answer) async for answer in stream]
             return [p.result.aggregate_fields["value"] for p in parts if p.HasField("result")]
 
-        return await self._read(call, retry=True, op=op)
+        return await self._read(call, retry=transaction is None, op=op)
 
     async def _read(self, call: Callable[[], Awaitable[T]], *, retry: bool, op: str = "") -> T:
         for pause in (0.05, 0.2, 0.6, None) if retry else (None,):
@@ -331,10 +338,16 @@ class FirestoreClient:
 
     # Transactions
 
-    async def begin(self) -> bytes:
+    async def begin(self, *, read_only: bool = False) -> bytes:
+        """Begin a transaction. With ``read_only`` it locks nothing: its reads are one snapshot."""
+        request = types.BeginTransactionRequest(database=self.database)
+        if read_only:
+            request.options = types.TransactionOptions(
+                read_only=types.TransactionOptions.ReadOnly()
+            )
         with self._mapped_errors():
             answer = await self.api.begin_transaction(
-                database=self.database, metadata=self._metadata, timeout=30, retry=None
+                request, metadata=self._metadata, timeout=30, retry=None
             )
         return bytes(answer.transaction)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping
+from copy import copy
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -18,7 +19,13 @@ from typing import Any
 
 from google.cloud.firestore_v1 import types
 from google.protobuf.timestamp_pb2 import Timestamp
-from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
+from pydantic_core import (
+    PydanticSerializationError,
+    PydanticUndefined,
+    from_json,
+    to_json,
+    to_jsonable_python,
+)
 
 from esclusa.model.columns import ColumnType, retyped
 from esclusa.model.errors import BadRecord
@@ -45,6 +52,11 @@ SHARD, SHARDS = "_shard", 16
 NULL = Value(null_value=0)  # type: ignore[arg-type, unused-ignore]
 
 
+def shard_of(id: str) -> int:
+    """The shard of a record."""
+    return zlib.crc32(id.encode()) % SHARDS
+
+
 def order_column(column: str) -> str:
     """The companion field by which a decimal column is sorted and compared."""
     return f"{column}__order"
@@ -59,6 +71,22 @@ def to_timestamp(moment: datetime) -> Timestamp:
 def from_timestamp(stamp: Any) -> datetime:
     """A protocol message as a time in UTC, to the microsecond."""
     return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+
+
+_PYTHON: dict[ColumnType, tuple[type, ...]] = {
+    "text": (str,),
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "time": (datetime,),
+    "date": (date,),
+    "decimal": (Decimal,),
+}
+
+
+def is_typed(type: ColumnType, value: Any) -> bool:
+    """Whether a stored value has the type of its column; other programs may write any."""
+    return isinstance(value, _PYTHON.get(type, object))
 
 
 def encode(type: ColumnType, value: Any) -> Any:
@@ -236,8 +264,26 @@ class Codec:
         self.kind = kind
         self.columns = [(n, c, kind.types[n]) for n, c in kind.columns.items() if n != "id"]
         self.types: dict[str, ColumnType] = {**kind.types, **ARCHIVE_COLUMNS, SHARD: "int"}
+        # Whether other programs write documents of this kind, too: they are validated.
+        self.foreign = kind.attached
         self._typed = retyped(kind)
         self._absent = [n for n in ("created_at", "last_error") if n not in kind.columns]
+        self._defaults = {name: self._default(name) for name, _, _ in self.columns}
+        self._null_tracking = {"status": kind.initial, "attempts": 0, "fence": 0}
+
+    def _default(self, name: str) -> Any:
+        """The default of a field, None if it has none that Firestore can hold."""
+        info = self.kind.model.model_fields.get(name)
+        value = None if info is None else info.get_default(call_default_factory=False)
+        try:
+            encode(self.kind.types[name], None if value is PydanticUndefined else value)
+        except BadRecord:
+            return None
+        return None if value is PydanticUndefined else value
+
+    def default(self, name: str) -> Any:
+        """What a document without this field means: its default; of tracking, a new record's."""
+        return self._null_tracking.get(name) or copy(self._defaults[name])
 
     def column(self, name: str) -> str:
         """The document's field of a tracking value, business field, extra or archive column."""
@@ -262,7 +308,7 @@ class Codec:
     def document(self, id: str, record: Record, tracking: Mapping[str, Any]) -> Any:
         """The document of a new record. All fields are written: an index skips missing fields."""
         out = Document()
-        out.fields[SHARD].integer_value = zlib.crc32(id.encode()) % SHARDS
+        out.fields[SHARD].integer_value = shard_of(id)
         for name in self.kind.extras:
             self.put(out.fields, name, None)
         for name, _, _ in self.columns:
@@ -275,7 +321,10 @@ class Codec:
         """The values of a document by their Python names."""
         out: dict[str, Any] = {"id": id}
         for name, column, type in self.columns:
-            out[name] = decode(type, fields[column]) if column in fields else None
+            out[name] = decode(type, fields[column]) if column in fields else self.default(name)
+        for name, value in self._null_tracking.items():
+            if out[name] is None:
+                out[name] = value
         if archived:
             for name, type in ARCHIVE_COLUMNS.items():
                 out[name] = decode(type, fields[name]) if name in fields else None
@@ -293,6 +342,8 @@ class Codec:
         values.pop("archived_at", None)
         values.pop("export_id", None)
         try:
-            return self.kind.build(values), None
+            if self.foreign:
+                return self.kind.draft(values, f"{self.kind.table} {values['id']}: "), None
+            return self.kind.construct(values), None
         except BadRecord as error:
             return self.kind.model.model_construct(None, **values), str(error)

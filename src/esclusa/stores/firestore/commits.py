@@ -18,7 +18,7 @@ from esclusa.model.errors import BadRecord, UndeclaredMove
 from esclusa.model.query import Query, matches
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
-from esclusa.stores.firestore import queries
+from esclusa.stores.firestore import names, queries
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.documents import (
     CallContext,
@@ -26,6 +26,7 @@ from esclusa.stores.firestore.documents import (
     document_state,
     new_document,
 )
+from esclusa.stores.firestore.keys import existing_keys, looked_up
 from esclusa.stores.firestore.queries import FoundDocument
 from esclusa.stores.firestore.writes import verify_unchanged
 
@@ -35,7 +36,7 @@ class _EffectRefused(Exception):
 
 
 class TransactionRequired(Exception):
-    """A record moves because a guard is false, and only a transaction keeps it false."""
+    """A guard is false, or a key is new, and only a transaction keeps it so."""
 
 
 @dataclass(slots=True)
@@ -50,6 +51,8 @@ class SettlementCommit:
     documents: dict[str, Any] = field(default_factory=dict)
     docs: dict[str, DocumentState] = field(default_factory=dict)
     guards: dict[Exists, list[FoundDocument]] = field(default_factory=dict)
+    # By the name of a new document, the record that has its key.
+    keys: dict[str, dict[str, str]] = field(default_factory=dict)
     # Update times, by name, of documents that were read and must stay unchanged.
     proofs: dict[str, Any] = field(default_factory=dict)
 
@@ -144,10 +147,7 @@ class SettlementCommit:
     async def _apply(self, s: Settlement, effect: Effect) -> None:
         match effect:
             case Create():
-                new = new_document(self.context, effect.record)
-                known = self.docs.get(new.name)
-                if not (known is not None and known.exists) and new.name not in self.documents:
-                    self.docs[new.name] = new
+                await self._create(new_document(self.context, effect.record))
             case Move():
                 await self._move(s, effect)
             case Wake():
@@ -156,6 +156,7 @@ class SettlementCommit:
                     target is not None
                     and target.exists
                     and target.get("leased_by") is None
+                    and target.get("due_at") is not None
                     and target.get("due_at") > self.context.now
                 ):
                     target.set("due_at", self.context.now)
@@ -168,6 +169,21 @@ class SettlementCommit:
                     target.add(name, amount)
                 if not target.changed and not target.is_new:
                     target.set("updated_at", self.context.now)
+
+    async def _create(self, new: DocumentState) -> None:
+        known = self.docs.get(new.name)
+        if (known is not None and known.exists) or new.name in self.documents:
+            return
+        if looked_up(self.context, new.kind):
+            if self.transaction is None:
+                raise TransactionRequired
+            if new.name not in self.keys:
+                self.keys[new.name] = await existing_keys(
+                    self.client, self.context, [new], "settle", self.transaction
+                )
+            if self.keys[new.name]:
+                return
+        self.docs[new.name] = new
 
     async def _move(self, s: Settlement, move: Move) -> None:
         target = self._doc(Ref(move.kind, move.id))
@@ -229,7 +245,7 @@ def touched(s: Settlement) -> list[Ref]:
         if isinstance(effect, Create):
             kind = effect.record.kind
             if effect.record.id or kind.key:
-                out.append(Ref(kind, kind.identify(effect.record, str)))
+                out.append(Ref(kind, names.record_id(kind, effect.record, str)))
         else:
             out.append(Ref(effect.kind, effect.id))
     return out

@@ -30,6 +30,8 @@ _MAX_DOCUMENT = 1_048_576
 # A write of its own for each move would raise the cost by half.
 _INLINE_STEPS, _INLINE_BYTES = 20, 10_000
 _SKEW = timedelta(seconds=1)
+# How long a document in a hold state is left to the program that moved it there.
+GRACE = timedelta(hours=1)
 _STEP: dict[str, Any] = {
     "from_state": "text",
     "to_state": "text",
@@ -112,7 +114,8 @@ class DocumentState:
 
     @property
     def status(self) -> str:
-        return str(self.get("status"))
+        status = self.get("status")
+        return self.kind.initial if status is None else str(status)
 
     @property
     def exists(self) -> bool:
@@ -216,14 +219,8 @@ class DocumentState:
         document = Document(
             fields=self.fields if self.is_new else {c: self.fields[c] for c in mask}
         )
-        if (
-            self.size + document.ByteSize() > SURELY_FITS
-            and (size := stored_size(self.name, self.fields)) > _MAX_DOCUMENT
-        ):
-            raise BadRecord(
-                f"{self.kind.table} {self.id}: the record would take {size:,} bytes;"
-                f" a Firestore document holds {_MAX_DOCUMENT:,}"
-            )
+        if self.size + document.ByteSize() > SURELY_FITS:
+            check_size(self.kind, self.id, self.name, self.fields)
         if self.is_new:
             return put_document(self.name, document, exists=False)
         only_adds = bool(self.added) and mask == [self.codec.column("updated_at")]
@@ -238,6 +235,15 @@ class DocumentState:
         self.fields[SEQ].integer_value = total
         self.changed[SEQ] = None
         return int(total)
+
+
+def check_size(kind: Kind, id: str, name: str, fields: Any) -> None:
+    """Raise BadRecord if a document with these fields is too large."""
+    if (size := stored_size(name, fields)) > _MAX_DOCUMENT:
+        raise BadRecord(
+            f"{kind.table} {id}: the record would take {size:,} bytes;"
+            f" a Firestore document holds {_MAX_DOCUMENT:,}"
+        )
 
 
 def steps_of(values: Sequence[Any]) -> list[Step]:

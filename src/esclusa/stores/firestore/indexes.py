@@ -22,7 +22,7 @@ from esclusa.model.system_records import SYSTEM_RECORDS, Audit, DeadLetter, Expo
 from esclusa.model.value import value
 from esclusa.stores.firestore import names, queries
 from esclusa.stores.firestore.claims import due_query, eager_query
-from esclusa.stores.firestore.codec import SEQ, STEPS, Codec
+from esclusa.stores.firestore.codec import SEQ, SHARD, STEPS, Codec
 
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _DESCENDING = 2
@@ -247,7 +247,8 @@ def _scope(shape: QueryShape) -> str:
 
 
 def _overrides(kinds: Sequence[Kind], shapes: Sequence[QueryShape]) -> list[dict[str, Any]]:
-    system = (names.HISTORY, names.BUDGETS, names.WAKES, names.SCHEMA)  # found by name only
+    # found by name only
+    system = (names.HISTORY, names.BUDGETS, names.WAKES, names.SCHEMA, names.ADOPTION)
     out: list[dict[str, Any]] = [
         {"collectionGroup": table, "fieldPath": "*", "indexes": []} for table in system
     ]
@@ -273,6 +274,7 @@ def _overrides(kinds: Sequence[Kind], shapes: Sequence[QueryShape]) -> list[dict
                     for name, type in kind.types.items()
                     if type not in ("json", "bytes") and name not in ("id", "fence")
                 }
+                used.add(SHARD)  # counted by the search for documents without tracking
                 out += [
                     {"collectionGroup": table, "fieldPath": f, "indexes": _single_field_indexes()}
                     for f in sorted(used - {*large, queries.NAME})

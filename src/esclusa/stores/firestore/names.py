@@ -20,6 +20,7 @@ BUDGETS = "esclusa_budgets"
 LEASES = "esclusa_leases"
 WAKES = "esclusa_wakes"
 SCHEMA = "esclusa_schema"
+ADOPTION = "esclusa_adoption"
 
 _ESCAPE = "\uff05"
 # Bytes of one path segment. Firestore takes 1,500; names of history documents are longer.
@@ -77,19 +78,41 @@ def id_at(kind: Kind, document_path: str, *, archived: bool = False) -> str:
     return join_id(parent, unsegment(last), len(kind.key) or 2)
 
 
+def parent_id(id: str) -> str | None:
+    """The id of the parent of a nested record, None if it cannot be read from the id."""
+    parts = split_id(id)
+    return parts[0] if parts else None
+
+
+def own_id(kind: Kind, document_path: str) -> str | None:
+    """The id of the record at this path; None if no record of the kind can be there.
+
+    Collections elsewhere may have the same name, and ids of other programs may be too long.
+    """
+    parts = document_path.split("/")
+    if parts[0::2] != collections(kind):
+        return None
+    id = id_at(kind, document_path)
+    return id if path(kind, id) == document_path else None
+
+
+def collections(kind: Kind) -> list[str]:
+    """The collections on the path to a record, from the outermost."""
+    return [*(collections(kind.parent) if kind.parent is not None else ()), kind.table]
+
+
 def identify(kind: Kind, record: Record, new_id: Callable[[], str]) -> tuple[str, str]:
     """The id and the path of a new record; BadRecord if it cannot have one."""
     if kind.within is None:
-        id = kind.identify(record, new_id)
+        id = record_id(kind, record, new_id)
         document_path = path(kind, id)
     else:
         parent = str(getattr(record, kind.within))
         random = not record.id and not kind.key
-        id = key_id([parent, new_id()]) if random else kind.identify(record, new_id)
+        id = key_id([parent, new_id()]) if random else record_id(kind, record, new_id)
         document_path = path(kind, id)
-        parts = split_id(id)
         if document_path is not None and (
-            id_at(kind, document_path) != id or (parts and parts[0] != parent)
+            id_at(kind, document_path) != id or parent_id(id) not in (None, parent)
         ):
             document_path = None
         if document_path is None:
@@ -103,6 +126,13 @@ def identify(kind: Kind, record: Record, new_id: Callable[[], str]) -> tuple[str
             f"{kind.table} {id!r:.200}: the id is empty or too long for a Firestore document name"
         )
     return id, document_path
+
+
+def record_id(kind: Kind, record: Record, new_id: Callable[[], str]) -> str:
+    """The id of a new record. Firestore generates none, so ``database_id`` changes nothing."""
+    if record.id or not kind.key:
+        return record.id or new_id()
+    return kind.id_of(*(getattr(record, name) for name in kind.key))
 
 
 def history_path(kind: Kind, id: str, number: int) -> str:

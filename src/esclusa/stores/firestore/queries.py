@@ -13,21 +13,38 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import Cond, Order, Query, decode_cursor, encode_cursor, matches
+from esclusa.model.query import (
+    Cond,
+    Order,
+    Query,
+    matches,
+)
 from esclusa.model.record import Kind
 from esclusa.model.value import value
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
-from esclusa.stores.firestore.codec import NULL, Codec, Value, decimal_order, encode, order_column
+from esclusa.stores.firestore.codec import (
+    NULL,
+    Codec,
+    Value,
+    decimal_order,
+    encode,
+    encode_json,
+    is_typed,
+    order_column,
+    to_timestamp,
+)
 
 NAME = "__name__"
 _Filter: Any = type(StructuredQuery().where)
 _MAX_VALUES = 30
 _OPS = {"eq": 5, "lt": 1, "le": 2, "gt": 3, "ge": 4}
-_IN, _IS_NULL, _IS_NOT_NULL, _AND = 8, 3, 5, 1
+_IN, _IS_NULL, _IS_NOT_NULL, _AND, _OR = 8, 3, 5, 1, 2
 _ASCENDING, _DESCENDING = 1, 2
 _RANGES = ("lt", "le", "gt", "ge", "not_null")
 
@@ -133,8 +150,6 @@ def _part(
     root: str,
 ) -> Any:
     filters = [_filter(codec, query, name, cond, root) for name, cond in where]
-    if len(filters) > 1:
-        filters = [_Filter(composite_filter={"op": _AND, "filters": filters})]
     # Firestore does not sort by a field that is fixed to one value.
     fixed = {n for n, c in where if c.op in ("eq", "null") or (c.op == "in" and len(c.value) == 1)}
     terms = [(field_path(codec, o.field), o.descending) for o in order if o.field not in fixed]
@@ -145,7 +160,7 @@ def _part(
                 "all_descendants": query.kind.within is not None and not query.archived,
             }
         ],
-        where=filters[0] if filters else None,
+        where=_combined(_AND, filters) if filters else None,
         order_by=[
             {
                 "field": {"field_path": path},
@@ -186,9 +201,42 @@ def _comparable(codec: Codec, query: Query, name: str, value: Any, root: str) ->
         if path is None:
             raise BadQuery(f"{query.kind.table} has no ids like {value!r:.80}")
         return Value(reference_value=f"{root}/{path}")
+    if not is_typed(codec.types[name], value):
+        return (
+            Value(timestamp_value=to_timestamp(value))
+            if is_typed("time", value)
+            else encode_json(value)
+        )
     if codec.types[name] == "decimal":
         return Value(string_value=decimal_order(value))
     return encode(codec.types[name], value)
+
+
+def null_query(codec: Codec, name: str, limit: int) -> Any:
+    """The documents in which a field is null."""
+    part = prepare(codec, Query(codec.kind, ((name, Cond("null")),)), "").parts[0]
+    limited = StructuredQuery(limit={"value": limit})
+    limited.MergeFrom(part)
+    return limited
+
+
+def any_of(codec: Codec, alternatives: Sequence[Conditions], root: str) -> Any:
+    """The documents that pass all conditions of at least one alternative."""
+    query = Query(codec.kind)
+    found = _part(codec, query, (), (), False, root)
+    each = [
+        [_filter(codec, query, name, cond, root) for name, cond in conditions]
+        for conditions in alternatives
+    ]
+    combined = [_combined(_AND, filters) for filters in each]
+    found.where.CopyFrom(_combined(_OR, combined))
+    return found
+
+
+def _combined(op: int, filters: list[Any]) -> Any:
+    if len(filters) == 1:
+        return filters[0]
+    return _Filter(composite_filter={"op": op, "filters": filters})
 
 
 # Cursors
@@ -214,22 +262,12 @@ def _start_after(
     return out
 
 
-def read_cursor(prepared: PreparedQuery) -> list[Any]:
-    """The position in the query's cursor; BadQuery if the cursor belongs to another query."""
-    return decode_cursor(prepared.query.but(order=prepared.order))
+# Reading
 
 
 def position_of(prepared: PreparedQuery, found: FoundDocument) -> list[Any]:
     """The position of a document in the order: its values, then its id."""
     return [*(found.values[o.field] for o in prepared.order), found.id]
-
-
-def write_cursor(prepared: PreparedQuery, found: FoundDocument) -> str:
-    """The cursor of the page that follows this document."""
-    return encode_cursor(prepared.query.but(order=prepared.order), position_of(prepared, found))
-
-
-# Reading
 
 
 async def page(
@@ -374,6 +412,20 @@ def _sortable_path(kind: Kind, id: str) -> str:
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return (0,)
-    return (1, value.encode()) if isinstance(value, str) else (1, value)
+    """Firestore's order of types: a field that another program wrote may have any."""
+    match value:
+        case None:
+            return (0,)
+        case bool():
+            return (1, value)
+        case int() | float() | Decimal():
+            return (2, value)
+        case datetime():
+            return (3, value)
+        case date():
+            return (4, value.isoformat().encode())
+        case str():
+            return (4, value.encode())
+        case bytes():
+            return (5, value)
+    return (6, repr(value))

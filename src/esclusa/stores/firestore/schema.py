@@ -11,15 +11,15 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic_core import PydanticUndefined
-
 from esclusa.model.columns import ColumnType
-from esclusa.model.errors import BadRecord, MigrationError, SchemaBehind, SchemaError
+from esclusa.model.errors import MigrationError, SchemaBehind, SchemaError
 from esclusa.model.query import Query
 from esclusa.model.record import Kind
 from esclusa.stores.firestore import names, queries
+from esclusa.stores.firestore.adoption import Adopter
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Codec, Document, Value, decode, encode
+from esclusa.stores.firestore.documents import CallContext
 from esclusa.stores.firestore.writes import put_document
 
 # How this program lays out its documents. It changes only with a migration.
@@ -56,11 +56,6 @@ async def _missing(
 def unfit(kind: Kind) -> list[str]:
     """Return the reasons why Firestore cannot hold a kind."""
     faults = []
-    if kind.database_id:
-        faults.append(
-            f"{kind.table}: Firestore does not generate ids (database_id=True);"
-            " give the record a key or let Esclusa generate its id"
-        )
     if kind.within is not None and kind.parent is None:
         faults.append(
             f"{kind.table}: within={kind.within!r} needs the kind of the parent; add parent="
@@ -73,18 +68,32 @@ def unfit(kind: Kind) -> list[str]:
     return faults
 
 
-async def pending(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
+async def pending(client: FirestoreClient, kinds: Sequence[Kind], adopter: Adopter) -> list[str]:
     """Describe what ``migrate`` would write."""
     fresh, lacking = await _missing(client, kinds)
     lines = [f"write {names.SCHEMA}/{_STORE}: layout {_VERSION}"] if fresh else []
-    return lines + [
+    lines += [
         f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}"
         for kind, (_, lacks) in lacking.items()
     ]
+    for kind in kinds:
+        if not kind.system and (left := await adopter.unadopted(kind)):
+            fields = ", ".join(c for n, c in kind.columns.items() if n in kind.track)
+            lines.append(
+                f"update {left.count} documents of {kind.table} without tracking"
+                f" ({', '.join(left.examples)}): add what they lack of {fields}"
+            )
+    return lines
 
 
-async def migrate(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
-    """Record the layout and the fields, fill in new fields, and describe what was done."""
+async def migrate(
+    client: FirestoreClient, context: CallContext, kinds: Sequence[Kind], adopter: Adopter
+) -> list[str]:
+    """Record the layout and the fields, fill in new fields, and describe what was done.
+
+    Documents of other programs are adopted before the kind is recorded: until then, those without
+    a status begin as ``adopt=`` says, however often the migration is interrupted.
+    """
     fresh, lacking = await _missing(client, kinds)
     done = []
     if fresh:
@@ -98,6 +107,10 @@ async def migrate(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
             [put_document(f"{client.root}/{names.SCHEMA}/{_STORE}", document)], "schema"
         )
         done.append(f"layout {_VERSION} recorded")
+    for kind in kinds:
+        if not kind.system:
+            known, _ = lacking.get(kind, ({"any": "field"}, {}))
+            done += await _adopt(context, kind, adopter, first=not known)
     for kind, (known, lacks) in lacking.items():
         filled = await _fill(client, kind, lacks) if known else 0
         document = Document(fields={"fields": encode("json", {**known, **_fields(kind)})})
@@ -110,8 +123,27 @@ async def migrate(client: FirestoreClient, kinds: Sequence[Kind]) -> list[str]:
     return done
 
 
-async def use(client: FirestoreClient, kinds: Sequence[Kind]) -> None:
-    """Raise SchemaBehind unless the store was migrated for these kinds."""
+async def _adopt(context: CallContext, kind: Kind, adopter: Adopter, *, first: bool) -> list[str]:
+    count, states, documents = 0, dict[str, int](), 0
+    while True:
+        adopted = await adopter.adopt(context.refreshed(), kind, first=first, limit=2**53)
+        count, documents = count + adopted.count, adopted.documents
+        for state, n in adopted.states.items():
+            states[state] = states.get(state, 0) + n
+        if not adopted.count:
+            break
+    if not count:
+        return []
+    cost = f"{documents} documents: looking for new ones takes {adopted.reads_per_hour} reads/hour"
+    lines = [f"{kind.table}: {count} documents adopted ({cost})"]
+    return lines + [f"adopt rows of {kind.table} as {state}" for state in states]
+
+
+async def use(client: FirestoreClient, kinds: Sequence[Kind]) -> set[Kind]:
+    """Raise SchemaBehind unless the store was migrated for these kinds.
+
+    Return the kinds of which other programs write documents, too.
+    """
     fresh, lacking = await _missing(client, kinds)
     faults = ["the store was never migrated"] if fresh else []
     faults += [
@@ -120,6 +152,13 @@ async def use(client: FirestoreClient, kinds: Sequence[Kind]) -> None:
     ]
     if faults:
         raise SchemaBehind("the store needs `esclusa migrate`", faults)
+    watched = {k: f"{client.root}/{names.ADOPTION}/{names.segment(k.table)}" for k in kinds}
+    found = await client.get(list(watched.values()), "schema")
+    return {
+        kind
+        for kind, name in watched.items()
+        if name in found and found[name].fields["foreign"].boolean_value
+    }
 
 
 def _check(fields: Any) -> None:
@@ -152,19 +191,9 @@ async def _fill(client: FirestoreClient, kind: Kind, lacks: dict[str, ColumnType
             document, mask = Document(), list[str]()
             for name, column, _ in codec.columns:
                 if column in lacks and column not in each.document.fields:
-                    mask += codec.put(document.fields, name, _default(kind, name))
+                    mask += codec.put(document.fields, name, codec.default(name))
             if mask:
                 writes.append(put_document(each.document.name, document, mask=mask, exists=True))
         count += sum(result is not None for result in await client.each(writes, "migrate"))
         after = queries.position_of(prepared, found[-1])
     return count
-
-
-def _default(kind: Kind, name: str) -> Any:
-    info = kind.model.model_fields.get(name)
-    value = None if info is None else info.get_default(call_default_factory=False)
-    try:
-        encode(kind.types[name], None if value is PydanticUndefined else value)
-    except BadRecord:
-        return None
-    return None if value is PydanticUndefined else value

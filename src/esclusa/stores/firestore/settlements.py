@@ -34,6 +34,7 @@ from esclusa.stores.firestore.documents import (
     document_state,
     new_document,
 )
+from esclusa.stores.firestore.keys import looked_up
 from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.writes import in_commits, merged
 from esclusa.stores.isolate import LockTimeout, settle_isolated
@@ -146,7 +147,7 @@ class DocumentSettler:
         unit, targets = doc.writes(context), dict[str, DocumentState]()
         for effect in s.effects:
             match effect:
-                case Create():
+                case Create() if not looked_up(context, effect.record.kind):
                     unit += new_document(context, effect.record).writes(context)
                 case Add() if (
                     target := document_state(context, Ref(effect.kind, effect.id), None)

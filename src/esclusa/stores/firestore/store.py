@@ -12,6 +12,7 @@ from typing import Any
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from pydantic_core import to_json
 
+from esclusa.model.adoption import Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.query import Cond, Page, Query
 from esclusa.model.record import Kind, Record, Ref
@@ -30,9 +31,10 @@ from esclusa.model.settlement import (
     Verdict,
 )
 from esclusa.model.stage import Stage
-from esclusa.ports.store import OnRefused
+from esclusa.ports.store import OnAdopted, OnRefused
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.firestore import (
+    cursors,
     indexes,
     inserts,
     maintenance,
@@ -41,6 +43,7 @@ from esclusa.stores.firestore import (
     renames,
     schema,
 )
+from esclusa.stores.firestore.adoption import Adopter
 from esclusa.stores.firestore.budgets import BudgetDocuments
 from esclusa.stores.firestore.claims import DocumentClaimer, LeaseCache
 from esclusa.stores.firestore.client import FirestoreClient
@@ -77,6 +80,7 @@ class FirestoreStore:
         new_id: Callable[[], str] = new_id,
         client: FirestoreAsyncClient | None = None,
         rng: Random | None = None,
+        adopt_every: float = 60.0,
     ) -> None:
         self.url = f"firestore://{project}/{database}"
         self.clock_offset = clock_offset
@@ -86,6 +90,7 @@ class FirestoreStore:
         rng = rng or Random()
         self._codecs: dict[str, Codec] = {}
         self._staged_states: dict[str, frozenset[str]] = {}
+        self._held_states: dict[str, frozenset[str]] = {}
         leases = LeaseCache()
         self._claimer = DocumentClaimer(self._client, leases, KeptLeases(self._client), rng)
         self.on_refused: OnRefused | None = None
@@ -96,6 +101,14 @@ class FirestoreStore:
         )
         self._budgets = BudgetDocuments(self._client, rng)
         self._notifier = WakeNotifier(self._client, uuid.uuid4().hex)
+        self.on_adopted: OnAdopted | None = None
+        self._adopter = Adopter(
+            self._client,
+            adopt_every,
+            self._notifier.notify,
+            lambda adopted: self.on_adopted and self.on_adopted(adopted),
+            self._held_states,
+        )
         self._settler = DocumentSettler(self._client, leases, rng, self._notifier.notify)
 
     def watch_queries(self, observer: Callable[[str, indexes.QueryShape], None] | None) -> None:
@@ -120,18 +133,24 @@ class FirestoreStore:
         return None
 
     async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        return await schema.migrate(self._client, kinds)
+        self._learn_stages(kinds, stages)
+        return await schema.migrate(self._client, await self._context(), kinds, self._adopter)
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        return await schema.pending(self._client, kinds)
+        return await schema.pending(self._client, kinds, self._adopter)
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
-        await schema.use(self._client, kinds)
+        foreign = await schema.use(self._client, kinds)
+        self._learn_stages(kinds, stages)
         for kind in kinds:
-            self._codecs[kind.table] = Codec(kind)
-            self._staged_states[kind.table] = frozenset(
-                state for s in stages if s.kind == kind for state in s.states
-            )
+            codec = self._codecs[kind.table] = Codec(kind)
+            codec.foreign = self._adopter.watch(kind).foreign = kind.attached or kind in foreign
+
+    def _learn_stages(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
+        for kind in kinds:
+            own = [s for s in stages if s.kind == kind]
+            self._staged_states[kind.table] = frozenset(state for s in own for state in s.states)
+            self._held_states[kind.table] = frozenset(s.hold for s in own if s.hold is not None)
 
     async def now(self) -> datetime:
         if self._client.clock.age > _MAX_CLOCK_AGE:
@@ -166,10 +185,10 @@ class FirestoreStore:
 
     async def find(self, query: Query) -> Page[Record]:
         codec, prepared = self._prepare(query)
-        after = None if query.after is None else queries.read_cursor(prepared)
+        after = None if query.after is None else cursors.read_cursor(prepared)
         found = await queries.page(self._client, codec, prepared, query.limit + 1, "find", after)
         shown = found[: query.limit]
-        more = queries.write_cursor(prepared, shown[-1]) if len(found) > query.limit else None
+        more = cursors.write_cursor(prepared, shown[-1]) if len(found) > query.limit else None
         return Page([codec.checked_record(f.values)[0] for f in shown], more)
 
     async def scan(self, query: Query, size: int = 5000) -> AsyncIterator[list[dict[str, Any]]]:
@@ -252,13 +271,23 @@ class FirestoreStore:
             self._notifier.notify([kind.table])
         return moved
 
+    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
+        context = await self._context()
+        for kind in kinds:
+            await self._adopter.before_run(context, kind, before)
+
+    async def unadopted(self, kind: Kind) -> Unadopted | None:
+        return await self._adopter.unadopted(kind)
+
     # Claims and settlements
 
     async def claim(self, request: ClaimRequest) -> list[Leased]:
         return await self._claims.claim(request) if request.limit > 0 else []
 
     async def _claim(self, request: ClaimRequest) -> list[Leased]:
-        return await self._claimer.claim(await self._context(), request)
+        context = await self._context()
+        await self._adopter.before_claim(context, request)
+        return await self._claimer.claim(context, request)
 
     async def _candidates(self, request: ClaimRequest) -> list[str]:
         return await self._claimer.candidate_ids(await self._context(), request)

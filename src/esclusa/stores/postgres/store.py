@@ -29,7 +29,7 @@ from esclusa.model.settlement import (
     drafts_of,
 )
 from esclusa.model.stage import Stage
-from esclusa.ports.store import OnRefused
+from esclusa.ports.store import OnAdopted, OnRefused
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.isolate import ClaimIsolation
 from esclusa.stores.postgres import (
@@ -83,6 +83,7 @@ class PostgresStore:
         self._stages: dict[str, dict[str, Stage]] = defaultdict(dict)
         self._new_id = new_id
         self.on_refused: OnRefused | None = None
+        self.on_adopted: OnAdopted | None = None
         self._claims = ClaimIsolation(
             self._claim,
             self._candidates,
@@ -246,6 +247,12 @@ class PostgresStore:
     async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
         table = self._table(kind)
         return await renames.rename_states(self._connections, table, limit, who, self._offset)
+
+    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
+        return  # null tracking means a new record
+
+    async def unadopted(self, kind: Kind) -> None:
+        return None
 
     # claim and settle
 

@@ -33,7 +33,7 @@ from esclusa.model.settlement import (
 )
 from esclusa.model.stage import Stage
 from esclusa.model.texts import text
-from esclusa.ports.store import OnRefused, StoreFaults
+from esclusa.ports.store import OnAdopted, OnRefused, StoreFaults
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.isolate import ClaimIsolation, settle_isolated
 from esclusa.stores.sqlite import (
@@ -90,6 +90,7 @@ class SqliteStore:
         self._stage_states: defaultdict[str, set[str]] = defaultdict(set)
         self._listener = WakeListener()
         self.on_refused: OnRefused | None = None
+        self.on_adopted: OnAdopted | None = None
         self._claims = ClaimIsolation(
             self._claim,
             self._candidates,
@@ -239,6 +240,12 @@ class SqliteStore:
         if not kind.lifecycle.renamed:
             return 0
         return await self._write(lambda t: renames.rename_states(t, kind, limit, who))
+
+    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
+        return  # null tracking means a new record
+
+    async def unadopted(self, kind: Kind) -> None:
+        return None
 
     # claim and settle
 

@@ -25,6 +25,7 @@ T = TypeVar("T")
 CHECK_TIMEOUT: Final = 5.0
 # Seconds for which a good verdict on the schema and the states is reused.
 SCHEMA_MAX_AGE: Final = 30.0
+ADOPTION_MAX_AGE: Final = 300.0  # it counts documents
 # Seconds for which gauges that are read from the store are reused.
 GAUGES_MAX_AGE: Final = 5.0
 
@@ -96,6 +97,7 @@ class Readiness:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._schema: tuple[float, list[Check]] | None = None
+        self._adoption: tuple[float, list[Check]] | None = None
 
     async def checks(self) -> list[Check]:
         """All checks; the server is ready if none has the verdict fail."""
@@ -126,12 +128,16 @@ class Readiness:
             if checks[0].verdict != "fail":
                 checks += await health.check_states(self._runtime)
             self._schema = (time.monotonic(), checks)
+        if self._adoption is None or time.monotonic() - self._adoption[0] > ADOPTION_MAX_AGE:
+            found = await health.check_adoption(self._runtime, named=False)
+            self._adoption = (time.monotonic(), found)
         met = await self._runtime.store.check(0)
         faulty = Check("data", "fail", text("data_faulty"), text("run_doctor"))
         return [
             Check("store", "ok", text("check_answers")),
             *([faulty] if met is not None and met.faults else []),
             *self._schema[1],
+            *self._adoption[1],
         ]
 
     async def _artifacts(self) -> list[Check]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from conformance.databases import Database
+from conformance.databases import SQL, Database
 from conformance.helpers import claim, insert_new, read
 from conformance.kinds import WORK, Job
 
@@ -14,11 +14,11 @@ from esclusa.model.errors import BadRecord
 from esclusa.model.record import Ref
 from esclusa.stores import isolate
 
+pytestmark = pytest.mark.parametrize("provider", SQL, indirect=True)
+
 
 @pytest.fixture
 async def store(empty_database: Database) -> AsyncIterator[Any]:
-    if not empty_database.has_tables():
-        pytest.skip("NOT TESTED HERE: no other program can refuse a change in this store")
     store = empty_database.store()
     await store.open()
     await store.migrate([Job.kind], [WORK])
