@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -111,20 +111,32 @@ async def _lifespan_failure(plan: Plan, settings: Settings) -> str | None:
         return text("lifespan_failed", why=failure_of(error).why)
 
 
-def check_pipelines(settings: Settings, failures: Mapping[str, str] = {}) -> Iterator[Check]:
+def check_pipelines(
+    settings: Settings,
+    failures: Mapping[str, str] = {},
+    broken: Callable[[str, Exception], str] = lambda _, error: failure_of(error).why,
+) -> Iterator[Check]:
     """What ``App.needs`` and ``App.checks`` of the pipelines report about their settings.
 
     A text is a failure; a pair (verdict, text) gives the verdict. ``failures`` has those of the
-    lifespans, by pipeline.
+    lifespans and routes, by pipeline. ``broken`` describes an error that a check itself raised.
     """
     for plan in settings.plans:
-        needs, checks = plan.app.needs_, plan.app.checks_
-        faults: list[str | tuple[Verdict, str]] = [*(needs(plan.settings) if needs else ())]
-        faults += (checks(plan.settings) if checks else None) or ()
+        try:
+            faults = list(_faults(plan))
+        except Exception as error:  # noqa: BLE001 - one pipeline's check must not hide the others
+            faults = [text("check_failed", error=broken(plan.name, error))]
         faults += [failures[plan.name]] if plan.name in failures else []
         parts = {"kinds": len(plan.kinds), "stages": len(plan.stages), "cycles": len(plan.cycles)}
         for fault in faults or [("ok", text("pipeline_parts", **parts))]:
             yield Check(plan.name, *(("fail", fault) if isinstance(fault, str) else fault))
+
+
+def _faults(plan: Plan) -> Iterator[str | tuple[Verdict, str]]:
+    if plan.app.needs_:
+        yield from plan.app.needs_(plan.settings)
+    if plan.app.checks_:
+        yield from plan.app.checks_(plan.settings) or ()
 
 
 async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list[Check]:

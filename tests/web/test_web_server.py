@@ -120,6 +120,7 @@ def test_every_error_has_a_problem() -> None:
         "SettingsError": errors.SettingsError("x", ["SOME_KEY is missing"]),
         "SchemaError": errors.SchemaError("x", ["run migrate"]),
         "SchemaBehind": errors.SchemaBehind("x", ["run migrate"]),
+        "SchemaRefused": errors.SchemaRefused("x", ["run migrate"]),
         "UndeclaredMove": errors.UndeclaredMove("x", "a", "b", ["c"]),
         "Failure": errors.Failure("x"),
         "Permanent": errors.Permanent("x"),

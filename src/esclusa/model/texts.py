@@ -239,6 +239,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "data_faulty": "it has faults",
     "run_doctor": "run 'esclusa doctor'",
     "lifespan_failed": "its lifespan failed: {why}",
+    "routes_failed": "its routes cannot be built ({error})",
     "schema_current": "up to date",
     "schema_behind": "{n} statements behind",
     "schema_automatic": "run, worker and serve bring it up to date",

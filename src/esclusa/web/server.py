@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from esclusa import __version__
 from esclusa.engine.signals import on_stop_signals
 from esclusa.model.errors import EsclusaError, SettingsError
+from esclusa.model.texts import text
 from esclusa.runtime import Runtime
 from esclusa.web import problems
 from esclusa.web.api import (
@@ -71,8 +72,11 @@ def create_app(
     app.state.runtime = runtime
     tokens, failed_attempts = hash_tokens(runtime.settings.api_tokens), FailedAttempts()
     console = ConsoleContext(runtime, tokens, failed_attempts)
-    first = [health.health_router(runtime, worker=worker), *(module.router for module in _API)]
-    pipelines = list(_pipelines(runtime))
+    first = [
+        health.health_router(runtime, worker=worker, readiness=console.readiness),
+        *(module.router for module in _API),
+    ]
+    pipelines = list(_pipelines(runtime, console.readiness.failures))
     last = pages.routers(console)
     for router, required in [*((r, None) for r in first), *pipelines, *((r, None) for r in last)]:
         app.include_router(router, dependencies=required)
@@ -119,17 +123,30 @@ async def _prepare(app: FastAPI, console: ConsoleContext) -> None:
     await asyncio.to_thread(render.compile_templates, console.templates)
 
 
-def _pipelines(runtime: Runtime) -> Iterator[tuple[APIRouter, list[Any] | None]]:
-    """The routers of the pipelines, each with what its routes require."""
+def _pipelines(
+    runtime: Runtime, failures: dict[str, str]
+) -> Iterator[tuple[APIRouter, list[Any] | None]]:
+    """The routers of the pipelines, each with what its routes require.
+
+    A pipeline whose routes cannot be built is logged and added to ``failures``.
+    """
     for plan in runtime.engine.plans:
-        if plan.app.routes_ is not None:
+        if plan.app.routes_ is None:
+            continue
+        try:
             built = plan.app.routes_(runtime)
             if not isinstance(built, APIRouter):
-                raise TypeError(
-                    f"pipeline {plan.name}: @app.routes must return an APIRouter,"
-                    f" not {type(built).__name__}"
-                )
-            yield built, [Depends(_require(runtime, plan.name))] if plan.app.lifespan_ else None
+                raise TypeError(f"@app.routes must return an APIRouter, not {type(built).__name__}")
+        except Exception as error:  # noqa: BLE001 - one pipeline must not stop the others
+            failures[plan.name] = text("routes_failed", error=type(error).__name__)
+            runtime.engine.telemetry.event(
+                "error",
+                f"the routes of pipeline {plan.name} cannot be built: {error}",
+                pipeline=plan.name,
+                exc_info=error,
+            )
+            continue
+        yield built, [Depends(_require(runtime, plan.name))] if plan.app.lifespan_ else None
 
 
 def _require(runtime: Runtime, pipeline: str) -> Callable[[], Awaitable[None]]:

@@ -33,10 +33,12 @@ GAUGES_MAX_AGE: Final = 5.0
 _abandoned: set[asyncio.Task[Any]] = set()
 
 
-def health_router(runtime: Runtime, *, worker: bool = False) -> APIRouter:
+def health_router(
+    runtime: Runtime, *, worker: bool = False, readiness: Readiness | None = None
+) -> APIRouter:
     """The routes ``/healthz``, ``/readyz`` and ``/metrics``, of a server or of a worker."""
     router = APIRouter(tags=["health"])
-    readiness, gauges = Readiness(runtime), Gauges(runtime)
+    readiness, gauges = readiness or Readiness(runtime), Gauges(runtime)
 
     @router.get(
         "/healthz",
@@ -96,6 +98,8 @@ class Readiness:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        # Why pipelines are not ready for another reason than their lifespan, by name.
+        self.failures: dict[str, str] = {}
         self._schema: tuple[float, list[Check]] | None = None
         self._adoption: tuple[float, list[Check]] | None = None
 
@@ -145,17 +149,18 @@ class Readiness:
         return [Check("artifacts", "ok", text("check_answers"))]
 
     def _pipelines(self) -> list[Check]:
-        try:
-            failures = {
-                name: text("lifespan_failed", why=failure.type)
-                for name, failure in self._runtime.engine.lifespans.failures.items()
-            }
-            return list(health.check_pipelines(self._runtime.settings, failures))
-        except Exception as error:  # noqa: BLE001 - one pipeline's check must not hide the others
-            self._runtime.engine.telemetry.event(
-                "error", f"a pipeline's check failed: {error}", exc_info=error
-            )
-            return [_failed("pipelines", "check_failed", error)]
+        lifespans = {
+            name: text("lifespan_failed", why=failure.type)
+            for name, failure in self._runtime.engine.lifespans.failures.items()
+        }
+        failures = {**self.failures, **lifespans}
+        return list(health.check_pipelines(self._runtime.settings, failures, self._broken))
+
+    def _broken(self, pipeline: str, error: Exception) -> str:
+        self._runtime.engine.telemetry.event(
+            "error", f"the check of pipeline {pipeline} failed: {error}", exc_info=error
+        )
+        return type(error).__name__
 
 
 def _failed(name: str, code: str, error: Exception) -> Check:
