@@ -15,12 +15,15 @@ from conformance.kinds import stage
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esclusa.model.adoption import Adopted
 from esclusa.model.columns import track
 from esclusa.model.effects import Create
+from esclusa.model.errors import StoreUnavailable
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.model.query import query
+from esclusa.model.query import not_null, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, Inserted, RecordWithChildren
+from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.untracked import UntrackedSearch, middle
 
 
@@ -274,6 +277,72 @@ async def test_sub_collections_are_adopted(empty_database: Any, bare_store: Any)
         await client.document("folios/f3/documentos/new").set({"gcs_uri": "gs://b/f3/n.pdf"})
     assert [lease.ref.id for lease in await claim(store, READ)] == ["f3:new"]
     assert await store.unadopted(Documento.kind) is None
+
+
+class Row(
+    Record,
+    table="rows",
+    track=track(prefix="x_"),
+    adopt={"done": {"file": not_null}},
+):
+    file: str | None = None
+    lifecycle = Lifecycle("new -> busy -> done")
+
+
+async def fill(database: Any, table: str, count: int, **fields: Any) -> None:
+    async with database.google() as client:
+        batch = client.batch()
+        for number in range(count):
+            batch.set(client.document(f"{table}/r{number:03}"), {"number": number, **fields})
+        await batch.commit()
+
+
+async def test_an_interrupted_migration_is_continued_by_the_same_rules(
+    empty_database: Any, bare_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(empty_database, "rows", 450, file="a.jpg")
+    store, each = await bare_store(), FirestoreClient.each
+
+    async def fails(client: Any, writes: Any, op: str, **options: Any) -> Any:
+        if op == "adopt" and client.writes["adopt"]:
+            raise StoreUnavailable("cut")
+        return await each(client, writes, op, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FirestoreClient, "each", fails)
+        with pytest.raises(StoreUnavailable):
+            await store.migrate((Row.kind,), ())
+    left = await store.unadopted(Row.kind)
+    assert left.count == 150
+    store.reads.clear()
+    assert "adopt rows of rows as done" in await store.migrate((Row.kind,), ())
+    assert store.reads["adopt"] < 400  # the first page is not read again
+    await store.use((Row.kind,), ())
+    counts = {c.state: c.count for c in await store.tally(Row.kind)}
+    assert (counts["done"], counts["new"]) == (450, 0)
+
+
+async def test_other_programs_write_while_documents_are_adopted(
+    empty_database: Any, bare_store: Any
+) -> None:
+    await fill(empty_database, "rows", 100)
+    store = await bare_store()
+
+    async def write() -> None:
+        async with empty_database.google() as client:
+            for number in range(100):
+                await client.document(f"rows/r{number:03}").update({"likes": number})
+
+    await asyncio.gather(write(), store.migrate((Row.kind,), ()))
+    await store.migrate((Row.kind,), ())
+    rows = await empty_database.rows("rows", "number")
+    assert [row["likes"] for row in rows] == list(range(100))
+    assert {(row["x_status"], row["x_fence"]) for row in rows} == {("new", 0)}
+
+
+def test_what_looking_costs_is_stated() -> None:
+    adopted = Adopted("rows", 1, {}, 100_000, {}, 60.0)
+    assert adopted.reads_per_hour == 12_240  # as docs/firestore.md says
 
 
 # The search

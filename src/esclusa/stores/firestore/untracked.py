@@ -23,7 +23,7 @@ from esclusa.stores.firestore.codec import SHARD, SHARDS
 from esclusa.stores.firestore.queries import NAME
 
 PAGE = 300
-# Documents to read, for each one that is wanted, rather than halve the range again.
+# Documents to read, for each one that is wanted, rather than halve the range again; at most a page.
 _CHEAP = 16
 # How often a range is halved: names may have a long beginning in common.
 _MAX_DEPTH = 200
@@ -47,7 +47,8 @@ class NameRange:
     @property
     def cheap(self) -> bool:
         """Whether reading the range costs less than halving it."""
-        return self.total <= _CHEAP * self.untracked or self.depth >= _MAX_DEPTH
+        mixed = min(PAGE, _CHEAP * self.untracked)
+        return self.untracked == self.total or self.total <= mixed or self.depth >= _MAX_DEPTH
 
 
 @value
