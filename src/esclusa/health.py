@@ -13,7 +13,7 @@ from typing import Any, Literal
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.lifespans import failure_of, opened
 from esclusa.model import duration
-from esclusa.model.errors import EsclusaError, SchemaBehind
+from esclusa.model.errors import EsclusaError, SchemaBehind, SchemaError
 from esclusa.model.pipeline import Plan
 from esclusa.model.texts import load, text
 from esclusa.model.value import value
@@ -218,7 +218,12 @@ async def check_adoption(runtime: Runtime, *, named: bool = True) -> list[Check]
     do = text("adopt_worker", seconds=seconds) if seconds else text("schema_migrate")
     verdict: Verdict = "warn" if seconds else "fail"
     checks = []
-    for left in await runtime.read_model.unadopted():
+    try:
+        found = await runtime.read_model.unadopted()
+    except SchemaError as error:  # an index is missing
+        shown = _one_line(error) if named else text("check_failed", error=type(error).__name__)
+        return [Check("adoption", "fail", shown, text("schema_docs"))]
+    for left in found:
         values: dict[str, Any] = {"table": left.table, "count": left.count}
         shown = text("unadopted_count", **values)
         if named:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conformance.helpers import claim, claim_one, find_all, read, settle_all, settlement_of
 from conformance.kinds import stage
+from google.api_core.exceptions import FailedPrecondition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -237,6 +238,20 @@ async def test_inserts_of_one_key_meet_in_many_processes(
     )
     inserted = [a.id for batch in answers for a in batch if isinstance(a, Inserted)]
     assert len(inserted) == len(set(inserted)) == 10
+
+
+async def test_a_search_without_its_index_holds_up_no_claim(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(op: str, query: Any, average: str | None) -> None:
+        if op == "adopt":
+            raise FailedPrecondition("The query requires an index")
+
+    reports: list[Adopted] = []
+    store.on_adopted = reports.append
+    monkeypatch.setattr(FirestoreClient, "on_query", staticmethod(refuse))
+    assert len(await claim(store, SUBMIT)) == 13
+    assert "requires an index" in reports[0].refused["posts"]
 
 
 class Folio(Record, table="folios", track=track(prefix="x_", status="status")):

@@ -383,14 +383,15 @@ class Engine:
         )
 
     def _report_adopted(self, adopted: Adopted) -> None:
-        self.telemetry.event(
-            "info",
-            f"{adopted.table}: documents of other programs adopted",
-            table=adopted.table,
-            adopted=adopted.count,
-            documents=adopted.documents,
-            reads_per_hour=adopted.reads_per_hour,
-        )
+        if adopted.count:
+            self.telemetry.event(
+                "info",
+                f"{adopted.table}: documents of other programs adopted",
+                table=adopted.table,
+                adopted=adopted.count,
+                documents=adopted.documents,
+                reads_per_hour=adopted.reads_per_hour,
+            )
         for why in adopted.refused.values():
             self.telemetry.event("warning", f"not adopted: {why}", table=adopted.table)
 

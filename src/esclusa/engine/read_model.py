@@ -15,7 +15,7 @@ from esclusa.engine.records import Records
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.why import Why, why
 from esclusa.model.adoption import Unadopted
-from esclusa.model.errors import NotFound
+from esclusa.model.errors import NotFound, SchemaError
 from esclusa.model.pipeline import Plan, View
 from esclusa.model.query import (
     Page,
@@ -135,6 +135,12 @@ class ReadModel:
         """Per table, the records that no stage can take, because they have no tracking yet."""
         found = [await self._store.unadopted(kind) for kind in self.declared()]
         return [each for each in found if each is not None]
+
+    async def _unadopted(self) -> list[dict[str, Any]]:
+        try:
+            return [asdict(each) for each in await self.unadopted()]
+        except SchemaError:  # an index is missing: doctor reports it
+            return []
 
     async def count(
         self, table: str, where: Where, *, cap: int = 100_000, archived: bool = False
@@ -428,7 +434,7 @@ class ReadModel:
             "now": self.now(),
             "store": self.store_url,
             "kinds": await self.kinds(),
-            "unadopted": [asdict(each) for each in await self.unadopted()],
+            "unadopted": await self._unadopted(),
             "stages": await self.stages(),
             "cycles": await self.cycles(),
             "budgets": await self.budgets(),

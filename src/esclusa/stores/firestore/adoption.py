@@ -11,13 +11,14 @@ an interval that all processes share.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from esclusa.model.adoption import Adopted, Unadopted
-from esclusa.model.errors import BadRecord, StoreConflict
+from esclusa.model.errors import BadRecord, SchemaError, StoreConflict
 from esclusa.model.query import matches
 from esclusa.model.record import Kind
 from esclusa.model.settlement import ClaimRequest
@@ -92,7 +93,7 @@ class Adopter:
         watch = self.watch(kind)
         if kind.system or not self.interval:
             return
-        async with watch.lock:
+        async with watch.lock, self._reporting(kind):
             if await self._is_time(context, kind, before):
                 while (await self.adopt(context, kind)).count and watch.left:
                     pass
@@ -102,11 +103,20 @@ class Adopter:
         kind, watch = request.kind, self.watch(request.kind)
         if kind.system or not self.interval or watch.lock.locked():
             return
-        async with watch.lock:
+        async with watch.lock, self._reporting(kind):
             if request.ids:
                 await self._adopt_named(context, kind, request.ids)
             elif watch.left or await self._is_time(context, kind, request.before):
                 await self.adopt(context, kind)
+
+    @asynccontextmanager
+    async def _reporting(self, kind: Kind) -> AsyncIterator[None]:
+        """Report why no search is possible; it must not hold up the records that are tracked."""
+        try:
+            yield
+        except (SchemaError, StoreConflict, PreconditionFailed) as error:
+            why = f"no search for documents of other programs: {error}"
+            self.report(Adopted(kind.table, 0, {}, 0, {kind.table: why}, self.interval))
 
     async def _is_time(self, context: CallContext, kind: Kind, before: datetime | None) -> bool:
         """Whether to search now; if so, other processes need not."""
