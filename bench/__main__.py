@@ -10,13 +10,18 @@ import sys
 import time
 from pathlib import Path
 
-from bench import documents, firestore, media, replies, tenders
+from bench import documents, firestore, media, rename, replies, tenders
 from bench.driver import Driver
 from bench.measures import MEASURES, ON_REQUEST, SLOW, Scale, progress
 from bench.report import Report
 
 MEASURES |= (
-    tenders.MEASURES | replies.MEASURES | media.MEASURES | firestore.MEASURES | documents.MEASURES
+    tenders.MEASURES
+    | replies.MEASURES
+    | media.MEASURES
+    | firestore.MEASURES
+    | documents.MEASURES
+    | rename.MEASURES
 )
 
 
@@ -41,7 +46,7 @@ def _options() -> argparse.Namespace:
         "--rows",
         type=int,
         default=1_000_000,
-        help="settled rows for the growth test (default 1,000,000)",
+        help="rows of the growth test and the rename test (default 1,000,000)",
     )
     parser.add_argument("--rounds", type=int, help="rounds of each measure (default 5; quick: 3)")
     parser.add_argument(

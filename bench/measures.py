@@ -224,8 +224,8 @@ MEASURES: dict[str, Measure] = {
     "cli": cli,
     "memory": memory,
 }
-ON_REQUEST = frozenset({"memory"})
-SLOW = frozenset({"memory", "growth"})
+ON_REQUEST = frozenset({"memory", "rename"})
+SLOW = frozenset({"memory", "growth", "rename"})
 
 
 async def _drain_rounds(
