@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.texts import text
@@ -14,11 +15,15 @@ from esclusa.stores.postgres.codec import TEXT_TYPES, Table, literal
 from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.queries import occurring_states
 from esclusa.stores.postgres.statements import ROW_LOCK, STAMP_ONCE, in_states, notify_call
+from esclusa.stores.postgres.steps import MigrationStep, shown
 
 _HAS_COLUMN = """SELECT EXISTS (
     SELECT 1 FROM pg_attribute
     WHERE attrelid = to_regclass($1) AND attname = $2 AND NOT attisdropped
 )"""
+_DEFAULT = """SELECT pg_get_expr(d.adbin, d.adrelid)
+FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+WHERE d.adrelid = to_regclass($1) AND a.attname = $2"""
 _ENUM_VALUES = "SELECT enumlabel::text FROM pg_enum WHERE enumtypid = to_regtype($1)"
 
 
@@ -26,6 +31,27 @@ async def states(connections: ConnectionPools, table: Table) -> list[str]:
     """Return the states that occur; none if the table has no states yet."""
     [(exists,)] = await connections.fetch(_HAS_COLUMN, table.ident, table.status.column)
     return await occurring_states(connections, table) if exists else []
+
+
+async def default_steps(connection: Any, table: Table) -> list[MigrationStep]:
+    """Return the step that lets a table of this installation fill in the present initial state.
+
+    Another program that inserts rows without a state would go on writing the earlier name.
+    """
+    life = table.kind.lifecycle
+    earlier = [literal(old) for old in life.with_earlier([life.initial])[1:]]
+    if not earlier or table.kind.attached:
+        return []
+    default = await connection.fetchval(_DEFAULT, table.ident, table.status.column)
+    if default is None or not default.startswith(tuple(earlier)):
+        return []
+    column = f"{shown(table.ident)}.{table.status.column}"
+    change = f"ALTER COLUMN {table.status.ident} SET DEFAULT {literal(life.initial)}"
+    return [
+        MigrationStep(
+            f"set the default of {column} to {life.initial}", f"ALTER TABLE {table.ident} {change}"
+        )
+    ]
 
 
 async def rename_states(

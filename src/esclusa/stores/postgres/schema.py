@@ -36,6 +36,7 @@ from esclusa.stores.postgres.introspection import ExistingTable, business_schema
 from esclusa.stores.postgres.limits import MIGRATION_LIMITS
 from esclusa.stores.postgres.locks import session_blockers
 from esclusa.stores.postgres.names import Installation, quote
+from esclusa.stores.postgres.renames import default_steps
 from esclusa.stores.postgres.statements import constant_condition, direction, in_states
 from esclusa.stores.postgres.steps import MigrationStep, create_table, shown
 from esclusa.stores.postgres.system_tables import schema_step, system_steps
@@ -148,6 +149,7 @@ async def plan(
             schema=schemas.get(kind),
         )
         steps += _table_steps(table, existing)
+        steps += await default_steps(connection, table)
         steps += _index_steps(table, existing or ExistingTable(), nulls)
         steps += _archive_steps(table, existing, archived)
     if refused:
