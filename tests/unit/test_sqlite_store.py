@@ -20,7 +20,7 @@ from esclusa.model.query import above, not_null, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import ClaimRequest, Settled, Settlement
 from esclusa.model.stage import Stage, make_stage
-from esclusa.stores.sqlite import SqliteStore, queries, schema, statements
+from esclusa.stores.sqlite import SqliteStore, queries, statements, system_tables
 from esclusa.stores.sqlite.codec import (
     DECIMAL_COLLATION,
     compare_decimals,
@@ -401,8 +401,8 @@ def test_literals_are_escaped() -> None:
 
 
 def test_migration_files_are_numbered_without_a_gap() -> None:
-    assert [number for number, _, _ in schema.migrations()] == list(
-        range(1, len(schema.migrations()) + 1)
+    assert [number for number, _, _ in system_tables.migrations()] == list(
+        range(1, len(system_tables.migrations()) + 1)
     )
 
 

@@ -7,32 +7,26 @@ that this was done.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from esclusa.model.columns import ColumnType
-from esclusa.model.errors import MigrationError, SchemaBehind, SchemaError
+from esclusa.model.errors import SchemaBehind, SchemaError
 from esclusa.model.query import Query
 from esclusa.model.record import Kind
-from esclusa.stores.firestore import names, queries
+from esclusa.stores.firestore import layout, names, queries
 from esclusa.stores.firestore.adoption import Adopter
 from esclusa.stores.firestore.client import FirestoreClient
-from esclusa.stores.firestore.codec import Codec, Document, Value, decode, encode
+from esclusa.stores.firestore.codec import Codec, Document, decode, encode
 from esclusa.stores.firestore.documents import CallContext
+from esclusa.stores.firestore.layout import Lack
 from esclusa.stores.firestore.writes import put_document
-
-# How this program lays out its documents. It changes only with a migration.
-LAYOUT = "1: documents by table, history by name with steps, budgets by window, wakes by table"
-_VERSION = 1
-_CHECKSUM = hashlib.sha256(LAYOUT.encode()).hexdigest()
-_STORE = "_store"
 
 
 async def _missing(
     client: FirestoreClient, kinds: Sequence[Kind]
-) -> tuple[bool, dict[Kind, tuple[dict[str, Any], dict[str, ColumnType]]]]:
-    """Whether the store was never migrated, and each kind of which something is not recorded.
+) -> tuple[Lack | None, dict[Kind, tuple[dict[str, Any], dict[str, ColumnType]]]]:
+    """What the layout lacks, and each kind of which something is not recorded.
 
     A kind comes with its recorded fields and its missing fields.
     """
@@ -40,17 +34,16 @@ async def _missing(
     if faults:
         raise SchemaError("Firestore cannot hold these kinds", faults)
     wanted = {kind: f"{client.root}/{names.SCHEMA}/{names.segment(kind.table)}" for kind in kinds}
-    store = f"{client.root}/{names.SCHEMA}/{_STORE}"
+    store = layout.store_path(client)
     found = await client.get([store, *wanted.values()], "schema")
-    if store in found:
-        _check(found[store].fields)
+    lacks_layout = layout.lack(found.get(store))
     out = {}
     for kind, name in wanted.items():
         known = (decode("json", found[name].fields["fields"]) or {}) if name in found else {}
         lacks = {c: t for c, t in _fields(kind).items() if c not in known}
         if lacks or name not in found:
             out[kind] = (known, lacks)
-    return store not in found, out
+    return lacks_layout, out
 
 
 def unfit(kind: Kind) -> list[str]:
@@ -70,8 +63,8 @@ def unfit(kind: Kind) -> list[str]:
 
 async def pending(client: FirestoreClient, kinds: Sequence[Kind], adopter: Adopter) -> list[str]:
     """Describe what ``migrate`` would write."""
-    fresh, lacking = await _missing(client, kinds)
-    lines = [f"write {names.SCHEMA}/{_STORE}: layout {_VERSION}"] if fresh else []
+    lacks_layout, lacking = await _missing(client, kinds)
+    lines = [f"write {names.SCHEMA}/_store: layout {layout.VERSION}"] if lacks_layout else []
     lines += [
         f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}"
         for kind, (_, lacks) in lacking.items()
@@ -94,19 +87,11 @@ async def migrate(
     Documents of other programs are adopted before the kind is recorded: until then, those without
     a status begin as ``adopt=`` says, however often the migration is interrupted.
     """
-    fresh, lacking = await _missing(client, kinds)
+    lacks_layout, lacking = await _missing(client, kinds)
     done = []
-    if fresh:
-        document = Document(
-            fields={
-                "version": Value(integer_value=_VERSION),
-                "checksum": Value(string_value=_CHECKSUM),
-            }
-        )
-        await client.commit(
-            [put_document(f"{client.root}/{names.SCHEMA}/{_STORE}", document)], "schema"
-        )
-        done.append(f"layout {_VERSION} recorded")
+    if lacks_layout:
+        done += await layout.migrate(client, lacks_layout)
+        _, lacking = await _missing(client, kinds)
     for kind in kinds:
         if not kind.system:
             known, _ = lacking.get(kind, ({"any": "field"}, {}))
@@ -144,8 +129,9 @@ async def use(client: FirestoreClient, kinds: Sequence[Kind]) -> set[Kind]:
 
     Return the kinds of which other programs write documents, too.
     """
-    fresh, lacking = await _missing(client, kinds)
-    faults = ["the store was never migrated"] if fresh else []
+    lacks_layout, lacking = await _missing(client, kinds)
+    faults = ["the store was never migrated"] if lacks_layout == "everything" else []
+    faults += ["its documents have an earlier layout"] if lacks_layout == "move" else []
     faults += [
         f"{kind.table}: not migrated for {', '.join(lacks) or 'this program'}"
         for kind, (_, lacks) in lacking.items()
@@ -159,19 +145,6 @@ async def use(client: FirestoreClient, kinds: Sequence[Kind]) -> set[Kind]:
         for kind, name in watched.items()
         if name in found and found[name].fields["foreign"].boolean_value
     }
-
-
-def _check(fields: Any) -> None:
-    version, checksum = fields["version"].integer_value, fields["checksum"].string_value
-    if version > _VERSION:
-        raise MigrationError(
-            f"the store's layout {version} is newer than this program's ({_VERSION});"
-            " use a newer Esclusa"
-        )
-    if checksum != _CHECKSUM:
-        raise MigrationError(
-            f"the store's layout {version} differs from the layout of that number in this program"
-        )
 
 
 def _fields(kind: Kind) -> dict[str, ColumnType]:

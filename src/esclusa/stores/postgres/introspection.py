@@ -12,17 +12,19 @@ from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.names import Installation, maker
 
 _COLUMNS = """
-SELECT n.name, a.attname, format_type(a.atttypid, -1), c.relkind::text, a.attnotnull,
+SELECT w.name, a.attname, format_type(a.atttypid, -1), c.relkind::text, a.attnotnull,
     CASE WHEN y.typtype = 'e' THEN ARRAY(
         SELECT enumlabel::text FROM pg_enum WHERE enumtypid = y.oid
     ) END,
     CASE WHEN y.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 THEN a.atttypmod - 4 END,
-    a.atthasdef OR a.attidentity <> '', obj_description(c.oid, 'pg_class')
-FROM unnest($1::text[]) AS n(name)
-JOIN pg_class c ON c.oid = to_regclass(n.name)
+    a.atthasdef OR a.attidentity <> '', obj_description(c.oid, 'pg_class'),
+    n.nspname
+FROM unnest($1::text[]) AS w(name)
+JOIN pg_class c ON c.oid = to_regclass(w.name)
+JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid
 JOIN pg_type y ON y.oid = a.atttypid
-WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY n.name, a.attnum"""
+WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY w.name, a.attnum"""
 
 _INDEXES = """
 SELECT n.name, c.relname, i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL,
@@ -50,6 +52,7 @@ class ExistingTable:
     columns: dict[str, str] = field(default_factory=dict)
     # What it is, as in `pg_class`.
     relkind: str = "r"
+    schema: str = ""
     # The schema of the installation that created it; None if another program did.
     made_by: str | None = None
     # Values of the columns that have an enumerated type.
@@ -69,8 +72,9 @@ async def introspect(connection: Any, names: Iterable[str]) -> dict[str, Existin
     wanted = list(dict.fromkeys(names))
     tables: dict[str, ExistingTable] = {}
     for row in await connection.fetch(_COLUMNS, wanted):
-        name, column, type, relkind, not_null, enum, length, default, comment = row
-        table = tables.setdefault(name, ExistingTable(relkind=relkind, made_by=maker(comment)))
+        name, column, type, relkind, not_null, enum, length, default, comment, schema = row
+        made = ExistingTable(relkind=relkind, schema=schema, made_by=maker(comment))
+        table = tables.setdefault(name, made)
         table.columns[column] = type
         if not_null:
             table.not_null.add(column)

@@ -21,6 +21,7 @@ from esclusa.model.query import Order
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 from esclusa.model.texts import text
+from esclusa.stores.postgres.carry_over import EarlierTables, as_moved
 from esclusa.stores.postgres.client import ConnectionPools, mapped_errors
 from esclusa.stores.postgres.codec import (
     CHAR_TYPE,
@@ -39,7 +40,7 @@ from esclusa.stores.postgres.names import Installation, quote
 from esclusa.stores.postgres.renames import default_steps
 from esclusa.stores.postgres.statements import constant_condition, direction, in_states
 from esclusa.stores.postgres.steps import MigrationStep, create_table, shown
-from esclusa.stores.postgres.system_tables import schema_step, system_steps
+from esclusa.stores.postgres.system_tables import plan_system
 
 _TRACKING_TYPES: dict[str, frozenset[str]] = {
     "text": TEXT_TYPES | {CHAR_TYPE},
@@ -121,13 +122,13 @@ async def plan(
 ) -> SchemaPlan:
     """Return what is missing; SchemaError names every fault that adding cannot repair."""
     own = [kind.table for kind in kinds if kind.system]
-    steps = await system_steps(connection, installation, own)
-    if any(kind.archive for kind in kinds):
-        steps += await schema_step(connection, installation.archive_schema)
+    has_archive = any(kind.archive for kind in kinds)
+    system = await plan_system(connection, installation, own, archives=has_archive)
+    steps = system.steps
     schemas = await business_schemas(connection, installation, kinds)
     idents = {kind: installation.table(kind, schemas.get(kind)) for kind in kinds}
     archives = [installation.archive(kind.table) for kind in kinds if kind.archive]
-    found = await introspect(connection, [*idents.values(), *archives])
+    found = await _existing(connection, installation, [*idents.values(), *archives], system.earlier)
     version = connection.get_server_version().major
     nulls = "" if version < 15 else " NULLS NOT DISTINCT"
     faults: list[str] = []
@@ -157,6 +158,23 @@ async def plan(
     if faults:
         raise SchemaError("the tables do not fit the declared records", faults)
     return SchemaPlan(steps, tables)
+
+
+async def _existing(
+    connection: Any, installation: Installation, idents: Sequence[str], earlier: EarlierTables
+) -> dict[str, ExistingTable]:
+    """Return the tables as they will be when those of an earlier version are carried over."""
+    sources = {ident: earlier.moved.get(ident, ident) for ident in idents}
+    found = await introspect(connection, sources.values())
+    existing = {ident: found[source] for ident, source in sources.items() if source in found}
+    for ident, table in existing.items():
+        name = ident.rpartition(".")[2]
+        if sources[ident] != ident:
+            as_moved(table, sources[ident], ident)
+        elif f"{quote(table.schema)}.{name}" not in earlier.marked:
+            continue
+        table.made_by = installation.schema
+    return existing
 
 
 def _refusals(

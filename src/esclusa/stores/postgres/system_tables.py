@@ -7,10 +7,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from esclusa.model.errors import MigrationError, SchemaRefused
+from esclusa.stores.postgres.carry_over import EarlierTables, earlier_tables
 from esclusa.stores.postgres.codec import literal
 from esclusa.stores.postgres.names import Installation, maker, quote
 from esclusa.stores.postgres.steps import MigrationStep, create_table
@@ -69,12 +71,21 @@ async def schema_step(connection: Any, schema: str) -> list[MigrationStep]:
     ]
 
 
-async def system_steps(
-    connection: Any, installation: Installation, tables: Iterable[str]
-) -> list[MigrationStep]:
+@dataclass(frozen=True)
+class SystemPlan:
+    """What the system tables lack, and what an earlier version made."""
+
+    steps: list[MigrationStep]
+    earlier: EarlierTables
+
+
+async def plan_system(
+    connection: Any, installation: Installation, tables: Iterable[str], *, archives: bool
+) -> SystemPlan:
     """Return what the system tables lack. ``tables``: those of the system records.
 
-    Raises SchemaRefused if another program or installation made one of them.
+    ``archives``: archive tables are needed, too. Raises SchemaRefused if another program or
+    installation made one of the system tables.
     """
     steps = await schema_step(connection, installation.schema)
     files = {number: (name, text) for number, name, text in migration_files()}
@@ -85,23 +96,34 @@ async def system_steps(
     }
     existing = dict(await connection.fetch(_EXISTING, installation.schema, sorted(names.values())))
     _refuse_others(installation, existing)
-    applied = []
-    if "migrations" in existing:
-        applied = await connection.fetch(f"SELECT * FROM {installation.migrations} ORDER BY number")
-    else:
-        steps.append(create_table(installation, installation.migrations, _MIGRATIONS))
     checksums = {n: hashlib.sha256(text.encode()).hexdigest() for n, (_, text) in files.items()}
-    _check_applied(applied, checksums)
-    for row in applied:
-        del files[row["number"]]
+    earlier = await earlier_tables(connection, installation, checksums)
+    archive = f"{quote(installation.archive_schema)}."
+    if archives or any(ident.startswith(archive) for ident in earlier.marked):
+        steps += await schema_step(connection, installation.archive_schema)
+    if "migrations" not in existing:
+        done = earlier.applied
+        steps += earlier.steps or [create_table(installation, installation.migrations, _MIGRATIONS)]
+    elif earlier.applied:
+        raise SchemaRefused(
+            f"the schema {installation.schema} has system tables already, and the search path has"
+            " others, of an earlier version",
+            ["to carry those over as another installation, set another ESCLUSA_POSTGRES_SCHEMA"],
+        )
+    else:
+        rows = await connection.fetch(f"SELECT * FROM {installation.migrations} ORDER BY number")
+        _check_applied(rows, checksums)
+        done = [row["number"] for row in rows]
     for number, (name, text) in sorted(files.items()):
+        if number in done:
+            continue
         source = text.strip().replace("{schema}", quote(installation.schema))
         marks = [installation.mark_statement(installation.system(t)) for t in created[number]]
         row = f"({number}, {literal(name)}, {literal(checksums[number])})"
         record = f"INSERT INTO {installation.migrations} (number, name, checksum) VALUES {row}"
         sql = ";\n".join([source.removesuffix(";"), *marks, record])
         steps.append(MigrationStep(f"run migration {name}", sql))
-    return steps
+    return SystemPlan(steps, earlier)
 
 
 def _tables_of(text: str) -> list[str]:

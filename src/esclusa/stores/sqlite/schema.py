@@ -1,56 +1,35 @@
-"""The schema: versioned migrations of the system tables, and what each kind needs of its table.
+"""The schema: what each kind needs of its table, besides the system tables.
 
 Everything is additive. A plan is computed from what the file holds, so a second run does nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
-from importlib.resources import files
 
 import apsw
 from pydantic_core import PydanticUndefined
 
 from esclusa.model.columns import EXTRAS, TRACKING, Field
-from esclusa.model.errors import MigrationError, SchemaError
+from esclusa.model.errors import SchemaError, SchemaRefused
 from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
-from esclusa.model.value import value
 from esclusa.stores.sqlite.codec import COLUMN_TYPES, literal, text_literal
 from esclusa.stores.sqlite.maintenance import table_columns
 from esclusa.stores.sqlite.statements import claim_index, condition, expr, index, quote
+from esclusa.stores.sqlite.system_tables import (
+    SchemaChange,
+    SystemPlan,
+    mark,
+    plan_system,
+    refusal,
+)
 
 _NULLABLE = ("leased_by", "last_error")
-_NOW = "strftime('%Y-%m-%d %H:%M:%f000+00:00', 'now')"
-_MIGRATIONS = """CREATE TABLE esclusa_migrations (
-    number INTEGER PRIMARY KEY,
-    name TEXT NOT NULL,
-    checksum TEXT NOT NULL,
-    applied_at TEXT NOT NULL
-)"""
 _UNIQUE_INDEXES = """
 SELECT lower((SELECT group_concat(i.name) FROM pragma_index_info(l.name) i))
 FROM pragma_index_list(?) l WHERE l."unique" AND NOT l.partial"""
-
-
-@value
-class SchemaChange:
-    """One change: a summary for people, and its statements."""
-
-    summary: str
-    statement: str
-
-
-def migrations() -> list[tuple[int, str, str]]:
-    """Return the migrations of the system tables, in order: number, name, text."""
-    return sorted(
-        (int(f.name[:4]), f.name, f.read_text("utf-8").replace("\r\n", "\n"))
-        for f in files("esclusa.stores.sqlite").joinpath("migrations").iterdir()
-        if re.match(r"\d{4}_\w+\.sql\Z", f.name)
-    )
 
 
 def plan(
@@ -64,14 +43,16 @@ def plan(
     Raises MigrationError and SchemaError as ``Store.migrate`` does. ``lenient``: do not raise for a
     table that does not fit; return what can be added to it.
     """
-    changes = _system_changes(connection)
-    faults: list[str] = []
     kinds = list(dict.fromkeys([*kinds, *(stage.kind for stage in stages)]))
+    system = plan_system(connection, kinds)
+    _refuse_others(connection, kinds, system)
+    changes = list(system.changes)
+    faults: list[str] = []
     for kind in kinds:
-        changes += _table_changes(connection, kind, faults)
+        changes += _table_changes(connection, kind, system, faults)
     if faults and not lenient:
         raise SchemaError("the tables do not fit the declared records", faults)
-    existing = indexes(connection)
+    existing = indexes(connection) - system.dropped
     wanted = {name: sql for kind in kinds for name, sql in _indexes(kind)}
     wanted |= dict(claim_index(stage.kind, stage.states, stage.where) for stage in stages)
     return changes + [
@@ -99,41 +80,28 @@ def indexes(connection: apsw.Connection) -> frozenset[str]:
     return frozenset(name for (name,) in names)
 
 
-def _system_changes(connection: apsw.Connection) -> list[SchemaChange]:
-    changes, known = [], migrations()
-    applied: dict[int, tuple[str, str]] = {}
-    if table_columns(connection, "esclusa_migrations"):
-        rows = connection.execute("SELECT number, name, checksum FROM esclusa_migrations")
-        applied = {number: (name, checksum) for number, name, checksum in rows}
-    else:
-        changes.append(SchemaChange("create table esclusa_migrations", _MIGRATIONS))
-    for number, (name, _) in applied.items():
-        if number > known[-1][0]:
-            raise MigrationError(
-                f"the schema is newer than this program: it has migration {name}, which this"
-                " version does not know; use a newer version"
-            )
-    for number, name, text in known:
-        checksum = hashlib.sha256(text.encode()).hexdigest()
-        if number not in applied:
-            row = f"{number}, {text_literal(name)}, {text_literal(checksum)}, {_NOW}"
-            statement = (
-                f"{text.rstrip()}\n\nINSERT INTO esclusa_migrations"
-                f" (number, name, checksum, applied_at) VALUES ({row});"
-            )
-            changes.append(SchemaChange(f"run migration {name}", statement))
-        elif applied[number][1] != checksum:
-            raise MigrationError(
-                f"migration {name} was edited after it ran; restore it and add a new one instead"
-            )
-    return changes
+def _refuse_others(connection: apsw.Connection, kinds: Sequence[Kind], system: SystemPlan) -> None:
+    """Raise SchemaRefused for tables of other programs, unless the record is attached to them."""
+    names = [
+        name
+        for kind in kinds
+        if not kind.attached
+        for name in (kind.table, *([f"archive_{kind.table}"] if kind.archive else []))
+    ]
+    faults = [
+        f"{refusal(name)}; to work on another program's table, attach to it with track=track(…)"
+        for name in names
+        if name.lower() not in system.made and table_columns(connection, name)
+    ]
+    if faults:
+        raise SchemaRefused("these tables cannot be used", faults)
 
 
 def _table_changes(
-    connection: apsw.Connection, kind: Kind, faults: list[str]
+    connection: apsw.Connection, kind: Kind, system: SystemPlan, faults: list[str]
 ) -> list[SchemaChange]:
     """Return what a kind's table lacks; add to ``faults`` what no change can repair."""
-    existing = table_columns(connection, kind.table)
+    existing = table_columns(connection, system.source(kind.table))
     if existing:
         faults += _faults(connection, kind, existing)
         changes = _added_columns(connection, kind, existing)
@@ -172,7 +140,8 @@ def _new_table(kind: Kind) -> SchemaChange:
 
 def _create_table(table: str, columns: Sequence[str]) -> SchemaChange:
     body = ",\n    ".join(columns)
-    return SchemaChange(f"create table {table}", f"CREATE TABLE {quote(table)} (\n    {body}\n)")
+    statement = f"CREATE TABLE {quote(table)} (\n    {body}\n);\n{mark(table)}"
+    return SchemaChange(f"create table {table}", statement)
 
 
 def _add_column(table: str, column: str, type: str) -> SchemaChange:
