@@ -113,8 +113,8 @@ async def _move_all(client: FirestoreClient) -> list[str]:
         schema = f"{client.root}/{names.SCHEMA}"
         found = await client.get([f"{schema}/{old}"], "migrate")
         writes = [put_document(f"{schema}/{new}", each) for each in found.values()]
-        gone = [f"{schema}/{old}", f"{client.root}/{names.WAKES}/{old}"]
-        await client.commit([*writes, *map(delete_document, gone)], "migrate")
+        old_names = [f"{schema}/{old}", f"{client.root}/{names.WAKES}/{old}"]
+        await client.commit([*writes, *map(delete_document, old_names)], "migrate")
         done.append(f"{count} documents moved from {old} to {new}")
     return done
 

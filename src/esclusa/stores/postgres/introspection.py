@@ -43,6 +43,13 @@ JOIN pg_namespace n ON n.nspname = p.schema
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = ANY($1::text[])
 ORDER BY c.relname, p.number"""
 
+# The tables of these names and their comments.
+_MADE = """
+SELECT n.nspname || '.' || c.relname, obj_description(c.oid, 'pg_class')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = ANY($1::text[]) AND c.relkind IN ('r', 'p') AND n.nspname <> $2
+ORDER BY 1"""
+
 
 @dataclass
 class ExistingTable:
@@ -99,8 +106,11 @@ async def business_schemas(
 
     The path of the role ``esclusa`` has: it begins with the schema of the role's name.
     """
-    path = await connection.fetchval("SELECT current_schemas(false)::text[]")
-    if installation.schema not in path:
+    setting, role, path = await connection.fetchrow(
+        "SELECT current_setting('search_path'), current_user::text, current_schemas(false)::text[]"
+    )
+    named = [name.strip(' "').replace("$user", role) for name in setting.split(",")]
+    if installation.schema not in named:  # also if the schema does not exist yet
         return {}
     business = [schema for schema in path if schema != installation.schema]
     if not business:
@@ -109,6 +119,14 @@ async def business_schemas(
     tables = [kind.table for kind in kinds if not kind.system]
     found = dict(await connection.fetch(_FIRST_SCHEMA, tables, business))
     return {kind: found.get(kind.table, business[0]) for kind in kinds if not kind.system}
+
+
+async def made_elsewhere(
+    connection: Any, installation: Installation, tables: Sequence[str]
+) -> list[str]:
+    """Return tables of this installation outside the search path, which has none of these names."""
+    rows = await connection.fetch(_MADE, list(tables), installation.archive_schema)
+    return [name for name, comment in rows if maker(comment) == installation.schema]
 
 
 async def archived_columns(connection: Any, table: Table) -> list[str]:

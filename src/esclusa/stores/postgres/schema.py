@@ -33,7 +33,12 @@ from esclusa.stores.postgres.codec import (
     TableColumn,
     literal,
 )
-from esclusa.stores.postgres.introspection import ExistingTable, business_schemas, introspect
+from esclusa.stores.postgres.introspection import (
+    ExistingTable,
+    business_schemas,
+    introspect,
+    made_elsewhere,
+)
 from esclusa.stores.postgres.limits import MIGRATION_LIMITS
 from esclusa.stores.postgres.locks import session_blockers
 from esclusa.stores.postgres.names import Installation, quote
@@ -153,6 +158,12 @@ async def plan(
         steps += await default_steps(connection, table)
         steps += _index_steps(table, existing or ExistingTable(), nulls)
         steps += _archive_steps(table, existing, archived)
+    missing = [k.table for k in kinds if not k.system and idents[k] not in found]
+    refused += [
+        f"table {name} belongs to this installation, and the search path does not have it;"
+        " a second installation needs its own ESCLUSA_POSTGRES_SCHEMA"
+        for name in await made_elsewhere(connection, installation, missing)
+    ]
     if refused:
         raise SchemaRefused("these tables cannot be used", refused)
     if faults:

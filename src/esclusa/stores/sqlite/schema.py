@@ -20,7 +20,7 @@ from esclusa.stores.sqlite.maintenance import table_columns
 from esclusa.stores.sqlite.statements import claim_index, condition, expr, index, quote
 from esclusa.stores.sqlite.system_tables import (
     SchemaChange,
-    SystemPlan,
+    SystemTables,
     mark,
     plan_system,
     refusal,
@@ -80,7 +80,9 @@ def indexes(connection: apsw.Connection) -> frozenset[str]:
     return frozenset(name for (name,) in names)
 
 
-def _refuse_others(connection: apsw.Connection, kinds: Sequence[Kind], system: SystemPlan) -> None:
+def _refuse_others(
+    connection: apsw.Connection, kinds: Sequence[Kind], system: SystemTables
+) -> None:
     """Raise SchemaRefused for tables of other programs, unless the record is attached to them."""
     names = [
         name
@@ -98,7 +100,7 @@ def _refuse_others(connection: apsw.Connection, kinds: Sequence[Kind], system: S
 
 
 def _table_changes(
-    connection: apsw.Connection, kind: Kind, system: SystemPlan, faults: list[str]
+    connection: apsw.Connection, kind: Kind, system: SystemTables, faults: list[str]
 ) -> list[SchemaChange]:
     """Return what a kind's table lacks; add to ``faults`` what no change can repair."""
     existing = table_columns(connection, system.source(kind.table))

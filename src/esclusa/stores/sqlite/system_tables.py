@@ -56,7 +56,7 @@ class SchemaChange:
 
 
 @value
-class SystemPlan:
+class SystemTables:
     """What the system tables lack, and which tables Esclusa made."""
 
     changes: list[SchemaChange]
@@ -91,7 +91,7 @@ def refusal(table: str) -> str:
     return f"table {table} exists, and Esclusa did not make it"
 
 
-def plan_system(connection: apsw.Connection, kinds: Sequence[Kind]) -> SystemPlan:
+def plan_system(connection: apsw.Connection, kinds: Sequence[Kind]) -> SystemTables:
     """Return what the system tables lack.
 
     Raises MigrationError as ``Store.migrate`` does, and SchemaRefused if another program made one
@@ -112,12 +112,12 @@ def plan_system(connection: apsw.Connection, kinds: Sequence[Kind]) -> SystemPla
             )
             changes.append(SchemaChange(f"run migration {name}", statement))
     created = [t for number, _, text in known for t in _created(text) if number in applied]
-    plan = SystemPlan(changes, frozenset(), {}, frozenset())
+    plan = SystemTables(changes, frozenset(), {}, frozenset())
     if _MARKS in applied:
         made = frozenset(
             name.lower() for (name,) in connection.execute("SELECT name FROM esclusa_tables")
         )
-        plan = SystemPlan(changes, made, {}, frozenset())
+        plan = SystemTables(changes, made, {}, frozenset())
     elif applied:
         plan = _carried_over(connection, changes, created)
     needed = {t for _, _, text in known for t in _created(text)}
@@ -167,7 +167,7 @@ def _created(text: str) -> list[str]:
 
 def _carried_over(
     connection: apsw.Connection, changes: list[SchemaChange], created: Sequence[str]
-) -> SystemPlan:
+) -> SystemTables:
     """Return the plan for a file of version 0.1.0."""
     columns = (",".join(TRACKING), len(TRACKING))
     before = [name for (name,) in connection.execute(_MADE_BEFORE, columns)]
@@ -190,7 +190,7 @@ def _carried_over(
     made = [next((new for new, old in renamed.items() if old == t), t) for t in before]
     statements += [mark(table) for table in made]
     change = SchemaChange("rename system tables", ";\n".join(statements) + ";")
-    return SystemPlan(
+    return SystemTables(
         [*changes, change],
         frozenset(t.lower() for t in (*made, *created, "esclusa_migrations")),
         renamed,
