@@ -13,6 +13,7 @@ from esclusa.engine.operations import Operations
 from esclusa.engine.read_model import ReadModel
 from esclusa.engine.records import Records
 from esclusa.model.value import value
+from esclusa.observability import redact
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 from esclusa.settings import Settings
@@ -32,7 +33,7 @@ class Runtime:
     read_model: ReadModel
 
     def operations(self, who: str) -> Operations:
-        return self.engine.operations(who)
+        return self.engine.operations(who, redact.fields)
 
     def settings_of(self, pipeline: str) -> Any:
         """The settings of a loaded pipeline."""

@@ -26,9 +26,10 @@ from conformance.helpers import (
 )
 from conformance.kinds import AGE, COLLECT, READ, WORK, Job, Note, Old, Post
 
+from esclusa.model.effects import Move
 from esclusa.model.query import query
 from esclusa.model.record import Ref
-from esclusa.model.settlement import Lost, Rejected, Settled
+from esclusa.model.settlement import Lost, Rejected, Settled, Settlement
 
 BAD = {
     "message": "Petición rechazada 🚫",
@@ -291,6 +292,28 @@ async def test_an_operators_move_ends_a_lease(store: Any) -> None:
     steps = await store.history(job.ref)
     assert (steps[1].who, steps[1].reason, steps[1].attempt) == ("operator", "again, please", None)
     await assert_chain(store, job.ref)
+
+
+async def test_the_history_keeps_what_an_operator_changed(store: Any) -> None:
+    await insert_new(store, Job(id="j"), Job(id="k"), Job(id="l"))
+    changes = {"tags": [["a"], ["a", "b"]], "note": ["old", None], "deep": [{"x": [[1]]}, 2]}
+    refs = [Ref(Job.kind, id) for id in "jkl"]
+    await settle_all(
+        store,
+        operator_move(refs[0], ("pending",), "working", changes=changes),
+        operator_move(refs[1], ("pending",), "working"),
+        Settlement(
+            refs[2],
+            "working",
+            ("pending",),
+            None,
+            effects=(Move(Job, "k", "failed", frm="working", changes={"n": [1, 2]}),),
+            who="operator",
+        ),
+    )
+    assert [step.changes for step in await store.history(refs[0])] == [changes]
+    assert [step.changes for step in await store.history(refs[1])] == [None, {"n": [1, 2]}]
+    assert [step.changes for step in await store.history(refs[2])] == [None]
 
 
 async def test_an_operators_move_is_lost_from_another_state(store: Any) -> None:

@@ -206,6 +206,19 @@ async def test_an_id_may_contain_any_character(shop: Client) -> None:
     ] == "/api/records/sheets/no/body"
 
 
+async def test_the_history_shows_what_an_operator_changed(shop: Client) -> None:
+    sheet = {"id": "s", "title": "old", "access_token": "hunter22"}
+    await shop.post("/api/records/sheets", [sheet])
+    fields = {"title": "new", "access_token": "hunter23", "options": {}}
+    await shop.post("/api/records/sheets/move", {"ids": ["s"], "to": "filed", "fields": fields})
+    [step] = (await shop.get("/api/records/sheets/s/history")).json["items"]
+    assert step["changes"] == {"title": ["old", "new"], "access_token": ["***", "***"]}
+    page = (await shop.get("/console/records/sheets/s")).text
+    assert "<del>old</del>" in page
+    assert "<ins>new</ins>" in page
+    assert "hunter2" not in page
+
+
 PASTED = ["a/b", "https://x.org/y", "50%", "%2F", "a%20b", "año/día", "-100123", "a,b", "x=1"]
 
 

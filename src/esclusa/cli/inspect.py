@@ -172,7 +172,8 @@ def show(session: Session, table: str, id: str) -> None:
 
 def _cause(step: Any) -> str:
     error = f"{step.error['type']}: {step.error['message']}" if step.error else None
-    return "; ".join(filter(None, (step.reason, error))) or "-"
+    changes = [f"{name}: {old} → {new}" for name, (old, new) in (step.changes or {}).items()]
+    return "; ".join(filter(None, (step.reason, error, *changes))) or "-"
 
 
 @click.command(cls=Command, context_settings=DASHED_ID)

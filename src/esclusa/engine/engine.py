@@ -13,6 +13,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from esclusa.engine.alert_judge import AlertJudge
 from esclusa.engine.alerts import AlertLog, AlertSink
 from esclusa.engine.archiver import Archiver
@@ -24,7 +26,7 @@ from esclusa.engine.idempotency import Idempotency
 from esclusa.engine.leases import LeaseRenewer, Periodic
 from esclusa.engine.lifecycles import Lifecycles, StragglerRenamer
 from esclusa.engine.lifespans import Lifespans
-from esclusa.engine.operations import Operations
+from esclusa.engine.operations import Masked, Operations
 from esclusa.engine.options import Options
 from esclusa.engine.rates import Rates
 from esclusa.engine.read_model import ReadModel
@@ -270,8 +272,8 @@ class Engine:
             poll=self.options.poll,
         ).run()
 
-    def operations(self, who: str) -> Operations:
-        """The operator's verbs, on behalf of ``who``."""
+    def operations(self, who: str, masked: Masked = to_jsonable_python) -> Operations:
+        """The operator's verbs, on behalf of ``who``; ``masked`` hides secrets in the history."""
         return Operations(
             who,
             self.registry,
@@ -279,6 +281,7 @@ class Engine:
             self.cycle_records,
             self.store,
             self.clock,
+            masked,
         )
 
     def read_model(self, titles: Titles | None = None) -> ReadModel:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
@@ -24,6 +24,9 @@ from esclusa.model.stage import Ways, ways_back
 from esclusa.model.system_records import Alert, Audit, CycleRecord, DeadLetter, Message
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
+
+# Gives values as plain JSON, with secrets masked.
+Masked: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 CHUNK = 500
 # The system records that an operator may move.
@@ -65,6 +68,7 @@ class Operations:
         cycle_records: CycleRecords,
         store: Store,
         clock: StoreClock,
+        masked: Masked,
     ) -> None:
         self.who = who
         self._registry = registry
@@ -72,6 +76,7 @@ class Operations:
         self._cycle_records = cycle_records
         self._store = store
         self._clock = clock
+        self._masked = masked
 
     async def move(
         self,
@@ -185,6 +190,7 @@ class Operations:
                         effects=answer.also,
                         who=self.who,
                         reason=answer.reason or reason or verb,
+                        changes=self._changes(record, answer.fields),
                     )
                 )
             await self._settle(settlements, acted)
@@ -349,10 +355,20 @@ class Operations:
                         who=self.who,
                         reason=reason or verb,
                         repair=repair is not None,
+                        changes=self._changes(record, checked),
                     )
                 )
             await self._settle(settlements, acted)
         return await self._finish(acted, chosen, reason)
+
+    def _changes(self, record: Record, fields: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The old and the new value of each field that changes, without secrets."""
+        before = {name: getattr(record, name) for name in fields}
+        changed = {n: fields[n] for n in fields if before[n] != fields[n]}
+        if not changed:
+            return None
+        old, new = self._masked({n: before[n] for n in changed}), self._masked(changed)
+        return {name: [old[name], new[name]] for name in changed}
 
     async def _start(
         self, verb: str, kind: Kind, chosen: Where, *, seen: int | None = None, dry_run: bool
@@ -424,7 +440,8 @@ class Operations:
         taken = taken and kind.lifecycle.allows(state, before)
         back = before if taken else await self._back(record, ways)
         reason = reason or "redrive"
-        effect = Move(kind, record.id, back, frm=state, reason=reason, **fields)
+        changes = self._changes(record, kind.check_fields(fields))
+        effect = Move(kind, record.id, back, frm=state, reason=reason, changes=changes, **fields)
         return Settlement(
             letter.ref, "redriven", ("open",), None, effects=(effect,), who=self.who, reason=reason
         )

@@ -40,6 +40,7 @@ class Move:
     ``frm``: only from these states; a record in another state stays as it is. Without ``frm``, a
     record that does not exist or a move that is not declared rejects the whole settlement.
     ``unless``: do nothing while the condition is true.
+    ``changes`` goes to the history, see ``Settlement``.
     """
 
     kind: Kind
@@ -48,6 +49,7 @@ class Move:
     frm: tuple[str, ...]
     unless: Exists | None
     reason: str | None
+    changes: Mapping[str, Any] | None
     fields: Mapping[str, Any]
 
     def __init__(
@@ -59,6 +61,7 @@ class Move:
         frm: str | tuple[str, ...] = (),
         unless: Exists | None = None,
         reason: str | None = None,
+        changes: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
         found = kind_of(kind)
@@ -73,6 +76,7 @@ class Move:
             frm=found.lifecycle.with_earlier(froms),
             unless=unless,
             reason=reason if reason is None else storable_text(reason),
+            changes=changes,
             fields=found.check_fields(fields),
         )
 

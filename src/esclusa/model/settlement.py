@@ -111,7 +111,8 @@ class Settlement:
     present state: a wait or a retry is not a move.
     The record is due ``delay`` seconds after the settlement, or at ``until``.
     ``attempts``: None keeps them. ``error`` becomes the last error, ``clear_error`` empties it.
-    ``reason`` and ``error`` go to the history.
+    ``reason``, ``error`` and ``changes`` go to the history; ``changes`` has the old and the new
+    value of each field that an operator changed.
     ``repair``: ``frm`` are states that the lifecycle does not have; ``to`` may be any that it has.
     Raises UndeclaredMove when it is made with a move that the lifecycle does not have.
     """
@@ -132,6 +133,7 @@ class Settlement:
     attempt: int | None = None
     reason: str | None = None
     repair: bool = False
+    changes: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         life, to = self.ref.kind.lifecycle, self.to
@@ -237,6 +239,8 @@ class Step:
     attempt: int | None
     reason: str | None
     error: Mapping[str, Any] | None
+    # The old and the new value of each field that an operator changed.
+    changes: Mapping[str, Any] | None = None
 
 
 @value

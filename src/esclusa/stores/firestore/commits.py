@@ -203,7 +203,10 @@ class SettlementCommit:
         if move.unless is not None and self.transaction is None:
             raise TransactionRequired
         before = target.status
-        target.add_step(before, move.to, self.context.now, s.who, s.run, None, move.reason)
+        target.add_step(
+            *(before, move.to, self.context.now, s.who, s.run, None, move.reason),
+            changes=move.changes,
+        )
         for name, value in move.fields.items():
             target.set(name, value)
         target.set("status", move.to)
@@ -258,7 +261,7 @@ def _may_settle(doc: DocumentState, s: Settlement) -> bool:
 def apply_own_move(context: CallContext, s: Settlement, doc: DocumentState) -> None:
     """Move the settled record itself: state, fields, tracking, history."""
     before = doc.status
-    doc.add_step(before, s.to, context.now, s.who, s.run, s.attempt, s.reason, s.error)
+    doc.add_step(before, s.to, context.now, s.who, s.run, s.attempt, s.reason, s.error, s.changes)
     for name, value in s.fields.items():
         doc.set(name, value)
     doc.set("status", s.to)

@@ -41,6 +41,7 @@ _STEP: dict[str, Any] = {
     "attempt": "int",
     "reason": "text",
     "error": "json",
+    "changes": "json",
 }
 
 
@@ -147,6 +148,7 @@ class DocumentState:
         attempt: int | None,
         reason: str | None,
         error: Any = None,
+        changes: Any = None,
     ) -> None:
         """Add a row to the history, if the kind keeps one."""
         if self.kind.history:
@@ -160,6 +162,8 @@ class DocumentState:
                 "reason": reason,
                 "error": None if error is None else dict(error),
             }
+            if changes is not None:
+                values["changes"] = dict(changes)
             fields = {name: encode(_STEP[name], value) for name, value in values.items()}
             self.steps.append(Value(map_value={"fields": fields}))
 
@@ -250,7 +254,8 @@ def steps_of(values: Sequence[Any]) -> list[Step]:
     """Decode the steps in an array of a document."""
     out = []
     for value in values:
-        step = {name: decode(type, value.map_value.fields[name]) for name, type in _STEP.items()}
+        fields = value.map_value.fields
+        step = {name: decode(type, fields[name]) for name, type in _STEP.items() if name in fields}
         out.append(Step(step.pop("from_state"), step.pop("to_state"), **step))
     return out
 

@@ -22,7 +22,7 @@ from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.names import quote
 from esclusa.stores.postgres.statements import NOW, Binder, conditions, locked_ids
 
-_HISTORY = """SELECT from_state, to_state, at, who, run, attempt, reason, error
+_HISTORY = """SELECT from_state, to_state, at, who, run, attempt, reason, error, changes
 FROM {history} WHERE table_name = $1 AND record_id = $2 ORDER BY seq {direction} LIMIT $3"""
 
 _DELETE_WITH_HISTORY = """WITH deleted AS (
@@ -42,8 +42,12 @@ async def history(connections: ConnectionPools, ref: Ref, limit: int, newest: bo
     )
     rows = await connections.fetch(statement, ref.kind.table, ref.id, limit)
     steps = [
-        Step(frm, to, at, who, run, attempt, reason, error and from_json(error))
-        for frm, to, at, who, run, attempt, reason, error in rows
+        Step(
+            *(frm, to, at, who, run, attempt, reason),
+            error and from_json(error),
+            changes and from_json(changes),
+        )
+        for frm, to, at, who, run, attempt, reason, error, changes in rows
     ]
     return steps[::-1] if newest else steps
 

@@ -36,6 +36,8 @@ _HISTORY_VALUES = {
     "attempt": "attempt",
     "reason": "reason",
 }
+# Written only if an operator changed fields.
+_CHANGES = {"changes": "changes"}
 
 
 # Between the states of a parameter: no declared state has it, nor one of another program.
@@ -58,7 +60,7 @@ def grouped(rows: Iterable[SettlementRow]) -> dict[tuple[Any, ...], list[Settlem
         s = row.settlement
         fields = tuple(sorted(s.fields)) if s.fields else ()
         guard = None if row.guard is None else _guard_shape(row.guard)
-        key = (s.ref.kind.table, s.fence is not None, fields, guard)
+        key = (s.ref.kind.table, s.fence is not None, fields, guard, s.changes is not None)
         groups.setdefault(key, []).append(row)
     return groups
 
@@ -67,15 +69,15 @@ async def move(
     context: WriteContext, key: tuple[Any, ...], rows: list[SettlementRow], *, wake: bool
 ) -> set[int]:
     """Move the rows of one group; return the numbers of those that moved."""
-    _, fenced, names, shape = key
+    _, fenced, names, shape, changes = key
     table = context.table(rows[0].settlement.ref.kind)
     rows = [row for row in rows if table.is_possible_id(row.settlement.ref.id)]
     if not rows:
         return set()
-    params = _params(context, table, fenced, names, rows)
+    params = _params(context, table, fenced, names, rows, changes=changes)
     shared = tuple(param.shared for param in params)
     statement = table.statement(
-        ("move", fenced, names, shape, wake, shared),
+        ("move", fenced, names, shape, changes, wake, shared),
         lambda: _move_statement(context, table, fenced, names, rows[0].guard, wake, params),
     )
     values = (param.values[0] if param.shared else param.values for param in params)
@@ -108,6 +110,8 @@ def _params(
     fenced: bool,
     names: Sequence[str],
     rows: list[SettlementRow],
+    *,
+    changes: bool,
 ) -> list[MoveParam]:
     each = [row.settlement for row in rows]
     match = [s.fence if fenced else _SEPARATOR.join(s.frm) for s in each]
@@ -129,6 +133,8 @@ def _params(
             _param("attempt", "bigint", [s.attempt for s in each]),
             _param("reason", "text", [s.reason for s in each]),
         ]
+        if changes:
+            params.append(_param("changes", "jsonb", [json_text(s.changes) for s in each]))
     bound = [(f"f_{name}", table.columns[name], [s.fields[name] for s in each]) for name in names]
     if rows[0].guard is not None:
         guards = [_bound(row.guard) for row in rows if row.guard is not None]
@@ -169,12 +175,13 @@ def _move_statement(
         match += f" AND NOT {_exists(context.table(guard.kind), guard)}"
     history = returned = ""
     if table.kind.history:
-        returned = "".join(f", u.{label}" for label in _HISTORY_VALUES.values() if label in labels)
-        values = [label if label in labels else refer[label] for label in _HISTORY_VALUES.values()]
+        written = _HISTORY_VALUES | (_CHANGES if "changes" in refer else {})
+        returned = "".join(f", u.{label}" for label in written.values() if label in labels)
+        values = [label if label in labels else refer[label] for label in written.values()]
         history = f""",
         history AS (
             INSERT INTO {table.installation.history}
-                (table_name, record_id, from_state, at, {", ".join(_HISTORY_VALUES)})
+                (table_name, record_id, from_state, at, {", ".join(written)})
             SELECT {literal(table.name)}, id, was, at, {", ".join(values)} FROM moved
         )"""
     notified = f", CASE WHEN count(*) > 0 THEN {notify_call(table)} END" if wake else ""

@@ -308,6 +308,7 @@ async def _move(
             who=settlements[number].who,
             run=settlements[number].run,
             reason=effect.reason,
+            changes=effect.changes,
         )
         rows.append(SettlementRow(n, settlement, effect.unless))
     for key, group in grouped(rows).items():

@@ -51,7 +51,7 @@ def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> 
     """Return the moves of a record, oldest first; with ``newest``, the last ones."""
     if not fits(ref.id):
         return []
-    columns = "from_state, to_state, at, who, run, attempt, reason, error"
+    columns = "from_state, to_state, at, who, run, attempt, reason, error, changes"
     moves = (
         f"SELECT {columns} FROM esclusa_history WHERE table_name = ? AND record_id = ?"
         f" ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?"
@@ -60,8 +60,12 @@ def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> 
         connection, select_json(columns, f"({moves})"), (ref.kind.table, ref.id, limit)
     )
     steps = [
-        Step(frm, to, decode_time(at), who, run, attempt, reason, error and decode_json(error))
-        for frm, to, at, who, run, attempt, reason, error in rows
+        Step(
+            *(frm, to, decode_time(at), who, run, attempt, reason),
+            error and decode_json(error),
+            changes and decode_json(changes),
+        )
+        for frm, to, at, who, run, attempt, reason, error, changes in rows
     ]
     return steps[::-1] if newest else steps
 

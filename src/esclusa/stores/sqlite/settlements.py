@@ -79,6 +79,9 @@ def _settle(
             with_effects.append((i, s))
     updates.flush()
     transaction.add_history(steps)
+    for s, verdict in zip(settlements, verdicts, strict=True):
+        if s.changes is not None and s.ref.kind.history and isinstance(verdict, Settled):
+            transaction.add_changes(s.ref.kind, s.ref.id, s.changes)
     return verdicts, _apply_effects(transaction, with_effects)
 
 
@@ -177,6 +180,8 @@ def _apply_move(transaction: Transaction, settlement: Settlement, move: Move) ->
     if kind.history:
         step = (row.status, move.to, stamp, settlement.who, settlement.run, None, move.reason, None)
         transaction.add_history([(kind.table, row.id, *step)])
+        if move.changes is not None:
+            transaction.add_changes(kind, row.id, move.changes)
     transaction.woken.add(kind.table)
 
 

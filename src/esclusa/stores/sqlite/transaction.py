@@ -13,7 +13,7 @@ import apsw
 
 from esclusa.model.record import Kind, Ref
 from esclusa.stores.sqlite.client import fetch_json
-from esclusa.stores.sqlite.codec import ENCODE, Decoder, encode_field, encode_time
+from esclusa.stores.sqlite.codec import ENCODE, Decoder, encode_field, encode_json, encode_time
 from esclusa.stores.sqlite.statements import (
     batches,
     expr,
@@ -138,6 +138,14 @@ class Transaction:
         """Write history rows: table, id, from, to, at, who, run, attempt, reason, error."""
         for count, values in batches(list(steps)):
             self.connection.execute(f"{INSERT_HISTORY} VALUES {placeholders(10, count)}", values)
+
+    def add_changes(self, kind: Kind, id: str, changes: Mapping[str, Any]) -> None:
+        """Add what an operator changed to the last history row of a record."""
+        self.connection.execute(
+            """UPDATE esclusa_history SET changes = ? WHERE seq =
+            (SELECT max(seq) FROM esclusa_history WHERE table_name = ? AND record_id = ?)""",
+            (encode_json(changes), kind.table, id),
+        )
 
 
 class RowUpdates:

@@ -82,7 +82,8 @@ class KindOut(BaseModel):
 class HistoryEntryOut(BaseModel):
     """One move of a record, or one attempt that left it in its state.
 
-    ``reason`` is an English sentence. ``reason_code`` names it if Esclusa wrote it.
+    ``reason`` is an English sentence. ``reason_code`` names it if Esclusa wrote it. ``changes`` has
+    the old and the new value of each field that an operator changed; secrets are masked.
     """
 
     frm: Annotated[str, Field(alias="from")]
@@ -94,6 +95,7 @@ class HistoryEntryOut(BaseModel):
     reason: str | None
     reason_code: str | None
     error: dict[str, Any] | None
+    changes: dict[str, Any] | None
 
 
 class ReasonOut(BaseModel):
@@ -262,6 +264,7 @@ def _history_entry(step: Step) -> dict[str, Any]:
         "reason": None if step.reason is None else mask_text(step.reason),
         "reason_code": step.reason.code if isinstance(step.reason, Text) else None,
         "error": None if step.error is None else mask_fields(dict(step.error)),
+        "changes": None if step.changes is None else mask_fields(dict(step.changes)),
     }
 
 

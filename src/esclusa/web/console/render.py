@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -229,6 +230,13 @@ def bar(share: float, projected: float | None = None, role: str = "") -> Markup:
     )
 
 
+def changed(value: Any) -> str:
+    """A value of a changed field, on one line."""
+    if value is None:
+        return "—"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 @lru_cache(maxsize=8)
 def environment(folders: tuple[tuple[str, Path], ...] = ()) -> Environment:
     """The templates of the console, and those of each pipeline's folder as ``pipeline/name``.
@@ -265,6 +273,8 @@ def environment(folders: tuple[tuple[str, Path], ...] = ()) -> Environment:
         "pretty": pretty,
         "schedule": schedule,
         "short": short,
+        "changed": changed,
+        "shell": shlex.quote,
         "breakable": breakable,
         "ago": lambda value: ago(as_time(value)),
         "full": lambda value: full(as_time(value)),

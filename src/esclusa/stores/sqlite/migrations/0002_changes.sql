@@ -1,0 +1,3 @@
+-- What an operator changed.
+
+ALTER TABLE esclusa_history ADD COLUMN changes TEXT;
