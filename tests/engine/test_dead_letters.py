@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from esclusa import App, Backoff, Lifecycle, Permanent, Record, RunContext, To
+from esclusa.model.record import Ref
+from esclusa.model.settlement import Settled, Settlement
 from esclusa.model.system_records import Audit, DeadLetter, Message
+from esclusa.model.texts import load
 
 
 class Letter(Record, table="letters", key="name"):
@@ -164,7 +167,7 @@ async def test_a_dead_letter_whose_record_moved_on_is_skipped(new_engine: Any) -
     await engine.records.insert([Letter(name="bad")])
     await engine.run_cycle("mail.work")
     operator = engine.operations("ana")
-    await operator.retry("letters", ids=["bad"], reason="once more")
+    await _move_by_another_program(engine, "bad", "new")
     acted = await operator.redrive(where={"record_id": "bad"}, reason="once more")
     assert (acted.matched, acted.moved) == (1, 0)
     assert (
@@ -172,6 +175,48 @@ async def test_a_dead_letter_whose_record_moved_on_is_skipped(new_engine: Any) -
         == "letters bad is new: it was retried or moved meanwhile; discard the dead letter"
     )
     assert [x.status for x in (await engine.records.find(DeadLetter)).items] == ["open"]
+
+
+async def _move_by_another_program(engine: Any, id: str, to: str) -> None:
+    move = Settlement(Ref(Letter.kind, id), to, Letter.lifecycle.sources(to), None)
+    assert isinstance((await engine.store.settle([move]))[0], Settled)
+
+
+async def _letters(engine: Any) -> list[tuple[str, str]]:
+    return [(x.record_id, x.status) for x in (await engine.records.find(DeadLetter)).items]
+
+
+@pytest.mark.parametrize("verb", ["retry", "move"])
+async def test_a_dead_letter_is_closed_when_an_operator_sends_its_record_on(
+    new_engine: Any, verb: str
+) -> None:
+    engine = await new_engine(pipeline())
+    await engine.records.insert([Letter(name="bad")])
+    await engine.run_cycle("mail.work")
+    operator = engine.operations("ana")
+    if verb == "retry":
+        await operator.retry("letters", ids=["bad"], reason="once more")
+    else:
+        await operator.move("letters", "new", ids=["bad"], reason="once more")
+    [letter] = (await engine.records.find(DeadLetter)).items
+    assert letter.status == "resolved"
+    [step] = await engine.store.history(letter.ref)
+    assert (step.who, str(load(step.reason))) == ("ana", "its record is new")
+
+
+async def test_dead_letters_are_closed_whoever_sends_their_records_on(new_engine: Any) -> None:
+    engine = await new_engine(pipeline())
+    await engine.records.insert([Letter(name="bad"), Letter(name="good", status="bad")])
+    await engine.run_cycle("mail.work")
+    for _ in range(2):  # another program sends it back, and it is exhausted again
+        await _move_by_another_program(engine, "bad", "new")
+        await engine.run_cycle("mail.work")
+    assert await _letters(engine) == [("bad", "open")] * 3
+    await engine.run_cycle("esclusa.close-letters")
+    assert sorted(await _letters(engine)) == [("bad", "open"), *[("bad", "resolved")] * 2]
+    await engine.store.remove([Ref(Letter.kind, "bad")])
+    await engine.run_cycle("esclusa.close-letters")
+    assert await _letters(engine) == [("bad", "resolved")] * 3
 
 
 async def test_more_matches_than_previewed_change_nothing(new_engine: Any) -> None:

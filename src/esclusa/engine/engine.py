@@ -22,6 +22,7 @@ from esclusa.engine.attempt import StageTools
 from esclusa.engine.claimer import BudgetReservation, Claimer
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
+from esclusa.engine.dead_letters import DeadLetters
 from esclusa.engine.idempotency import Idempotency
 from esclusa.engine.leases import LeaseRenewer, Periodic
 from esclusa.engine.lifecycles import Lifecycles, StragglerRenamer
@@ -93,8 +94,9 @@ class Engine:
         self.clock = clock = StoreClock(store)
         self.records = records = Records(store)
         self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink)
-        system = system_pipeline(publisher, self.alerts).bind(NoSettings())
-        self.registry = registry = Registry((*plans, system))
+        system = system_pipeline(publisher, self.alerts, self._close_dead_letters)
+        self.registry = registry = Registry((*plans, system.bind(NoSettings())))
+        self._dead_letters = DeadLetters(store, registry)
         self.lifecycles = Lifecycles(registry, store, clock)
         self._renamer = StragglerRenamer(registry, store, clock, telemetry, worker)
         self.settler = Settler(
@@ -166,6 +168,9 @@ class Engine:
         self.kind, self.cycle, self.plan_of = registry.kind, registry.cycle, registry.plan_of
         self.run_cycle, self.inflight = self.runner.run, self.runner.inflight
         self.paused = self.cycle_records.paused
+
+    async def _close_dead_letters(self) -> int:
+        return await self._dead_letters.close_all(self.worker)
 
     def under_way(self, cycle: str) -> RunContext | None:
         """The run of this cycle that is under way in this process."""
@@ -281,6 +286,7 @@ class Engine:
             self.cycle_records,
             self.store,
             self.clock,
+            self._dead_letters,
             masked,
         )
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
+from esclusa.engine.dead_letters import DeadLetters
 from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext
 from esclusa.engine.selection import condition_text, narrowed, selected
@@ -18,7 +19,7 @@ from esclusa.model.effects import Move
 from esclusa.model.errors import BadQuery, NotFound, StoreConflict, UndeclaredMove, UndeclaredState
 from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Locked, Lost, Settled, Settlement
 from esclusa.model.stage import Ways, ways_back
 from esclusa.model.system_records import Alert, Audit, CycleRecord, DeadLetter, Message
@@ -68,6 +69,7 @@ class Operations:
         cycle_records: CycleRecords,
         store: Store,
         clock: StoreClock,
+        dead_letters: DeadLetters,
         masked: Masked,
     ) -> None:
         self.who = who
@@ -76,6 +78,7 @@ class Operations:
         self._cycle_records = cycle_records
         self._store = store
         self._clock = clock
+        self._dead_letters = dead_letters
         self._masked = masked
 
     async def move(
@@ -218,7 +221,17 @@ class Operations:
             settlements = []
             for letter in letters:
                 try:
-                    settlements.append(await self._redriven(letter, reason, fields or {}))
+                    record = await self._dead_letters.record_of(letter)
+                    settlements.append(
+                        await self._dead_letters.redriven(
+                            letter,
+                            record,
+                            who=self.who,
+                            reason=reason,
+                            fields=fields or {},
+                            changes=self._changes(record, record.kind.check_fields(fields or {})),
+                        )
+                    )
                 except NotFound as error:
                     acted.passed.append({"id": letter.id, "why": error.text})
             await self._settle(settlements, acted)
@@ -340,7 +353,7 @@ class Operations:
         async for records in self._chunks(kind, chosen, acted):
             settlements = []
             for record in records:
-                state = to if isinstance(to, str) else await self._back(record, to)
+                state = to if isinstance(to, str) else await self._dead_letters.way_back(record, to)
                 if kind.lifecycle.current(record.status) == state:
                     acted.passed.append({"id": record.id, "why": text("same_state", state=state)})
                     continue
@@ -391,12 +404,16 @@ class Operations:
 
     async def _settle(self, settlements: list[Settlement], acted: Acted) -> None:
         verdicts = await self._store.settle(settlements) if settlements else []
+        left: list[Ref] = []
         for verdict in verdicts:
             if isinstance(verdict, Settled):
                 acted.moved += 1
+                left.append(verdict.ref)
             else:
                 why = text("changed_meanwhile") if isinstance(verdict, Lost) else verdict.why
                 acted.passed.append({"id": verdict.ref.id, "why": why})
+        moves = [e for s in settlements for e in s.effects if isinstance(e, Move)]
+        await self._dead_letters.close([*left, *(Ref(e.kind, e.id) for e in moves)], self.who)
 
     async def _finish(self, acted: Acted, chosen: Where, reason: str) -> Acted:
         if not acted.dry_run:
@@ -409,39 +426,3 @@ class Operations:
             )
             acted.passed = acted.passed[:100]
         return acted
-
-    async def _back(self, record: Record, ways: Ways) -> str:
-        """Where the stage that exhausted the record would take it again.
-
-        If several stages could have exhausted it, the history decides.
-        """
-        found = ways[record.kind.lifecycle.current(record.status)]
-        if len({state for _, state in found}) > 1:
-            steps = await self._store.history(record.ref, 10, newest=True)
-            came = next((s.frm for s in reversed(steps) if s.to == record.status != s.frm), None)
-            found = [way for way in found if came in way[0].states] or found
-        return found[0][1]
-
-    async def _redriven(
-        self, letter: DeadLetter, reason: str, fields: Mapping[str, Any]
-    ) -> Settlement:
-        kind = self._registry.kind(letter.table_name)
-        ways = ways_back(kind, self._registry.all_stages)
-        record = (await self._store.get(kind, [letter.record_id]))[0]
-        if record is None:
-            raise NotFound(text("dead_letter_orphaned", id=letter.record_id, table=kind.table))
-        state, before = (
-            kind.lifecycle.current(each) for each in (record.status, letter.state_before)
-        )
-        if state not in ways:
-            code = "dead_letter_outdated" if ways else "dead_letter_final"
-            raise NotFound(text(code, record=str(record.ref), state=state))
-        taken = any(before in s.take for s, _ in ways[state])
-        taken = taken and kind.lifecycle.allows(state, before)
-        back = before if taken else await self._back(record, ways)
-        reason = reason or "redrive"
-        changes = self._changes(record, kind.check_fields(fields))
-        effect = Move(kind, record.id, back, frm=state, reason=reason, changes=changes, **fields)
-        return Settlement(
-            letter.ref, "redriven", ("open",), None, effects=(effect,), who=self.who, reason=reason
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
 from esclusa.engine.alerts import AlertLog
@@ -16,6 +16,7 @@ from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
 from esclusa.model.system_records import (
     Alert,
+    DeadLetter,
     EndedSession,
     IdempotentCall,
     Message,
@@ -44,7 +45,9 @@ PRUNED: Mapping[type[Record], tuple[str, ...]] = {
 }
 
 
-def system_pipeline(publisher: Publisher | None, alerts: AlertLog) -> App:
+def system_pipeline(
+    publisher: Publisher | None, alerts: AlertLog, close_dead_letters: Callable[[], Awaitable[int]]
+) -> App:
     """The pipeline ``esclusa``: ends dead runs and workers, publishes messages, prunes records."""
     app = App("esclusa")
     forever = Backoff(tries=None, base=1, cap=300)
@@ -74,6 +77,12 @@ def system_pipeline(publisher: Publisher | None, alerts: AlertLog) -> App:
         async def publish(messages: list[Message], at: Attempt) -> list[Outcome]:
             answers = await publisher.publish(messages)
             return [To("published") if failure is None else Retry(failure) for failure in answers]
+
+    @app.cycle(every="5m", singleton=True)
+    async def close_letters(run: RunContext) -> None:
+        """Close the dead letters of records that another program, or a handler, sent on."""
+        if closed := await close_dead_letters():
+            run.count(DeadLetter.kind.table, closed)
 
     @app.cycle(every="1h", singleton=True)
     async def prune(run: RunContext) -> None:

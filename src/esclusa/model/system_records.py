@@ -19,7 +19,10 @@ class DeadLetter(
     system=True,
     index=[("table_name", "record_id"), ("status", "error_type")],
 ):
-    """A record that went to its exhausted state, with what is needed to redrive it."""
+    """A record that went to its exhausted state, with what is needed to redrive it.
+
+    It is ``resolved`` if the record left that state in another way than by a redrive.
+    """
 
     table_name: str
     record_id: str
@@ -31,7 +34,7 @@ class DeadLetter(
 
     lifecycle = Lifecycle(
         """
-        open -> redriven | discarded
+        open -> redriven | discarded | resolved
         redriven -> open
         """,
         failed=["open"],

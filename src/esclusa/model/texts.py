@@ -141,6 +141,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "dead_letter_orphaned": (
         "there is no record {id!r} in {table} any more; discard the dead letter"
     ),
+    "dead_letter_record_gone": "its record does not exist any more",
+    "dead_letter_record_moved": "its record is {state}",
+    "dead_letter_superseded": "its record was exhausted again",
     "dead_letter_outdated": (
         "{record} is {state}: it was retried or moved meanwhile; discard the dead letter"
     ),
