@@ -466,3 +466,16 @@ async def test_null_characters_of_other_programs_are_read_filtered_and_settled(
         assert await store.purge(query(Outside, limit=10)) == 5
     finally:
         await store.close()
+
+
+async def test_the_settings_of_a_connection_take_effect(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    await store.open()
+    try:
+        found = [
+            await store._writer.call(lambda c, name=name: c.execute(f"PRAGMA {name}").fetchall())
+            for name in ("journal_mode", "synchronous", "wal_autocheckpoint", "temp_store")
+        ]
+    finally:
+        await store.close()
+    assert found == [[("wal",)], [(2,)], [(4000,)], [(2,)]]

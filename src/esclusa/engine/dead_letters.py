@@ -97,7 +97,7 @@ class DeadLetters:
         return closed
 
     async def close_all(self, who: str) -> int:
-        """Close every open letter whose record went on, whoever moved it."""
+        """Close every open letter whose record went on, by any program."""
         closed = seen = 0
         after: str | None = None
         while seen < _SWEEP:

@@ -113,13 +113,14 @@ class ConnectionThread:
             if _UNLOCKED in name:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.set_busy_timeout(int(self._busy * 1000))
+            # Fetched, because apsw stops at the first row. FULL: a commit survives a power cut.
             connection.execute(
                 f"""PRAGMA journal_mode = WAL;
-                PRAGMA synchronous = NORMAL;
+                PRAGMA synchronous = FULL;
                 PRAGMA cache_size = -{self._cache * 1024};
                 PRAGMA wal_autocheckpoint = 4000;
                 PRAGMA temp_store = MEMORY"""
-            )
+            ).fetchall()
             connection.create_collation(DECIMAL_COLLATION, compare_decimals)
         except BaseException:
             connection.close()
