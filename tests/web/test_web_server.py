@@ -122,6 +122,7 @@ def test_every_error_has_a_problem() -> None:
         "SchemaBehind": errors.SchemaBehind("x", ["run migrate"]),
         "SchemaRefused": errors.SchemaRefused("x", ["run migrate"]),
         "UndeclaredMove": errors.UndeclaredMove("x", "a", "b", ["c"]),
+        "UndeclaredState": errors.UndeclaredState("x", "a", "t"),
         "Failure": errors.Failure("x"),
         "Permanent": errors.Permanent("x"),
         "Throttled": errors.Throttled("x", after=1),
@@ -133,6 +134,7 @@ def test_every_error_has_a_problem() -> None:
     assert {n for n, s in status.items() if s == 404} == {"NotFound", "ArtifactMissing"}
     assert {n for n, s in status.items() if s == 409} == {
         "UndeclaredMove",
+        "UndeclaredState",
         "AlreadyRunning",
         "Paused",
         "ArtifactExists",
@@ -178,6 +180,7 @@ async def test_ready(shop: Client) -> None:
     assert {c["name"]: c["verdict"] for c in answer["checks"]} == {
         "store": "ok",
         "schema": "ok",
+        "states": "ok",
         "artifacts": "ok",
         "shop": "ok",
     }
