@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from conformance.kinds import Job, Note, stage
 from pydantic import BaseModel
 
-from esclusa import App, Backoff, Budget, Lifecycle, Record, To, Window, not_null
+from esclusa import App, Backoff, Budget, Lifecycle, Record, To, Window, not_null, track
 from esclusa.model.errors import DeclarationError
 from esclusa.model.schedule import Always, Every, Manual
-from esclusa.model.stage import roles
+from esclusa.model.stage import Stage, make_stage, roles
 
 
 async def handler(record: Any, at: Any) -> None:
@@ -284,3 +285,20 @@ def test_the_roles_of_states_follow_from_lifecycle_and_stages() -> None:
 def test_an_unknown_option_is_refused_with_the_known_ones() -> None:
     with pytest.raises(DeclarationError, match="there is no option colour; there are: take, hold"):
         App("x").stage(Job, take="pending", exhausted="failed", colour="red")(handler)
+
+
+def test_since_is_a_time_with_a_zone() -> None:
+    class Own(Record, table="own_since"):
+        lifecycle = Lifecycle("new -> done | failed")
+
+    class Guest(Record, table="guest_since", track=track(created_at=None)):
+        lifecycle = Lifecycle("new -> done | failed")
+
+    def made(record: type[Record], since: object) -> Stage:
+        return make_stage("s", record.kind, handler, take="new", exhausted="failed", since=since)
+
+    assert made(Own, "2026-11-18").since == datetime(2026, 11, 18, tzinfo=UTC)
+    with pytest.raises(DeclarationError, match="is not a time, such as '2026-11-18'"):
+        made(Own, "yesterday")
+    with pytest.raises(DeclarationError, match="map it with track"):
+        made(Guest, "2026-11-18")
